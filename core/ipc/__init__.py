@@ -1,1 +1,1 @@
-"""What console, command line and agent agree on between processes: frames of the socket, paths of an environment."""
+"""Contracts between console, command line and agent: socket frames and the paths of an environment."""

@@ -1,4 +1,4 @@
-"""Where an environment lives: the same places for console, agent and pool, computed and never created here."""
+"""Paths of an environment, identical for console, agent and pool; computed but never created here."""
 
 import hashlib
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 PARSE_CACHE_FILE = "facts-1.db"
-"""The fact cache's file; another layout of its tables is another name."""
+"""File name of the parse cache; a new layout of its tables needs a new name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class EnvironmentPaths:
     """`<root>/<project>-<8 hex of the project id>/<env>`, mode 2750."""
     socket: str
     owner: int
-    """User id of the agent: whoever else listens at the socket is not it."""
+    """User id of the agent; a socket of any other user is not the agent's."""
 
     @property
     def ledger(self) -> str:
@@ -41,37 +41,37 @@ class EnvironmentPaths:
 
     @property
     def emergency(self) -> str:
-        """Intents that the ledger could not take, one JSON object a line."""
+        """Intents that the ledger could not store, one JSON object per line."""
         return f"{self.home}/emergency.jsonl"
 
 
 def environment_home(environ: Mapping[str, str], *, project: str, project_id: str, environment: str) -> str:
-    """Spell an environment's home by the process's environment variables; the caller resolves its links."""
+    """Return an environment's home from environment variables; the caller resolves links."""
     state = environ.get("XDG_STATE_HOME") or str(PurePosixPath(environ.get("HOME") or "/") / ".local/state")
     root = PurePosixPath(environ.get("HEADGATE_HOME") or PurePosixPath(state) / "headgate")
     return str(root / f"{project}-{_digest(project_id, 8)}" / environment)
 
 
 def environment_paths(home: str, owner: int) -> EnvironmentPaths:
-    """Compute the places of an environment from its home, absolute and without links, and the agent's user id.
+    """Return the paths of an environment from its resolved, absolute home and the agent's user id.
 
-    Everybody has to give the same home: by another spelling it would be another environment.
+    All processes must pass the same home: a different spelling would be a different environment.
     """
-    # A short hashed path, because the home may be deeper than a socket's path may be long.
+    # A short hashed path, because the home may exceed the maximum length of a socket's path.
     return EnvironmentPaths(home=home, socket=f"/tmp/headgate-{owner}/{_digest(home, 12)}.sock", owner=owner)
 
 
 def parse_cache_path(environ: Mapping[str, str], *, project: str, project_id: str) -> str:
-    """Place a project's fact cache: below HEADGATE_HOME where that is set, else below the user's cache folder.
+    """Return the path of a project's parse cache: below HEADGATE_HOME if set, else below the user's cache folder.
 
-    Empty where neither is known: nothing is kept then.
+    Empty if neither is known; nothing is cached then.
     """
     root = _cache_root(environ)
     return str(PurePosixPath(root) / f"{project}-{_digest(project_id, 8)}" / PARSE_CACHE_FILE) if root else ""
 
 
 def manifest_cache_path(environ: Mapping[str, str], uid: int, *, folder: str) -> str:
-    """Place what a user has read of the headgate.yml of a project folder; empty where nothing is kept."""
+    """Return the path of a user's cached headgate.yml of a project folder; empty if nothing is cached."""
     root = _cache_root(environ)
     return str(PurePosixPath(root) / "manifests" / f"{uid}-{_digest(folder, 16)}") if root else ""
 

@@ -1,4 +1,4 @@
-"""Frames of the agent's socket: a length of four bytes, big endian, then that many bytes of JSON."""
+"""Frames of the agent's socket: four bytes of length, big endian, followed by that many bytes of JSON."""
 
 import json
 import math
@@ -9,36 +9,37 @@ from typing import Any
 from core.text.escaping import escape_surrogates
 
 PROGRAM_VERSION = "0.1.0"
-"""What both sides say of themselves."""
+"""The version that both sides report."""
 
 PROTOCOL = 1
-"""Raised when an old console or agent could misread the other."""
+"""Increased whenever an old console or agent could misread the other."""
 
 FRAME_LIMIT = 64 * 1024 * 1024
-"""Bytes of the largest frame."""
+"""Maximum size of a frame in bytes."""
 
 FRAME_HEADER = 4
 
 VALUES_LIMIT = 2_000_000
-"""Brackets, colons and commas of a frame, each of which may bring a value: `[],` takes 3 bytes, and 72 as a list.
+"""Maximum of brackets, colons and commas in a frame, each of which may add a value: `[],` takes 3 bytes, and 72 as a
+list.
 
-The texts of 10,000 tables have 250,000. Decoding holds every thread up, lists for a second each million.
+10,000 tables need 250,000. Decoding blocks all threads, for one second per million lists.
 """
 
 DEPTH_LIMIT = 50
-"""Containers within each other: whatever goes down a message once more must not meet Python's recursion limit."""
+"""Maximum nesting, so that code that walks a message never meets Python's recursion limit."""
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class BadFrame(ValueError):
-    """The other side sent something that is not a frame of ours."""
+    """The other side sent something that is not a valid frame."""
 
 
 def encode_frame(message: dict[str, Any]) -> bytes:
-    """Write one message; raises BadFrame when it is larger than the limit.
+    r"""Encode one message; raises BadFrame if it exceeds the limit.
 
-    Of a text that is not UTF-8, as names of files may be, what cannot be sent is written out: `\\xff`.
+    Characters that are not valid UTF-8, as in file names, are written as `\\xff`.
     """
     text = json.dumps(message, separators=(",", ":"), ensure_ascii=False)
     body = escape_surrogates(text, backslash="\\\\").encode()
@@ -48,7 +49,7 @@ def encode_frame(message: dict[str, Any]) -> bytes:
 
 
 def frame_length(header: bytes, limit: int = FRAME_LIMIT) -> int:
-    """Read the length of the frame that follows; raises BadFrame when it is over the limit."""
+    """Return the length of the following frame; raises BadFrame if it exceeds the limit."""
     size = int.from_bytes(header, "big")
     if size > limit:
         raise BadFrame(f"the other side announced a message of {size:,} bytes; at most {limit:,} are allowed")
@@ -56,10 +57,9 @@ def frame_length(header: bytes, limit: int = FRAME_LIMIT) -> int:
 
 
 def decode_frame(body: bytes) -> dict[str, Any]:
-    """Read one message; raises BadFrame unless it is a JSON object of bounded size and depth.
+    """Decode one message; raises BadFrame unless it is a JSON object of bounded size and depth.
 
-    Every text can be written as UTF-8, and every whole number fits into 64 bits. What is no number to JSON, NaN and the
-    infinities, is read as null.
+    Every text can be encoded as UTF-8, and every integer fits into 64 bits. NaN and infinities are read as null.
     """
     if sum(body.count(each) for each in (b"[", b"{", b":", b",")) > VALUES_LIMIT:
         raise BadFrame(f"the message may have more than {VALUES_LIMIT:,} values")

@@ -1,1 +1,1 @@
-"""Who reads whom over a project: the table graph, column lineage, and where a column is used."""
+"""Lineage across a project: the table graph, column lineage, and the uses of a column."""

@@ -1,7 +1,7 @@
-"""Column lineage over a project: which columns, and rows, feed which; a statement is read when the way leads over it.
+"""Column lineage across a project: which columns and rows feed which; statements are read on demand.
 
-A node without a column stands for a table's rows. A column of a table stands on the table's rows too: that edge is not
-listed, and the way leads over it when it goes up. Rows stand on the rows of every table that their statement reads.
+A node without a column stands for a table's rows. Every column depends on its table's rows: that edge is implied, and
+upstream traces follow it. Rows depend on the rows of every table that their statement reads.
 """
 
 from bisect import bisect_left
@@ -20,7 +20,7 @@ UPSTREAM, DOWNSTREAM = "up", "down"
 
 @dataclass(frozen=True, slots=True)
 class LineageEdge:
-    """One step of lineage, over one statement."""
+    """One step of lineage, through one statement."""
 
     source: ColumnOrigin
     target: ColumnOrigin
@@ -29,35 +29,35 @@ class LineageEdge:
     """SELECT, or the clause of a condition."""
     expression: str
     fields: tuple[str, ...]
-    """Paths inside a struct that are read; empty when the whole column is."""
+    """Paths inside a struct that are read; empty if the whole column is read."""
     through: tuple[LineageStep, ...]
-    """Columns of CTEs and subqueries on the way, from the target inwards."""
+    """Columns of CTEs and subqueries in between, starting at the target."""
     path: str
     line: int
 
 
 @dataclass(frozen=True, slots=True)
 class LineageNode:
-    """A column, or the rows of a table where `at.column` is empty."""
+    """A column, or the rows of a table if `at.column` is empty."""
 
     at: ColumnOrigin
     type: str
-    """As the DDL says; empty for rows and for columns that no DDL declares."""
+    """As declared in the DDL; empty for rows and undeclared columns."""
     landed: bool
-    """Whether others fill the table: lineage ends there."""
+    """Whether the table is filled outside Headgate, which ends lineage."""
     format: str = ""
-    """Of what landed: json, csv …"""
+    """Format of a landed table: json, csv …"""
     location: str = ""
-    """Of what landed, as its DDL says; empty where it does not say it."""
+    """Location of a landed table as in its DDL; empty if the DDL has none."""
     expression: str = ""
-    """What its statement writes into it; empty for rows and where others write."""
+    """The expression that its statement writes; empty for rows and landed tables."""
     of_feed: bool = False
-    """Whether no statement writes it: the change feed of its table has it (`core.sql.statement.CHANGE_COLUMNS`)."""
+    """Whether the column belongs to the table's change feed only (`core.sql.statement.CHANGE_COLUMNS`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineageGap:
-    """What could not be followed on the way; `at` is what lacks it."""
+    """A name that could not be traced; `at` is the column or table whose lineage is incomplete."""
 
     at: ColumnOrigin
     name: str
@@ -68,13 +68,13 @@ class LineageGap:
 
 @dataclass(frozen=True, slots=True)
 class ColumnLineage:
-    """What was found from one column, or from all of a table."""
+    """The lineage of one column, or of a whole table."""
 
     root: ColumnOrigin
     """Without a column: the whole table."""
     direction: str
     nodes: tuple[LineageNode, ...]
-    """In the order in which they are reached."""
+    """In the order in which they were reached."""
     edges: tuple[LineageEdge, ...]
     gaps: tuple[LineageGap, ...]
 
@@ -91,7 +91,7 @@ class _StatementEdges:
 
 
 class LineageTracer:
-    """Follows lineage in one project; each statement is read at most once."""
+    """Traces lineage in one project; each statement is read at most once."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
@@ -99,7 +99,7 @@ class LineageTracer:
         self._followed: dict[TableName, StatementLineage] = {}
 
     def trace(self, root: ColumnOrigin, direction: str) -> ColumnLineage:
-        """Follow one column, or a table without a column in `root`; its table must be declared. Linear in edges."""
+        """Trace one column, or a whole table if `root` has no column; its table must be declared. Linear in edges."""
         waiting = [root] if root.column else self._whole(root.table)
         nodes: dict[ColumnOrigin, LineageNode] = {}
         edges: dict[LineageEdge, None] = {}
@@ -119,7 +119,7 @@ class LineageTracer:
         return ColumnLineage(root, direction, tuple(nodes.values()), tuple(edges), tuple(gaps))
 
     def follow(self, table: Table) -> StatementLineage:
-        """Follow all of a table's statement, which must have one."""
+        """Return the lineage of a table's statement; the table must have one."""
         if table.name not in self._followed:
             from core.sql.lineage.statement_lineage import lineage_of
 
@@ -132,7 +132,7 @@ class LineageTracer:
         return tuple(self._project.tables[child] for child in self._graph.children(table))
 
     def tables(self) -> Collection[TableName]:
-        """List what the project declares, by name."""
+        """List the declared tables, by name."""
         return self._project.tables
 
     def columns(self, table: TableName) -> tuple[Column, ...]:
@@ -140,7 +140,7 @@ class LineageTracer:
         return self._project.tables[table].parsed_ddl.columns
 
     def column(self, table: TableName, name: str) -> ColumnOrigin | None:
-        """Find a column by its name in any case."""
+        """Return a column by its name, ignoring case; None if the table lacks it."""
         spelled = self._spelled(table, name)
         return ColumnOrigin(table, spelled) if spelled is not None else None
 
@@ -155,7 +155,7 @@ class LineageTracer:
         return tuple(edge for child in children for edge in self._statement(child).by_source.get(at, ()))
 
     def _gaps_at(self, at: ColumnOrigin, direction: str) -> tuple[LineageGap, ...]:
-        """List what may hide lineage: going down, every name of a reader that is not found could be this one."""
+        """List the gaps that may hide lineage; downstream, any unresolved name of a reader could be this column."""
         if direction == UPSTREAM:
             return self._statement(at.table).gaps.get(at, ())
         children = self._graph.children(at.table)
@@ -230,7 +230,7 @@ class LineageTracer:
 
 
 class LineNumbers:
-    """Offsets in a statement to lines of its file."""
+    """Conversion of offsets in a statement to lines of its file."""
 
     def __init__(self, table: Table) -> None:
         assert table.parsed is not None and table.dml is not None
@@ -239,7 +239,7 @@ class LineNumbers:
         self._breaks = [at for at, char in enumerate(table.parsed.select) if char == "\n"]
 
     def of(self, offset: int) -> int:
-        """Return the line in the file, from 1."""
+        """Return the line in the file, counted from 1."""
         return self._first + bisect_left(self._breaks, offset)
 
 

@@ -1,4 +1,4 @@
-"""Who uses a column, with its lines: what names it, and what is made from it downstream; a doubt counts as a use."""
+"""Uses of a column, with lines: direct references, and columns derived from it downstream; a doubt counts as a use."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def column_reference_lines(column: str, parent: TableName, reader: Table, tables: Mapping[TableName, Table]) -> str:
-    """Return where a reader's declared text references a column of a parent: `dml.x.sql:3,7`; empty means nowhere.
+    """Return where a reader's declared text references a parent's column: `dml.x.sql:3,7`; empty if nowhere.
 
     The parent need not declare the column any more; `tables` are those of the project.
     """
@@ -34,7 +34,7 @@ def column_reference_lines(column: str, parent: TableName, reader: Table, tables
 def reads_column(
     statement: ParsedStatement, parent: TableName, column: str, columns: Mapping[TableName, tuple[Column, ...]]
 ) -> bool:
-    """Return whether a statement may read a column of a parent; `columns` are those that its parents declare."""
+    """Return whether a statement may read a parent's column; `columns` are those declared by its parents."""
     from core.sql.lineage.statement_lineage import lineage_of
 
     found, name = lineage_of(statement, columns.get), column.lower()
@@ -45,7 +45,7 @@ def reads_column(
 
 
 def reference_lines_in(found: "StatementLineage", columns: Iterable[str], parent: TableName, reader: Table) -> str:
-    """Return where a statement that was followed references any of a parent's columns; empty means nowhere."""
+    """Return where a statement with known lineage references any of a parent's columns; empty if nowhere."""
     assert reader.parsed is not None and reader.dml is not None, f"{reader.name} is external and has no statement"
     offsets = {offset for column in columns for offset in _references(column.lower(), parent, reader, found)}
     lines = sorted({line_of(reader.dml.text, reader.parsed, offset) for offset in offsets})
@@ -57,11 +57,11 @@ def _references(column: str, parent: TableName, reader: Table, found: "Statement
     def is_it(origin: "ColumnOrigin") -> bool:
         return origin.table == parent and origin.column.lower() == column
 
-    # A name that is not found may be this column, and a star that is not followed may hold it.
+    # An unresolved name may be this column, and an unresolved star may contain it.
     doubts = (each for each in found.unresolved if not found.outputs or {column, "*"} & set(each.name.split(".")))
     named = [*(each.offset for each in found.references if is_it(each.origin)), *(each.offset for each in doubts)]
     if not named:
-        # Where a star hands it on nothing names it, and it is read all the same while the reader declares it.
+        # A star passes it on without naming it; it counts as read if the reader declares it.
         written = {each.name.lower() for each in reader.parsed_ddl.columns}
         flows = (each for each in found.outputs if each.name in written and any(is_it(i.origin) for i in each.inputs))
         named = [each.offset for each in flows]
@@ -70,18 +70,18 @@ def _references(column: str, parent: TableName, reader: Table, found: "Statement
 
 @dataclass(frozen=True, slots=True)
 class ColumnUse:
-    """One statement's use of a column, or of what is made from it."""
+    """One statement's use of a column, or of columns derived from it."""
 
     place: str
-    """Where it names the column, or what is made from it: `dml.orders.sql:3,7`."""
+    """Where it names the column or a derived column: `dml.orders.sql:3,7`."""
     direct: str
-    """Where it names the column itself; empty where it only reads what is made from it."""
+    """Where it names the column itself; empty if it only reads derived columns."""
     output_columns: tuple[str, ...]
-    """Columns of its own that are made from it, as the DDL writes them; not those whose rows it only decides."""
+    """Its own columns derived from the column, as in the DDL; columns whose rows it merely decides are excluded."""
 
 
 def column_uses_downstream(tracer: "LineageTracer", at: "ColumnOrigin") -> Mapping[TableName, ColumnUse]:
-    """Find every use of a declared column, at any depth; each statement that may use it is read once."""
+    """Return every use of a declared column, at any depth; each statement that may use it is read once."""
     lost: dict[TableName, set[str]] = {at.table: {at.column.lower()}}
     places: dict[TableName, dict[TableName, str]] = {}
     waiting = [at.table]
@@ -96,7 +96,7 @@ def column_uses_downstream(tracer: "LineageTracer", at: "ColumnOrigin") -> Mappi
             made = lost.setdefault(reader.name, set())
             fresh = _made(read, parent, lost[parent]) - made
             made |= fresh
-            # A statement is met again by another way where that makes more of its columns.
+            # A statement is visited again if another path derives more of its columns.
             if fresh and reader.name not in waiting:
                 waiting.append(reader.name)
     return {
@@ -106,9 +106,7 @@ def column_uses_downstream(tracer: "LineageTracer", at: "ColumnOrigin") -> Mappi
 
 
 def column_uses_of_readers(tracer: "LineageTracer", table: TableName) -> Mapping[str, Mapping[TableName, str]]:
-    """Return for each column of a declared table the readers that use it, with the place;
-    each statement is read once.
-    """
+    """Return for each column of a declared table its readers with the position; each statement is read once."""
     readers = [(reader, tracer.follow(reader)) for reader in tracer.readers(table)]
     found: dict[str, dict[TableName, str]] = {}
     for column in tracer.columns(table):
@@ -118,11 +116,11 @@ def column_uses_of_readers(tracer: "LineageTracer", table: TableName) -> Mapping
 
 
 def _made(found: "StatementLineage", parent: TableName, columns: set[str]) -> set[str]:
-    """Return the columns that a statement makes from some of a parent's, with those that it may make from them."""
+    """Return the columns that a statement derives, or may derive, from some of a parent's columns."""
     from core.sql.lineage.model import InputKind
 
     if not found.outputs:
-        # A statement that cannot be followed at all may make anything of it.
+        # A statement without lineage may derive anything from it.
         return {each.within.lower() for each in found.unresolved}
     made = {
         output.name
@@ -143,7 +141,7 @@ def _spelled(tracer: "LineageTracer", table: TableName, columns: Iterable[str]) 
 
 
 def _joined(places: Iterable[str]) -> str:
-    """Join places of one file, `f:3` and `f:3,7`, to one."""
+    """Join positions in one file: `f:3` and `f:3,7` become one."""
     files: dict[str, set[int]] = {}
     for place in places:
         file, _, lines = place.rpartition(":")

@@ -1,4 +1,4 @@
-"""Selectors of tables as people type them: a name or a tag, with what is upstream (`+` before) or downstream."""
+"""Table selectors as typed: a name or tag, optionally with upstream (`+` before) or downstream (`+` after)."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -16,23 +16,23 @@ _SELECTOR = re.compile(r"(?:(?P<up>[0-9]{0,4})\+)?(?P<what>[^+]+)(?:\+(?P<down>[
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """One word: the tables that it names, and how many readings up and down it goes on from them; None is all."""
+    """One selector: its tables, and how many levels upstream and downstream it extends; None means all."""
 
     tables: tuple[TableName, ...] = ()
     tag: str = ""
-    """All tables with this tag, in place of `tables`."""
+    """All tables with this tag, instead of `tables`."""
     up: int | None = 0
     down: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SelectableTables:
-    """What selectors are resolved over."""
+    """The graph and tags against which selectors are resolved."""
 
     parents: Callable[[TableName], Iterable[TableName]]
     children: Callable[[TableName], Iterable[TableName]]
     tags: Callable[[], Mapping[str, Iterable[TableName]]]
-    """Tables by tag; asked only for a word that names one."""
+    """Tables by tag; called only for selectors with a tag."""
 
 
 def is_selector(word: str) -> bool:
@@ -41,7 +41,7 @@ def is_selector(word: str) -> bool:
 
 
 def parse_selector(word: str) -> Selector:
-    """Read one word; raises UsageError, BadName for a name that is none."""
+    """Parse one word; raises UsageError, or BadName for an invalid name."""
     found = _SELECTOR.match(word.strip())
     if not found:
         raise UsageError(f"{word!r} is not a selector", remedy=FORMS)
@@ -58,9 +58,9 @@ def parse_selector(word: str) -> Selector:
 
 
 def select_tables(words: Iterable[str], among: SelectableTables) -> tuple[TableName, ...]:
-    """Return the tables that some words mean, each once: what a word names first, then upstream, then downstream.
+    """Return the selected tables without repetition: per selector its tables, then upstream, then downstream.
 
-    A name that is not there is returned as it is; raises UsageError for a tag that no table has.
+    Unknown names are returned as they are; raises UsageError for a tag that no table has.
     """
     found: dict[TableName, None] = {}
     for word in words:

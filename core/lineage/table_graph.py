@@ -1,9 +1,9 @@
-"""Who reads whom, and in which order: the only user of networkx; a graph never changes once it is built.
+"""The graph of tables and its order; the only user of networkx. A graph never changes after construction.
 
-The order comes from `graphlib`, which is in Python; `networkx` names cycles once there are some. To import it takes a
-process 150 ms of CPU, more than half of a plan of one table, and then it is no faster: of its time at 3,000 and 10,000
-tables the levels take 0.9, and to find no cycle takes 0.5. `reach` is ours for the same reason: ancestors take as long
-as with `networkx`, descendants 0.45 of it (`tests/bench/graph_algorithms.py`).
+The order comes from `graphlib` of the standard library; `networkx` only names cycles once there are some. Importing it
+takes 150 ms of CPU, more than half of planning one table, and saves nothing: at 3,000 and 10,000 tables our levels take
+0.9 of its time, and detecting that there is no cycle takes 0.5. `reach` is ours for the same reason: ancestors take as
+long as with `networkx`, descendants 0.45 of the time (`tests/bench/graph_algorithms.py`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from core.project.model import Project, Table
 
 @dataclass(frozen=True, slots=True)
 class TableEdge:
-    """A statement's reading of one parent; `streamed` wins where it reads the parent both ways."""
+    """A statement's read of one parent; `streamed` is set if any of its reads streams."""
 
     parent: TableName
     child: TableName
@@ -26,7 +26,7 @@ class TableEdge:
 
 
 class TableGraph:
-    """Tables as nodes, readings as edges from parent to child; lists come sorted by name."""
+    """Tables as nodes, reads as edges from parent to child; lists are sorted by name."""
 
     def __init__(self, edges: Iterable[TableEdge], tables: Iterable[TableName] = ()) -> None:
         parents: dict[TableName, dict[TableName, TableEdge]] = {table: {} for table in tables}
@@ -47,27 +47,27 @@ class TableGraph:
         return tuple(sorted(self._parents))
 
     def parents(self, table: TableName) -> tuple[TableEdge, ...]:
-        """Return what a table reads; nothing for a table that is not in the graph."""
+        """Return the reads of a table; empty for a table outside the graph."""
         return self._parents.get(table, ())
 
     def children(self, table: TableName) -> tuple[TableName, ...]:
-        """Return who reads a table, streamed or static."""
+        """Return the readers of a table, streaming or static."""
         return self._children.get(table, ())
 
     def ancestors(self, *tables: TableName) -> frozenset[TableName]:
-        """Return everything above, without the tables themselves unless they are above each other."""
+        """Return everything upstream; the tables themselves only if one is upstream of another."""
         return reach(tables, lambda table: (edge.parent for edge in self.parents(table)))
 
     def descendants(self, *tables: TableName) -> frozenset[TableName]:
-        """Return everything below, without the tables themselves unless they are below each other."""
+        """Return everything downstream; the tables themselves only if one is downstream of another."""
         return reach(tables, self.children)
 
     def cycles(self) -> tuple[tuple[TableName, ...], ...]:
-        """Return one cycle per knot, each in reading order from its first name; empty when there is an order."""
+        """Return one cycle per strongly connected component, in reading order from its first name; empty if acyclic."""
         return cycles({table: tuple(edge.parent for edge in edges) for table, edges in self._parents.items()})
 
     def generations(self) -> tuple[tuple[TableName, ...], ...]:
-        """Return topological generations, sources first, each sorted; raises AssertionError where there is a cycle."""
+        """Return topological generations, sources first, each sorted; raises AssertionError if there is a cycle."""
         parents = {table: tuple(edge.parent for edge in edges) for table, edges in self._parents.items()}
         found, knotted = _generations(parents)
         assert not knotted, self.cycles()
@@ -75,7 +75,7 @@ class TableGraph:
 
 
 def table_graph(project: Project) -> TableGraph:
-    """Build the declared graph of a project; reads of unknown tables are left out."""
+    """Build the declared graph of a project; reads of undeclared tables are left out."""
     return TableGraph(
         (edge for table in project.tables.values() for edge in edges_of(table) if edge.parent in project.tables),
         project.tables,
@@ -83,14 +83,14 @@ def table_graph(project: Project) -> TableGraph:
 
 
 def edges_of(table: Table) -> tuple[TableEdge, ...]:
-    """Return a declared table's readings, none for an external one."""
+    """Return a declared table's reads; none for an external table."""
     return (
         tuple(TableEdge(read.table, table.name, read.streaming) for read in table.parsed.reads) if table.parsed else ()
     )
 
 
 def reach(tables: Iterable[TableName], step: Callable[[TableName], Iterable[TableName]]) -> frozenset[TableName]:
-    """Return everything that steps lead to from some tables, without the tables unless steps lead to them as well."""
+    """Return every table reachable by one step or more from some tables."""
     seen: set[TableName] = set()
     waiting = list(tables)
     while waiting:
@@ -102,16 +102,16 @@ def reach(tables: Iterable[TableName], step: Callable[[TableName], Iterable[Tabl
 
 
 def levels(parents_by_table: Mapping[TableName, Sequence[TableName]]) -> dict[TableName, int] | None:
-    """Return each table its topological generation, 0 first; None where there is a cycle."""
+    """Return the topological generation of each table, starting at 0; None if there is a cycle."""
     found, knotted = _generations(parents_by_table)
     return None if knotted else {table: level for level, tables in enumerate(found) for table in tables}
 
 
 def depths(readings: Iterable[tuple[TableName, Iterable[TableName]]]) -> dict[TableName, int]:
-    """Return each table's distance from its farthest source, 0 for a source, of tables with their parents.
+    """Return each table's distance from its farthest source, 0 for a source, given tables with their parents.
 
-    A table that comes several times, with the parents of each of its versions, has all of them. Versions may read
-    each other in a circle where the tables do not: those in or below one come after all the others.
+    A table that occurs several times, with the parents of each of its versions, has all of them. Versions may form
+    cycles even if tables do not: tables in or below a cycle come last.
     """
     parents: dict[TableName, list[TableName]] = {}
     for table, above in readings:
@@ -122,9 +122,9 @@ def depths(readings: Iterable[tuple[TableName, Iterable[TableName]]]) -> dict[Ta
 
 
 def distances(start: Iterable[TableName], step: Callable[[TableName], Iterable[TableName]]) -> dict[TableName, int]:
-    """Return each table that `step` leads to, with its readings from the nearest of `start`, which are at 0.
+    """Return each table reachable by `step`, with its number of steps from the nearest of `start`, which have 0.
 
-    Breadth-first, the nearest first; linear in readings.
+    Breadth-first, nearest first; linear in reads.
     """
     found = dict.fromkeys(start, 0)
     waiting = list(found)
@@ -137,7 +137,7 @@ def distances(start: Iterable[TableName], step: Callable[[TableName], Iterable[T
 
 
 def cycles(parents_by_table: Mapping[TableName, Sequence[TableName]]) -> tuple[tuple[TableName, ...], ...]:
-    """Find one cycle in each knot of tables that read each other: `(a, b, c)` means a feeds b, b feeds c, c feeds a."""
+    """Return one cycle per strongly connected component: `(a, b, c)` means a feeds b, b feeds c, c feeds a."""
     with suppress(CycleError):
         TopologicalSorter(parents_by_table).prepare()
         return ()
@@ -148,7 +148,7 @@ def cycles(parents_by_table: Mapping[TableName, Sequence[TableName]]) -> tuple[t
     found = []
     for knot in networkx.strongly_connected_components(digraph):
         first = min(knot)
-        # A graph of its own, because a view of one comes in the order of hashes.
+        # A new graph, because a view iterates in hash order.
         inside: Any = networkx.DiGraph(edge for edge in edges if knot.issuperset(edge))
         back = [networkx.shortest_path(inside, child, first) for child in inside.successors(first)] if inside else []
         found += [(first, *min(back, key=len)[:-1])] if back else []
@@ -158,7 +158,7 @@ def cycles(parents_by_table: Mapping[TableName, Sequence[TableName]]) -> tuple[t
 def _generations(
     parents_by_table: Mapping[TableName, Sequence[TableName]],
 ) -> tuple[tuple[tuple[TableName, ...], ...], frozenset[TableName]]:
-    """Return topological generations, sources first, each sorted, and the tables that stand in or below a cycle."""
+    """Return topological generations, sources first, each sorted, and the tables in or below a cycle."""
     sorter = TopologicalSorter(parents_by_table)
     with suppress(CycleError):
         sorter.prepare()

@@ -1,1 +1,1 @@
-"""What is declared, as frozen values: project, environments, tables, settings, and the revision of one statement."""
+"""The declared project as frozen values: environments, tables, settings, and the revision of one statement."""

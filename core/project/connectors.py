@@ -1,4 +1,4 @@
-"""Connectors: what a pool needs beside Spark's own jars, as headgate.yml declares it."""
+"""Connectors: jars that a pool needs besides Spark's own, as declared in headgate.yml."""
 
 import hashlib
 import json
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 SPARK = "4.2"
-"""The minor version of Spark that pools run (`pipelines.doctor.ENGINE`): jars are built for one of them."""
+"""The minor version of Spark that pools run (`pipelines.doctor.ENGINE`); jars are built for one version."""
 
 _COORDINATE = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+\Z", re.ASCII)
 _PATTERN = re.compile(r"[\w.*-]+:[\w.*-]+\Z", re.ASCII)
@@ -20,17 +20,17 @@ class Connector:
 
     name: str
     coordinates: tuple[str, ...] = ()
-    """`group:artifact:version` of what is fetched, with what it needs; empty where all jars are given."""
+    """`group:artifact:version` of the artifacts to fetch with their dependencies; empty if all jars are given."""
     exclude: tuple[str, ...] = ()
-    """`group:artifact`, either may be `*`: what is not fetched, because Spark brings it or nobody needs it."""
+    """`group:artifact`, either may be `*`: dependencies that Spark provides or that are not needed."""
     jars: tuple[str, ...] = ()
-    """Files, and folders of them, that are used as they are; relative to the project folder, or absolute."""
+    """Jar files, and folders of jars, used as they are; relative to the project folder, or absolute."""
 
 
 DELTA = Connector(
     name="delta",
     coordinates=(f"io.delta:delta-spark_{SPARK}_{_SCALA}:4.4.0",),
-    # Spark 4.2.0 brings a newer version of each: of 87 MB that Delta 4.4.0 asks for 14 MB are left.
+    # Spark 4.2.0 ships a newer version of each, which leaves 14 MB of the 87 MB that Delta 4.4.0 requires.
     exclude=(
         "com.fasterxml.jackson.core:*", "com.github.luben:*", "com.google.code.findbugs:*", "commons-logging:*",
         "commons-pool:*", "io.airlift:*", "org.apache.hadoop:*", "org.apache.logging.log4j:*", "org.apache.parquet:*",
@@ -39,11 +39,11 @@ DELTA = Connector(
 )  # fmt: skip
 
 CONNECTORS = {connector.name: connector for connector in (DELTA,)}
-"""Those that this version knows, as they are where headgate.yml says no more than their name."""
+"""Connectors known to this version, used if headgate.yml gives only their name."""
 
 
 def wrong_coordinate(coordinate: str) -> str:
-    """Explain what is wrong with a coordinate, empty where nothing is: its form, or the Spark that it was built for."""
+    """Return what is wrong with a coordinate, its form or the Spark it was built for; empty if it is valid."""
     if not _COORDINATE.match(coordinate):
         return "is not group:artifact:version"
     group, artifact, _ = coordinate.split(":")
@@ -51,7 +51,7 @@ def wrong_coordinate(coordinate: str) -> str:
 
 
 def built_for_another_spark(artifact: str) -> str:
-    """Explain why an artifact of Delta cannot run on these pools; empty where it can, and for any other artifact."""
+    """Return why an artifact of Delta cannot run on these pools; empty if it can, and for any other artifact."""
     found = _DELTA.match(artifact)
     if not found or (found["spark"], found["scala"]) == (SPARK, _SCALA):
         return ""
@@ -67,10 +67,10 @@ def is_exclusion(text: str) -> bool:
 
 
 def fetched_folder(home: str, connectors: tuple[Connector, ...]) -> str:
-    """Return where an environment's home keeps the jars that were fetched; other coordinates are another folder."""
+    """Return the folder of an environment's home for fetched jars; it depends on the coordinates."""
     what = json.dumps([[connector.coordinates, connector.exclude] for connector in connectors])
     return f"{home}/connectors/{hashlib.sha256(what.encode()).hexdigest()[:12]}"
 
 
 FETCHED_LIST = "resolved.json"
-"""In that folder, written last: name and size in bytes of each jar."""
+"""File in that folder, written last: name and size in bytes of each jar."""

@@ -1,4 +1,4 @@
-"""The few values of headgate.yml that say which environment is meant; light, because every command reads them first."""
+"""The few values of headgate.yml that identify an environment; a light module, because every command needs it first."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,9 +12,9 @@ class ManifestHead:
 
     project: str = ""
     id: str = ""
-    """UUID, in its canonical form."""
+    """UUID in canonical form."""
     default_env: str = ""
     protected_by_name: Mapping[str, bool] = field(default_factory=dict)
-    """Declared environments, in the order of the file."""
+    """Declared environments, in file order."""
     data_by_name: Mapping[str, str] = field(default_factory=dict)
     """Their data folders, as written or by default."""

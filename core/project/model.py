@@ -1,4 +1,4 @@
-"""What is declared: the project as frozen values, read from texts by `core.project_reader`."""
+"""The declared project as frozen values, read from texts by `core.project_reader`."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,7 @@ from core.sql.statement import ParsedStatement, TableDdl
 
 
 class Layer(StrEnum):
-    """The kind of a table, by the folder it lies in."""
+    """The layer of a table, determined by its folder."""
 
     SOURCE = "source"
     INTERMEDIATE = "intermediate"
@@ -20,7 +20,7 @@ class Layer(StrEnum):
 
 
 def layer_place(layer: str) -> tuple[int, str]:
-    """Return the key that sorts layers from sources to views; one that is none comes last, by name."""
+    """Return a sort key from sources to views; unknown layers come last, by name."""
     places = [str(one) for one in Layer]
     return (places.index(layer) if layer in places else len(places)), layer
 
@@ -32,12 +32,12 @@ LAYER_FOLDERS = {
     "facts": Layer.FACT,
     "views": Layer.VIEW,
 }
-"""Folder below `pipelines/` to layer, sources first: the order in which people read them."""
+"""Folder below `pipelines/` → layer, sources first, which is the display order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A SQL text of the project, as it stands in its file."""
+    """A SQL text of the project, as in its file."""
 
     path: str
     """Relative to the project folder, with forward slashes."""
@@ -55,37 +55,39 @@ class Settings:
     trigger: str = "10 seconds"
     """Spark's processing-time interval."""
     mode: str = "append"
-    """`append`, or `upsert`: the last row of each key replaces the ones before."""
+    """`append`, or `upsert`: the last row of each key replaces earlier ones."""
     key: tuple[str, ...] = ()
     sequence: str = ""
-    """Of rows that are upserted: the column that says which of two rows of a key is newer."""
+    """For upserts: the column that decides which of two rows with one key is newer."""
     deletes: str = ""
-    """Of rows that are upserted: a condition over the columns, where a row deletes its key."""
+    """For upserts: a condition over the columns under which a row deletes its key."""
     owner: str = ""
     runbook: str = ""
     objective: str = ""
-    """How long its oldest input may wait, as Spark writes an interval; empty where `core.lag.faults` has the bound."""
+    """Maximum wait of its oldest input, as a Spark interval; empty for the default in `core.lag.faults`."""
     description: str = ""
     tags: tuple[str, ...] = ()
     reads: str = "batch"
-    """`stream`: a table without STREAM is read as a stream too; else only STREAM is: of a keyed table its changes, or,
-    with `rows`, its rows."""
+    """`stream` reads tables without STREAM as streams too. Of a keyed table a stream reads the changes, or with `rows`
+    its rows.
+    """
     changes_of: tuple[str, ...] = ()
-    """Keyed tables whose changes the statement streams without saying so; found by the project's loader, never read of
-    a project's file."""
+    """Keyed tables whose change feed the statement streams implicitly; set by the project's loader, never read from a
+    file.
+    """
     schema_tracking: bool = False
-    """Whether streams of tables on Delta keep the columns that they have read, and go on over other names and drops."""
+    """Whether streams of Delta tables track their schema, and continue after renames and drops."""
     protect: bool = False
     """Whether its deletes and rebuilds need an approval, and changes in place are denied."""
     readers: tuple[str, ...] = ()
-    """Who reads the table outside of Headgate, `name` or `name (owner)`, sorted: they are told what changes."""
+    """Exposures, `name` or `name (owner)`, sorted: readers outside Headgate that are notified of changes."""
 
     checks: tuple[tuple[str, str], ...] = ()
-    """Queries (name, SQL) over the table that must give no row before a new version of it serves."""
+    """Queries (name, SQL) over the table that must return no row before a new version serves."""
 
     @property
     def outside_readers(self) -> tuple[tuple[str, str], ...]:
-        """Return each reader outside of Headgate with its owner, empty where none is named."""
+        """Return each reader outside Headgate with its owner, which may be empty."""
         parts = (reader.rstrip(")").partition(" (") for reader in self.readers)
         return tuple((name, owner) for name, _, owner in parts)
 
@@ -96,13 +98,13 @@ class Settings:
 
     @property
     def every_table_streams(self) -> bool:
-        """Return whether STREAM need not be written."""
+        """Return whether STREAM may be omitted."""
         return self.reads == "stream"
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A declared table; without `dml` it is external: made and filled by others."""
+    """A declared table; without `dml` it is external: created and filled outside Headgate."""
 
     name: TableName
     product: str
@@ -114,20 +116,20 @@ class Table:
     parsed_ddl: TableDdl
     dml: Script | None = None
     parsed: ParsedStatement | None = None
-    """What the statement reads, writes and keeps; None exactly when the table is external."""
+    """The statement; None exactly if the table is external."""
     settings: Settings = field(default_factory=Settings)
     settings_text: str = ""
-    """The yml as written, empty when there is none."""
+    """The yml as written; empty if there is none."""
 
     @property
     def external(self) -> bool:
-        """Return whether the table exists without us."""
+        """Return whether the table exists outside Headgate."""
         return self.parsed is None
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A Spark Connect server as declared: `url` None is the local child that the agent owns."""
+    """A Spark Connect server as declared; without `url` it is the local child process of the agent."""
 
     name: str = "local"
     url: str | None = None
@@ -143,31 +145,31 @@ class Environment:
     name: str
     protected: bool = False
     data: str = "data"
-    """Folder that holds tables, checkpoints and landed files; relative to the project folder, or absolute."""
+    """Folder of tables, checkpoints and landed files; relative to the project folder, or absolute."""
     prefix: str = ""
-    """Put before every name in the catalog, so that environments can share a server."""
+    """Prefix of every name in the catalog, so that environments can share a server."""
     pool: Pool = field(default_factory=Pool)
     plan_expires_h: float = 24.0
     drop_after_d: float = 7.0
     gate_ends_h: float = 24.0
-    """How long a step of a run waits for its gate, then it fails and the run asks."""
+    """Hours that a step of a run waits for its gate before it fails and the run asks."""
     soak_min: float = 0.0
-    """Minutes for which a version goes on after another one has replaced it, so that a rollback takes seconds."""
+    """Minutes for which a replaced version keeps running, so that a rollback takes seconds."""
     validate: bool = True
-    """Whether a rebuilt table is compared with what serves before its pointer moves."""
+    """Whether a rebuilt table is compared with the serving version before its pointer moves."""
     objective: str = ""
-    """Of statements whose own settings declare none; an interval as in `Settings.objective`."""
+    """For statements without an objective of their own; an interval as in `Settings.objective`."""
     policy: Policy = field(default_factory=Policy)
-    """Its rules as declared; what an agent has recorded is in force instead."""
+    """Its rules as declared; rules recorded by an agent take precedence."""
 
     def declared_policy(self, protected: Iterable[TableName]) -> Policy:
-        """Return the rules with what is protected: the environment, and tables by name."""
+        """Return the rules with everything protected: the environment, and tables by name."""
         return replace(self.policy, protected=self.protected, protected_tables=tuple(sorted(protected)))
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """All that a folder declares."""
+    """Everything that a project folder declares."""
 
     id: str
     """UUID from headgate.yml."""
@@ -177,4 +179,4 @@ class Project:
     tables: Mapping[TableName, Table]
     """Sorted by name."""
     defaults: Settings = field(default_factory=Settings)
-    """What headgate.yml says for every table that does not say it itself."""
+    """Settings in headgate.yml for tables that do not override them."""

@@ -1,4 +1,4 @@
-"""A statement as declared or as deployed: its texts, what they say, and what it runs on where that is known."""
+"""A statement as declared or deployed: its texts, their values, and the pool it runs on if known."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from core.sql.statement import ParsedStatement, TableDdl
 
 @dataclass(frozen=True, slots=True)
 class RevisionTexts:
-    """A revision's texts: the unit of what is declared and deployed."""
+    """A revision's texts: the unit of declaration and deployment."""
 
     ddl: str = ""
     dml: str = ""
@@ -20,7 +20,7 @@ class RevisionTexts:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """A statement as declared or as deployed; `parsed` None exactly when it is an external table."""
+    """A statement as declared or deployed; `parsed` is None exactly for an external table."""
 
     table: TableName
     texts: RevisionTexts
@@ -28,31 +28,31 @@ class Revision:
     ddl: TableDdl
     settings: Settings = field(default_factory=Settings)
     pool: Pool | None = None
-    """What it runs on, with its configuration; None where that is not known, and then nothing is said of it."""
+    """The pool that it runs on; None if unknown, and then it is not compared."""
     engine: str = ""
-    """Version of Spark, `4.2.0`; empty where it is not known."""
+    """Version of Spark, `4.2.0`; empty if unknown."""
     parents: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
-    """Columns of the tables that it reads, in lower case; a table that is not there is not known."""
+    """Columns of its inputs, in lower case; a missing table has unknown columns."""
 
     @property
     def hash(self) -> str:
-        """Identity of the texts, line endings aside."""
+        """Identity of the texts, ignoring line endings."""
         return revision_hash(self.texts)
 
 
 def removed_columns(old: Revision, new: Revision) -> tuple[str, ...]:
-    """Return the columns that readers of the old revision could name and readers of the new one cannot."""
+    """Return the columns of the old revision that the new one no longer has, in lower case."""
     kept = {column.name.lower() for column in new.ddl.columns}
     return tuple(column.name.lower() for column in old.ddl.columns if column.name.lower() not in kept)
 
 
 def revision_hash(texts: RevisionTexts) -> str:
-    """Hash a revision's texts; line endings and byte-order marks make no difference."""
+    """Return the hash of a revision's texts, ignoring line endings and byte-order marks."""
     return _hash(_plain(text) for text in (texts.ddl, texts.dml, texts.yml))
 
 
 def _hash(parts: Iterable[str]) -> str:
-    """Hash parts with their lengths, so that no two lists of parts run together into the same bytes."""
+    """Hash parts with their lengths, so that different lists of parts never hash the same bytes."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")

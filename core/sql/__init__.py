@@ -1,1 +1,1 @@
-"""Streaming Spark SQL read once into values; the only user of sqlglot."""
+"""Reading of streaming Spark SQL into values; the only package that uses sqlglot."""

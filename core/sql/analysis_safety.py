@@ -1,6 +1,6 @@
-"""Whether a query may be shown to Spark.
+"""Whether Spark may be asked to analyse a query.
 
-To ask about a statement must neither run code nor read anything but what the project declares.
+An analysis must neither run code nor read anything except what the project declares.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ _BUILTIN = (["builtin"], ["system", "builtin"])
 
 
 def unsafe_for_analysis(select: str) -> str:
-    """Return why Spark is not asked about a query, as a sentence; empty where it may be.
+    """Return why Spark must not analyse a query, as a sentence; empty if it may.
 
-    Only what Headgate can read is safe: what it cannot read may be anything.
+    Only queries that Headgate can read are safe: any other text may do anything.
     """
     found, problems = read_any(select, "")
     if not found:
@@ -35,7 +35,7 @@ def unsafe_for_analysis(select: str) -> str:
 
 
 def _foreign_function(tokens: Sequence[Token]) -> str:
-    """Return what is wrong with a function of a catalog: Spark loads its code while it analyses."""
+    """Return the objection to a catalog's function, whose code Spark loads during analysis; empty if there is none."""
     for index in range(2, len(tokens) - 1):
         if tokens[index + 1].token_type is not TokenType.L_PAREN or tokens[index - 1].token_type is not TokenType.DOT:
             continue

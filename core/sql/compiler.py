@@ -1,4 +1,4 @@
-"""Binding statements to physical tables: only names are replaced, everything else stays as its author wrote it."""
+"""Binding of statements to physical tables: only names are replaced, everything else stays as written."""
 
 import re
 from collections.abc import Mapping
@@ -17,12 +17,11 @@ def compile_select(
     where: Mapping[TableName, str] = MappingProxyType({}),
     starts: Mapping[TableName, LogStart] = MappingProxyType({}),
 ) -> str:
-    """Replace the name of every table read by its physical one; raises KeyError for a read without one.
+    """Replace every table name by its physical name; raises KeyError for a read without one.
 
-    Where a table's own name qualifies a column (`orders.id`), it is written as alias too; where a table streams without
-    STREAM, and where it takes changes without the option, that is written; a stream with a condition in `where`, over
-    the table's own columns, is filtered below all that the statement does with it, and one in `starts` begins there in
-    its first batch; nothing else changes.
+    A table's own name that qualifies a column (`orders.id`) is added as an alias. An implied STREAM and an implied
+    change feed option are written out. A stream with a condition in `where`, over the table's own columns, is filtered
+    before the statement processes it; a stream in `starts` begins at that position in its first batch.
     """
     edits = [(read.start, read.end, 0, _bound(read, physical[read.table])) for read in parsed.reads]
     edits += [(r.alias_at, r.alias_at, 2, f" AS {r.table}") for r in parsed.reads if r.alias_at is not None]
@@ -39,7 +38,7 @@ def compile_select(
         if read.streaming and read.table in where:
             edits += [(begin, begin, 0, "(SELECT * FROM "), (end, end, 1, f" WHERE {where[read.table]})")]
     text = parsed.select
-    # At one place the alias comes after the condition, and both after the name, which begins before them.
+    # At one offset the alias follows the condition, and both follow the name, which starts before them.
     for start, end, _, replacement in sorted(edits, reverse=True):
         text = text[:start] + replacement + text[end:]
     return text
@@ -48,7 +47,7 @@ def compile_select(
 def compile_ddl(ddl: TableDdl, physical: str, location: str) -> str:
     """Write `CREATE TABLE IF NOT EXISTS` for one physical table at an absolute location.
 
-    Without a location the table's files are where Spark puts them, and go with it when it is dropped.
+    Without a location Spark manages the table's files and deletes them when the table is dropped.
     """
     columns = ", ".join(_column(each.name, each.type, each.comment, nullable=each.nullable) for each in ddl.columns)
     parts = [f"CREATE TABLE IF NOT EXISTS {quoted_name(physical)} ({columns})", f"USING {ddl.format}"]
@@ -72,7 +71,7 @@ def _bound(read: TableRead, physical: str) -> str:
 def _with_options(
     select: str, read: TableRead, begin: int, end: int, added: tuple[tuple[str, str], ...]
 ) -> tuple[int, int, int, str]:
-    """Return the edit that writes options of a stream: into those that are there, else behind the name."""
+    """Return the edit that adds options to a stream: to its existing options, else after the name."""
     option = _pairs(added)
     if (options := re.search(r"\bWITH\s*\(", select[read.end : end], re.I)) is not None:
         at = read.end + options.end()
@@ -93,35 +92,35 @@ def _pairs(pairs: tuple[tuple[str, str], ...]) -> str:
     return ", ".join(f"{quoted_string_literal(key)}={quoted_string_literal(value)}" for key, value in pairs)
 
 
-# Streams of Delta that keep the columns which they have read: Spark ends them once at each change of columns, and the
-# next start goes on over it, also over a rename or a drop; without such a log no start does (Delta 4.4.0).
+# Streams of Delta with schema tracking: Spark stops them once at each schema change, and the next start continues
+# after it, even after a rename or drop; without a schema log no start succeeds (Delta 4.4.0).
 
 LOGS = "schemas"
-"""Folder of a checkpoint that holds one folder for each source: Spark takes none from elsewhere (Delta 4.4.0)."""
-_GOES_ON_OVER = ("allowSourceColumnRename", "allowSourceColumnDrop", "allowSourceColumnTypeChange")
+"""Folder of a checkpoint with one schema log per source; Spark accepts no other location (Delta 4.4.0)."""
+_TOLERATED_CHANGES = ("allowSourceColumnRename", "allowSourceColumnDrop", "allowSourceColumnTypeChange")
 
 Options = tuple[tuple[str, str], ...]
 
 
 def tracking_options(checkpoint: str, ordinal: int) -> Options:
-    """Return the options with which a source of a query keeps its columns, and goes on over every change of them."""
+    """Return the options that make a source track its schema and continue after any schema change."""
     log = ("schemaTrackingLocation", f"{checkpoint}/{LOGS}/{ordinal}")
-    return log, *((name, "always") for name in _GOES_ON_OVER)
+    return log, *((name, "always") for name in _TOLERATED_CHANGES)
 
 
 def with_stream_options(select: str, options: Mapping[int, Options]) -> str:
-    """Write options into the streams of a compiled SELECT, by ordinal in the order of its text, before their own."""
+    """Add options to the streams of a compiled SELECT, by ordinal in text order, before their own options."""
     tokens = tokens_of(open_sql(select, ""))
     streams = sorted((at, mark) for at, mark in extract_stream_clauses(tokens).by_start.items() if mark.streaming)
     ends = {token.start: end_of(token) for token in tokens}
     for ordinal, (at, mark) in reversed(list(enumerate(streams))):
         if not (added := options.get(ordinal)):
             continue
-        text = ", ".join(f"{quoted_string_literal(key)}={quoted_string_literal(value)}" for key, value in added)
+        text = _pairs(added)
         if mark.options:
-            place = select.index("(", ends[at]) + 1
-            select = f"{select[:place]}{text}, {select[place:]}"
+            offset = select.index("(", ends[at]) + 1
+            select = f"{select[:offset]}{text}, {select[offset:]}"
         else:
-            place = select.index(")", ends[at]) + 1 if "(" in select[mark.begin : at] else ends[at]
-            select = f"{select[:place]} WITH ({text}){select[place:]}"
+            offset = select.index(")", ends[at]) + 1 if "(" in select[mark.begin : at] else ends[at]
+            select = f"{select[:offset]} WITH ({text}){select[offset:]}"
     return select

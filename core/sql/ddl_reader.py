@@ -1,6 +1,6 @@
-"""Reading ddl files: one `CREATE TABLE` into a value.
+"""Reading of ddl files: one `CREATE TABLE` becomes a value.
 
-Column and field names keep the case that was written (a JSON reader finds fields by it); types are in lower case.
+Column and field names keep their case, because JSON readers match fields by it; types are in lower case.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _REMEDY = "write CREATE TABLE <table> (<column> <type>, …) USING <format>"
 
 @dataclass(slots=True)
 class _Clauses:
-    """What follows the columns, in any order."""
+    """The clauses after the columns, in any order."""
 
     format: str = ""
     partitioning: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class _Clauses:
 
 
 def read_ddl(text: str, path: str) -> tuple[TableDdl | None, tuple[Problem, ...]]:
-    """Read the one CREATE TABLE of a ddl text; None when there is an error Problem."""
+    """Read the single CREATE TABLE of a ddl text; None together with an error Problem if that fails."""
     source = open_sql(text, path)
     try:
         statements = list(statements_of(tokens_of(source)))
@@ -92,7 +92,7 @@ def _read(tokens: list[Token], source: SqlText) -> TableDdl:
 
 
 def _name_at(tokens: list[Token]) -> int:
-    """Find the table's name behind CREATE [EXTERNAL] TABLE [IF NOT EXISTS]."""
+    """Return the index of the table name after CREATE [EXTERNAL] TABLE [IF NOT EXISTS]."""
     words = [str(token.text).upper() for token in tokens[:8]]
     at = 1
     if words[0] != "CREATE":
@@ -152,7 +152,7 @@ def _column(tokens: Sequence[Token], index: int) -> tuple[Column, int]:
 
 
 def _field_named_twice(kind: str) -> str:
-    """Return a field that a struct at any depth of a type has twice for Spark, empty where there is none."""
+    """Return a field that occurs twice, ignoring case, in a struct at any depth of a type; empty if none does."""
     inner = [key_type(kind)] if kind.startswith("map<") else []
     inner += [element_type(kind)] if kind.startswith(("array<", "map<")) else []
     names: set[str] = set()
@@ -169,7 +169,7 @@ def _no_type(token: Token) -> tuple[str, int]:
 
 
 def _clause(tokens: Sequence[Token], index: int, clauses: _Clauses) -> int:
-    """Read one clause after the columns; returns the index after it."""
+    """Read one clause after the columns; return the index after it."""
     token = tokens[index]
     word, length = str(token.text).upper(), 1
     if word == "PARTITIONED" and index + 1 < len(tokens) and is_word(tokens[index + 1], "BY"):
@@ -206,7 +206,7 @@ def _clause(tokens: Sequence[Token], index: int, clauses: _Clauses) -> int:
 
 
 def _take_path(clauses: _Clauses, first: Token) -> None:
-    """Take `OPTIONS (path '…')` for LOCATION, as Spark does; it refuses both (4.2.0, AstBuilder.cleanTableOptions)."""
+    """Use `OPTIONS (path '…')` as LOCATION, as Spark does; it rejects both (4.2.0, AstBuilder.cleanTableOptions)."""
     paths = [value for key, value in clauses.options if key.lower() == "path"]
     if not paths:
         return

@@ -83,12 +83,12 @@ _BY_TYPE = {
     "boolean": "contains endswith isnotnull isnull startswith",
 }
 _TYPE_OF = {name: kind for kind, names in _BY_TYPE.items() for name in names.split()}
-"""Functions of Spark 4.2.0 with one type whatever their arguments."""
+"""Functions of Spark 4.2.0 whose type does not depend on their arguments."""
 _CONDITIONS = (exp.Predicate, exp.And, exp.Or, exp.Not)
 
 
 def expression_type(expression: str) -> str:
-    """Return Spark's type of a canonical expression in lower case, empty where it depends on a column or is unknown."""
+    """Return Spark's type of a canonical expression in lower case; empty if it depends on a column or is unknown."""
     try:
         query = parse_query(tokens_of(open_sql(f"SELECT {expression}", "")), "")
     except (SqlDiagnostic, RecursionError):
@@ -113,7 +113,7 @@ def _type_of(node: Any) -> str:
 
 
 def _normal(text: str) -> str:
-    """Write a type as the DDL has it; the file holds a string for CHAR and VARCHAR."""
+    """Return a type in DDL form; CHAR and VARCHAR are stored as strings."""
     try:
         kind, _ = read_type(tokens_of(open_sql(text, "")), 0)
     except (SqlDiagnostic, LookupError):
@@ -122,7 +122,7 @@ def _normal(text: str) -> str:
 
 
 def _common(node: Any) -> str:
-    """Return the type that all branches have."""
+    """Return the type that all branches share; empty if they differ."""
     if isinstance(node, exp.Case):
         branches = [each.args.get("true") for each in node.args.get("ifs") or []] + [node.args.get("default")]
     else:
@@ -132,18 +132,18 @@ def _common(node: Any) -> str:
 
 
 _LISTS = frozenset(("array_agg", "collect_list", "collect_set"))
-"""Those that give the same values in another order."""
+"""Aggregates that yield the same values in a different order."""
 _ANY = frozenset(
     (
         *("any_value", "first", "first_value", "last", "last_value", "max_by", "min_by", "mode", "listagg"),
         *("string_agg", "approx_percentile", "percentile_approx", "approx_top_k", "histogram_numeric"),
     )
 )
-"""Those that give other values: that of whichever row comes first, or an approximation of them all."""
+"""Aggregates that yield different values: the value of an arbitrary row, or an approximation."""
 _BLIND = frozenset(
     ("array_contains", "array_max", "array_min", "array_size", "array_sort", "cardinality", "size", "sort_array")
 )
-"""Functions that a list in any order gives the same value."""
+"""Functions whose result does not depend on the order of a list."""
 _CLIPPED = 60
 
 
@@ -154,11 +154,11 @@ class RowOrder:
     call: str
     """The aggregate, in SQL."""
     sorts: bool
-    """Whether the value is a list, which is the same once it is sorted."""
+    """Whether the value is a list that becomes deterministic when sorted."""
 
 
 def row_order(expression: str) -> RowOrder | None:
-    """Return how an expression depends on the order of rows; None where it does not, or cannot be read."""
+    """Return how an expression depends on the order of rows; None if it does not or cannot be parsed."""
     tree = parsed_expression(expression)
     call = _first(tree) if tree is not None else None
     if call is None:
@@ -168,7 +168,7 @@ def row_order(expression: str) -> RowOrder | None:
 
 
 def _first(node: Any) -> Any:
-    """Return the first call that depends on the order; what is blind to it, or says the order, is not looked into."""
+    """Return the first order-dependent call, skipping calls that ignore or define the order."""
     name = _name(node)
     if isinstance(node, exp.WithinGroup) or name in _BLIND:
         return None

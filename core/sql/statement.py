@@ -1,4 +1,4 @@
-"""What a SQL text says, as frozen values that need no parser to read."""
+"""The contents of a SQL text as frozen values, readable without a parser."""
 
 import re
 from collections.abc import Collection
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from core.model.names import TableName
 
 TAKES_CHANGES = ("readChangeFeed", "true")
-"""The option of a stream that takes the changes of a table (Delta)."""
+"""The option with which a stream reads a table's change feed (Delta)."""
 
 
 class Verb(StrEnum):
@@ -40,39 +40,40 @@ class TableRead:
     alias: str = ""
     options: tuple[tuple[str, str], ...] = ()
     source_name: str = ""
-    """IDENTIFIED BY, empty when unnamed."""
+    """The name after IDENTIFIED BY; empty if there is none."""
     watermark: Watermark | None = None
     start: int = 0
-    """Character span of the table's name inside `ParsedStatement.select` (what compiling replaces)."""
+    """Character span of the table's name in `ParsedStatement.select`, which compiling replaces."""
     end: int = 0
     alias_at: int | None = None
-    """Where compiling writes the logical name as alias, because it qualifies a column; None where nothing is needed."""
+    """Offset at which compiling adds the logical name as an alias, because it qualifies a column; None if not needed.
+    """
     implied: bool = False
-    """Whether it streams without STREAM being written, because every table of the project does."""
+    """Whether it streams without a written STREAM, because every table of the project does."""
     changes_implied: bool = False
-    """Whether its option for changes is not written, because its table replaces rows by key."""
+    """Whether the change feed option is implied, because the table replaces rows by key."""
 
     @property
     def takes_changes(self) -> bool:
-        """Return whether it streams the changes of its table (Delta), not its rows."""
+        """Return whether it streams the table's changes (Delta) instead of its rows."""
         wanted = tuple(part.lower() for part in TAKES_CHANGES)
         return any((name.lower(), value.lower()) == wanted for name, value in self.options)
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A stateful operator, lowest first."""
+    """A stateful operator; operators are listed lowest first."""
 
     kind: str
     """aggregate, window, session_window, deduplicate, stream_join or limit."""
     keys: tuple[str, ...] = ()
     detail: str = ""
-    """Canonical text of aggregates, window length or join type and condition."""
+    """Canonical text of aggregates, window length, or join type and condition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """An output column; `expression` is canonical SQL, `*` when a star stands for many."""
+    """An output column; `expression` is canonical SQL, or `*` for a star that stands for many columns."""
 
     name: str
     expression: str
@@ -86,39 +87,41 @@ CHANGE_COLUMNS = (
     Column("_commit_version", "", "bigint"),
     Column("_commit_timestamp", "", "timestamp"),
 )
-"""What a stream of changes has beside the columns of its table (Delta 4.4.0)."""
+"""Columns that a change feed adds to those of its table (Delta 4.4.0)."""
 
 
 SIMPLIFIED = "; as Spark simplifies "
-"""Stands in `ParsedStatement.state` before what reads the aggregates, where it may change which of them are kept."""
+"""Separator in `ParsedStatement.state` before the expressions that decide which aggregates Spark keeps."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedStatement:
-    """One statement with a query: in a pipeline `INSERT INTO <table> [(columns)] SELECT …`."""
+    """One statement with a query; in a pipeline `INSERT INTO <table> [(columns)] SELECT …`."""
 
     writes: TableName
-    """Empty where nothing is written."""
+    """Empty for a statement that writes nothing."""
     select: str
-    """The SELECT (with its WITH) exactly as written."""
+    """The SELECT, including its WITH, exactly as written."""
     reads: tuple[TableRead, ...]
     columns: tuple[Column, ...]
     operators: tuple[Operator, ...]
     canonical: str
-    """Equal for equal meaning as far as we can prove: case, whitespace, comments, aliases, order of AND terms."""
+    """Equal for queries that are provably equivalent: case, whitespace, comments, aliases and the order of AND do not
+    matter.
+    """
     state: str
-    """Canonical text of the stateful operators: keys, aggregates, windows, watermarks, joins; empty when stateless."""
+    """Canonical text of the stateful operators: keys, aggregates, windows, watermarks, joins; empty if stateless."""
     pre: str
-    """Canonical text of what lies below the lowest stateful operator; the whole query when stateless."""
+    """Canonical text of everything below the lowest stateful operator; the whole query if stateless."""
     post: str
-    """Canonical text of what lies above the highest stateful operator; empty when stateless."""
+    """Canonical text of everything above the highest stateful operator; empty if stateless."""
     line: int = 1
-    """Line in the file where the statement starts."""
+    """Line in the file at which the statement starts."""
     verb: Verb = Verb.INSERT
 
     @property
     def read_above(self) -> str:
-        """Return what reads the aggregates, where Spark may simplify it and keep fewer; empty where it keeps all."""
+        """Return the expressions by which Spark may keep fewer aggregates; empty if it keeps all of them."""
         return self.state.partition(SIMPLIFIED)[2]
 
     @property
@@ -133,36 +136,36 @@ class TableDdl:
 
     table: TableName
     columns: tuple[Column, ...]
-    """In order; `type` is Spark's DDL type in lower case; `expression` is empty."""
+    """In order; `type` is Spark's DDL type in lower case, `expression` is empty."""
     format: str
     partitioning: tuple[str, ...] = ()
     location: str = ""
-    """As written; relative to the environment's data folder; empty for tables that we place."""
+    """As written, relative to the environment's data folder; empty if Headgate chooses the location."""
     properties: tuple[tuple[str, str], ...] = ()
     options: tuple[tuple[str, str], ...] = ()
     comment: str = ""
     line: int = 1
 
     def location_in(self, data: str) -> str:
-        """Return where it lies: as written where that is absolute, else below the data folder."""
+        """Return the absolute location: as written if absolute, else below the data folder."""
         absolute = "://" in self.location or self.location.startswith(("/", "file:"))
         return self.location if absolute else f"{data}/{self.location}"
 
 
 _STAR = re.compile(r"(?:\b(?:SELECT|DISTINCT|ALL)\s*|(?<!\bcount)\(\s*|,\s*|\.)\*", re.I)
-"""In canonical SQL: no product, and no `count(*)`."""
+"""Matches stars in canonical SQL, but neither products nor `count(*)`."""
 
 
 def selects_star(parsed: ParsedStatement) -> bool:
-    """Return whether a statement takes columns that it does not name, at any level.
+    """Return whether a statement selects columns by a star, at any level.
 
-    What a table that is read gets comes through such a star without a word in the text.
+    Columns that are added to its inputs then reach its output without an edit.
     """
     return _STAR.search(parsed.canonical) is not None
 
 
 def line_of(text: str, parsed: ParsedStatement, offset: int) -> int:
-    """Return the line in the file, from 1, of an offset in `parsed.select`."""
+    """Return the line in the file, counted from 1, of an offset in `parsed.select`."""
     plain = text.removeprefix("\ufeff").replace("\r\n", "\n")
     select = parsed.select.replace("\r\n", "\n")
     within = parsed.select[:offset].count("\n")
@@ -173,7 +176,7 @@ def line_of(text: str, parsed: ParsedStatement, offset: int) -> int:
 
 
 def with_change_feeds(parsed: ParsedStatement, tables: Collection[str]) -> ParsedStatement:
-    """Return a statement that streams the changes of some tables where it does not say what it takes of them."""
+    """Return the statement streaming the change feeds of `tables`, unless a read already sets its own option."""
     if not any(read.table in tables for read in parsed.reads):
         return parsed
     return replace(parsed, reads=tuple(_taking(read) if read.table in tables else read for read in parsed.reads))
@@ -190,20 +193,20 @@ _FORM = re.compile(rf"(\w+) WITH \('({AT_VERSION}|{AT_TIME})'='([^']+)'\)\Z")
 
 
 class LogStart(NamedTuple):
-    """Where a stream of one table begins: what the table got before is not read."""
+    """The position at which a stream of one table starts; earlier rows are not read."""
 
     table: TableName
     option: str
-    """`AT_VERSION` or `AT_TIME`: Spark heeds it in a first batch alone (Delta 4.4.0)."""
+    """`AT_VERSION` or `AT_TIME`; Spark applies it in a first batch only (Delta 4.4.0)."""
     value: str
 
     def __str__(self) -> str:
-        """Write it as it stands in SQL."""
+        """Write the start as SQL."""
         return f"{self.table} WITH ('{self.option}'='{self.value}')"
 
 
 def describe_log_start(text: str) -> str:
-    """Return in words what an entry of `begins_where` leaves of a stream; a condition says it itself."""
+    """Describe an entry of `begins_where` to people; a condition is returned as it is."""
     found = read_log_start(text)
     if found is None:
         return text
@@ -213,6 +216,6 @@ def describe_log_start(text: str) -> str:
 
 
 def read_log_start(text: str) -> LogStart | None:
-    """Read one of the entries of `begins_where`; None where that is a condition."""
+    """Parse an entry of `begins_where`; None if it is a condition."""
     found = _FORM.match(text)
     return LogStart(TableName(found[1]), found[2], found[3]) if found else None

@@ -1,7 +1,7 @@
-"""What a SQL text says ↔ one JSON text: positions instead of names, because thousands are read for one command.
+"""Conversion between statement values and JSON texts; by position instead of by name, because a command reads
+thousands.
 
-A packed text is ASCII, whatever the SQL is.
-The spans of a statement are kept relative to its file's text, which the reader of a packed text must have at hand.
+An encoded text is pure ASCII. Spans are relative to the file's text, which the decoder needs as well.
 """
 
 import json
@@ -15,16 +15,16 @@ from core.sql.statement import Column, Operator, ParsedStatement, TableDdl, Tabl
 _dump = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _load = json.JSONDecoder().raw_decode
 _column = lru_cache(4096)(Column)
-"""Most columns of a project stand in several of its tables."""
+"""Cached, because most columns of a project occur in several of its tables."""
 
 
 def encode_statements(statements: Sequence[ParsedStatement], problems: Sequence[Problem], text: str) -> str:
-    """Write what `read_statements` gave for a text."""
+    """Encode the result of `read_statements` for a text."""
     return _dump([[_statement_out(each, text) for each in statements], [_problem_out(each) for each in problems]])
 
 
 def decode_statements(packed: str, text: str, path: str) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
-    """Read back what `read_statements(text, path)` would give; raises what `json` and unpacking raise if broken."""
+    """Return the result of `read_statements(text, path)`; a broken text raises errors of `json` and unpacking."""
     statements, problems = _load(packed)[0]
     return (
         tuple([_statement_in(each, text) for each in statements]),
@@ -33,18 +33,18 @@ def decode_statements(packed: str, text: str, path: str) -> tuple[tuple[ParsedSt
 
 
 def encode_ddl(ddl: TableDdl | None, problems: Sequence[Problem]) -> str:
-    """Write what `read_ddl` gave for a text."""
+    """Encode the result of `read_ddl` for a text."""
     return _dump([_ddl_out(ddl) if ddl else None, [_problem_out(each) for each in problems]])
 
 
 def decode_ddl(packed: str, path: str) -> tuple[TableDdl | None, tuple[Problem, ...]]:
-    """Read back what `read_ddl(text, path)` would give; raises as `decode_statements`."""
+    """Return the result of `read_ddl(text, path)`; raises like `decode_statements`."""
     ddl, problems = _load(packed)[0]
     return _ddl_in(ddl) if ddl else None, tuple([_problem_in(each, path) for each in problems])
 
 
 def _statement_out(parsed: ParsedStatement, text: str) -> list[Any]:
-    """Encode without the verb: a pipeline's statement is an INSERT INTO."""
+    """Encode without the verb: a pipeline contains INSERT INTO statements only."""
     at = text.find(parsed.select)
     return [
         parsed.writes,
@@ -102,7 +102,7 @@ def _read_in(
 
 
 def _column_out(column: Column) -> list[Any]:
-    """Encode without trailing defaults: `[name, expression]` is the usual column of a statement."""
+    """Encode without trailing defaults: a statement's typical column is `[name, expression]`."""
     found = [column.name, column.expression, column.type, column.nullable, column.comment]
     for default in ("", True, ""):
         if found[-1] != default:

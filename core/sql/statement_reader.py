@@ -1,7 +1,7 @@
-"""Reading SQL texts: statements into values, everything wrong with them into Problems.
+"""Reading of SQL texts into values, with a Problem for every mistake.
 
-What Spark would refuse and what only a pipeline cannot take are told apart: `read_statements` keeps what a pipeline can
-run, `read_any` keeps whatever could be read.
+Two kinds of mistakes are kept apart: those that Spark rejects, and those that only a pipeline cannot run.
+`read_statements` returns what a pipeline can run, `read_any` returns everything that can be parsed.
 """
 
 from collections.abc import Iterator
@@ -38,9 +38,9 @@ class _StatementDraft:
     """Offset in the file."""
     parsed: ParsedStatement | None = None
     diagnostics: list[SqlDiagnostic] = field(default_factory=list)
-    """What cannot be read, what Spark would refuse, and what reaches out of the query."""
+    """Parts that cannot be parsed, that Spark rejects, or that reach outside of the query."""
     rules: list[SqlDiagnostic] = field(default_factory=list)
-    """What Spark takes and a pipeline does not."""
+    """Parts that Spark accepts and a pipeline does not."""
 
 
 def read_statements(
@@ -68,11 +68,11 @@ def read_statements(
 def read_any(
     text: str, path: str, *, every_table_streams: bool = False
 ) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
-    """Read every statement of any SQL text for what it reads, writes and keeps, whatever Spark would say to it.
+    """Read every statement of any SQL text, whether or not a pipeline could run it.
 
-    Names are as written, in lower case, with the database and catalog before them. What Spark would refuse, and what
-    reaches out of the query, is an error beside the statement; what only a pipeline cannot take is a warning. A
-    statement that cannot be read is left out.
+    Names are in lower case, qualified by database and catalog as written. Anything that Spark rejects or that reaches
+    outside of the query is an error beside the statement; anything that only a pipeline rejects is a warning.
+    Statements that cannot be parsed are left out.
     """
     source = open_sql(text, path)
     found: list[ParsedStatement] = []
@@ -141,7 +141,7 @@ def _read(
         reading.diagnostics.append(_executed_as_batch(header, names))
     parts = canonical_parts_of(query, sources, flow.operators)
     if header.verb is Verb.MERGE:
-        # The query stands for what is read; what is written under which condition is told by the words alone.
+        # The query only represents the reads; conditions and writes are compared by their text.
         words = " ".join(source.text[token.start : end_of(token)] for token in statement)
         outputs, parts = (), CanonicalParts(words, "", words, "")
     return ParsedStatement(
@@ -179,7 +179,7 @@ def _read_value(entry: NamedRead, names: TableNames, header: StatementHeader, so
 
 
 def _rules(header: StatementHeader, names: TableNames) -> Iterator[SqlDiagnostic]:
-    """Return which names a project cannot have, and which table is read both ways."""
+    """Yield the names that a project cannot have."""
     if header.target is not None:
         yield from _name_rule(header.target.text, len(header.target.parts), header.target.start)
     for read in names.reads:
@@ -205,7 +205,7 @@ def _executed_as_batch(header: StatementHeader, names: TableNames) -> SqlDiagnos
 
 
 def _columns(query: Any) -> tuple[Column, ...]:
-    """List the output columns; a chain of set operations has the names of its first part."""
+    """List the output columns; a chain of set operations takes the names of its first part."""
     while not isinstance(query, exp.Select):
         if not isinstance(query, (exp.Subquery, exp.SetOperation)):
             return ()
@@ -224,9 +224,9 @@ def _columns(query: Any) -> tuple[Column, ...]:
 
 
 def _output_name(node: Any, text: str) -> str:
-    """Return the output name that Spark gives.
+    """Return the output name that Spark assigns.
 
-    A generator without an alias yields columns that only its argument determines.
+    A generator without an alias yields columns that depend on its argument.
     """
     if _is_named(node):
         return str(node.alias_or_name)
@@ -240,7 +240,7 @@ def _is_named(node: Any) -> bool:
 
 
 def _check_columns(header: StatementHeader, outputs: tuple[Column, ...], rules: list[SqlDiagnostic]) -> None:
-    """A stream writes by name: the list after INSERT INTO t can only repeat the names of the SELECT."""
+    """A stream writes by name, so the list after INSERT INTO t can only repeat the names of the SELECT."""
     if not header.columns or any(column.name == "*" for column in outputs):
         return
     listed = [str(token.text).lower() for token in header.columns]
@@ -268,10 +268,10 @@ def _nothing_streams(statement: list[Token], names: TableNames) -> SqlDiagnostic
 
 
 def _read_both_ways(names: TableNames) -> Iterator[SqlDiagnostic]:
-    """Refuse a table read both ways.
+    """Yield a diagnostic for a table that is read both as a stream and as a batch table.
 
-    Spark 4.2.0 made two streams and a stream-stream join of `STREAM t … JOIN t`, but not of `t JOIN STREAM t` (run; the
-    cause is not known to us).
+    Spark 4.2.0 made two streams and a stream-stream join of `STREAM t … JOIN t`, but not of `t JOIN STREAM t` (run;
+    cause unknown).
     """
     streamed = {read.name.lower() for read in names.reads if read.mark.streaming}
     for read in names.reads:
@@ -294,7 +294,7 @@ def _named_twice(names: TableNames) -> Iterator[SqlDiagnostic]:
 
 
 def _placed(diagnostic: SqlDiagnostic, start: int) -> SqlDiagnostic:
-    """Return a SqlDiagnostic without a place the place of its statement."""
+    """Give a diagnostic without an offset the offset of its statement."""
     if diagnostic.offset < 0:
         diagnostic.offset = start
     return diagnostic

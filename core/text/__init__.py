@@ -1,1 +1,1 @@
-"""Words, numbers and texts for people: wording, units, diffs, escaping, YAML out; knows nothing of the product."""
+"""Text for people: wording, numbers, diffs, escaping, YAML output; independent of the product."""

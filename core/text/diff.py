@@ -1,4 +1,4 @@
-"""Differences of two texts: as a unified diff by lines, or as a few short fragments by words."""
+"""Differences of two texts: a unified diff by lines, or a few short fragments by words."""
 
 import difflib
 import re
@@ -10,12 +10,12 @@ _WORD = re.compile(r"'(?:[^']|'')*'|[A-Za-z0-9_.`]+|<=>|<>|!=|<=|>=|\|\||::|\S")
 
 MOST_FRAGMENTS = 3
 LONGEST_FRAGMENT = 70
-"""Characters of one fragment before it is cut."""
+"""Maximum length of a fragment."""
 
 
 def short_diff(old: str, new: str) -> tuple[list[tuple[str, str]], int]:
-    """Return up to `MOST_FRAGMENTS` pairs of what was there and what is, one of them empty where something came or
-    went, and how many more there are.
+    """Return up to `MOST_FRAGMENTS` pairs of old and new words, empty on one side for additions and removals, and the
+    number of further pairs.
     """
     before, after = _WORD.findall(old), _WORD.findall(new)
     codes = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
@@ -24,7 +24,7 @@ def short_diff(old: str, new: str) -> tuple[list[tuple[str, str]], int]:
 
 
 def unified_diff(old: str, new: str) -> tuple[str, ...]:
-    """Return the lines of a unified diff without its file names, secrets masked; empty when the texts are equal."""
+    """Return the lines of a unified diff without file names, with secrets masked; empty if the texts are equal."""
     lines = difflib.unified_diff(lines_of(old), lines_of(new), lineterm="")
     return tuple(map(mask_literals, lines))[2:]
 
@@ -35,7 +35,7 @@ def _shown(words: list[str]) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Split a text where Spark ends a line, and a comment: other separators of Unicode stand inside one.
+    """Split a text at Spark's line ends, which also end comments; other Unicode separators do not split.
 
     `SIMPLE_COMMENT` of SqlBaseLexer.g4, Spark 4.2.0.
     """

@@ -1,4 +1,4 @@
-"""Texts of others as one line that does nothing to a terminal, and nothing to who reads it."""
+"""Escaping of untrusted text, so that it neither controls the terminal nor misleads the reader."""
 
 import html
 import re
@@ -14,7 +14,7 @@ _ACTING = (
     # Halves of a pair, which stand for the bytes of a name that is not UTF-8 (PEP 383), and no characters.
     "\ud800-\udfff\ufffe\uffff"
 )
-"""What acts on a reader: who approves must see what is there, in the order in which it is there."""
+"""Characters with an effect on display: a reviewer must see the true characters in their true order."""
 
 _IN_A_LINE = re.compile(f"[\n{_ACTING}]")
 _IN_LINES = re.compile(f"[{_ACTING}]")
@@ -22,24 +22,24 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def escape_control_characters(text: str) -> str:
-    r"""Write what acts on a reader, ends of lines among it, as `\x1b` and `\u202e`; tabs and all else stay."""
+    r"""Write invisible and control characters, including line ends, as `\x1b` or `\u202e`; tabs stay."""
     return text if text.isascii() and text.isprintable() else _IN_A_LINE.sub(_escaped, text)
 
 
 def replace_control_characters(text: str, instead: str = "\ufffd") -> str:
-    """Write a sign in place of each character that acts on a reader; tabs and ends of lines stay."""
+    """Replace each invisible or control character; tabs and line ends stay."""
     return text if text.isascii() and text.isprintable() else _IN_LINES.sub(instead, text)
 
 
 def has_control_characters(text: str) -> bool:
-    """Return whether a text of one line or several acts on a reader."""
+    """Return whether a text, of one or several lines, contains invisible or control characters."""
     return _IN_LINES.search(text) is not None
 
 
 def escape_in_document(text: str, *, astral: str) -> str:
-    r"""Escape what acts on a reader in JSON, or in double-quoted YAML, where `\u202e` means the very character.
+    r"""Escape invisible and control characters in JSON or double-quoted YAML, where `\u202e` denotes the character.
 
-    `astral` writes one beyond U+FFFF.
+    `astral` formats a character beyond U+FFFF.
     """
 
     def escaped(found: re.Match[str]) -> str:
@@ -54,7 +54,7 @@ JSON_ASTRAL, YAML_ASTRAL = r"\u{high:04x}\u{low:04x}", r"\U{code:08x}"
 
 
 def escape_surrogates(text: str, *, backslash: str = "\\") -> str:
-    r"""Write what UTF-8 cannot hold in ASCII: bytes of a file name as `\xff`, other halves of a pair as `\ud800`."""
+    r"""Write characters that UTF-8 cannot encode in ASCII: bytes of a file name as `\xff`, surrogates as `\ud800`."""
     return text if text.isascii() else _SURROGATE.sub(lambda found: _escaped(found, backslash), text)
 
 
@@ -67,21 +67,21 @@ def _escaped(found: re.Match[str], backslash: str = "\\") -> str:
 
 
 _LONGEST = 300
-"""Characters of one cell or sentence."""
+"""Maximum length of a cell or sentence."""
 
 
 _ASIDE = re.compile(r"([\\`*\[\]|~#])")
 
 
 def escape_markdown(text: str) -> str:
-    """Write a text so that Markdown and HTML take it for nothing but text, on one line; a long one is cut."""
+    """Write a text on one line so that Markdown and HTML show it literally; a long text is clipped."""
     one = escape_control_characters(" ".join(text.split()))
     one = one if len(one) <= _LONGEST else f"{one[: _LONGEST - 1]}…"
     return _ASIDE.sub(r"\\\1", html.escape(one, quote=False))
 
 
 def quoted_name(name: str) -> str:
-    """Write a name, in back-ticks unless it is plain."""
+    """Write a name, in backticks unless it is plain."""
     plain = name.isascii() and name.replace("_", "a").isalnum() and not "0" <= name[:1] <= "9"
     return name if plain else "`" + name.replace("`", "``") + "`"
 

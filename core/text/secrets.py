@@ -1,4 +1,4 @@
-"""What looks like a password or a token in a text that is shown to people is masked."""
+"""Masking of passwords and tokens in text that is shown to people."""
 
 import re
 
@@ -10,12 +10,12 @@ _SECRET = re.compile(
     r"""|\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}|gh[oprsu]_[0-9A-Za-z_]{20,})""",
     re.I,
 )
-"""A key that is called so with its value, the password of a URL, a bearer token; keys that say what they are."""
+"""A value after a key that names a secret, the password of a URL, a bearer token, or a well-known token format."""
 _LITERAL = re.compile(
     rf"""(?P<before>{_CALLED}(?:["'`]\s*(?:=>?|:)?\s*|\s*=>?\s*|\s+))(?P<quote>["'])(?!\$\{{)(?:(?!(?P=quote)).)+(?P=quote)""",
     re.I,
 )
-"""A key that is called so with a value in quotes, as in options of SQL; `${…}` is none."""
+"""A quoted value after a key that names a secret, as in SQL options; `${…}` is not one."""
 _OF_ITSELF = re.compile(
     rf"""(?P<before>{_PASSWORD}\s*:\s*|://[^\s/:@"']*:|\bBearer\s+)(?P<value>(?!\$\{{)[^\s"'\\,;&)@]+)"""
     r"""|\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}|gh[oprsu]_[0-9A-Za-z_]{20,})""",
@@ -26,14 +26,14 @@ MASK = "*****"
 
 
 def mask_secrets(text: str) -> str:
-    """Return a text in which the values of what looks like a secret are asterisks."""
+    """Replace values that look like secrets by asterisks."""
     return _SECRET.sub(_masked, text)
 
 
 def mask_literals(text: str) -> str:
-    """Return a line of SQL or YAML in which the values of what looks like a secret are asterisks.
+    """Replace literal values that look like secrets, in a line of SQL or YAML, by asterisks.
 
-    Only values that are given: a column that is called so, and what it is compared with, stays.
+    A column with such a name, and the expression compared with it, stay.
     """
     return _OF_ITSELF.sub(_masked, _LITERAL.sub(rf"\g<before>\g<quote>{MASK}\g<quote>", text))
 
@@ -42,7 +42,7 @@ def _masked(found: re.Match[str]) -> str:
     before, value = found["before"], found["value"]
     if before is None:
         return MASK
-    # host:port after :// is no user and no password.
+    # host:port after :// is not user and password.
     if before.startswith("://") and (_PORT.fullmatch(value) or found.string[found.end() : found.end() + 1] != "@"):
         return found[0]
     return before + MASK

@@ -1,4 +1,4 @@
-"""Facts, and the sentences that people read for them: a decision looks at a kind and its values, never at words."""
+"""Facts, and their sentences for people: decisions use kinds and values, never words."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,18 +24,18 @@ else:
 
 
 def sentence_of(text: str) -> Sentence | None:
-    """Return a text as a sentence; None where there is none."""
+    """Return a text as a sentence; None for an empty text."""
     return Sentence(text) if text else None
 
 
 class FactKind(Enum):
-    """Base of a closed set of kinds, each with its sentence: `{name}` stands for the value of that name.
+    """Base of a closed set of kinds, each with its sentence, in which `{name}` stands for a value.
 
-    A member is known by its name alone: two with the same sentence are two.
+    A member is identified by its name: two members with the same sentence are distinct.
     """
 
     def __new__(cls, words: str) -> Self:
-        """Number the members, so that no sentence makes one the alias of another."""
+        """Number the members, so that equal sentences do not make one member an alias of another."""
         member = object.__new__(cls)
         member._value_ = len(cls.__members__)
         member._words = words
@@ -50,7 +50,7 @@ class FactKind(Enum):
         return self.name.lower()
 
     def of(self, **values: object) -> "Fact[Self]":
-        """Return a fact of this kind: texts, numbers, tuples of them, or another fact that is the reason."""
+        """Return a fact of this kind; values are texts, numbers, tuples of them, or another fact as the reason."""
         return Fact(self, tuple(values.items()))
 
 
@@ -59,7 +59,7 @@ Kind = TypeVar("Kind", bound=FactKind, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Fact(Generic[Kind]):
-    """Something that is so, as a kind with its values; a function that can refuse returns one, or None."""
+    """A kind with its values; functions that can refuse return a Fact, or None."""
 
     kind: Kind
     values: tuple[tuple[str, object], ...] = ()
@@ -69,11 +69,11 @@ class Fact(Generic[Kind]):
 
     @property
     def sentence(self) -> Sentence:
-        """What people read."""
+        """The sentence for people."""
         return Sentence(str(self))
 
     def as_json(self) -> dict[str, object]:
-        """Return kind and values, with the sentence beside them."""
+        """Return kind, values and sentence as JSON."""
         return {"kind": self.kind.code, **_written(dict(self.values)), "sentence": str(self)}
 
 

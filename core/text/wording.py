@@ -1,4 +1,4 @@
-"""Differences and numbers in a few words for people; nothing is decided from these words."""
+"""Short phrases, numbers, sizes and durations for people; decisions never use these texts. `?` stands for unknown."""
 
 import difflib
 import math
@@ -11,7 +11,7 @@ _ENDS = re.compile(r"(?<=[.;])\s+|\n")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Suggest the nearest known word, or nothing."""
+    """Suggest the most similar known word; empty if none is similar."""
     near = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
     return f"did you mean {near[0]}?" if near else ""
 
@@ -27,17 +27,17 @@ def counted(number: int, noun: str) -> str:
 
 
 def reader_phrase(tables: Sequence[str]) -> str:
-    """Return who reads something: `a reads it`, `a, b read it`."""
+    """Return a sentence about readers: `a reads it`, `a, b read it`."""
     return f"{', '.join(tables)} {'reads' if len(tables) == 1 else 'read'} it"
 
 
 def without_numbers(text: str) -> str:
-    """Return a text to be compared with what was said before: seconds that count down are no news."""
+    """Return a text without digits, for comparison with an earlier message: a countdown is not news."""
     return _NUMBER.sub("", text)
 
 
 def first_sentence(text: str, most: int = 100) -> str:
-    """Return what a text begins with, up to its first full stop, semicolon or line end; cut at `most` characters."""
+    """Return a text up to its first full stop, semicolon or line end, clipped to `most` characters."""
     begins = _ENDS.split(text.strip(), maxsplit=1)[0].rstrip(".;")
     return textwrap.shorten(begins, most, placeholder=" …") if len(begins) > most else begins
 
@@ -46,7 +46,7 @@ _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def short_number(value: float | None) -> str:
-    """Write 12, 1.2k, 41k, 3.1M; `?` when it is not known."""
+    """Return 12, 1.2k, 41k, 3.1M."""
     if value is None:
         return "?"
     for size, unit in _UNITS:
@@ -56,7 +56,7 @@ def short_number(value: float | None) -> str:
 
 
 def short_size(value: float | None) -> str:
-    """Write bytes as 512 B, 2.4 MB, 1.3 GB."""
+    """Return a number of bytes as 512 B, 2.4 MB, 1.3 GB."""
     if value is None:
         return "?"
     for step, unit in _UNITS:
@@ -66,7 +66,7 @@ def short_size(value: float | None) -> str:
 
 
 def short_duration(seconds: float | None) -> str:
-    """Write a duration in its largest unit: 4s, 11m, 1h, 3d."""
+    """Return a duration in its largest unit: 4s, 11m, 1h, 3d."""
     if seconds is None:
         return "?"
     value = max(seconds, 0.0)
@@ -80,7 +80,7 @@ def short_duration(seconds: float | None) -> str:
 
 
 def long_duration(seconds: float | None) -> str:
-    """Write a duration in two units: 1m 12s, 1h 12m, 3d 4h."""
+    """Return a duration in two units: 1m 12s, 1h 12m, 3d 4h."""
     if seconds is None:
         return "?"
     value = max(int(seconds), 0)
@@ -92,7 +92,7 @@ def long_duration(seconds: float | None) -> str:
 
 
 def duration_range(low_s: float, high_s: float) -> str:
-    """Write a range of durations in one unit, with a dash between the bounds: up to 5 s, 2 min, 1 to 3 h."""
+    """Return a range of durations in one unit: up to 5 s, 2 min, 1 to 3 h, with a dash between the bounds."""
     size, unit = (1, "s") if high_s < 100 else (60, "min") if high_s < 6000 else (3600, "h")
     low, high = int(low_s // size), max(1, math.ceil(high_s / size))
     if low == 0:

@@ -1,4 +1,4 @@
-"""Documents that are written as YAML: plain values only, keys in their order."""
+"""YAML output of plain values, with keys in the given order."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,12 +11,12 @@ _BLOCK_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def as_yaml_with_blocks(document: Mapping[str, Any]) -> str:
-    """Write a document as YAML, the SQL in it line by line."""
+    """Return a document as YAML, with multi-line texts such as SQL as blocks."""
     return _dumped(document, _BlockDumper)
 
 
 class _BlockDumper(_BLOCK_DUMPER):  # type: ignore[misc]  # a class of PyYAML's extension, which has no types
-    """Writes texts of several lines as blocks."""
+    """Writes multi-line texts as blocks."""
 
 
 _BlockDumper.add_representer(str, lambda dumper, text: _represented(dumper, text, style="|" if "\n" in text else None))
@@ -25,11 +25,11 @@ _BlockDumper.add_representer(str, lambda dumper, text: _represented(dumper, text
 _DUMPER: type = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 MOST_LEVELS = 100
-"""How deep a document may be nested; the writer recurses."""
+"""Maximum nesting of a document, because the writer recurses."""
 
 
 def as_yaml(document: Any) -> str:
-    """Write mappings, lists, texts, numbers and null, at most `MOST_LEVELS` mappings below each other, as YAML."""
+    """Return mappings, lists, texts, numbers and null, nested at most `MOST_LEVELS` deep, as YAML."""
 
     return _dumped(document, _Plain)
 
@@ -48,6 +48,6 @@ def _dumped(document: Any, dumper: type) -> str:
 
 
 def _represented(dumper: Any, text: str, *, style: str | None) -> Any:
-    """Write what acts on a reader within double quotes: only there it can be escaped."""
+    """Represent a text; invisible and control characters require double quotes."""
     quoted = '"' if has_control_characters(text) else style
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=quoted)

@@ -1,1 +1,1 @@
-"""What two versions of a statement are compared by: state parts, qualified columns, edits, types."""
+"""Comparison of two versions of a statement: state, qualified columns, edits and their effects on rows."""

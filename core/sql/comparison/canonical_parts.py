@@ -1,7 +1,7 @@
-"""A statement's canonical text as a whole and in three parts: state, what lies below it, what lies above it.
+"""A statement's canonical text, as a whole and split into its state, the part below and the part above it.
 
-A part is called `post` only where Spark's optimiser cannot move it below the state: it pushes filters on grouping keys
-through an aggregate and drops aggregates that nobody reads (optimised plans of 4.2.0). Everything unsure is `pre`.
+A part is `post` only if Spark's optimizer cannot move it below the state: it pushes filters on grouping keys through an
+aggregate and drops unused aggregates (optimized plans of 4.2.0). Everything uncertain is `pre`.
 """
 
 import re
@@ -20,7 +20,7 @@ from core.sql.streaming.aggregation import aggregates_in, aggregating, group_key
 from core.text.escaping import quoted_name, quoted_string_literal
 
 _HIDDEN = re.compile(r" AS \0([^\0]*)\0([^\0]*)\0")
-"""An alias and the clauses that stand before it, which sqlglot cannot write there."""
+"""An alias and the clauses before it, which sqlglot cannot write there."""
 _ABOVE_ONLY = ("distinct", "limit", "offset", "order", "sort", "cluster", "distribute", "qualify")
 
 
@@ -35,7 +35,7 @@ class CanonicalParts:
 
 
 def canonical_parts_of(query: Any, sources: Iterable[Any], operators: tuple[Operator, ...]) -> CanonicalParts:
-    """Write the canonical texts of a resolved, normalised query, `sources` being all below it; the query is used up."""
+    """Write the canonical texts of a resolved, normalised query; `sources` are all its sources. Modifies the query."""
     marked = [node for node in sources if "entry" in node.meta or "mark" in node.meta]
     for node in marked:
         if "entry" in node.meta:
@@ -54,7 +54,7 @@ def canonical_parts_of(query: Any, sources: Iterable[Any], operators: tuple[Oper
     unsure = not _reads_all(query)
     post = _lift(query, operators)
     if post and unsure:
-        # Which aggregates are kept depends on what is left of these, so that they are part of the state.
+        # Simplification of these decides which aggregates are kept, so they are part of the state.
         state = f"{state}{SIMPLIFIED}{post}"
     return CanonicalParts(canonical, state, sql_of(query), post)
 
@@ -64,7 +64,7 @@ def _operator_text(operator: Operator) -> str:
 
 
 def _name(table: Any) -> None:
-    """Replace a table's name, with database and catalog, by the single identifier that clauses are appended to."""
+    """Replace a table's qualified name by one identifier, to which clauses are appended."""
     parts = [table.args.get(key) for key in ("catalog", "db", "this")]
     table.meta["name"] = ".".join(_quoted(str(part.name).lower()) for part in parts if part is not None)
     table.set("catalog", None)
@@ -76,7 +76,7 @@ def _quoted(name: str) -> str:
 
 
 def _label(node: Any, waters: list[str], *, full: bool) -> None:
-    """Write the streaming clauses into the name (of a table) or the alias (of anything else)."""
+    """Write the streaming clauses into a table's name, or into the alias of any other source."""
     entry: NamedRead | None = node.meta.get("entry")
     mark: StreamClauses | None = node.meta.get("mark")
     if entry is not None:
@@ -115,7 +115,7 @@ def _clauses(mark: StreamClauses, waters: list[str], name: str) -> str:
 
 
 def _lift(query: Any, operators: tuple[Operator, ...]) -> str:
-    """Remove from the query what is certainly applied after the state, and return its text."""
+    """Remove the clauses that are surely applied after the state, and return their text."""
     if not isinstance(query, exp.Select) or any(query.args.get(key) is not None for key in _ABOVE_ONLY):
         return ""
     if operators[-1].kind not in ("aggregate", "window", "session_window"):
@@ -132,14 +132,14 @@ def _lift(query: Any, operators: tuple[Operator, ...]) -> str:
     above = _lift_terms(query, "where", computed)
     outputs = ", ".join(sql_of(each) for each in query.expressions)
     query.set("expressions", [exp.column(name) for name in sorted(used)])
-    # Spark keeps no aggregate that nobody uses, and pushes what is left of WHERE below the state.
+    # Spark drops unused aggregates, and pushes the remaining WHERE below the state.
     kept = [call for each in inner.expressions if each.alias_or_name in used for call in aggregates_in(each)]
     kept += _named_in(query.args.get("where"), inner.expressions)
     return f"SELECT {outputs} FROM ({_lift_aggregate(inner, kept)})" + _conditions("WHERE", above)
 
 
 def _lift_aggregate(select: Any, kept: Sequence[Any] = ()) -> str:
-    """Take projection and aggregate conditions; keys and aggregates are part of `state`, and `kept` stays below too."""
+    """Remove projection and HAVING of an aggregate; its keys, aggregates and `kept` stay part of the state."""
     above = _lift_terms(select, "having", _named_aggregates(select))
     below = {sql_of(each): each.copy() for each in (*kept, *_named_in(select.args.get("having"), select.expressions))}
     outputs = ", ".join(sql_of(each) for each in select.expressions)
@@ -148,7 +148,7 @@ def _lift_aggregate(select: Any, kept: Sequence[Any] = ()) -> str:
 
 
 def _reads_all(query: Any) -> bool:
-    """Return whether Spark surely reads every aggregate that a query, or the one in its FROM, names above the state."""
+    """Return whether Spark surely reads every aggregate that a query, or its only source, names above the state."""
     if not isinstance(query, exp.Select):
         return True
     if aggregating(query):
@@ -169,7 +169,7 @@ def _outputs_read(select: Any, clause: str) -> bool:
 
 
 def _named_in(condition: Any, outputs: Sequence[Any]) -> list[Any]:
-    """List the outputs that a condition may mean by their names."""
+    """List the outputs whose names a condition may refer to."""
     columns = condition.find_all(exp.Column) if condition is not None else ()
     names = {column.parts[0].name for column in columns}
     return [each for each in outputs if isinstance(each, exp.Alias) and each.alias in names]
@@ -180,16 +180,16 @@ def _conditions(word: str, lifted: list[str]) -> str:
 
 
 def _named_aggregates(select: Any) -> set[str]:
-    """Return the names that surely mean an aggregate; one that a key has too may mean the key."""
+    """Return the output names that surely refer to an aggregate; a key's name may refer to the key instead."""
     named = {each.alias for each in select.expressions if isinstance(each, exp.Alias) and aggregates_in(each)}
     return named - {column.name for key in group_keys(select) for column in key.find_all(exp.Column)}
 
 
 def _lift_terms(select: Any, clause: str, computed: set[str]) -> list[str]:
-    """Take the AND terms of WHERE or HAVING that must stay above; the others stay where they are.
+    """Remove and return the AND terms of WHERE or HAVING that must stay above the state.
 
-    From `sum(v) = k AND sum(v) > 5` Spark infers `k > 5` and pushes it below the state: where one term sets an
-    aggregate beside a key, all terms stay.
+    From `sum(v) = k AND sum(v) > 5` Spark infers `k > 5` and pushes it below the state, so if one term compares an
+    aggregate with a key, all terms stay.
     """
     condition = select.args.get(clause)
     if condition is None:
@@ -214,7 +214,7 @@ def _lift_terms(select: Any, clause: str, computed: set[str]) -> list[str]:
 
 
 def _only_source(query: Any) -> Any:
-    """Return the one SELECT that a query reads from; None when there is more."""
+    """Return the only SELECT that a query reads from; None if there are several sources."""
     from_ = query.args.get("from_")
     if from_ is None or query.args.get("joins") or query.args.get("laterals"):
         return None

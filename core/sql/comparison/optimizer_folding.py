@@ -1,9 +1,9 @@
-"""Which expressions Spark's optimizer surely leaves whole: every aggregate and column in them is still read.
+"""Expressions that Spark's optimizer surely keeps whole, so that it reads every aggregate and column in them.
 
-From `HAVING count(*) >= count(*) OR sum(v) > 1` nothing is left, and an aggregate that nobody reads is no part of the
-state (ConstantFolding, BooleanSimplification, SimplifyConditionals, PushFoldableIntoBranches, ConstantPropagation,
-UnwrapCastInBinaryComparison and their like in catalyst/optimizer of 4.2.0). What is not known here counts as unsure;
-tests/drills/aggregates_that_spark_drops.py holds the answers against optimized plans.
+`HAVING count(*) >= count(*) OR sum(v) > 1` is folded away completely, and an unused aggregate is not part of the state
+(ConstantFolding, BooleanSimplification, SimplifyConditionals, PushFoldableIntoBranches, ConstantPropagation,
+UnwrapCastInBinaryComparison and similar rules in catalyst/optimizer of 4.2.0). Unknown expressions count as unsure;
+tests/drills/aggregates_that_spark_drops.py compares the answers with optimized plans.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,13 +23,13 @@ _NULLABLE = frozenset(
         *("bool_and", "bool_or", "every", "some", "any", "try_sum", "try_avg"),
     )
 )
-"""Aggregates whose result is nullable by its type, so that a test for NULL still reads it."""
+"""Aggregates with a nullable type, so that a test for NULL is not folded."""
 _ARITHMETIC = (
     *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.DPipe),
     *(exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor),
 )
 _ORDERING = (exp.LT, exp.LTE)
-"""Canonical text turns > round."""
+"""Canonical text has no > or >=."""
 _COMPARISONS = (*_ORDERING, exp.EQ, exp.NEQ, exp.NullSafeEQ)
 _COALESCING = frozenset(("coalesce", "nvl", "ifnull"))
 _CONDITIONAL = frozenset(
@@ -49,19 +49,19 @@ _CONDITIONAL = frozenset(
         *("rand", "randn", "uuid", "typeof", "assert_true", "raise_error", "element_at", "try_element_at"),
     )
 )
-"""Functions that may not read all of their arguments, or of which Spark knows more than their names tell."""
+"""Functions that may not read all their arguments, or that Spark can simplify by rules of their own."""
 _LARGEST = 2**31 - 1
-"""Beyond it a number may lie outside of the type that it is compared with, and Spark knows the answer."""
+"""A larger number may exceed the type that it is compared with, so that Spark knows the result."""
 
 
 def output_is_whole(node: Any) -> bool:
-    """Return whether Spark surely reads every aggregate and column of an output, whatever else it simplifies."""
+    """Return whether Spark surely reads every aggregate and column of an output."""
     node = node.unalias()
     return _value(node) or not _reads(node)
 
 
 def condition_is_whole(node: Any) -> bool:
-    """Return whether Spark surely reads every aggregate and column of a condition, and never knows its result."""
+    """Return whether Spark surely reads every aggregate and column of a condition, and cannot decide it in advance."""
     return _condition(list(_terms(node)))
 
 
@@ -70,7 +70,7 @@ def _is_condition(node: Any) -> bool:
 
 
 def _value(node: Any) -> bool:
-    """Return whether a value is read whole."""
+    """Return whether a value is surely evaluated completely."""
     if _is_leaf(node):
         return True
     if isinstance(node, (exp.Paren, exp.Neg, exp.TryCast, exp.Cast)):
@@ -93,7 +93,7 @@ def _call(name: str, arguments: list[Any]) -> bool:
     if name in ("if", "iff") and len(arguments) == 3:
         return _branches(arguments[:1], arguments[1:])
     if name in _COALESCING:
-        # Spark drops what stands behind the first argument that cannot be NULL.
+        # Spark drops the arguments after the first one that cannot be NULL.
         return all(_is_nullable(each) for each in arguments[:-1]) and (
             _is_nullable(arguments[-1]) or _is_constant(arguments[-1])
         )
@@ -103,7 +103,7 @@ def _call(name: str, arguments: list[Any]) -> bool:
 
 
 def _branches(conditions: list[Any], results: list[Any]) -> bool:
-    """Return whether a CASE is read whole: what gives one result for two branches is simplified, conditions too."""
+    """Return whether a CASE is surely evaluated completely: Spark simplifies branches with equal results."""
     texts = {sql_of(each) for each in results}
     known = all(_value(each) or _is_constant(each) or isinstance(each, exp.Null) for each in results)
     if len(texts) < len(results) or not known or not any(_reads(each) for each in results):
@@ -112,7 +112,7 @@ def _branches(conditions: list[Any], results: list[Any]) -> bool:
 
 
 def _terms(node: Any) -> Iterator[Any]:
-    """List the comparisons of a condition, whatever AND, OR and NOT make of them."""
+    """Yield the comparisons of a condition, ignoring AND, OR and NOT."""
     if isinstance(node, (exp.And, exp.Or)):
         yield from _terms(node.this)
         yield from _terms(node.expression)
@@ -123,14 +123,14 @@ def _terms(node: Any) -> Iterator[Any]:
 
 
 def _condition(terms: list[Any]) -> bool:
-    """Return whether none of the terms is decided beforehand, alone or by another one."""
+    """Return whether no term can be decided in advance, alone or by another term."""
     if not all(_term(each) for each in terms):
         return False
     return all(_apart(one, other) for one, other in combinations(terms, 2))
 
 
 def _apart(one: Any, other: Any) -> bool:
-    """Return whether one term says nothing of another: they share nothing, or are two different bounds of a value."""
+    """Return whether two terms are independent: they share nothing, or are different bounds of one value."""
     if not set(_leaves(one)) & set(_leaves(other)):
         return True
     return isinstance(one, _ORDERING) and isinstance(other, _ORDERING) and set(_sides(one)) != set(_sides(other))
@@ -159,7 +159,7 @@ def _term(node: Any) -> bool:
 
 
 def is_read_in_comparisons(node: Any) -> bool:
-    """Return whether a value is read whole where it is compared: Spark moves casts and branches to the other side."""
+    """Return whether a compared value is surely evaluated; Spark moves casts and branches to the other side."""
     kinds = (exp.Cast, exp.TryCast, exp.Case)
     if not _reads(node) or not _value(node) or any(isinstance(each, kinds) for each in _above_leaves(node)):
         return False
@@ -168,14 +168,14 @@ def is_read_in_comparisons(node: Any) -> bool:
 
 
 def _is_constant(node: Any) -> bool:
-    """Return whether it is a number, a text or an interval, which is never NULL."""
+    """Return whether a node is a number, a string or an interval, which is never NULL."""
     while isinstance(node, (exp.Paren, exp.Neg)):
         node = node.this
     return isinstance(node, (exp.Literal, exp.Interval))
 
 
 def _is_ordinary(node: Any) -> bool:
-    """Return whether a constant may lie on both sides of what it is compared with."""
+    """Return whether values may exist on both sides of a constant."""
     while isinstance(node, (exp.Paren, exp.Neg)):
         node = node.this
     if not isinstance(node, exp.Literal):
@@ -184,7 +184,7 @@ def _is_ordinary(node: Any) -> bool:
 
 
 def _is_whole(node: Any) -> bool:
-    """Return whether a constant may equal a whole number, or a text."""
+    """Return whether a constant may equal an integer, or a string."""
     while isinstance(node, (exp.Paren, exp.Neg)):
         node = node.this
     return (
@@ -207,7 +207,7 @@ def _reads(node: Any) -> bool:
 
 
 def _leaves(node: Any) -> Iterator[str]:
-    """List the aggregates and the columns outside of them, as texts."""
+    """Yield aggregates, and columns outside aggregates, as texts."""
     return (sql_of(each) for each in _walked(node) if _is_leaf(each))
 
 

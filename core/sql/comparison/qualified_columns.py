@@ -1,6 +1,6 @@
-"""Canonical text with every column's table named, where the columns of all that a SELECT reads are known.
+"""Canonical text with every column qualified, as far as the columns of all sources are known.
 
-Two texts that differ in qualifiers alone then are one; where anything is not certain, the name stays as it is.
+Texts that differ only in qualifiers then become equal; uncertain names stay as they are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,11 +15,13 @@ from core.sql.parsing.stream_clauses import StreamClauses, extract_stream_clause
 from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
 
 ColumnsOf = Mapping[TableName, Sequence[str]]
-"""Columns of a table in lower case; a table that is not there is not known."""
+"""Columns by table, in lower case; a missing table has unknown columns."""
 
 
 def with_qualified_columns(canonical: str, columns: ColumnsOf) -> tuple[object, ...]:
-    """Return what two canonical texts must have in common to mean the same; the text itself where it cannot be read."""
+    """Return a value that is equal for canonical texts with the same meaning; contains the text itself if it cannot be
+    parsed.
+    """
     try:
         marks = extract_stream_clauses(tokens_of(open_sql(canonical, "")))
         query = parse_query(marks.tokens, canonical)
@@ -34,7 +36,7 @@ def with_qualified_columns(canonical: str, columns: ColumnsOf) -> tuple[object, 
 
 
 def _qualify(select: Any, known: Mapping[str, frozenset[str] | None]) -> None:
-    """Qualify the columns of a SELECT with their tables."""
+    """Qualify the columns of a SELECT."""
     joins = select.args.get("joins") or []
     sources = [join.this for join in joins] + [lateral for lateral in select.args.get("laterals") or []]
     from_ = select.args.get("from_")
@@ -58,13 +60,13 @@ def _qualify(select: Any, known: Mapping[str, frozenset[str] | None]) -> None:
 
 
 def _hides(join: Any) -> bool:
-    """Return whether a join makes one column of two, or shows none of its table."""
+    """Return whether a join merges columns or hides those of its table."""
     words = {str(join.args.get(key) or "").upper() for key in ("method", "side", "kind")}
     return bool(join.args.get("using")) or bool(words & {"NATURAL", "SEMI", "ANTI"})
 
 
 def _columns(source: Any, known: Mapping[str, frozenset[str] | None]) -> frozenset[str] | None:
-    """Return the columns of one thing that is read; None where they are not certain."""
+    """Return the columns of one source; None if they are uncertain."""
     listed = source.args["alias"].args.get("columns") if source.args.get("alias") is not None else None
     if listed:
         return frozenset(each.name for each in listed)

@@ -1,4 +1,4 @@
-"""What was edited between two canonical queries, clause by clause."""
+"""The edits between two canonical queries, clause by clause."""
 
 import re
 from collections import Counter
@@ -19,24 +19,24 @@ from core.sql.statement import ParsedStatement
 from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
 
 NUMBERED_ALIAS = re.compile(r"(?<=\)) _t\d+\b")
-"""The alias that a canonical text gives a lateral view in place of its author's."""
+"""The alias that a canonical text gives to a lateral view."""
 
 _FLIPPED: Mapping[type[Any], type[Any]] = {
     exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.NullSafeEQ: exp.NullSafeEQ,
     exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE,
 }  # fmt: skip
-"""Each comparison with the one that says the same with its sides exchanged."""
+"""Each comparison → the equivalent comparison with exchanged sides."""
 
 
 Aliases = Mapping[str, str]
-"""Aliases of a canonical text → those in the file (`core.sql.comparison.query_edits`)."""
+"""Aliases of a canonical text → those in the file (`written_aliases`)."""
 _NO_ALIASES: Aliases = MappingProxyType({})
 NO_ALIASES = (_NO_ALIASES, _NO_ALIASES)
-"""Of two texts whose files are not known."""
+"""For two texts without known files."""
 
 
 def query_edits(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> tuple[Edit, ...]:
-    """Return what was edited, what changes the number of rows first; empty when the texts are equal or no queries."""
+    """Return the edits between two queries, most consequential first; empty if they are equal or cannot be parsed."""
     try:
         before, after = compared_blocks(old, new, aliases)
     except (SqlDiagnostic, RecursionError):
@@ -49,10 +49,10 @@ def query_edits(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASE
 
 
 def compared_blocks(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> tuple[list[Any], list[Any]]:
-    """List the SELECTs of two queries, outermost first, in the author's words: plain functions, tables as qualifiers.
+    """List the SELECTs of two queries, outermost first, with the author's names for functions, tables and aliases.
 
-    A table that is read twice is called by its alias, or keeps the one of the canonical text where none is given. A
-    lateral view is called by what it explodes, so that two texts that name it differently say the same.
+    A table that is read twice is called by its alias, or by the canonical alias if it has none. A lateral view is
+    called by the expression that it explodes, so that its name does not matter.
     """
     both = [_Reading(text) for text in (old, new)]
     twice = both[0].read_twice() | both[1].read_twice()
@@ -61,27 +61,27 @@ def compared_blocks(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_AL
 
 
 def query_blocks(text: str, aliases: Aliases = _NO_ALIASES) -> list[Any]:
-    """List the SELECTs of one query likewise."""
+    """List the SELECTs of one query, in the form of `compared_blocks`."""
     reading = _Reading(text)
     return reading.blocks(aliases, reading.read_twice())
 
 
 class _Reading:
-    """A canonical text that was parsed."""
+    """A parsed canonical text."""
 
     def __init__(self, text: str) -> None:
         self._marks = extract_stream_clauses(tokens_of(open_sql(text, "")))
         self._query = parse_query(self._marks.tokens, text)
 
     def read_twice(self) -> set[str]:
-        """Return the tables of which one name could mean two: both are seen from one SELECT."""
+        """Return the tables whose name is ambiguous, because one SELECT sees two reads of them."""
         seen: Counter[tuple[int, str]] = Counter()
         for table in self._query.find_all(exp.Table):
             seen.update((id(select), table.name) for select in _seen_from(table))
         return {name for (_, name), number in seen.items() if number > 1}
 
     def blocks(self, written: Aliases, twice: set[str]) -> list[Any]:
-        """Put the author's words in place of aliases, and return the SELECTs."""
+        """Replace aliases by the author's names, and return the SELECTs."""
         query, names = self._query, dict(written)
         for table in query.find_all(exp.Table):
             mark, shown = self._marks.by_start.get(table.this.meta.get("start")), written.get(table.name, table.name)
@@ -109,7 +109,7 @@ class _Reading:
 
 
 def _only_table(source: Any) -> str:
-    """Return the table that a subquery picks rows and columns of, by which its columns are called; else nothing."""
+    """Return the table that a subquery only filters and projects; empty if it does more."""
     select = source.this if isinstance(source, exp.Subquery) and source.alias else None
     from_ = select.args.get("from_") if isinstance(select, exp.Select) and not _several(select) else None
     read = from_.this if from_ is not None else None
@@ -117,7 +117,7 @@ def _only_table(source: Any) -> str:
 
 
 def _seen_from(table: Any) -> Iterator[Any]:
-    """Return the SELECT that reads a table, and those around it whose columns it sees."""
+    """Yield the SELECT that reads a table, and the outer SELECTs that see its columns."""
     node = table
     while node is not None and not isinstance(node, exp.CTE):
         if isinstance(node, exp.Select):
@@ -134,7 +134,7 @@ def _qualify(node: Any, names: Mapping[str, str]) -> None:
 
 
 def parsed_expression(text: str) -> Any:
-    """Parse one expression of a block; None where it cannot be read by itself."""
+    """Parse one expression of a block; None if it cannot be parsed."""
     try:
         tree, _ = parse_expression(tokens_of(open_sql(text, "")))
     except (SqlDiagnostic, RecursionError):
@@ -146,14 +146,14 @@ def parsed_expression(text: str) -> Any:
 
 
 def _read_from_the_column(comparison: Any) -> None:
-    """Turn `5 < amount` into `amount > 5`, as people write it: canonical texts order the sides by their text."""
+    """Turn `5 < amount` into `amount > 5`: canonical texts sort the sides by text."""
     literal, other, flipped = comparison.this, comparison.expression, _FLIPPED[type(comparison)]
     if not isinstance(other, exp.Literal):
         comparison.replace(flipped(this=other, expression=literal))
 
 
 def _resized(before: list[Any], after: list[Any]) -> Iterator[Edit]:
-    """Return the SELECTs that came or went as a whole; of whole queries and branches that differ, what does."""
+    """Yield added and removed SELECTs; whole queries and branches are paired and compared."""
     gone, come = _without(before, after), _without(after, before)
     whole = [[each for each in side if _is_branch(each) or each.parent is None] for side in (gone, come)]
     pairs = list(zip(*whole, strict=False))
@@ -177,7 +177,7 @@ def _without(blocks: list[Any], others: list[Any]) -> list[Any]:
 
 
 def _is_source(select: Any) -> bool:
-    """Return whether rows are read from a SELECT; one within an expression is told with it."""
+    """Return whether rows are read from a SELECT; a subquery expression is reported with its expression."""
     around = select.parent
     while isinstance(around, (exp.Subquery, exp.Union)):
         around = around.parent
@@ -189,7 +189,7 @@ def _is_branch(select: Any) -> bool:
 
 
 def _unions(before: list[Any], after: list[Any]) -> Iterator[Edit]:
-    """UNION drops equal rows, UNION ALL does not."""
+    """Yield changes between UNION and UNION ALL."""
     old, new = (list(blocks[0].root().find_all(exp.Union)) if blocks else [] for blocks in (before, after))
     for was, now in zip(old, new, strict=False) if len(old) == len(new) else ():
         gone, come = ("UNION" if each.args.get("distinct") else "UNION ALL" for each in (was, now))
@@ -219,7 +219,7 @@ def _several(select: Any) -> bool:
 
 
 def drop_first_qualifier(select: Any) -> None:
-    """Name the columns of the first source without it: canonical texts name it only beside a second one."""
+    """Remove the qualifier of the first source, which canonical texts write only beside a second source."""
     from_ = select.args.get("from_")
     source = from_.this.alias_or_name if from_ is not None else ""
     name = source.removeprefix("STREAM ")
@@ -246,7 +246,7 @@ def _outputs(old: Any, new: Any) -> Iterator[Edit]:
 
 
 def _joins(old: Any, new: Any) -> Iterator[Edit]:
-    """Compare joins by position: each is named by what it reads."""
+    """Compare joins by position; each is named by its source."""
     for was, now in zip_longest(old.args.get("joins") or [], new.args.get("joins") or []):
         if was is None or now is None:
             yield Edit(EditKind.JOIN, after=_joined(now)) if was is None else Edit(EditKind.JOIN, _joined(was))
@@ -260,7 +260,7 @@ def _joins(old: Any, new: Any) -> Iterator[Edit]:
 
 
 def _joined(join: Any) -> str:
-    """Write a join so that its condition is seen: the SELECT that is joined stands for itself."""
+    """Write a join with its condition, abbreviating a joined SELECT."""
     short = join.copy()
     if isinstance(short.this, exp.Subquery):
         short.this.set("this", exp.to_identifier("…"))
@@ -268,7 +268,7 @@ def _joined(join: Any) -> str:
 
 
 def _set(old: Counter[str], new: Counter[str], kind: EditKind, of: str = "") -> Iterator[Edit]:
-    """Return what came and what went; one for one is a change."""
+    """Yield removed and added elements; one of each is a change."""
     gone, come = list((old - new).elements()), list((new - old).elements())
     if len(gone) == len(come) == 1:
         yield Edit(kind, gone[0], come[0], of)
@@ -283,7 +283,7 @@ def _sources(select: Any) -> Counter[str]:
 
 
 def _source(node: Any) -> str:
-    """Return the name of a table, or the kind of any other source."""
+    """Return a table's name, or a description of any other source."""
     if isinstance(node, exp.Table):
         return f"{node.name} AS {node.alias}" if node.alias else str(node.name)
     return "a subquery" if isinstance(node, exp.Subquery) else sql_of(node)
@@ -320,10 +320,10 @@ def _listed(select: Any, key: str) -> Counter[str]:
 
 
 def written_aliases(select: str) -> dict[str, str]:
-    """Return the alias of a query's canonical text → its alias in `select`, the query as written.
+    """Return canonical alias → written alias for a query as written in `select`.
 
-    A table without an alias is called by its name, a subquery without one by nothing. Nothing is known of a text that
-    cannot be read.
+    A table without an alias is called by its name; a subquery without an alias has an empty name. Empty if the text
+    cannot be parsed.
     """
     try:
         marks = extract_stream_clauses(tokens_of(open_sql(select, "")))
@@ -336,7 +336,9 @@ def written_aliases(select: str) -> dict[str, str]:
 
 
 def aliases_of_both(old: ParsedStatement, new: ParsedStatement) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the aliases of two files; those of the new one for both where the same tables are read in one order."""
+    """Return the aliases of two statements; those of the new one for both if they read the same tables in the same
+    order.
+    """
     same = [read.table for read in old.reads] == [read.table for read in new.reads]
     after = written_aliases(new.select)
     return (after if same else written_aliases(old.select)), after

@@ -1,4 +1,4 @@
-"""Edits after which the same input may give more rows: joins, lateral views, UNION, DISTINCT."""
+"""Edits after which the same input may yield more rows: joins, lateral views, UNION, DISTINCT."""
 
 import re
 from collections import Counter
@@ -18,13 +18,13 @@ from core.sql.tokens.lexer import SqlDiagnostic
 
 _STREAM = "STREAM "
 _ONE_ROW = ("json_tuple", "parse_url_tuple")
-"""Generators that make one row of each row."""
+"""Generators that yield one row per input row."""
 
 _SLIDES = re.compile(r"\bwindow\([^']+, '([^']+)', '([^']+)'")
 """A window with its length and its slide."""
 
 ColumnsOf = Mapping[TableName, Sequence[str]]
-"""Columns of a table in lower case; a table that is not there is not known."""
+"""Columns by table, in lower case; a missing table has unknown columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +36,16 @@ class RowMultiplier:
     detail: str
     """Its condition or text."""
     table: str = ""
-    """Of a join with a table: the one whose rows for each row of the other side decide."""
+    """For a join with a table: the table whose matches per row decide."""
     equated: frozenset[str] = frozenset()
-    """Columns of that table, in lower case, which the condition sets equal to something that is not of it."""
+    """Columns of that table, in lower case, that the condition equates with an expression over other sources."""
     outcome: str = "each row that meets it makes a row"
     certain: bool = False
-    """Whether rows are sure to be added, rather than each to become several."""
+    """Whether rows are certainly added, instead of possibly multiplied."""
 
 
 def row_multipliers(old: ParsedStatement, new: ParsedStatement, columns: ColumnsOf) -> tuple[RowMultiplier, ...]:
-    """Return the edits that may multiply rows; `columns` tells whose an unqualified column is."""
+    """Return the edits that may multiply rows; `columns` resolves unqualified columns."""
     try:
         before, after = compared_blocks(old.canonical, new.canonical, aliases_of_both(old, new))
     except (SqlDiagnostic, RecursionError):
@@ -56,17 +56,17 @@ def row_multipliers(old: ParsedStatement, new: ParsedStatement, columns: Columns
 
 @dataclass(frozen=True, slots=True)
 class _Join:
-    """One join with what it meets on."""
+    """One join with its condition."""
 
     node: Any
     side: Any
-    """The source whose rows decide how many there are: what is joined, or the table that a stream is joined with."""
+    """The source whose matches decide the number of rows: the joined source, or the table that a stream joins."""
     kind: str
     terms: frozenset[str]
 
     @property
     def name(self) -> str:
-        """What its side is called in the texts."""
+        """The name of its side in the texts."""
         return sql_of(self.side) if isinstance(self.side, exp.Table) else self.side.alias_or_name
 
 
@@ -80,7 +80,7 @@ def _joins(before: list[Any], after: list[Any], columns: ColumnsOf) -> Iterator[
             continue
         was = next((each for each in old if each.name == join.name), None)
         if was is not None and was.terms and was.terms <= join.terms:
-            # It meets no more than it did.
+            # The condition became stricter.
             continue
         equated = _equated(join, columns)
         if isinstance(join.side, exp.Subquery) and _is_once(join.side.this, equated):
@@ -116,7 +116,7 @@ def _joins_of(select: Any) -> Iterator[_Join]:
 
 
 def _links(term: str, select: Any, called: str) -> bool:
-    """Return whether a term of WHERE names a source and another one."""
+    """Return whether a term of WHERE relates a source to another one."""
     where = select.args["where"]
     node = next(each for each in and_terms(where.this) if sql_of(each) == term)
     tables = {column.table for column in node.find_all(exp.Column)}
@@ -124,7 +124,7 @@ def _links(term: str, select: Any, called: str) -> bool:
 
 
 def _equated(join: _Join, columns: ColumnsOf) -> frozenset[str]:
-    """Return the columns of its side that a join sets equal to something else."""
+    """Return the columns of its side that a join equates with an expression over other sources."""
     called, table = (str(name).removeprefix(_STREAM) for name in (join.side.alias_or_name, join.side.name))
     others = {name for other, names in columns.items() if other != table for name in names}
     own = {*columns.get(TableName(table), ())} - others
@@ -145,7 +145,7 @@ def _equated(join: _Join, columns: ColumnsOf) -> frozenset[str]:
 
 
 def _is_once(query: Any, equated: frozenset[str]) -> bool:
-    """Return whether a query has one row at most for each value of the columns."""
+    """Return whether a query has at most one row per value of the columns."""
     if not isinstance(query, exp.Select):
         return False
     named = {each.alias_or_name.lower(): sql_of(each.unalias()) for each in query.expressions}
@@ -170,7 +170,7 @@ def _generators(select: Any) -> Iterator[str]:
     called = [lateral.this for lateral in (*(select.args.get("laterals") or []), *joined)]
     selected = [each.this if isinstance(each, (exp.Alias, exp.Aliases)) else each for each in select.expressions]
     called += [each for each in selected if isinstance(each, exp.Anonymous) and str(each.this).lower() in GENERATORS]
-    # An outer one adds a row where there is no element, and none where there is one.
+    # OUTER adds a row only for an empty collection.
     yield from (sql_of(each).replace("_outer(", "(") for each in called if str(each.this).lower() not in _ONE_ROW)
 
 
@@ -190,7 +190,7 @@ def _sliding(select: Any) -> Iterator[str]:
 
 
 def _equal_rows(before: list[Any], after: list[Any]) -> Iterator[RowMultiplier]:
-    """Compare what adds rows to others, and what drops equal ones."""
+    """Yield edits that add branches, or that stop removing duplicates."""
     unions = [[*blocks[0].root().find_all(exp.Union)] if blocks else [] for blocks in (before, after)]
     if len(unions[0]) < len(unions[1]):
         yield RowMultiplier("UNION branch added", "", outcome="its rows come on top", certain=True)

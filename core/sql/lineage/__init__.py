@@ -1,1 +1,1 @@
-"""Column lineage inside one statement: from each output column to the columns that it reads."""
+"""Column lineage within one statement: from each output column to the columns that it reads."""

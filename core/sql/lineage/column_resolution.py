@@ -1,7 +1,7 @@
-"""What every name in an expression stands for: an item of one of the sources, or something that cannot be followed.
+"""Resolution of every name in an expression to a column of a source, or to a reason why it is unknown.
 
 Spark's order (4.2, analysis/ColumnResolutionHelper.scala): a column of the sources, an earlier alias of the same
-SELECT, a column of the query around it; a name before a dot is a source first and a struct second.
+SELECT, a column of the outer query; a name before a dot is a source first and a struct second.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,25 +36,25 @@ WINDOW_TYPE = "struct<start:timestamp,end:timestamp>"
 _UNIT_FIRST = frozenset(("dateadd", "date_add", "datediff", "date_diff", "timestampadd", "timestampdiff"))
 
 ColumnsOf = Callable[[TableName], Sequence[Column] | None]
-"""The columns that a DDL declares, None where there is none."""
+"""Returns the columns that a DDL declares; None without a DDL."""
 
 
 @dataclass(slots=True)
 class ResolutionScope:
-    """Where an expression stands."""
+    """The scope of an expression."""
 
     sides: tuple[JoinSide, ...]
-    """The SELECT's own sources first, those of the queries around it after them, the nearest first."""
+    """The SELECT's own sources, followed by those of the outer queries, innermost first."""
     within: str
-    """Output column or clause, for what cannot be resolved."""
+    """Output column or clause, for names that cannot be resolved."""
     ctes: Mapping[str, Relation] = field(default_factory=dict)
     windows: Mapping[str, Any] = field(default_factory=dict)
-    """Of the WINDOW clause."""
+    """Definitions in the WINDOW clause."""
 
 
 @dataclass(slots=True)
 class ColumnResolver:
-    """One statement being read: what names stand for, and what was found besides."""
+    """Resolves the names of one statement and collects references and unresolved names."""
 
     columns_of: ColumnsOf
     query: Callable[[Any, Mapping[str, Relation], tuple[JoinSide, ...]], Relation]
@@ -63,16 +63,16 @@ class ColumnResolver:
     references: list[ColumnReference] = field(default_factory=list)
 
     def miss(self, name: str, reason: str, within: str, offset: int, lacking: Iterable[Relation] = ()) -> None:
-        """Report that a name cannot be followed; `lacking` are relations that are known whole and lack the column."""
+        """Record an unresolved name; `lacking` are relations with known columns that lack this one."""
         sources = list(lacking)
-        # A column that Spark names by itself, as `count(1)`, may be there under a name that only Spark knows.
+        # A column named by Spark, such as `count(1)`, may exist under a name that only Spark knows.
         sure = name.replace(".", "_").isidentifier() and name.lower() not in LITERAL_FUNCTIONS
         tables = dict.fromkeys(each.shown.partition("#")[0] for each in sources) if sure else ()
         known = {item.name for each in sources for item in each.items} if sure else ()
         self.unresolved[UnresolvedName(name, reason, within, offset, tuple(tables), tuple(sorted(known)))] = None
 
     def item(self, node: Any, place: ResolutionScope, name: str = "", label: str = "") -> RelationColumn:
-        """Return the item of an expression; its text uses tables and WITH queries instead of aliases."""
+        """Return the column of an expression; its text qualifies columns by table or WITH query, not by alias."""
         inner = node.unalias() if isinstance(node, exp.Alias) else node
         if self._is_path(inner):
             path = self._path_item(inner, place)
@@ -101,11 +101,11 @@ class ColumnResolver:
             return {}
         if any(not name or value.is_star for name, value in pairs):
             return {}
-        # A copy: resolving writes names for people into the tree, and the whole expression is resolved again.
+        # A copy, because resolving rewrites names in the tree, and the whole expression is resolved again.
         return {name.lower(): self.item(value.copy(), place, name.lower()) for name, value in pairs}
 
     def _expression(self, node: Any, place: ResolutionScope, found: RelationColumn) -> None:
-        """Add to an item everything that an expression stands on; no recursion along chains of AND or +."""
+        """Add all inputs of an expression to a column, without recursion along chains of AND or +."""
         waiting: list[tuple[Any, InputKind]] = [(node, InputKind.VALUE)]
         while waiting:
             each, kind = waiting.pop()
@@ -124,14 +124,14 @@ class ColumnResolver:
     def _children(
         self, node: Any, kind: InputKind, place: ResolutionScope, found: RelationColumn
     ) -> list[tuple[Any, InputKind]]:
-        """List what is below a node, each with how it matters; reversed, because the last is taken first."""
+        """List a node's children with the kind of their input, in reverse, because the last is visited first."""
         if _counts_rows(node):
             _add(found, rows_of(place.sides[0].tables()), kind)
         if isinstance(node, exp.Filter):
             return [(node.expression, InputKind.CONDITION), (node.this, kind)]
         if isinstance(node, exp.Window):
             named = place.windows.get(str(node.alias).lower())
-            # A named window is read once for each use, and reading writes names for people into a tree.
+            # A copy per use of a named window, because resolving rewrites names in the tree.
             over = [*_over(node), *(each.copy() for each in (_over(named) if named is not None else ()))]
             return [*((each, InputKind.CONDITION) for each in over), (node.this, kind)]
         if isinstance(node, exp.Exists) and isinstance(node.this, exp.Query):
@@ -153,7 +153,7 @@ class ColumnResolver:
         _add(found, rows_of(relation.tables), InputKind.CONDITION)
 
     def _star(self, star: Any, place: ResolutionScope, found: RelationColumn, kind: InputKind) -> None:
-        """`count(*)` counts rows; elsewhere a star inside a call stands for all columns."""
+        """Add the inputs of a star in a call: rows for `count(*)`, all columns for other functions."""
         parent = star.parent
         if isinstance(parent, exp.Anonymous) and str(parent.this) in AGGREGATES:
             _add(found, rows_of(place.sides[0].tables()), kind)
@@ -162,7 +162,7 @@ class ColumnResolver:
             _use(found, item, kind)
 
     def starred(self, star: Any, place: ResolutionScope) -> list[tuple[str, RelationColumn]]:
-        """List what `*`, `t.*` or `s.*` stands for, with the alias of the source, without what EXCEPT names."""
+        """List the columns of `*`, `t.*` or `s.*` with the alias of their source, without those in EXCEPT."""
         side, within = place.sides[0], place.within
         parts = list(qualifiers_of(star))
         found: list[tuple[str, RelationColumn]]
@@ -185,9 +185,9 @@ class ColumnResolver:
     def _without(
         self, star: Any, found: list[tuple[str, RelationColumn]], place: ResolutionScope, *, missing: bool
     ) -> list[tuple[str, RelationColumn]]:
-        """Take out what EXCEPT names: columns, or fields of structs, which stay with the fields that are left."""
+        """Remove the names in EXCEPT: whole columns, or fields of structs, which keep their other fields."""
         side, qualifiers = place.sides[0], qualifiers_of(star)
-        # Fields of `s.*` have no source: what stands before a dot is a field.
+        # Fields of `s.*` have no source: a name before a dot is a field.
         of_struct = len(qualifiers) > 1 or any(each.name not in side.relations for each in qualifiers)
         sources = {} if of_struct else side.relations
         gone: dict[int, list[tuple[str, ...]]] = {}
@@ -215,7 +215,7 @@ class ColumnResolver:
         return isinstance(node, exp.Column) and not isinstance(node.this, exp.Star)
 
     def _path_item(self, node: Any, place: ResolutionScope) -> RelationColumn | None:
-        """Return the item of `a.b.c`, `a[0].b`, `m['k']`; None where it is not found, which is said then."""
+        """Return the column of `a.b.c`, `a[0].b`, `m['k']`; None after recording it as unresolved."""
         names: list[Any] = []
         while isinstance(node, (exp.Dot, exp.Bracket)):
             names.append(node.expression if isinstance(node, exp.Dot) else node.expressions[0])
@@ -223,14 +223,14 @@ class ColumnResolver:
         return self._resolve([*name_parts(node), *reversed(names)], place, node)
 
     def _resolve(self, parts: list[Any], place: ResolutionScope, column: Any = None) -> RelationColumn | None:
-        """Find what a dotted name stands for; says so and gives None when nothing does, or more than one thing."""
+        """Resolve a dotted name; None for a bare call, or after recording a missing or ambiguous name."""
         bare = parts[0].name.lower()
         for depth, side in enumerate(place.sides):
             relation = side.relations.get(bare) if len(parts) > 1 else None
             if relation is not None:
                 found, rest = relation.named(parts[1].name.lower()), parts[2:]
                 if not found and not relation.missing:
-                    # Spark falls back from the source to a struct of its name.
+                    # Spark falls back to a struct with the source's name.
                     found, rest = [item for _, item in side.bare(relation.written)], parts[1:]
                 missing = relation.missing
             else:
@@ -261,7 +261,7 @@ class ColumnResolver:
         return None
 
     def refer(self, item: RelationColumn, offset: int) -> None:
-        """Record that a table's own column is named."""
+        """Record a reference to a table's own column."""
         if item.plain and not item.label:
             self.references += [ColumnReference(origin, offset) for origin in item.values]
 
@@ -295,17 +295,17 @@ class ColumnResolver:
 
 
 def first_offset_or_zero(node: Any) -> int:
-    """Find the offset of the first name below a node, 0 when none has a place."""
+    """Return the offset of the first name below a node; 0 if no name has one."""
     return min((each.meta["start"] for each in node.find_all(exp.Identifier) if "start" in each.meta), default=0)
 
 
 def offset_of(part: Any) -> int:
-    """Return the offset of a name, 0 when it has no place."""
+    """Return the offset of a name; 0 if it has none."""
     return int(part.meta.get("start", 0))
 
 
 def _renamed(path: RelationColumn, name: str) -> RelationColumn:
-    """Return the item of a bare path: everything the column is computed from, under its output name."""
+    """Return the column of a bare path under its output name, with all its inputs."""
     found = RelationColumn(name or path.name, dict(path.values), dict(path.conditions), uses=(path,), kind=path.kind)
     found.plain, found.fields = path.plain, path.fields
     return found
@@ -330,7 +330,7 @@ def _add(found: RelationColumn, origins: Any, kind: InputKind) -> None:
 
 
 def _counts_rows(node: Any) -> bool:
-    """Return whether a call stands on rows and no column: `count(1)`, `row_number() OVER …`."""
+    """Return whether a call depends on rows but on no column: `count(1)`, `row_number() OVER …`."""
     if isinstance(node, exp.Window):
         return node.this.find(exp.Column, exp.Star) is None
     if isinstance(node.parent, exp.WithinGroup):
@@ -340,7 +340,7 @@ def _counts_rows(node: Any) -> bool:
 
 
 def _show(column: Any, side: JoinSide, *, outer: bool) -> None:
-    """Write the qualifier for people: none where there is one source, else the table or part of WITH."""
+    """Write a column's qualifier for display: none for a single source, else the table or WITH query."""
     parts = name_parts(column)
     first, several = parts[0].name, outer or len(side.relations) > 1
     if len(parts) > 1 and first in side.relations:
@@ -353,7 +353,7 @@ def _show(column: Any, side: JoinSide, *, outer: bool) -> None:
 
 
 def _indexes(node: Any) -> list[Any]:
-    """List what stands in the brackets of a path."""
+    """List the index expressions of a path."""
     found: list[Any] = []
     while isinstance(node, (exp.Dot, exp.Bracket)):
         if isinstance(node, exp.Bracket):
@@ -363,7 +363,7 @@ def _indexes(node: Any) -> list[Any]:
 
 
 def _element(item: RelationColumn) -> RelationColumn:
-    """Return the item of `item[i]`: an element has the origins of its array."""
+    """Return the column of `item[i]`; an element has the origins of its array."""
     return RelationColumn(
         item.name, item.values, item.conditions, uses=(item,), kind=element_type(item.kind), plain=item.plain
     )

@@ -1,4 +1,4 @@
-"""What stands in FROM, as sides of names: tables, parts of WITH, subqueries, joins, lateral views and their like."""
+"""The sources of FROM: tables, WITH queries, subqueries, joins, lateral views and table functions."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -36,11 +36,11 @@ METADATA = (
     "struct<file_path:string,file_name:string,file_size:bigint,file_block_start:bigint,file_block_length:bigint,"
     "file_modification_time:timestamp,row_index:bigint>"
 )
-"""Of the column `_metadata` that every file source has and `*` leaves out (4.2, "File Metadata Column")."""
+"""Type of the hidden column `_metadata` of file sources, which `*` omits (4.2, "File Metadata Column")."""
 
 
 class FromSources:
-    """Reads what stands in FROM, in one statement."""
+    """Reads the sources of FROM in one statement."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class FromSources:
         stateful: bool,
         changes: Collection[int],
     ) -> None:
-        """Prepare for one text; `changes` are the offsets of the tables whose changes are streamed, not their rows."""
+        """`changes` are the offsets of the tables whose change feeds are streamed."""
         self.walk = walk
         self._changes = changes
         self._text = text
@@ -73,7 +73,7 @@ class FromSources:
         return side
 
     def _source(self, source: Any, ctes: Ctes, outer: Sides) -> Relation:
-        """Read one thing in FROM; what it is called for people is settled by who joins it."""
+        """Read one source in FROM; joins may later change its displayed name."""
         written = source.meta.get("written") or (source.name if isinstance(source, exp.Table) else "")
         entry: NamedRead | None = source.meta.get("entry")
         if entry is not None:
@@ -110,12 +110,12 @@ class FromSources:
         items = self._columns[table]
         missing = "" if items is not None else f"no DDL declares {table}"
         hidden = (table_column(table, "_metadata", METADATA),)
-        # Columns of its own: a table that is read twice has two of each name.
+        # Copies, because a table that is read twice has two columns of each name.
         own = [replace(item) for item in items or ()]
         return Relation([*own, *self._feed(entry, own)], {}, {table: None}, missing, table, hidden=hidden)
 
     def _feed(self, entry: NamedRead, known: Iterable[RelationColumn]) -> list[RelationColumn]:
-        """Return the columns that the change feed of a table adds to its own, where its changes are read."""
+        """Return the columns that a table's change feed adds, if its changes are read."""
         if entry.start not in self._changes:
             return []
         names = {item.name for item in known}
@@ -123,7 +123,7 @@ class FromSources:
         return [table_column(table, each.name, each.type) for each in CHANGE_COLUMNS if each.name not in names]
 
     def _watermarked(self, mark: StreamClauses | None, source: Any, relation: Relation, ctes: Ctes) -> Relation:
-        """Add the column that `WATERMARK expression AS name` makes; late rows are dropped where state is kept."""
+        """Add the column of `WATERMARK expression AS name`; stateful statements drop late rows by it."""
         if mark is None or mark.watermark is None:
             return relation
         delay: WatermarkClause = mark.watermark
@@ -143,7 +143,7 @@ class FromSources:
         return relation
 
     def _put(self, tree: Any, end: int) -> None:
-        """Return the names of a WATERMARK their places: its own text was read apart from the statement's."""
+        """Give the names of a WATERMARK their offsets, because its text was parsed separately."""
         before = self._text[:end].lower()
         start = before.rfind("watermark")
         for name in tree.find_all(exp.Identifier):
@@ -207,7 +207,7 @@ class FromSources:
 
 
 def fold_names(tree: Any) -> None:
-    """Fold names as Spark does, and keep the aliases that resolving replaces: people know them by these."""
+    """Put names in lower case, and keep the written aliases for display."""
     for node in tree.walk():
         node.comments = None
         if isinstance(node, exp.Identifier):
@@ -224,14 +224,14 @@ def fold_names(tree: Any) -> None:
 def add_row_decision(
     clause: str, node: Any, place: ResolutionScope, walk: ColumnResolver, deciding: dict[RowDecision, None]
 ) -> None:
-    """Add what a clause decides, where it is there."""
+    """Add the row decision of a clause, if the clause exists."""
     if node is not None and not isinstance(node, exp.Boolean):
         place.within = clause
         deciding[RowDecision(clause, walk.item(node, place))] = None
 
 
 def add_explode_decision(call: Any, relation: Relation, clause: str, deciding: dict[RowDecision, None]) -> None:
-    """Add that what is exploded decides how many rows there are."""
+    """Record that an exploded collection decides the number of rows."""
     found = made_column("", relation.items, sql_of(call))
     found.offset = first_offset_or_zero(call)
     deciding[RowDecision(clause, found)] = None
@@ -243,7 +243,7 @@ def _column_aliases(source: Any) -> tuple[str, ...]:
 
 
 def _hide_alias(source: Any) -> None:
-    """Restore the name by which users know a source, once names are resolved."""
+    """Restore the written name of a source after names are resolved."""
     written = source.meta.get("written", "")
     if isinstance(source, exp.Table) or not written:
         source.set("alias", None)
@@ -252,7 +252,7 @@ def _hide_alias(source: Any) -> None:
 
 
 def _show_apart(left: JoinSide, right: JoinSide) -> None:
-    """Number sources of one name, so that a text tells them apart whatever their aliases are."""
+    """Number sources with the same displayed name, so that texts distinguish them."""
     for relation in right.relations.values():
         name, number = relation.shown, 1
         while any(relation.shown == each.shown for each in left.relations.values()):

@@ -1,6 +1,6 @@
-"""Relations that a call or a PIVOT makes in FROM, and their columns: explode, inline, stack, PIVOT, UNPIVOT.
+"""Relations made by a generator call or a PIVOT in FROM: explode, inline, stack, PIVOT, UNPIVOT.
 
-Names and numbers of columns are those of Spark 4.2.0 (run; functions of the group generator_funcs, and
+Names and numbers of columns follow Spark 4.2.0 (run; function group generator_funcs, and
 analysis/PivotTransformer.scala).
 """
 
@@ -31,12 +31,12 @@ ROW_GENERATORS = frozenset(
 
 
 def is_generator(node: Any) -> bool:
-    """Return whether a node is a call that makes rows."""
+    """Return whether a node is a call that generates rows."""
     return isinstance(node, exp.Anonymous) and str(node.this) in ROW_GENERATORS
 
 
 def generated_relation(call: Any, place: ResolutionScope, walk: ColumnResolver, names: tuple[str, ...]) -> Relation:
-    """Read a generator, or a table function; `names` are the aliases of its columns, which may be fewer or none."""
+    """Read a generator or table function; `names` are its column aliases, possibly fewer than its columns."""
     function = str(call.this).removesuffix("_outer") if isinstance(call, exp.Anonymous) else ""
     arguments = list(call.expressions) if isinstance(call, exp.Anonymous) else []
     found: list[RelationColumn] = []
@@ -75,7 +75,7 @@ def _exploded(collection: RelationColumn, count: int) -> list[RelationColumn]:
 
 
 def _inlined(collection: RelationColumn, count: int) -> tuple[list[RelationColumn], str]:
-    """Return one column for each field of an array of structs."""
+    """Return one column per field of an array of structs, and why columns may be missing."""
     fields = fields_of(element_type(collection.kind))
     if not fields:
         found = [_part(f"col{number + 1}", collection) for number in range(count)]
@@ -89,7 +89,7 @@ def _inlined(collection: RelationColumn, count: int) -> tuple[list[RelationColum
 
 
 def _stacked(arguments: list[Any], place: ResolutionScope, walk: ColumnResolver) -> list[RelationColumn]:
-    """`stack(n, a, b, …)` lays its values out in n rows: every k-th value falls into one column."""
+    """`stack(n, a, b, …)` arranges its values in n rows: every k-th value belongs to one column."""
     rows, values = arguments[0], [walk.item(each, place) for each in arguments[1:]]
     count = (whole_number(rows.name) or 1) if isinstance(rows, exp.Literal) else 1
     width = -(-len(values) // count)
@@ -101,7 +101,7 @@ def _part(name: str, whole: RelationColumn, kind: str = "") -> RelationColumn:
 
 
 def pivoted_relation(pivot: Any, relation: Relation, ctes: Mapping[str, Relation], walk: ColumnResolver) -> Relation:
-    """Return the relation behind a PIVOT or UNPIVOT; what is not followed is said."""
+    """Return the relation after a PIVOT or UNPIVOT; unsupported forms are recorded as unresolved."""
     fields = pivot.args.get("fields") or []
     place = ResolutionScope((side_of("", relation),), "PIVOT", ctes)
     single = len(fields) == 1 and isinstance(fields[0], exp.In)
@@ -154,6 +154,6 @@ def _unpivoted(
     value = made_column(pivot.expressions[0].name.lower(), columns, name.expression)
     for item in (name, value):
         item.label = f"{relation.shown}.{item.name}"
-    # Rows whose value is null are left out, unless INCLUDE NULLS is said.
+    # Rows with a null value are dropped, unless INCLUDE NULLS is written.
     deciding = {**relation.deciding, RowDecision("UNPIVOT", value): None}
     return Relation([*kept, name, value], deciding, relation.tables, relation.missing)

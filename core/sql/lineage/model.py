@@ -1,7 +1,8 @@
-"""Where a statement's columns and rows come from, as frozen values that need no parser to read.
+"""Origins of a statement's columns and rows, as frozen values that need no parser.
 
-Two kinds are kept apart: a *value* flows into a column; a *condition* decides which rows or groups there are. A test of
-CASE is a value: it picks a value for its own row. FILTER, PARTITION BY and ORDER BY of a window are conditions.
+There are two kinds of input: a *value* flows into a column; a *condition* decides which rows or groups exist. A CASE
+test is a value, because it selects a value for its own row. FILTER, and PARTITION BY and ORDER BY of a window, are
+conditions.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from core.model.names import TableName
 
 
 class InputKind(StrEnum):
-    """How an input matters."""
+    """How an input contributes."""
 
     VALUE = "value"
     CONDITION = "condition"
@@ -28,43 +29,43 @@ class ColumnOrigin:
 
 @dataclass(frozen=True, slots=True)
 class LineageStep:
-    """A column of a CTE or subquery on the way."""
+    """A column of a CTE or subquery between output and origin."""
 
     name: str
-    """`part.column`, the part as its author named it."""
+    """`part.column`, the part as named by its author."""
     expression: str
 
 
 @dataclass(frozen=True, slots=True)
 class LineageInput:
-    """One column, or the rows, of a table that an output or a condition stands on."""
+    """A column, or the rows, of a table that an output or condition depends on."""
 
     origin: ColumnOrigin
     kind: InputKind
     expression: str
-    """SQL of the output or condition, over tables where there are several and over parts of WITH by their names."""
+    """SQL of the output or condition; columns are qualified by table if there are several, and by WITH query."""
     fields: tuple[str, ...] = ()
-    """Paths inside a struct that are read, sorted; empty when the whole column is."""
+    """Paths inside a struct that are read, sorted; empty if the whole column is read."""
     through: tuple[LineageStep, ...] = ()
-    """Parts of the statement between origin and output, from the output inwards; empty when it reads the table."""
+    """Steps between output and origin, starting at the output; empty if the table is read directly."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineageOutput:
-    """A column that the statement writes; no inputs mean a constant, unless something of it is unresolved."""
+    """A column that the statement writes; without inputs it is a constant, unless part of it is unresolved."""
 
     name: str
     """In lower case; a stream writes by name."""
     expression: str
     inputs: tuple[LineageInput, ...]
-    """Sorted by kind and origin; a value is not listed as condition again."""
+    """Sorted by kind and origin; an origin listed as a value is not repeated as a condition."""
     offset: int
-    """In `ParsedStatement.select`: where the first name of the expression stands."""
+    """Offset in `ParsedStatement.select` of the expression's first name."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineageCondition:
-    """What decides which rows or groups the statement writes."""
+    """A clause that decides which rows or groups the statement writes."""
 
     clause: str
     """WHERE, JOIN, GROUP BY, HAVING, DISTINCT, WATERMARK, LATERAL VIEW, FROM …; FROM stands for a table's rows."""
@@ -75,24 +76,24 @@ class LineageCondition:
 
 @dataclass(frozen=True, slots=True)
 class UnresolvedName:
-    """A name that cannot be followed; never guessed, never dropped."""
+    """A name that cannot be resolved; never guessed, never dropped."""
 
     name: str
-    """As it is written, without back-ticks."""
+    """As written, without backticks."""
     reason: str
     """One sentence without a full stop."""
     within: str
-    """The output column or the clause that it stands in."""
+    """The output column or clause that contains it."""
     offset: int
     lacking: tuple[str, ...] = ()
-    """Of a column that surely is nowhere: every table and part of WITH that could have it, and has not."""
+    """For a column that surely does not exist: all tables and WITH queries that could have it."""
     known: tuple[str, ...] = ()
-    """With `lacking`: the columns that these have, sorted."""
+    """The columns of `lacking`, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnReference:
-    """A place in the statement that names a column of a table."""
+    """A position in the statement that names a column of a table."""
 
     origin: ColumnOrigin
     offset: int
@@ -100,10 +101,10 @@ class ColumnReference:
 
 @dataclass(frozen=True, slots=True)
 class StatementLineage:
-    """All of one statement."""
+    """The lineage of one statement."""
 
     outputs: tuple[LineageOutput, ...]
     conditions: tuple[LineageCondition, ...]
     unresolved: tuple[UnresolvedName, ...]
     references: tuple[ColumnReference, ...]
-    """In text order; those in parts of WITH that nothing reads included: Spark checks them too."""
+    """In text order; includes those in unused WITH queries, which Spark checks too."""

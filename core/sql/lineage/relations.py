@@ -1,6 +1,6 @@
-"""What the parts of a query give: relations made of items, and each item with the table columns that it stands on.
+"""Relations, made of columns, and the table columns that each column depends on.
 
-Names are in lower case here: Spark's names ignore case. An item never changes once another one uses it.
+Names are in lower case, because Spark ignores their case. A column never changes once another one uses it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,42 +13,42 @@ from core.sql.parsing.star_expansion import LeftOut
 from core.sql.tokens.data_types import field_type, fields_of
 
 Origins = dict[ColumnOrigin, frozenset[str]]
-"""Each with the paths inside a struct that are read; "" is the whole column."""
+"""Origin → paths inside a struct that are read; "" is the whole column."""
 
 _WHOLE = frozenset({""})
 
 
 @dataclass(slots=True, eq=False)
 class RelationColumn:
-    """A column of a table, of a part of the query, or of nothing yet: an expression."""
+    """A column of a table or of a part of the query, or an expression without a name yet."""
 
     name: str
     values: Origins = field(default_factory=dict)
     conditions: Origins = field(default_factory=dict)
     expression: str = ""
     label: str = ""
-    """How it is named as a step on the way; empty for a column of a table and for what has no name."""
+    """Its name as a step of lineage; empty for a table's column and for unnamed expressions."""
     uses: tuple["RelationColumn", ...] = ()
     kind: str = ""
-    """Type, empty when unknown."""
+    """Type; empty if unknown."""
     fields: dict[str, "RelationColumn"] = field(default_factory=dict)
-    """Of a struct that the query itself puts together."""
+    """Fields of a struct that the query itself constructs."""
     plain: bool = False
-    """Whether it is a column or a field of one, unchanged: then a field of it is a field of that column."""
+    """Whether it is an unchanged column or field, so that a field of it is a field of that column."""
     branches: tuple["RelationColumn", ...] = ()
-    """The columns of a UNION that stand at one place."""
+    """The columns of a UNION at one position."""
     offset: int = 0
 
 
 @dataclass(slots=True, eq=False)
 class RowDecision:
-    """A condition as it is found."""
+    """A condition before it is frozen into a `LineageCondition`."""
 
     clause: str
     item: RelationColumn
 
     def value(self) -> LineageCondition:
-        """Freeze it."""
+        """Return the frozen condition."""
         steps = _steps(self.item)
         inputs = tuple(_input(self.item, at, InputKind.CONDITION, steps) for at in sorted(all_origins(self.item)))
         return LineageCondition(self.clause, self.item.expression, inputs, self.item.offset)
@@ -56,25 +56,25 @@ class RowDecision:
 
 @dataclass(slots=True)
 class Relation:
-    """Something that stands in FROM."""
+    """The relation of one source in FROM."""
 
     items: list[RelationColumn]
     deciding: dict[RowDecision, None] = field(default_factory=dict)
-    """Of its rows, in text order."""
+    """The conditions on its rows, in text order."""
     tables: dict[TableName, None] = field(default_factory=dict)
-    """Whose rows these are made of."""
+    """The tables whose rows it is made of."""
     missing: str = ""
-    """Why there may be further columns that we do not know; empty when all are known."""
+    """Why further, unknown columns may exist; empty if all are known."""
     shown: str = ""
-    """How its columns are qualified in a text for people."""
+    """The displayed qualifier of its columns."""
     written: str = ""
-    """Alias or name as it is written, in lower case."""
+    """Alias or name as written, in lower case."""
     hidden: tuple[RelationColumn, ...] = ()
-    """Columns that are there when they are named, and that `*` leaves out."""
+    """Columns that exist when named but that `*` omits."""
     _by_name: dict[str, list[RelationColumn]] = field(default_factory=dict)
 
     def named(self, name: str) -> list[RelationColumn]:
-        """List the columns of a name."""
+        """List the columns with a name."""
         if not self._by_name:
             for item in self.items:
                 self._by_name.setdefault(item.name, []).append(item)
@@ -83,26 +83,26 @@ class Relation:
 
 @dataclass(slots=True)
 class JoinSide:
-    """What a name can mean in one SELECT: its sources, joined so far."""
+    """The names visible in one SELECT: its sources, joined so far."""
 
     relations: dict[str, Relation] = field(default_factory=dict)
     """By alias."""
     visible: list[tuple[str, RelationColumn]] = field(default_factory=list)
-    """What `*` and a bare name mean, with the alias it comes from; empty for a column that USING merged."""
+    """Columns of `*` and of bare names, each with its source's alias; empty alias for a column merged by USING."""
     named: dict[str, RelationColumn] = field(default_factory=dict)
-    """What Spark adds without being asked: `window` where a SELECT groups by one, and earlier aliases of a SELECT."""
+    """Columns that Spark adds by itself: `window` after grouping by one, and earlier aliases of a SELECT."""
     _by_name: dict[str, list[tuple[str, RelationColumn]]] = field(default_factory=dict)
 
     def deciding(self) -> dict[RowDecision, None]:
-        """Collect what decides the rows of the sources."""
+        """Collect the row decisions of all sources."""
         return {each: None for relation in self.relations.values() for each in relation.deciding}
 
     def tables(self) -> dict[TableName, None]:
-        """Collect the tables under the sources."""
+        """Collect the tables below all sources."""
         return {table: None for relation in self.relations.values() for table in relation.tables}
 
     def bare(self, name: str) -> list[tuple[str, RelationColumn]]:
-        """List what a name without qualifier can be, each with the alias that it comes from."""
+        """List the columns that an unqualified name may refer to, each with its source's alias."""
         if not self._by_name:
             for alias, item in self.visible:
                 self._by_name.setdefault(item.name, []).append((alias, item))
@@ -110,7 +110,7 @@ class JoinSide:
         return self._by_name.get(name) or [(alias, item) for alias, item in hidden if item.name == name]
 
     def starred(self, relation: Relation) -> list[RelationColumn]:
-        """Order the columns of a source as `t.*` does: first those that USING and NATURAL hide (4.2.0, run)."""
+        """Order a source's columns like `t.*`: first those that USING and NATURAL hide (4.2.0, run)."""
         visible = {id(item) for _, item in self.visible}
         merged = {id(item): number for number, (alias, item) in enumerate(self.visible) if not alias}
         keys = {item.name: number for number, (alias, item) in enumerate(self.visible) if not alias}
@@ -123,12 +123,12 @@ class JoinSide:
         return sorted(relation.items, key=place)
 
     def missing(self) -> str:
-        """Explain why a bare name may be a column that we do not know; empty when it cannot."""
+        """Return why a bare name may be an unknown column; empty if it cannot be one."""
         return next((each.missing for each in self.relations.values() if each.missing), "")
 
 
 def side_of(alias: str, relation: Relation) -> JoinSide:
-    """Return a side that consists of one source."""
+    """Return a side with a single source."""
     return JoinSide({alias: relation}, [(alias, item) for item in relation.items])
 
 
@@ -150,7 +150,7 @@ def joined_sides(left: JoinSide, right: JoinSide, kind: str, using: Iterable[str
 
 
 def hides_right(kind: str) -> bool:
-    """Return whether a join keeps the columns of its left side alone."""
+    """Return whether a join outputs the columns of its left side only."""
     return "SEMI" in kind or "ANTI" in kind
 
 
@@ -162,7 +162,7 @@ def _merged(left: RelationColumn, right: RelationColumn, kind: str) -> RelationC
 
 
 def made_column(name: str, uses: Iterable[RelationColumn], expression: str = "") -> RelationColumn:
-    """Return an item whose inputs are those of all given items."""
+    """Return a column with the inputs of all given columns."""
     found = tuple(uses)
     item = RelationColumn(name, expression=expression, uses=found)
     for each in found:
@@ -172,13 +172,13 @@ def made_column(name: str, uses: Iterable[RelationColumn], expression: str = "")
 
 
 def labelled_column(item: RelationColumn, part: str) -> RelationColumn:
-    """Return an item as a named step: a column of a subquery, or of the statement itself."""
+    """Label a column as a named step: a column of a subquery, or of the statement itself."""
     item.label = f"{part}.{item.name}" if part else item.name
     return item
 
 
 def passed_on_column(item: RelationColumn, part: str) -> RelationColumn:
-    """Return the item that a star yields for a source's column; a table's own column stays itself."""
+    """Return the column that a star yields for a source's column; a table's own column is returned unchanged."""
     if not item.label:
         return item
     found = RelationColumn(
@@ -189,7 +189,7 @@ def passed_on_column(item: RelationColumn, part: str) -> RelationColumn:
 
 
 def renamed_relation(relation: Relation, alias: Any, part: str) -> Relation:
-    """Apply the column list of an alias, where it has one: `AS t(a, b)`."""
+    """Apply the column list of an alias, if it has one: `AS t(a, b)`."""
     names = [each.name.lower() for each in alias.args.get("columns") or []] if alias is not None else []
     for index, (item, name) in enumerate(zip(list(relation.items), names, strict=False)):
         found = replace(item, name=name)
@@ -198,7 +198,7 @@ def renamed_relation(relation: Relation, alias: Any, part: str) -> Relation:
 
 
 def united_column(item: RelationColumn, other: RelationColumn) -> RelationColumn:
-    """Add the column of another side of a UNION to those already united."""
+    """Add the column of another branch of a UNION to the columns united so far."""
     if not item.branches:
         first, item = item, made_column(item.name, [item])
         item.branches, item.uses, item.label, item.kind = (first,), first.uses, first.label, first.kind
@@ -214,21 +214,21 @@ def united_column(item: RelationColumn, other: RelationColumn) -> RelationColumn
 
 
 def add_origins(into: Origins, more: Origins) -> None:
-    """Add origins; the paths of one origin are united."""
+    """Add origins, uniting the paths of each."""
     for origin, paths in more.items():
         known = into.get(origin)
         into[origin] = paths if known is None else known | paths
 
 
 def all_origins(item: RelationColumn) -> Origins:
-    """Unite values and conditions, for what is a condition as a whole."""
+    """Return the union of values and conditions."""
     found: Origins = dict(item.values)
     add_origins(found, item.conditions)
     return found
 
 
 def table_column(table: TableName, name: str, kind: str) -> RelationColumn:
-    """Return the item of a table's column."""
+    """Return the column of a table."""
     return RelationColumn(name.lower(), {ColumnOrigin(table, name): _WHOLE}, kind=kind, plain=True)
 
 
@@ -238,7 +238,7 @@ def rows_of(tables: Iterable[TableName]) -> Origins:
 
 
 def field_of(item: RelationColumn, path: Iterable[str]) -> RelationColumn | None:
-    """Follow `item.a.b`; None where a type that we know has no such field."""
+    """Follow `item.a.b`; None if a known type has no such field."""
     for name in path:
         if item.fields:
             inner = item.fields.get(name)
@@ -261,9 +261,9 @@ def field_of(item: RelationColumn, path: Iterable[str]) -> RelationColumn | None
 def excepted_column(
     name: LeftOut, found: Sequence[tuple[str, RelationColumn]], sources: Mapping[str, Relation]
 ) -> tuple[RelationColumn | None, tuple[str, ...], str]:
-    """Return the column of a star that a name of EXCEPT means, the path of its field, and why there may be none.
+    """Return the star's column that a name in EXCEPT refers to, the path of its field, and why it cannot be resolved.
 
-    A source comes first; where it has no such column, its name may be that of a struct.
+    A source takes precedence; if it has no such column, its name may be that of a struct.
     """
     given, column, fields = [item for _, item in found], name.column, name.fields
     named = [item for item in given if item.name == column]
@@ -280,12 +280,12 @@ def excepted_column(
 
 
 def overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Return whether one of two paths leads to the other's value, or to a part of it: EXCEPT may not name both."""
+    """Return whether one path contains the other; EXCEPT may not name both."""
     return one[: len(other)] == other[: len(one)]
 
 
 def without_fields(item: RelationColumn, gone: Iterable[tuple[str, ...]]) -> RelationColumn:
-    """Return a struct without some of its fields, each named by its path below it, in lower case; it is a new value."""
+    """Return a new struct without some fields, each given by its path below the struct, in lower case."""
     inner: dict[str, list[tuple[str, ...]]] = {}
     for path in gone:
         inner.setdefault(path[0], []).append(path[1:])
@@ -300,7 +300,7 @@ def without_fields(item: RelationColumn, gone: Iterable[tuple[str, ...]]) -> Rel
 
 
 def inputs_of(item: RelationColumn) -> tuple[LineageInput, ...]:
-    """List what an output stands on: values first, then conditions that are no values, each sorted."""
+    """List the inputs of an output: first values, then conditions that are not values, each sorted."""
     steps = _steps(item)
     values = [_input(item, origin, InputKind.VALUE, steps) for origin in sorted(item.values)]
     others = sorted(origin for origin in item.conditions if origin not in item.values)
@@ -319,7 +319,7 @@ def _input(
 
 
 def _text(item: RelationColumn, origin: ColumnOrigin) -> str:
-    """Return the expression of the branches of a UNION that have to do with an origin; else the item's own."""
+    """Return the expressions of the UNION branches that involve an origin; without branches the column's own."""
     if not item.branches:
         return item.expression or item.name
     near = [each for each in item.branches if origin in each.values or origin in each.conditions]
@@ -327,7 +327,7 @@ def _text(item: RelationColumn, origin: ColumnOrigin) -> str:
 
 
 def _steps(item: RelationColumn) -> dict[ColumnOrigin, dict[LineageStep, None]]:
-    """Collect, by origin, the named steps between an item and what it stands on, nearest first."""
+    """Collect, by origin, the named steps between a column and its inputs, nearest first."""
     found: dict[ColumnOrigin, dict[LineageStep, None]] = {}
     seen: set[int] = set()
     waiting = list(item.uses)

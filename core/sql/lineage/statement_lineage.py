@@ -1,8 +1,7 @@
-"""Column lineage of one statement: from each output to the columns of the tables that it reads, and what decides rows.
+"""Column lineage of one statement: from each output to the table columns it reads, and the conditions on its rows.
 
-Names are found by Spark's rules over `core.sql.parsing.table_names`, which settles CTEs and aliases. sqlglot's own
-lineage follows the SELECT list alone: no condition, no column of a lateral view, and it takes an unknown or ambiguous
-name for a leaf.
+Names follow Spark's rules; `core.sql.parsing.table_names` resolves CTEs and aliases. sqlglot's own lineage covers the
+SELECT list only, without conditions and lateral views, and treats unknown or ambiguous names as leaves.
 """
 
 from typing import Any
@@ -52,7 +51,7 @@ from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
 
 
 def lineage_of(parsed: ParsedStatement, columns_of: ColumnsOf) -> StatementLineage:
-    """Follow every column of a statement that was read; linear in its text, for each part of WITH that is read."""
+    """Return the lineage of a parsed statement; linear in its text, for each WITH query that is read."""
     try:
         source = open_sql(parsed.select, "")
         marks = extract_stream_clauses(tokens_of(source))
@@ -83,14 +82,14 @@ def lineage_of(parsed: ParsedStatement, columns_of: ColumnsOf) -> StatementLinea
 
 
 class _StatementTracer:
-    """One statement, read from its innermost queries outwards."""
+    """Reads one statement from its innermost queries outwards."""
 
     def __init__(self, columns_of: ColumnsOf, text: str, *, stateful: bool, changes: frozenset[int]) -> None:
         self.walk = ColumnResolver(columns_of, self.query)
         self.sources = FromSources(self.walk, self.query, text, stateful=stateful, changes=changes)
 
     def query(self, query: Any, ctes: Ctes, outer: Sides, label: str = "") -> Relation:
-        """Read a query; `label` is the name of the part that it is."""
+        """Read a query; `label` is its name as a part of the statement."""
         with_ = query.args.get("with_")
         if with_ is not None:
             inner = dict(ctes)
@@ -133,7 +132,7 @@ class _StatementTracer:
         return Relation(items, deciding, side.tables(), missing)
 
     def _name_windows(self, select: Any, place: ResolutionScope) -> None:
-        """Return a SELECT that groups by a window the struct of that name (4.2, analysis/ResolveTimeWindows.scala)."""
+        """Add the struct `window` to a SELECT that groups by a window (4.2, analysis/ResolveTimeWindows.scala)."""
         for node in (select.args.get("group"), *select.expressions):
             for call in node.find_all(exp.Anonymous) if node is not None else ():
                 name = str(call.this)
@@ -241,6 +240,6 @@ class _StatementTracer:
 
 
 def _inner(query: Any, key: str) -> Any:
-    """Return what a clause holds; None where there is no such clause."""
+    """Return the contents of a clause; None if there is no such clause."""
     clause = query.args.get(key)
     return clause.this if isinstance(clause, (exp.Where, exp.Having, exp.Qualify)) else clause

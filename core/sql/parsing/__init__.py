@@ -1,1 +1,1 @@
-"""Tokens to one syntax tree: streaming clauses taken out, FROM in one shape, table names resolved."""
+"""From tokens to one syntax tree: streaming clauses removed, FROM normalised, table names resolved."""

@@ -1,4 +1,4 @@
-"""One text for equal meaning: conditions in one order and orientation, brackets where they matter, names in lower case.
+"""Canonical text of a query: ordered conditions, necessary brackets only, names in lower case.
 
 Never unify what might differ for Spark: a missed equality costs a restart, a false one corrupts a table.
 """
@@ -17,7 +17,7 @@ from core.sql.parsing.subquery_inlining import inline_query_names, is_pure, numb
 from core.sql.tokens.lexer import SqlDiagnostic
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*\Z")
-# Words that sqlglot's Spark reads as no name without back-ticks; Spark itself would take some of them.
+# Words that sqlglot's Spark does not read as names without backticks; Spark accepts some of them.
 _KEYWORDS = """
     all alter and any as between case create cross describe distinct drop else end except false fetch for from glob
     grant having ilike inner insert intersect into join lateral like minus not notnull null on or outer qualify regexp
@@ -34,7 +34,7 @@ _ATOMS = (exp.Paren, exp.Dot, exp.Kwarg, exp.PropertyEQ)
 
 
 def sql_of(node: Any) -> str:
-    """Write a node as Spark SQL on one line, no comments; raise SqlDiagnostic for a tree that cannot be written."""
+    """Write a node as Spark SQL on one line without comments; raises SqlDiagnostic for a tree that has no text."""
     if isinstance(node, exp.Column) and (plain_name := _plain_column(node)):
         return plain_name
     try:
@@ -52,7 +52,7 @@ def sql_of(node: Any) -> str:
 
 
 def _plain_column(column: Any) -> str:
-    """Write `a` or `t.a`, which are half of all that is written, without sqlglot; empty for every other column."""
+    """Write `a` or `t.a` without sqlglot, because half of all nodes are such columns; empty for any other column."""
     parts = column.args
     this, table = parts.get("this"), parts.get("table")
     if len(parts) > 2 and any(value for key, value in parts.items() if key not in ("this", "table")):
@@ -69,7 +69,7 @@ def _needs_no_quotes(name: Any) -> bool:
 
 
 def normalise(tree: Any) -> Any:
-    """Convert a whole tree to canonical form, in place where possible; names must be resolved first."""
+    """Bring a whole tree into canonical form, in place where possible; names must be resolved first."""
     queries = 0
     for node in tree.walk():
         node.comments = None
@@ -83,7 +83,7 @@ def normalise(tree: Any) -> Any:
     for node in reversed(list(tree.walk())):
         tree = _simplified(node, tree)
     if queries > 1:
-        # Terms that were sorted may hold queries of their own.
+        # Sorted terms may contain queries.
         number_aliases(tree)
     return tree
 
@@ -104,7 +104,7 @@ def and_terms(condition: Any) -> list[Any]:
 
 
 def is_plain(name: str) -> bool:
-    """Return whether a folded name may stand without back-ticks."""
+    """Return whether a lower-case name needs no backticks."""
     return _PLAIN.match(name) is not None and name not in _RESERVED
 
 
@@ -124,7 +124,7 @@ def _fold_frame(window: Any) -> None:
 
 
 def _fold(name: Any) -> None:
-    """Spark's names ignore case; back-ticks stay only where the name needs them."""
+    """Put a name in lower case, because Spark ignores case, and keep backticks only where the name needs them."""
     written, quoted = str(name.this), bool(name.args.get("quoted"))
     text = written.lower()
     if text != written:
@@ -134,7 +134,7 @@ def _fold(name: Any) -> None:
 
 
 def _simplified(node: Any, tree: Any) -> Any:
-    """Rewrite one node whose children are canonical already; returns the tree, which may have a new root."""
+    """Rewrite one node whose children are canonical; returns the tree, which may have a new root."""
     rule = _rule(node.__class__)
     replacement = None if rule is None else rule(node)
     if replacement is None:
@@ -148,7 +148,7 @@ def _simplified(node: Any, tree: Any) -> Any:
 
 @cache
 def _rule(kind: type) -> Callable[[Any], Any] | None:
-    """Find what rewrites nodes of a class; most are left as they are."""
+    """Return the rewriting rule for a class of nodes; None for most of them."""
     return next((rule for kinds, rule in _RULES if issubclass(kind, kinds)), None)
 
 
@@ -170,19 +170,19 @@ def _oriented(comparison: Any) -> None:
 
 
 def _short_join(join: Any) -> None:
-    """INNER, and OUTER after a side, say nothing."""
+    """Drop INNER, and OUTER after a side, which mean nothing."""
     if join.kind == "INNER" or (join.side and join.kind == "OUTER"):
         join.set("kind", None)
 
 
 def _short_alias(alias: Any) -> Any:
-    """`x AS x` names what has that name already."""
+    """Drop the alias of `x AS x`."""
     says_nothing = isinstance(alias.this, exp.Column) and alias.alias == alias.this.name
     return alias.this if says_nothing and isinstance(alias.parent, exp.Select) else None
 
 
 def _may_open(paren: Any) -> bool:
-    """Return whether brackets carry nothing; operators put them back around their own children."""
+    """Return whether brackets are redundant; operators add them again around their own children."""
     if isinstance(paren.parent, (exp.Dot, exp.Bracket, exp.Cast, exp.Collate)):
         return isinstance(paren.this, (exp.Column, exp.Anonymous, exp.Paren))
     if isinstance(paren.parent, (exp.Any, exp.All)):
@@ -207,7 +207,7 @@ def _wrap_children(node: Any) -> None:
 
 
 def _sorted_terms(node: Any) -> Any:
-    """Flatten a chain of AND (or OR) once, at its top, and sort its terms by text."""
+    """Flatten a chain of AND or OR at its top, and sort its terms by text."""
     kind = type(node)
     if isinstance(node.parent, kind) or (isinstance(node.parent, exp.Paren) and isinstance(node.parent.parent, kind)):
         return None
@@ -222,7 +222,7 @@ def _sorted_terms(node: Any) -> Any:
         else:
             found.append(each)
     written = [(sql_of(each), each) for each in found]
-    # A random term twice is another condition than once.
+    # A random term that occurs twice is a different condition.
     once = {text: each for text, each in written if is_pure(each)}
     again = [(text, each) for text, each in written if text not in once]
     ordered = sorted([*once.items(), *again], key=_place)
@@ -235,13 +235,13 @@ def _sorted_terms(node: Any) -> Any:
 
 
 def _place(term: tuple[str, Any]) -> tuple[str, str]:
-    """Return what a term is sorted by: a query's own aliases are numbered by its place, and may not decide on it."""
+    """Return the sort key of a term; the numbers of a subquery's own aliases depend on its position and are ignored."""
     text, node = term
     return (_OWN_ALIAS.sub("_t", text) if node.find(exp.Query) is not None else text, text)
 
 
 def _as_function(node: Any) -> Any:
-    """Write POSITION(a IN b), and TRIM of one side, as the functions that they are."""
+    """Write POSITION(a IN b) and one-sided TRIM as the equivalent function calls."""
     if isinstance(node, exp.StrPosition):
         found = [node.args.get("substr"), node.this, node.args.get("position")]
         return exp.Anonymous(this="locate", expressions=[each for each in found if each is not None])
@@ -251,7 +251,7 @@ def _as_function(node: Any) -> Any:
 
 
 def _as_it_is(node: Any) -> None:
-    """Return a node unchanged: `a LIKE b ESCAPE c` does not parse with parentheses around its LIKE."""
+    """Keep the node: `a LIKE b ESCAPE c` does not parse with brackets around its LIKE."""
 
 
 _FOLDS: dict[type, Callable[[Any], None]] = {
@@ -271,4 +271,4 @@ _RULES: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (exp.Join, _short_join),
     (exp.Alias, _short_alias),
 )
-"""Classes of nodes, and what rewrites them; the first that fits."""
+"""Classes of nodes with their rewriting rule; the first match applies."""

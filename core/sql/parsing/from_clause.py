@@ -1,13 +1,13 @@
-"""The FROM clause in one shape, whatever brackets its author set; what Spark's grammar does not have is refused.
+"""Normalisation of FROM clauses, whatever brackets their author set; rejects anything outside Spark's grammar.
 
-Spark (SqlBaseParser.g4 of 4.2.0, `relation` and `relationPrimary`) knows two kinds of brackets in FROM: around a query,
-and around a relation with its joins. The second kind means nothing by itself. With an alias, PIVOT, WATERMARK or
-TABLESAMPLE behind it, it is a query of its own: `(a JOIN b) AS t` hides `a` and `b` as `(SELECT * FROM a JOIN b) AS t`
-does. PIVOT and UNPIVOT apply to everything that is joined so far.
+Spark (SqlBaseParser.g4 of 4.2.0, `relation` and `relationPrimary`) has two kinds of brackets in FROM: around a query,
+and around a relation with its joins. The second kind has no meaning by itself. Followed by an alias, PIVOT, WATERMARK
+or TABLESAMPLE, it is a query of its own: `(a JOIN b) AS t` hides `a` and `b` like `(SELECT * FROM a JOIN b) AS t`.
+PIVOT and UNPIVOT apply to everything joined so far.
 
-After `shape`, a *source* stands behind FROM and JOIN: a table, a table function, VALUES, LATERAL or a query in
-brackets; behind JOIN also a *group*: brackets without an alias around a source that is joined with others inside. A
-SELECT that was brackets has `brackets` in its meta.
+Afterwards FROM and JOIN are followed by a *source*: a table, a table function, VALUES, LATERAL or a query in brackets.
+JOIN may also be followed by a *group*: brackets without an alias around a source with joins of its own. A SELECT made
+from brackets has `brackets` in its meta.
 """
 
 from typing import Any
@@ -18,8 +18,9 @@ from core.sql.tokens.lexer import SqlDiagnostic
 
 _SOURCES = (exp.Table, exp.Subquery, exp.Values, exp.Lateral)
 _DRESSING = ("alias", "pivots", "sample")
-"""What makes a query of the brackets that it stands behind; a WATERMARK travels in the alias
-(`core.sql.parsing.stream_clauses`)."""
+"""Clauses that turn the brackets before them into a query; a WATERMARK is carried in the alias
+(`core.sql.parsing.stream_clauses`).
+"""
 _ALLOWED: dict[type, frozenset[str]] = {
     exp.Table: frozenset(("this", "db", "catalog", "joins", "version", *_DRESSING)),
     exp.Subquery: frozenset(("this", "joins", *_DRESSING)),
@@ -33,7 +34,7 @@ _ALLOWED: dict[type, frozenset[str]] = {
         )
     ),
 }
-"""What a node may carry in Spark's grammar; sqlglot reads the clauses of other engines in the same places."""
+"""Arguments of each node in Spark's grammar; sqlglot also reads clauses of other engines."""
 _JOINS = frozenset(
     f"{method}{kind}".strip()
     for method in ("", "NATURAL ")
@@ -43,7 +44,7 @@ _JOINS = frozenset(
     )
     if (method, kind) != ("NATURAL ", "CROSS")
 )
-"""What may stand before JOIN."""
+"""Keywords that may precede JOIN."""
 _LATERAL_JOINS = frozenset(("", "INNER", "CROSS", "LEFT", "LEFT OUTER"))
 _WORDS = {
     "locks": "FOR UPDATE",
@@ -51,14 +52,14 @@ _WORDS = {
     "operation_modifiers": ("an unknown keyword after SELECT"),
     "when": "AT",
 }
-"""What clauses are called where sqlglot has another word."""
+"""SQL keywords of clauses that sqlglot names differently."""
 _SYNTAX = "PARSE_SYNTAX_ERROR"
 
 
 def shape_from_clauses(tree: Any, *, nested: bool) -> None:
-    """Normalize every FROM of a parsed query, in place; raise SqlDiagnostic for what Spark does not support.
+    """Normalise every FROM of a parsed query, in place; raises SqlDiagnostic for anything that Spark rejects.
 
-    `nested` says whether there may be a query below another one: looking for them costs a walk through the tree.
+    `nested` is False if there is surely no query below another one, which saves a walk through the tree.
     """
     _check_query(tree, tree)
     if not nested and isinstance(tree, exp.Select):
@@ -74,26 +75,26 @@ def shape_from_clauses(tree: Any, *, nested: bool) -> None:
 
 
 def is_group(source: Any) -> bool:
-    """Return whether a source is brackets around several that are joined; they are joined below `source.this`."""
+    """Return whether a source is a group: brackets around joined sources; the joins are in `source.this`."""
     return (
         isinstance(source, exp.Subquery) and isinstance(source.this, _SOURCES) and bool(source.this.args.get("joins"))
     )
 
 
 def sources_in(tree: Any) -> list[Any]:
-    """List every source below a tree, wherever it stands."""
+    """List every source below a tree."""
     return list(tree.find_all(*_SOURCES))
 
 
 def sources_of(source: Any) -> list[Any]:
-    """Return a source, or those that a group joins, from left to right."""
+    """Return the source itself, or the sources that a group joins, from left to right."""
     if not is_group(source):
         return [source]
     return [source.this, *(each for join in source.this.args["joins"] for each in sources_of(join.this))]
 
 
 def joined_by(select: Any) -> tuple[list[Any], list[Any]]:
-    """Return the sources of a SELECT from left to right, and all its joins, those of groups included."""
+    """Return the sources of a SELECT from left to right, and all its joins, including those of groups."""
     from_, waiting = select.args.get("from_"), list(select.args.get("joins") or [])
     sources = [] if from_ is None else sources_of(from_.this)
     joins: list[Any] = []
@@ -108,17 +109,17 @@ def joined_by(select: Any) -> tuple[list[Any], list[Any]]:
 
 
 def aliases_of(select: Any) -> frozenset[str]:
-    """Return the names by which a SELECT qualifies the columns of its sources, LATERAL VIEWs included."""
+    """Return the names that qualify the columns of a SELECT's sources, including LATERAL VIEWs."""
     return frozenset(source.alias for source in [*joined_by(select)[0], *(select.args.get("laterals") or [])])
 
 
 def first_offset(node: Any) -> int:
-    """Return the offset of the first name below a node, -1 when none has a place."""
+    """Return the offset of the first name below a node; -1 if no name has one."""
     return min((each.meta["start"] for each in node.find_all(exp.Identifier) if "start" in each.meta), default=-1)
 
 
 def _check_query(node: Any, parent: Any) -> None:
-    """Raise SqlDiagnostic where something else stands for a query: `WITH c AS (t)`, `… UNION ALL (a JOIN b)`."""
+    """Raise SqlDiagnostic for something other than a query: `WITH c AS (t)`, `… UNION ALL (a JOIN b)`."""
     if not (_is_query(node) or isinstance(node, exp.Values)):
         raise SqlDiagnostic(
             "a query is expected here", "write SELECT * FROM <table>", first_offset(parent), condition=_SYNTAX
@@ -153,7 +154,7 @@ def _shape_select(select: Any) -> None:
 
 
 def _chain(first: Any, joins: list[Any]) -> tuple[Any, list[Any]]:
-    """Return a source and what is joined to it, with neither brackets around the beginning nor a PIVOT in between."""
+    """Return a source and its joins, without redundant leading brackets or intermediate PIVOTs."""
     source, found = _opened(first)
     for join in joins:
         pivots = _shape_join(join)
@@ -164,7 +165,7 @@ def _chain(first: Any, joins: list[Any]) -> tuple[Any, list[Any]]:
 
 
 def _opened(node: Any) -> tuple[Any, list[Any]]:
-    """Return the source behind FROM or JOIN, and the joins that stood in plain brackets with it."""
+    """Return the source after FROM or JOIN, and the joins inside its redundant brackets."""
     if not isinstance(node, _SOURCES):
         # sqlglot takes FROM FROM (SELECT …) for a query without brackets, and loses what it reads.
         raise SqlDiagnostic("a table is missing after FROM or JOIN", "write its name, or a query in parentheses", -1)
@@ -181,7 +182,7 @@ def _opened(node: Any) -> tuple[Any, list[Any]]:
 
 
 def _shape_join(join: Any) -> list[Any]:
-    """Shape what is joined; return the PIVOTs behind it, which apply to all that is joined so far."""
+    """Normalise a joined source; return the PIVOTs after it, which apply to everything joined so far."""
     _check(join)
     _check_join(join)
     pivots = join.args.pop("pivots", None) or []
@@ -218,7 +219,7 @@ def _check_join(join: Any) -> None:
 
 
 def _pivoted(source: Any, pivots: list[Any]) -> Any:
-    """Attach PIVOTs to a source; a named one turns what precedes it into a subquery."""
+    """Attach PIVOTs to a source; an aliased PIVOT turns everything before it into a subquery."""
     waiting: list[Any] = []
     for pivot in pivots:
         values = [value for each in pivot.args.get("fields") or [] for value in each.expressions]
@@ -242,7 +243,7 @@ def _select_all(source: Any, joins: list[Any]) -> Any:
 
 
 def _is_query(node: Any) -> bool:
-    """Return whether a node is a query, perhaps in brackets: a name or a join behind brackets makes a relation."""
+    """Return whether a node is a query, perhaps in brackets; brackets around a name or join are a relation."""
     while isinstance(node, exp.Subquery) and not _is_dressed(node) and not node.args.get("joins"):
         node = node.this
     return isinstance(node, (exp.Select, exp.SetOperation))
@@ -253,7 +254,7 @@ def _is_dressed(node: Any) -> bool:
 
 
 def _check(node: Any) -> None:
-    """Raise SqlDiagnostic for a clause that Spark's grammar does not have at a node."""
+    """Raise SqlDiagnostic for a clause that Spark's grammar does not allow at a node."""
     allowed = _ALLOWED[type(node)]
     for key, value in node.args.items():
         if not value or key in allowed:
@@ -277,6 +278,6 @@ def _check_lateral(lateral: Any) -> None:
 
 
 def _refused(what: str, node: Any, remedy: str) -> SqlDiagnostic:
-    """Return the diagnostic for a clause that is not understood, named by its SQL keywords."""
+    """Return the diagnostic for an unsupported clause, named by its SQL keywords."""
     words = _WORDS.get(what, what).upper().replace("_", " ")
     return SqlDiagnostic(f"this part is not understood: {words}", remedy, first_offset(node), condition=_SYNTAX)

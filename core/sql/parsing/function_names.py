@@ -1,7 +1,7 @@
-"""Which function names are kept from sqlglot's own classes, and which of them aggregate.
+"""Function names that sqlglot must not replace by its own classes, and which functions aggregate.
 
-Every function stays the name that was written: sqlglot maps several names of Spark to one class, and what it unifies
-we could no longer tell apart.
+Every function keeps its written name: sqlglot maps several Spark functions to one class, after which they can no longer
+be distinguished.
 """
 
 from sqlglot import Token, TokenType
@@ -28,7 +28,7 @@ GENERATORS = frozenset(
         *("stack", "json_tuple", "variant_explode"),
     )
 )
-"""Functions that give several columns, or a column with a name of its own."""
+"""Functions that yield several columns, or a column with its own name."""
 # Table functions of Spark 4.2.0 that read no table.
 TABLE_FUNCTIONS = frozenset(
     (
@@ -40,14 +40,14 @@ TABLE_FUNCTIONS = frozenset(
 LITERAL_FUNCTIONS = frozenset(("current_date", "current_path", "current_time", "current_timestamp")) | frozenset(
     ("current_user", "grouping__id", "localtime", "localtimestamp", "session_user", "user")
 )
-"""Functions that are called without brackets where no column has their name (4.2, LiteralFunctionResolution.scala)."""
+"""Functions called without brackets if no column has their name (4.2, LiteralFunctionResolution.scala)."""
 _OPERANDS = frozenset(
     (
         *(TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN, TokenType.END),
         *(TokenType.R_BRACKET, TokenType.NULL),
     )
 )
-"""What may stand before DIV."""
+"""Tokens that may precede DIV."""
 PREFIX = "hg_f_"
 _SYNTAX = """
     CAST TRY_CAST SAFE_CAST EXTRACT TRIM SUBSTR SUBSTRING POSITION OVERLAY CEIL FLOOR STRUCT CASE EXISTS ALL IN
@@ -62,7 +62,7 @@ _RENAMED = _KNOWN | (frozenset(name.upper() for name in AGGREGATES) - _OWN_SYNTA
 
 
 def with_plain_functions(tokens: list[Token]) -> list[Token]:
-    """Mark function names so that sqlglot keeps each as it was written."""
+    """Mark function names so that sqlglot keeps them as written."""
     found = list(tokens)
     for index in range(len(tokens) - 1):
         token, after = tokens[index], tokens[index + 1]
@@ -81,7 +81,7 @@ def plain_function_name(name: str) -> str:
 
 
 def _is_operator(tokens: list[Token], index: int, word: str) -> bool:
-    """Return whether FILTER is the clause of an aggregate, ANY and SOME that of LIKE, DIV an operator."""
+    """Return whether FILTER is a clause of an aggregate, ANY and SOME belong to LIKE, or DIV is an operator."""
     before = tokens[index - 1].token_type if index else None
     if word == "FILTER":
         after = tokens[index + 2].token_type if index + 2 < len(tokens) else None

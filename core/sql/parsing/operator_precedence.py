@@ -1,8 +1,9 @@
-"""Spark's precedence of operators, written as brackets before sqlglot sees a text: its own differs.
+"""Spark's operator precedence, made explicit as brackets before sqlglot parses a text.
 
-In Spark (SqlBaseParser.g4 of 4.2.0, `valueExpression` and `predicate`) `* / % DIV` bind before `+ - ||`, then shifts,
-`&`, `^`, `|`, and last all comparisons alike. What stands beside IN, LIKE, BETWEEN and IS is a whole comparison, and
-none of them follows another one without brackets. COLLATE binds before all. Other texts stay as they are.
+In Spark (SqlBaseParser.g4 of 4.2.0, `valueExpression` and `predicate`) `* / % DIV` bind tighter than `+ - ||`, followed
+by shifts, `&`, `^`, `|`, and finally all comparisons with one precedence. The operand of IN, LIKE, BETWEEN and IS is a
+whole comparison, and these predicates cannot be chained without brackets. COLLATE binds tightest. Texts without such
+operators stay as they are.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ _LEVELS = {
 }
 _SHIFT, _WHOLE = 5, 9
 _OTHERWISE = frozenset((_T.DPIPE, _T.AMP, _T.CARET, _T.PIPE, _T.COLLATE))
-"""Operators that sqlglot gives another precedence, besides shifts, which are two tokens."""
+"""Operators with another precedence in sqlglot, besides shifts, which are two tokens."""
 _PREDICATES = frozenset((_T.IN, _T.LIKE, _T.ILIKE, _T.RLIKE, _T.BETWEEN, _T.IS))
 _COMPARING = _PREDICATES | {kind for kind, level in _LEVELS.items() if level == 1}
 _OPENING = {_T.L_PAREN: _T.R_PAREN, _T.L_BRACKET: _T.R_BRACKET, _T.L_BRACE: _T.R_BRACE}
@@ -41,12 +42,14 @@ Tokens = list[Token]
 
 
 def with_precedence(tokens: Tokens) -> Tokens:
-    """Put brackets where Spark groups operators differently from sqlglot; raise SqlDiagnostic where it refuses them."""
+    """Add brackets where Spark groups operators differently from sqlglot; raises SqlDiagnostic where Spark rejects
+    them.
+    """
     return _Grouping(tokens).all() if _matters(tokens) else tokens
 
 
 def _matters(tokens: Sequence[Token]) -> bool:
-    """Return whether a text has an operator that sqlglot groups differently, or two comparisons in a row."""
+    """Return whether a text has an operator that sqlglot groups differently, or chained comparisons."""
     around: list[bool] = []
     compared = between = False
     before = None
@@ -76,7 +79,7 @@ def _matters(tokens: Sequence[Token]) -> bool:
 
 
 class _Grouping:
-    """One pass over the tokens of a query; a value comes with the level of its outermost operator."""
+    """One pass over the tokens of a query; a value is returned with the level of its outermost operator."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
@@ -102,7 +105,7 @@ class _Grouping:
         return list(self._tokens[self._at - count : self._at])
 
     def _sequence(self, *, case: bool = False) -> Tokens:
-        """Take what stands up to a closing bracket, or to the END of a CASE."""
+        """Consume tokens up to a closing bracket, or to the END of a CASE."""
         found: Tokens = []
         while (kind := self._kind()) is not None and kind not in _OPENING.values() and not (case and kind is _T.END):
             separates = kind in _SEPARATORS and not (kind in _JOINS and self._kind(1) is _T.L_PAREN)
@@ -116,7 +119,7 @@ class _Grouping:
         return found
 
     def _condition(self) -> Tokens:
-        """Take a value with the predicate behind it."""
+        """Consume a value and the predicate after it."""
         value, level = self._value(1)
         if not self._is_predicate():
             return value
@@ -152,7 +155,7 @@ class _Grouping:
         return self._kind() in _PREDICATES or (self._kind() is _T.NOT and self._kind(1) in _PREDICATES)
 
     def _value(self, least: int) -> tuple[Tokens, int]:
-        """Take operands as long as the operators between them bind at least so much."""
+        """Consume operands as long as the operators between them bind at least as tightly as `least`."""
         left, level = self._unit(), _WHOLE
         while (found := self._operator()) is not None and found[0] >= least:
             own, length = found
@@ -175,7 +178,7 @@ class _Grouping:
         return left, level
 
     def _operator(self) -> tuple[int, int] | None:
-        """Return the level of the operator here, and of how many tokens it is; None where there is none."""
+        """Return the level of the operator at this position and its number of tokens; None if there is none."""
         kind = self._kind()
         if kind in (_T.LT, _T.GT) and self._kind(1) is kind and self._touches(1):
             unsigned = kind is _T.GT and self._kind(2) is kind and self._touches(2)
@@ -187,7 +190,7 @@ class _Grouping:
         return bool(self._tokens[at - 1].end + 1 == self._tokens[at].start)
 
     def _unit(self) -> Tokens:
-        """Take one operand with its signs; what follows it without an operator is its alias, and not taken."""
+        """Consume one operand with its signs; an alias after it is not consumed."""
         signs: Tokens = []
         while self._kind() in _SIGNS:
             signs += self._take()
@@ -207,7 +210,7 @@ class _Grouping:
         return [*signs, *found]
 
     def _goes_on(self, found: Tokens, kind: TokenType) -> bool:
-        """Return whether the next token is a part of the operand that was taken so far."""
+        """Return whether the next token continues the current operand."""
         if kind is _T.STAR:
             return not found or found[-1].token_type is _T.DOT
         if kind in (_T.CASE, _T.VALUES) and not found:
@@ -224,12 +227,12 @@ class _Grouping:
         return kind is _T.STRING or self._word() in _AFTER_CALL or word_of(found[-1]) in _AFTER_CALL
 
     def _group(self) -> Tokens:
-        """Take a bracket with what stands in it."""
+        """Consume a bracket and its contents."""
         found = [*self._take(), *self._sequence()]
         return [*found, *self._take()] if self._at < len(self._tokens) else found
 
     def _type(self) -> Tokens:
-        """Take `ARRAY<…>`."""
+        """Consume `ARRAY<…>`."""
         found, depth = self._take(), 0
         while self._at < len(self._tokens):
             depth += (self._kind() is _T.LT) - (self._kind() is _T.GT)
@@ -246,7 +249,7 @@ def _bracketed(tokens: Tokens) -> Tokens:
 
 
 def _like(token: Token, kind: TokenType, text: str) -> Token:
-    """Return a token at the place of another one."""
+    """Return a new token at the position of another one."""
     return Token(kind, text, token.line, token.col, token.start, token.end, [])
 
 

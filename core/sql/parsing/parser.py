@@ -1,4 +1,4 @@
-"""The one door to sqlglot's parser: tokens in, a tree or a SqlDiagnostic out, whatever sqlglot raises."""
+"""The only entry to sqlglot's parser: every failure of sqlglot becomes a SqlDiagnostic."""
 
 import re
 from collections.abc import Sequence
@@ -29,10 +29,10 @@ _HIDDEN_TYPE = "hg_t_"
 _UNREAD_TYPES = frozenset(("time", "void", "collate", "not", "comment"))
 """Words of Spark's types that sqlglot refuses or replaces by others."""
 _FAILURES = (SqlglotError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What sqlglot 30.30 raises for texts that it does not expect, besides ParseError."""
+"""Exceptions that sqlglot 30.30 raises for unexpected texts, besides ParseError."""
 _TYPE_TOKENS = frozenset((TokenType.VAR, TokenType.TIME, TokenType.NULL, TokenType.COLLATE))
 _QUERIES = frozenset((TokenType.SELECT, TokenType.VALUES, TokenType.WITH))
-"""Words of which a statement with no query below another has one at the most."""
+"""Keywords that occur at most once in a statement without nested queries."""
 _CLAUSES = (
     "SELECT",
     "FROM",
@@ -47,16 +47,16 @@ _CLAUSES = (
     "LATERAL",
     "VALUES",
 )
-"""What a misspelt word may stand for: sqlglot takes it for a name, and stumbles over what follows."""
+"""Keywords that a misspelt word may stand for: sqlglot reads it as a name and fails at the token after it."""
 _FUNCTIONS_BY_NAME: dict[str, type[exp.Expression]] = {
     "current_date": exp.CurrentDate,
     "current_timestamp": exp.CurrentTimestamp,
     "current_user": exp.CurrentUser,
     "session_user": exp.SessionUser,
 }
-"""Functions that are called without brackets, as sqlglot calls them: to its tokens they are names."""
+"""Functions called without brackets → sqlglot's class; their tokens are plain names."""
 _QUOTED = 40
-"""Characters of a token that are quoted."""
+"""Maximum number of characters quoted from a token."""
 _LAST_EDIT = "compare it with a text that works: the last edit is the likely cause"
 
 
@@ -198,7 +198,7 @@ def bare_call(column: Any) -> Any:
 
 
 def parse_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
-    """Parse `expression [[AS] name]`; returns the expression and the name, empty when there is none."""
+    """Parse `expression [[AS] name]`; returns the expression and the name, which is empty if there is none."""
     first = tokens[0]
     select = Token(TokenType.SELECT, "SELECT", first.line, first.col, first.start, first.end, [])
     query = parse_query([select, *tokens], "")
@@ -212,12 +212,12 @@ def parse_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
 
 
 def too_deep(offset: int) -> SqlDiagnostic:
-    """Report that a text is nested beyond what can be read."""
+    """Return the diagnostic for a text that is nested too deeply."""
     return SqlDiagnostic("the SQL is nested too deeply to be read safely", "move the inner parts to WITH", offset)
 
 
 def _with_named_views(tokens: Sequence[Token]) -> list[Token]:
-    """Write the AS that Spark does without before the columns of a LATERAL VIEW: `LATERAL VIEW explode(a) t c`."""
+    """Insert the AS that Spark makes optional before the columns of a LATERAL VIEW: `LATERAL VIEW explode(a) t c`."""
     found = list(tokens)
     for index in range(len(tokens) - 1, 0, -1):
         if tokens[index].token_type is not TokenType.VIEW or tokens[index - 1].token_type is not TokenType.LATERAL:
@@ -231,7 +231,7 @@ def _with_named_views(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _unreadable(error: ParseError, tokens: Sequence[Token], text: str, start: int) -> SqlDiagnostic:
-    """Report what the parser stumbled over, and what it expected where it says so."""
+    """Return the diagnostic for a parse error: the unexpected token, and what the parser expected if it reports it."""
     first = error.errors[0] if error.errors else {}
     place = (first.get("line"), first.get("col"))
     at = next((index for index, token in enumerate(tokens) if (token.line, token.col) == place), None)
@@ -261,7 +261,7 @@ def _first_line(quoted: str) -> str:
 
 
 def _misspelt(tokens: Sequence[Token]) -> str:
-    """Suggest the clause that one of these names is nearly, or half of, the word of; empty where none is."""
+    """Suggest a keyword for a name that resembles or begins one; empty if there is none."""
     for name in (token.text.upper() for token in tokens if token.token_type is TokenType.VAR):
         if name in ("GROUP", "ORDER"):
             return f"write {name} BY"

@@ -1,7 +1,7 @@
-"""Stars: which nodes stand for columns that nobody names, and what their EXCEPT leaves out.
+"""Stars, and the columns that their EXCEPT removes.
 
-Spark resolves each name of EXCEPT against the columns that the star would give, a source before a struct of the same
-name. A field that is left out leaves its struct there without it (4.2.0, run; analysis/unresolved.scala).
+Spark resolves each name of EXCEPT against the columns of the star, and prefers a source to a struct of the same name.
+Removing a field keeps its struct (4.2.0, run; analysis/unresolved.scala).
 """
 
 from collections.abc import Collection
@@ -13,19 +13,19 @@ from sqlglot import exp
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """One name of EXCEPT (…)."""
+    """One name in EXCEPT (…)."""
 
     alias: str
-    """The source that qualifies it; empty where none does."""
+    """The source that qualifies it; empty if there is none."""
     column: str
     fields: tuple[str, ...] = ()
-    """The field of the column that is left out; empty where the whole column is."""
+    """Path of the removed field; empty if the whole column is removed."""
     offset: int = 0
-    """Of the column's name in the text."""
+    """Offset of the column's name in the text."""
 
 
 def is_star(node: Any) -> bool:
-    """Return whether a node is `*`, `t.*` or `s.*`, with EXCEPT or without."""
+    """Return whether a node is `*`, `t.*` or `s.*`, with or without EXCEPT."""
     return isinstance(node, exp.Star) or (isinstance(node, (exp.Column, exp.Dot)) and _star_of(node) is not None)
 
 
@@ -35,7 +35,7 @@ def qualifiers_of(star: Any) -> tuple[Any, ...]:
 
 
 def left_out(star: Any, aliases: Collection[str]) -> tuple[LeftOut, ...]:
-    """Return what the EXCEPT of a star names, in text order and lower case; `aliases` are the sources of its SELECT."""
+    """Return the names in a star's EXCEPT, in text order and lower case; `aliases` are the sources of its SELECT."""
     own = star if isinstance(star, exp.Star) else _star_of(star)
     found = []
     for name in (own.args.get("except_") or []) if own is not None else []:
@@ -47,7 +47,7 @@ def left_out(star: Any, aliases: Collection[str]) -> tuple[LeftOut, ...]:
 
 
 def name_parts(name: Any) -> list[Any]:
-    """Return what a dotted name is made of, outermost first; sqlglot keeps at most four parts in a Column."""
+    """Return the parts of a dotted name, outermost first; sqlglot keeps at most four parts in a Column."""
     if isinstance(name, exp.Dot):
         return [*name_parts(name.this), name.expression]
     return [part for part in (name.args.get(key) for key in ("catalog", "db", "table", "this")) if part is not None]

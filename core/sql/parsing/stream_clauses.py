@@ -1,4 +1,6 @@
-"""Spark's streaming clauses, taken out of the tokens before sqlglot sees them, kept by the place of the table name."""
+"""Spark's streaming clauses, removed from the tokens before sqlglot parses them, and recorded by the offset of the
+table name.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +23,9 @@ from core.sql.tokens.table_name_tokens import (
 )
 
 HIDDEN = "hg_w_"
-"""Prefix of the alias that carries a watermark of what is not `STREAM t`; the digits after it index `hidden`."""
+"""Prefix of an alias that carries the watermark of a source other than `STREAM t`; its number is an index into
+`hidden`.
+"""
 _NOT_AFTER_STREAM = (
     "AS",
     "JOIN",
@@ -64,15 +68,15 @@ _ENDS = (
 )
 _END_WORDS = frozenset(_ENDS)
 _TURNING = _END_WORDS - {"LATERAL", "OUTER", "TABLESAMPLE", "PIVOT", "UNPIVOT"}
-"""Words that end FROM."""
+"""Keywords that end FROM."""
 _IN_FROM = _TURNING | {"ON", "USING", "LATERAL", "WITH", "VALUES", "PIVOT", "UNPIVOT"}
-"""Words that mean something to who follows the clauses of FROM."""
+"""Keywords that change the clause within FROM."""
 _NAMING = ("from", "on")
-"""Clauses in which every token counts."""
+"""Clauses in which every token is examined."""
 _TURNS = frozenset((TokenType.SELECT, TokenType.TABLE, TokenType.FROM, TokenType.JOIN, TokenType.COMMA, *BRACKETS))
-"""What counts in every other clause."""
+"""Tokens examined in every other clause."""
 _LONGEST_TIME = 100
-"""Tokens between WATERMARK and DELAY: an expression for the event time."""
+"""Maximum number of tokens between WATERMARK and DELAY."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,65 +86,65 @@ class WatermarkClause:
     text: str
     """`ts`, or `to_timestamp(k) AS z`."""
     name: str
-    """The column that carries event time from here on; empty when an expression has no name."""
+    """The resulting event-time column; empty for an expression without a name."""
     delay: str
 
 
 @dataclass(frozen=True, slots=True)
 class StreamClauses:
-    """What stood around one table name, or behind one subquery."""
+    """The clauses around one table name, or after one subquery."""
 
     streaming: bool = False
     options: tuple[tuple[str, str], ...] = ()
     source_name: str = ""
     watermark: WatermarkClause | None = None
     begin: int = -1
-    """Offset of STREAM; -1 where it is not written."""
+    """Offset of STREAM; -1 if it is not written."""
     source_end: int = 0
-    """Offset after the table, its options and its name as a source."""
+    """Offset after the table, its options and its source name."""
     end: int = 0
-    """Offset after the last clause, where an alias would stand."""
+    """Offset after the last clause, at which an alias would stand."""
 
 
 @dataclass(slots=True)
 class ExtractedClauses:
-    """Tokens that sqlglot can read, and what was taken out of them."""
+    """Tokens that sqlglot can parse, and the clauses removed from them."""
 
     tokens: list[Token] = field(default_factory=list)
     by_start: dict[int, StreamClauses] = field(default_factory=dict)
-    """By the offset of the last part of the table name."""
+    """Clauses by the offset of the last part of the table name."""
     hidden: list[StreamClauses] = field(default_factory=list)
     diagnostics: list[SqlDiagnostic] = field(default_factory=list)
-    """What is readable and still wrong: unknown options."""
+    """Faults that do not prevent parsing: unknown options."""
     connectors: list[tuple[int, bool]] = field(default_factory=list)
-    """Offsets of FROM, JOIN and commas in FROM, and whether it is CROSS JOIN: sqlglot takes a comma for one."""
+    """Offsets of FROM, JOIN and commas in FROM, with whether it is CROSS JOIN: sqlglot reads a comma as one."""
     named: list[int] = field(default_factory=list)
-    """Offsets of the names that stand where a table is read: whatever the parser makes of them, each must be read."""
+    """Offsets of names in table position: each must be resolved, whatever the parser makes of it."""
     with_on: set[int] = field(default_factory=set)
-    """Offsets of those that an ON follows: sqlglot writes ON TRUE behind LATERAL by itself."""
+    """Offsets of connectors followed by ON: sqlglot adds ON TRUE after LATERAL by itself."""
 
 
 @dataclass(slots=True)
 class _Level:
-    """One bracket level of a query: which clause we are in, and whether a table may come next."""
+    """One bracket level of a query: the current clause, and whether a table may come next."""
 
     clause: str = ""
     selects: bool = False
     expects: bool = False
     joins: bool = False
-    """Whether these are brackets in FROM that hold no query so far."""
+    """Whether these are brackets in FROM that contain no query so far."""
     rows: bool = False
     """Whether a comma separates rows of VALUES."""
     viewed: bool = False
-    """Whether a LATERAL VIEW stands behind the sources, with which FROM ends."""
+    """Whether a LATERAL VIEW follows the sources, which ends FROM."""
     pivoted: bool = False
-    """Whether a PIVOT stands behind the last source."""
+    """Whether a PIVOT follows the last source."""
     connector: int = -1
     """Offset of the last FROM, JOIN or comma of this level."""
 
 
 def extract_stream_clauses(tokens: Sequence[Token]) -> ExtractedClauses:
-    """Remove every STREAM, WITH options, IDENTIFIED BY and WATERMARK; raise SqlDiagnostic for a broken one."""
+    """Remove every STREAM, WITH option, IDENTIFIED BY and WATERMARK; raises SqlDiagnostic for a malformed one."""
     marks, levels, index = ExtractedClauses(), [_Level()], 0
     while index < len(tokens):
         token, level = tokens[index], levels[-1]
@@ -186,13 +190,13 @@ def extract_stream_clauses(tokens: Sequence[Token]) -> ExtractedClauses:
 
 
 def _step(level: _Level, tokens: Sequence[Token], index: int) -> None:
-    """Follow the clauses of one bracket level."""
+    """Advance the clause of one bracket level."""
     kind, before = tokens[index].token_type, tokens[index - 1] if index else None
     level.expects = False
     if kind is TokenType.SELECT:
         level.clause, level.selects, level.joins, level.viewed = "select", True, False, False
     elif kind is TokenType.FROM:
-        # IS DISTINCT FROM, and FROM inside EXTRACT, TRIM and SUBSTRING, begin no clause.
+        # FROM of IS DISTINCT FROM, EXTRACT, TRIM and SUBSTRING begins no clause.
         compares = is_word(before, "DISTINCT") and index > 1 and is_word(tokens[index - 2], "IS", "NOT")
         if begins_query(tokens, index):
             raise SqlDiagnostic(*FROM_FIRST, tokens[index].start, subject="FROM")
@@ -243,13 +247,13 @@ def _after(tokens: Sequence[Token], index: int) -> Token | None:
 
 
 def _streams(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether the word STREAM here is the keyword, not a table called stream."""
+    """Return whether STREAM is the keyword here, not a table called stream."""
     after = tokens[index + 1] if index + 1 < len(tokens) else None
     if after is None:
         return False
     if is_word(after, *_NOT_AFTER_STREAM) or is_word(after, *_ENDS):
         # Spark 4.2 reads `FROM stream AS x`, `FROM stream LEFT JOIN y` and `FROM stream WHERE a` as streams of tables
-        # called AS, LEFT and WHERE; it goes on trying where the rest of the text makes no sense then.
+        # called AS, LEFT and WHERE; only if the rest does not parse, it tries another reading.
         raise SqlDiagnostic(
             "Spark reads the word stream here as the keyword STREAM",
             "write the table name in backticks: `stream`",
@@ -263,7 +267,7 @@ def _streams(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _delays(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a WATERMARK clause stands here, not an alias of that name."""
+    """Return whether a WATERMARK clause starts here, not an alias of that name."""
     depth = 0
     for at in range(index + 1, min(len(tokens), index + _LONGEST_TIME)):
         kind = tokens[at].token_type
@@ -279,14 +283,14 @@ def _delays(tokens: Sequence[Token], index: int) -> bool:
                 return True
             if word in _END_WORDS:
                 return False
-            # The word again and again: a column may have that name, and be looked for once.
+            # Repeated WATERMARK: a column may have that name, so search only once.
             if word == "WATERMARK" and at > index + 1 and word_of(tokens[at - 1]) == "WATERMARK":
                 return False
     return False
 
 
 def _take_stream(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -> int:
-    """Remove the STREAM of `STREAM t …` or `STREAM(t) …` and record it; the tokens of the name stay."""
+    """Remove and record the STREAM of `STREAM t …` or `STREAM(t) …`; the tokens of the name stay."""
     bracket = tokens[index + 1].token_type is TokenType.L_PAREN
     first = index + 2 if bracket else index + 1
     last = name_end(tokens, first)
@@ -322,7 +326,7 @@ def _take_stream(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -
 
 
 def _has_options(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a table that is read without STREAM has options."""
+    """Return whether a table read without STREAM has options."""
     after = name_end(tokens, index) + 1
     return (
         after + 1 < len(tokens)
@@ -364,8 +368,7 @@ def _take_clauses(tokens: Sequence[Token], index: int, marks: ExtractedClauses) 
 
 
 def _take_hidden(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -> int:
-    """Remove the WATERMARK of a subquery or a plain table and record it in the alias, where no position can refer to
-    it."""
+    """Remove the WATERMARK of a subquery or plain table, and record it in an alias."""
     start = tokens[index]
     watermark, index = watermark_at(tokens, index)
     end, alias = end_of(tokens[index - 1]), ""
@@ -387,8 +390,8 @@ def _can_be_alias(token: Token) -> bool:
     return token.token_type is TokenType.VAR and not is_word(token, *_ENDS, *_NOT_AFTER_STREAM)
 
 
-# Written from memory of the documentation of Spark, Delta, Kafka and Iceberg, generous on purpose and not checked name
-# by name. Each belongs to one kind of table, which the statement alone does not tell.
+# Collected from the documentation of Spark, Delta, Kafka and Iceberg; deliberately generous and not verified one by
+# one. Each applies to one kind of table, which a statement does not reveal.
 _FILES = (
     "maxFilesPerTrigger maxBytesPerTrigger maxCachedFiles latestFirst maxFileAge fileNameOnly cleanSource "
     "sourceArchiveDir discardCachedInputRatio allowOverwrites pathGlobFilter recursiveFileLookup basePath "
@@ -419,15 +422,15 @@ _OTHERS = (
     "stream-from-timestamp streaming-max-files-per-micro-batch streaming-max-rows-per-micro-batch"
 )
 KNOWN = {name.lower(): name for name in f"{_FILES} {_DELTA} {_KAFKA} {_OTHERS}".split()}
-"""Option by its lower-case form: Spark compares option names without case."""
+"""Option by its name in lower case: Spark ignores the case of option names."""
 
 
 _TRACKING = frozenset(("schematrackinglocation", "schemalocation", "streamingsourcetrackingid"))
-"""Options that a start writes, for the checkpoint of its version (`core.sql.compiler`)."""
+"""Options that Headgate sets at each start, for the checkpoint of the version (`core.sql.compiler`)."""
 
 
 def unknown_option(name: str) -> str | None:
-    """Return a remedy when no source that we know has an option of this name, else None."""
+    """Return a remedy for an option that no known source has; None for a known option."""
     lowered = name.lower()
     if lowered in _TRACKING:
         return "leave it out, and write schema_tracking: true in its yml: the place is one of each version's checkpoint"
@@ -441,7 +444,7 @@ _OPTION_VALUES = (TokenType.STRING, TokenType.NUMBER)
 
 
 def options_in(tokens: Sequence[Token], diagnostics: list[SqlDiagnostic]) -> tuple[tuple[str, str], ...]:
-    """Read `'k'='v', a.b = 1, c 2`, the forms that Spark takes; unknown ones are added to `diagnostics`."""
+    """Read `'k'='v', a.b = 1, c 2`, the forms that Spark accepts; unknown options are added to `diagnostics`."""
     found: list[tuple[str, str]] = []
     index = 0
     if not tokens:
@@ -475,7 +478,7 @@ def options_in(tokens: Sequence[Token], diagnostics: list[SqlDiagnostic]) -> tup
 
 
 def source_name(token: Token, after: Token | None) -> str:
-    """Read the name behind IDENTIFIED BY; `after` is what follows it."""
+    """Read the name after IDENTIFIED BY; `after` is the next token."""
     if after is not None and after.token_type is TokenType.DOT:
         summary = "a source name has one part"
         raise SqlDiagnostic(summary, "write IDENTIFIED BY name", token.start, condition="PARSE_SYNTAX_ERROR")
@@ -491,7 +494,7 @@ def source_name(token: Token, after: Token | None) -> str:
 
 
 def watermark_at(tokens: Sequence[Token], index: int) -> tuple[WatermarkClause, int]:
-    """Read `WATERMARK expression [AS name] DELAY OF INTERVAL …`, the index at WATERMARK."""
+    """Read `WATERMARK expression [AS name] DELAY OF INTERVAL …`, starting at index `index` of WATERMARK."""
     start = index
     index += 1
     depth, first = 0, index
@@ -525,7 +528,7 @@ def watermark_at(tokens: Sequence[Token], index: int) -> tuple[WatermarkClause, 
 
 
 def _column_or_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
-    """Read the event time; nearly always it is a column's name, which needs no parser."""
+    """Read the event time; usually it is a plain column name, which needs no parser."""
     if len(tokens) == 1 and tokens[0].token_type is TokenType.VAR:
         return exp.Column(this=exp.Identifier(this=str(tokens[0].text), quoted=False)), ""
     return parse_expression(tokens)

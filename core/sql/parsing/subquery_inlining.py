@@ -1,7 +1,7 @@
-"""A query without the names that carry nothing: a part of WITH that is read once, a SELECT that only picks and filters.
+"""Inlining of WITH queries that are read once, and of SELECTs that only project and filter.
 
-What is taken apart here means the same wherever it stands, also for the layout of Spark's state: a plain SELECT below
-a join stays, because the order of its columns is the order in which the join keeps them.
+Inlining never changes the meaning, nor the layout of Spark's state: a plain SELECT below a join stays, because the
+state of the join depends on its column order.
 """
 
 from itertools import islice
@@ -28,14 +28,14 @@ _PLAIN = (
     exp.Coalesce, exp.Bracket, exp.In,
 )  # fmt: skip
 LONGEST_INLINED = 40
-"""Nodes of a value that is still written in the place of its name."""
+"""Maximum number of nodes of an inlined value."""
 _INNER = frozenset(("expressions", "from_", "where"))
 _OUTER = _INNER | {"group", "having", "distinct", "limit"}
 _CLAUSES = {"with_": 0, "from_": 1, "joins": 2, "laterals": 3}
 
 
 def inline_query_names(query: Any) -> None:
-    """Rewrite a query whose names are resolved and folded, in place."""
+    """Rewrite a query with resolved, normalised names, in place."""
     _inline(query)
     for select in reversed(list(query.find_all(exp.Select))):
         _merge(select)
@@ -67,7 +67,7 @@ def _place(cte: Any, table: Any) -> None:
 
 
 def _merge(select: Any) -> None:
-    """Merge `SELECT … FROM (SELECT columns FROM one WHERE …)` into one SELECT, if the meaning stays the same."""
+    """Merge `SELECT … FROM (SELECT columns FROM one WHERE …)` into one SELECT if the meaning stays the same."""
     from_ = select.args.get("from_")
     source = from_.this if from_ is not None else None
     if not isinstance(source, exp.Subquery) or not _is_plain(source, {"this", "alias"}) or "mark" in source.meta:
@@ -91,7 +91,7 @@ def _merge(select: Any) -> None:
 
 
 def _outputs(inner: Any) -> dict[str, Any] | None:
-    """Return what each output stands for, nothing for a lone `*`; None where an output must stay what it is."""
+    """Return the expression of each output; empty for a lone `*`, None if an output must not be replaced."""
     if len(inner.expressions) == 1 and is_star(inner.expressions[0]):
         return {}
     found: dict[str, Any] = {}
@@ -100,21 +100,19 @@ def _outputs(inner: Any) -> dict[str, Any] | None:
         if not isinstance(each, (exp.Alias, exp.Column)) or not is_pure(value) or _is_long(value):
             return None
         if each.alias_or_name in found or (isinstance(value, exp.Column) and value in found.values()):
-            # A column under two names is two to Spark, which keeps state by one column with a watermark alone.
+            # A column with two names counts twice for Spark, which accepts only one watermarked column in state.
             return None
         found[each.alias_or_name] = value
     return found
 
 
 def _is_long(value: Any) -> bool:
-    """Return whether a value is too long to be written wherever it is named:
-    a chain of parts would double it at each.
-    """
+    """Return whether a value is too long to be inlined: nested inlining could double it each time."""
     return len(list(islice(value.walk(), LONGEST_INLINED + 1))) > LONGEST_INLINED
 
 
 def _can_replace(select: Any, stands_for: dict[str, Any]) -> bool:
-    """Return whether every name in the outer SELECT surely means an output of the inner one."""
+    """Return whether every name in the outer SELECT surely refers to an output of the inner one."""
     outputs = {each.alias for each in select.expressions if isinstance(each, exp.Alias)}
     for clause in ("expressions", "where", "group", "having", "distinct", "limit"):
         value = select.args.get(clause)
@@ -137,12 +135,12 @@ def _can_replace(select: Any, stands_for: dict[str, Any]) -> bool:
 
 
 def _fits(value: Any, column: Any) -> bool:
-    """Return whether a value can stand for a column: a field of a struct is asked of a column of that name alone."""
+    """Return whether a value can replace a column; a struct's field requires a column of the same name."""
     return len(column.parts) == 1 or _is_same(value, column.parts[0].name)
 
 
 def _keeps_its_name(output: Any, stands_for: dict[str, Any]) -> bool:
-    """Return whether an output has a name of its own: the name of a bare expression is its text."""
+    """Return whether an output has a name of its own; the name of a bare expression is its text."""
     if isinstance(output, (exp.Alias, exp.Column)):
         return True
     if is_star(output):
@@ -181,7 +179,7 @@ def _replace_columns(node: Any, stands_for: dict[str, Any]) -> None:
 
 
 def number_aliases(query: Any) -> None:
-    """Number aliases and parts of WITH anew, in the order in which they stand."""
+    """Renumber aliases and WITH queries in text order."""
     new: dict[str, str] = {}
     aliases = [alias for alias in _aliases(query) if alias.this is not None]
     for kind in ("_t", "_c"):
@@ -203,7 +201,7 @@ def number_aliases(query: Any) -> None:
 
 
 def _aliases(query: Any) -> list[Any]:
-    """List the aliases of what is read; a rewritten SELECT holds its clauses in another order than a parsed one."""
+    """List the aliases of all sources; a rewritten SELECT holds its clauses in another order than a parsed one."""
     found: list[Any] = []
     waiting = [query]
     while waiting:
@@ -222,12 +220,12 @@ def _aliases(query: Any) -> list[Any]:
 
 
 def _is_plain(node: Any, keys: frozenset[str] | set[str]) -> bool:
-    """Return whether a node says nothing beyond these arguments."""
+    """Return whether a node has no other arguments than these."""
     return all(key in keys or value is None or value is False or value == [] for key, value in node.args.items())
 
 
 def is_pure(value: Any) -> bool:
-    """Return whether a value surely depends on its columns alone, and is one value for a row."""
+    """Return whether a value surely depends on its columns only and is a single value per row."""
     for each in value.walk():
         if isinstance(each, exp.Anonymous):
             if str(each.this).lower() not in _PURE:

@@ -1,7 +1,7 @@
-"""What every name in a query stands for: CTE or table, and which alias; aliases become `_t1`, `_t2` … on the way.
+"""Resolution of every table name to a CTE or a table; aliases are renamed to `_t1`, `_t2` …
 
-Spark's rules (4.2, run): the innermost CTE of a name wins, a CTE sees those before it and never itself, names ignore
-case, `STREAM c` where c is a CTE silently reads the CTE.
+Spark's rules (4.2, run): the innermost CTE of a name wins, a CTE sees earlier CTEs but never itself, names ignore case,
+and `STREAM c` silently reads a CTE called c.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,25 +18,25 @@ from core.sql.tokens.lexer import SqlDiagnostic
 
 @dataclass(frozen=True, slots=True)
 class NamedRead:
-    """A table reference that is no CTE."""
+    """A table reference that is not a CTE."""
 
     name: str
     mark: StreamClauses
     alias: str
     start: int
-    """Offset of the name in the file; the end is after its last character, back-ticks included."""
+    """Offset of the name in the file; `end` is after its last character, including backticks."""
     end: int
     alias_at: int
-    """Offset in the file where an alias would stand."""
+    """Offset in the file at which an alias would stand."""
     parts: int = 1
-    """How many parts the name has, with database and catalog."""
+    """Number of parts of the name, including database and catalog."""
     implied: bool = False
-    """Whether it streams without STREAM being written."""
+    """Whether it streams without a written STREAM."""
 
 
 @dataclass(slots=True)
 class TableNames:
-    """What naming found; nodes carry their read, or the new name of their CTE, in their meta."""
+    """The result of resolution; nodes carry their read, or the new name of their CTE, in their meta."""
 
     marks: ExtractedClauses
     every_table_streams: bool = False
@@ -44,11 +44,11 @@ class TableNames:
     aliases: int = 0
     ctes: int = 0
     unnamed: dict[str, int] = field(default_factory=dict)
-    """New alias of a read without one, to the start of the read."""
+    """New alias of a read without one → the start of the read."""
     placed: set[int] = field(default_factory=set)
-    """Offsets of all names that were found to be a table, or a part of WITH."""
+    """Offsets of all names that were resolved to a table or a WITH query."""
     qualifying: set[int] = field(default_factory=set)
-    """Starts of those reads whose bare name qualifies a column: compiled, they need it as alias."""
+    """Starts of the reads whose bare name qualifies a column; compiling adds it as an alias."""
 
     def alias(self) -> str:
         """Return the next alias."""
@@ -57,15 +57,15 @@ class TableNames:
 
 
 _ENDS = ("order", "sort", "cluster", "distribute", "limit", "offset")
-"""Clauses behind a whole query: a set operation, VALUES or a query in brackets."""
+"""Clauses after a whole query: a set operation, VALUES or a query in brackets."""
 _UNBOUND = (exp.Placeholder, exp.Parameter, exp.SessionParameter)
 
 AliasScope = dict[str, str]
-"""Alias as written, in lower case, to the new one; to nothing where the alias of brackets around it hides it."""
+"""Written alias in lower case → new alias; empty if the alias of surrounding brackets hides it."""
 
 
 def resolve_table_names(query: Any, marks: ExtractedClauses, *, every_table_streams: bool = False) -> TableNames:
-    """Resolve all names of a query and rename its aliases, in place; raises SqlDiagnostic for what we do not stream."""
+    """Resolve all names of a query and rename its aliases, in place; raises SqlDiagnostic for unsupported reads."""
     names = TableNames(marks, every_table_streams)
     _query(query, {}, [], names)
     names.reads.sort(key=lambda read: read.start)
@@ -105,7 +105,7 @@ def _check_limit(query: Any) -> None:
 
 def _sides(query: Any) -> list[Any]:
     """Return the parts of a chain of set operations from left to right, without recursion along the chain."""
-    # The first one is taken apart whatever it carries: its WITH was read by the caller.
+    # The first one is always split: the caller has read its WITH.
     found: list[Any] = [query.expression]
     query = query.this
     while isinstance(query, exp.SetOperation) and not query.args.get("with_"):
@@ -173,13 +173,13 @@ def _select(select: Any, ctes: AliasScope, outer: list[AliasScope], names: Table
 
 
 def _connector(join: Any, marks: ExtractedClauses) -> tuple[int, bool] | None:
-    """Find the word or comma that joins: what stands last before the first name."""
+    """Return the keyword or comma of a join: the last one before the first joined name."""
     start = _offset(join.this)
     return next((each for each in reversed(marks.connectors) if each[0] < start), None)
 
 
 def _source(source: Any, ctes: AliasScope, outer: list[AliasScope], scope: AliasScope, names: TableNames) -> None:
-    """Resolve one thing in FROM or JOIN that has an alias of its own."""
+    """Resolve one source in FROM or JOIN with its alias."""
     if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier):
         _table(source, ctes, names)
     elif isinstance(source, exp.Table):
@@ -231,7 +231,7 @@ def _table(table: Any, ctes: AliasScope, names: TableNames) -> None:
     if implied:
         mark = replace(mark, streaming=True)
     elif not mark.streaming and mark.watermark is not None:
-        # Spark drops a watermark over a table without a word (4.2.0, run).
+        # Spark silently drops a watermark on a table (4.2.0, run).
         mark = replace(mark, watermark=None)
     name = ".".join(part.name for part in (*before, identifier))
     start = int((before or [identifier])[0].meta.get("start", start))
@@ -240,7 +240,7 @@ def _table(table: Any, ctes: AliasScope, names: TableNames) -> None:
 
 
 def _check_function(table: Any) -> None:
-    """Refuse what stands for a table and is no function of Spark: it may read one that we do not see."""
+    """Reject a table function that is not Spark's: it may read tables that Headgate does not see."""
     inner, place = table.this, _offset(table)
     if isinstance(inner, exp.Dot):
         remedy = "write catalog.database.table, or the table name alone"
@@ -261,7 +261,7 @@ def _check_function(table: Any) -> None:
 
 
 def _rename(source: Any, scope: AliasScope, names: TableNames) -> None:
-    """Return a source its new alias, and its read the watermark that travelled in the alias."""
+    """Give a source its new alias, and its read the watermark carried in the alias."""
     written = source.alias or (source.name if isinstance(source, exp.Table) else "")
     alias = source.args.get("alias")
     if written.startswith(HIDDEN):
@@ -289,7 +289,7 @@ def _rename(source: Any, scope: AliasScope, names: TableNames) -> None:
 
 
 def _each_expression(nodes: Iterable[Any], ctes: AliasScope, outer: list[AliasScope], names: TableNames) -> None:
-    """Resolve what stands in expressions that see no source."""
+    """Resolve expressions that see no source."""
     for node in nodes:
         _expressions(node, ctes, outer, {}, names, single=True)
 
@@ -297,7 +297,7 @@ def _each_expression(nodes: Iterable[Any], ctes: AliasScope, outer: list[AliasSc
 def _expressions(
     node: Any, ctes: AliasScope, outer: list[AliasScope], scope: AliasScope, names: TableNames, *, single: bool
 ) -> None:
-    """Rename the qualifiers in everything below a node; queries inside see this scope as an outer one."""
+    """Rename the qualifiers in everything below a node; nested queries see this scope as an outer scope."""
     waiting = [node] if isinstance(node, exp.Expression) else []
     while waiting:
         each = waiting.pop()
@@ -334,7 +334,7 @@ def _expressions(
 
 
 def _column(column: Any, outer: list[AliasScope], scope: AliasScope, names: TableNames, *, single: bool) -> None:
-    """Replace or drop the qualifier, the longest that there is; without one, the first part is a column or struct."""
+    """Replace or drop the longest known qualifier; otherwise the first part is a column or struct."""
     if column.args.get("table") is None:
         return
     parts = [part for part in (column.args.get(key) for key in ("catalog", "db", "table", "this")) if part is not None]
@@ -362,18 +362,18 @@ def _column(column: Any, outer: list[AliasScope], scope: AliasScope, names: Tabl
 
 
 def _offset(node: Any) -> int:
-    """Find the offset of the first name below a node, 0 when none has a place."""
+    """Return the offset of the first name below a node; 0 if no name has one."""
     places = [each.meta["start"] for each in node.find_all(exp.Identifier) if "start" in each.meta]
     return min(places, default=0)
 
 
 def unread_tables(sources: Iterable[Any], names: TableNames, marks: ExtractedClauses) -> Iterator[SqlDiagnostic]:
-    """Refuse each table that is neither read nor a part of WITH; `sources` are those of the tree, names resolved.
+    """Yield a diagnostic for each table that was resolved to neither a read nor a WITH query.
 
-    This does not depend on how names are resolved: it looks at the parser's tree and at the tokens in front of it.
+    Independent of resolution: it compares the sources of the parsed tree with the tokens.
     """
     named = {*marks.named, *marks.by_start}
-    # What the words do not show is SQL of another engine: `WHERE a = b, c` joins c for sqlglot.
+    # Tables that the tokens do not show are SQL of another engine: sqlglot joins c in `WHERE a = b, c`.
     lost = named ^ names.placed
     for source in sources:
         if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier) and not _is_read(source):

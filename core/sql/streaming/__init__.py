@@ -1,1 +1,1 @@
-"""What a query does as a stream: where it streams, what Spark keeps as state, and what Spark refuses."""
+"""Streaming semantics of a query: where it streams, which state Spark keeps, and what Spark rejects."""

@@ -1,4 +1,4 @@
-"""Grouping: the keys, aggregates and windows of a SELECT, and the state that Spark keeps for them."""
+"""Grouping: keys, aggregates and windows of a SELECT, and the state that Spark keeps for them."""
 
 from dataclasses import replace
 from typing import Any
@@ -23,7 +23,7 @@ from core.sql.streaming.relation_properties import (
 )
 
 TIME_WINDOWS = {"window": "window", "session_window": "session_window"}
-"""Function in GROUP BY to the kind of operator."""
+"""Function in GROUP BY → kind of operator."""
 _WRAPPERS = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 _CALLS = (*_WRAPPERS, exp.Anonymous, exp.AggFunc)
 WATERMARK_REMEDY = (
@@ -32,7 +32,7 @@ WATERMARK_REMEDY = (
 
 
 def aggregates_in(node: Any) -> list[Any]:
-    """List the aggregate calls below a node, in order of appearance, not those inside queries or OVER."""
+    """List the aggregate calls below a node in order of appearance, except those inside queries or OVER."""
     calls: list[Any] = []
     if node is None or node.__class__ is exp.Column:
         return calls
@@ -49,7 +49,7 @@ def aggregates_in(node: Any) -> list[Any]:
 
 
 def aggregate_function(node: Any) -> Any:
-    """Return the function of an aggregate call, without FILTER, IGNORE NULLS and WITHIN GROUP; None for others."""
+    """Return the function of an aggregate call, without FILTER, IGNORE NULLS and WITHIN GROUP; None for other nodes."""
     while isinstance(node, _WRAPPERS):
         node = node.this
     return node if _is_aggregate(node) else None
@@ -60,7 +60,7 @@ def _calls(nodes: list[Any]) -> list[Any]:
 
 
 def group_keys(select: Any) -> list[Any]:
-    """List the grouping expressions of a SELECT; ordinals and ALL are followed to what they stand for."""
+    """List the grouping expressions of a SELECT; ordinals and ALL are resolved to the outputs that they refer to."""
     group = select.args.get("group")
     if group is None:
         return []
@@ -86,12 +86,12 @@ def aggregating(select: Any) -> bool:
 
 
 def aggregated(select: Any, flow: RelationProperties, found: StreamFindings) -> RelationProperties:
-    """Group a flow; says what Spark would refuse of it."""
+    """Return a relation after grouping; reports what Spark would reject."""
     keys = group_keys(select)
     calls: dict[str, Any] = {}
     clauses = (select.expressions, [select.args.get("having")])
     for call in (each for nodes in clauses for each in sorted(_calls(nodes), key=first_place)):
-        # By first appearance in the text, as Spark lays out the buffers of its state; canonical terms are sorted.
+        # In text order, like the buffers in Spark's state; canonical terms are sorted.
         calls.setdefault(sql_of(call), call)
     for call in calls.values():
         if call.find(exp.Distinct) is not None:
@@ -121,7 +121,7 @@ def aggregated(select: Any, flow: RelationProperties, found: StreamFindings) -> 
 
 
 def deduplicated(select: Any, flow: RelationProperties, found: StreamFindings) -> RelationProperties:
-    """Apply DISTINCT to a stream; reports what Spark would reject."""
+    """Return a stream after DISTINCT; reports what Spark would reject."""
     times = {name for each in select.expressions for name in _times_of_output(each, select, flow)}
     if not flow.event_times:
         found.diagnostics.append(no_watermark(select, "DISTINCT", WATERMARK_REMEDY.replace("group by", "select")))
@@ -134,14 +134,14 @@ def deduplicated(select: Any, flow: RelationProperties, found: StreamFindings) -
     if aggregating(select):
         outputs = {sql_of(each.unalias()) for each in select.expressions}
         if all(sql_of(key) in outputs or str(key.this) in outputs & set(TIME_WINDOWS) for key in group_keys(select)):
-            # What is grouped by its outputs is distinct: Spark takes the second aggregate away (4.2.0, run).
+            # Rows grouped by their outputs are distinct already: Spark removes the second aggregate (4.2.0, run).
             return flow
     keys = tuple(sql_of(each) for each in select.expressions)
     return replace(flow, operators=(*flow.operators, Operator("deduplicate", keys, "distinct")))
 
 
 def _times_of_output(node: Any, select: Any, flow: RelationProperties) -> set[str]:
-    """Return the columns with a watermark that one output yields: none, itself, or those of `*`."""
+    """Return the watermarked columns that one output yields: none, itself, or those of a star."""
     if is_star(node):
         return starred(flow, node, aliases_of(select))
     inner = node.unalias()
@@ -151,7 +151,7 @@ def _times_of_output(node: Any, select: Any, flow: RelationProperties) -> set[st
 
 
 def _event_times(keys: list[Any], select: Any, flow: RelationProperties) -> set[str]:
-    """List the keys that carry a watermark, each once, those inside of grouping sets too."""
+    """Return the watermarked keys, including those inside grouping sets."""
     found: set[str] = set()
     for key in keys:
         if isinstance(key, (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)):
@@ -162,7 +162,7 @@ def _event_times(keys: list[Any], select: Any, flow: RelationProperties) -> set[
 
 
 def _window_kind(meanings: list[Any], select: Any, found: StreamFindings) -> str:
-    """Return which kind of aggregate the keys make; one SELECT can have one window over time."""
+    """Return the kind of aggregate that the keys make; reports a second time window in one SELECT."""
     outputs = [each.unalias() for each in select.expressions]
     windows = {sql_of(call): call for node in [*meanings, *outputs] for call in _windows_in(node)}
     if len(windows) > 1:
@@ -182,8 +182,8 @@ def _is_session(node: Any) -> bool:
 
 
 def _nulls_sessions(key: Any) -> bool:
-    """Return whether a set of ROLLUP, CUBE or GROUPING SETS makes null of a session window,
-    which Spark 4.2.0 reads (run).
+    """Return whether a set of ROLLUP, CUBE or GROUPING SETS leaves out a session window, on which Spark 4.2.0 fails
+    (run).
     """
     if isinstance(key, exp.GroupingSets):
         sets = [any(_is_session(each) for each in part.find_all(exp.Anonymous)) for part in key.expressions]
@@ -196,12 +196,12 @@ def _last_meanings(keys: list[Any], select: Any) -> list[Any]:
 
 
 def _with_meaning(key: Any, select: Any) -> str:
-    """Write a key, with what it stands for where it may be the name of an output."""
+    """Write a key together with the output expression that its name may refer to."""
     return "=".join(sql_of(each) for each in _meanings(key, select))
 
 
 def _meanings(key: Any, select: Any) -> list[Any]:
-    """Return a key, the parts of a grouping set, and what a key may stand for as the name of an output."""
+    """Return a key, the parts of a grouping set, and the output expressions that a key's name may refer to."""
     found = [key]
     if isinstance(key, (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)):
         return [key, *(each for part in key.expressions for each in _meanings(part, select))]

@@ -29,7 +29,7 @@ _WITHOUT_WATERMARK = "UNSUPPORTED_STREAMING_OPERATOR_WITHOUT_WATERMARK"
 def joined_relations(
     join: Any, left: RelationProperties, right: RelationProperties, select: Any, found: StreamFindings
 ) -> RelationProperties:
-    """Join two flows; `select` is the SELECT whose WHERE meets the join, None inside brackets."""
+    """Return the join of two relations; `select` is the SELECT whose WHERE applies to it, None inside brackets."""
     words = " ".join(str(join.args[key]).upper() for key in ("method", "side", "kind") if join.args.get(key))
     outputs = _outputs(join, words, left, right)
     static = left.static | right.static
@@ -55,7 +55,7 @@ def joined_relations(
         # Spark pushes the WHERE of an inner join into its condition.
         met += [each for term in and_terms(where.this) for each in _with_common(term)]
     aliases = _aliases_of(join)
-    # In the order of the text, which is the order of the columns of Spark's state key; canonical terms are sorted.
+    # In text order, which is the column order of Spark's state key; canonical terms are sorted.
     keys = sorted((each for each in met if _is_join_key(each, aliases)), key=first_place)
     if not (keys or using or "NATURAL" in words):
         remedy = "write ON left.key = right.key"
@@ -89,7 +89,7 @@ def joined_relations(
 
 
 def _outputs(join: Any, words: str, left: RelationProperties, right: RelationProperties) -> tuple[str, ...] | None:
-    """List the columns of both sides; None where they are not known, or USING merges some."""
+    """List the columns of both sides; None if they are unknown, or USING merges some of them."""
     if "SEMI" in words or "ANTI" in words:
         return left.outputs
     if left.outputs is None or right.outputs is None or join.args.get("using") or "NATURAL" in words:
@@ -98,10 +98,11 @@ def _outputs(join: Any, words: str, left: RelationProperties, right: RelationPro
 
 
 def _merged(words: str, using: tuple[str, ...], left: RelationProperties, right: RelationProperties) -> dict[str, bool]:
-    """Return for each column that USING or NATURAL makes of two whether it has a watermark (4.2.0, run).
+    """Return for each column that USING or NATURAL merges whether the result is watermarked (4.2.0, run).
 
-    It is the left side's, the right side's in a RIGHT JOIN, a new one in a FULL JOIN. NATURAL merges what both sides
-    have; where the columns of the kept side are not known, any event time of the other may be merged into one of them.
+    The result is the left column, the right one in a RIGHT JOIN, and a new one in a FULL JOIN. NATURAL merges the
+    columns that both sides have; if the columns of the preserved side are unknown, any event time of the other side may
+    be merged.
     """
     kept, other = (right, left) if "RIGHT" in words else (left, right)
     names = list(using)
@@ -112,7 +113,7 @@ def _merged(words: str, using: tuple[str, ...], left: RelationProperties, right:
 
 
 def check_laterals(select: Any, found: StreamFindings) -> None:
-    """Spark's parser takes no named argument in a LATERAL VIEW."""
+    """Report named arguments in a LATERAL VIEW, which Spark's parser rejects."""
     for lateral in select.args.get("laterals") or []:
         if any(isinstance(each, (exp.Kwarg, exp.PropertyEQ)) for each in lateral.this.iter_expressions()):
             remedy = "use positional arguments, or LATERAL in FROM"
@@ -121,7 +122,7 @@ def check_laterals(select: Any, found: StreamFindings) -> None:
 
 
 class _Sides:
-    """Two streams that meet in an outer or semi join, and which columns of theirs carry event time."""
+    """The two streams of an outer or semi join, and which of their columns carry event time."""
 
     def __init__(self, join: Any, left: RelationProperties, right: RelationProperties) -> None:
         self._join = join
@@ -130,7 +131,7 @@ class _Sides:
         self._aliases = _aliases_of(join)
 
     def check(self, words: str, met: list[Any], keys: list[Any], using: tuple[str, ...], found: StreamFindings) -> None:
-        """Return which outer and semi joins Spark refuses: the state of an outer side must end some time."""
+        """Report outer and semi joins that Spark rejects: the state of a preserved side must be bounded."""
         join = self._join
         if "ANTI" in words:
             remedy = "write LEFT JOIN … WHERE right.key IS NULL"
@@ -148,13 +149,13 @@ class _Sides:
             found.diagnostics.append(refused_by_spark(summary, remedy, join))
 
     def _by_key(self, keys: list[Any], using: tuple[str, ...]) -> bool:
-        """Return whether an event time is a key of the join."""
+        """Return whether an event time is a join key."""
         if any(carries(side, name) for side in (self._left, self._right) for name in using):
             return True
         return any(self._is_event(side) for term in keys for side in (term.this, term.expression))
 
     def _by_range(self, words: str, met: list[Any]) -> bool:
-        """Return whether an inequality says how old a row of the kept side can be when its match arrives."""
+        """Return whether an inequality bounds the age of a preserved row at the arrival of its match."""
         bounds = [pair for term in met for pair in _inequalities(term)]
         left_ends = any(self._bounds(low, high, right_is_low=True) for low, high in bounds)
         right_ends = any(self._bounds(low, high, right_is_low=False) for low, high in bounds)
@@ -163,7 +164,7 @@ class _Sides:
         return right_ends if "RIGHT" in words else left_ends
 
     def _bounds(self, low: Any, high: Any, *, right_is_low: bool) -> bool:
-        """Return whether `low <= high` sets a watermarked time of one side below a column of the other."""
+        """Return whether `low <= high` keeps a watermarked time of one side below a column of the other."""
         low, high = _time_in(low), _time_in(high)
         if low is None or high is None or not self._is_event(low):
             return False
@@ -179,7 +180,7 @@ class _Sides:
 
 
 def _inequalities(term: Any) -> Iterator[tuple[Any, Any]]:
-    """Return `low <= high` pairs; > and >= were turned round before."""
+    """Yield pairs with `low <= high`; the canonical form has no > or >=."""
     if isinstance(term, (exp.LT, exp.LTE)):
         yield term.this, term.expression
     elif isinstance(term, exp.Between):
@@ -188,7 +189,7 @@ def _inequalities(term: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _time_in(node: Any) -> Any:
-    """Return the column of `column`, or of `column ± interval`; None for anything else."""
+    """Return the column of `column` or `column ± interval`; None for any other expression."""
     node = node.unnest()
     if isinstance(node, (exp.Add, exp.Sub)) and isinstance(node.expression.unnest(), exp.Interval):
         node = node.this.unnest()
@@ -198,7 +199,7 @@ def _time_in(node: Any) -> Any:
 
 
 def _with_common(term: Any) -> list[Any]:
-    """Return a term, and for OR what all its arms share: Spark takes that out."""
+    """Return a term, and for OR also the parts that all its arms share, because Spark extracts these."""
     if not isinstance(term, exp.Or):
         return [term]
     arms: list[Any] = []
@@ -213,14 +214,12 @@ def _with_common(term: Any) -> list[Any]:
 
 
 def _aliases_of(join: Any) -> set[str]:
-    """Return the aliases of what is joined: more than one where it is a group."""
+    """Return the aliases of the joined source; a group has several."""
     return {each.alias for each in sources_of(join.this)}
 
 
 def _is_join_key(term: Any, joined: set[str]) -> bool:
-    """Return whether a term equates columns of what is joined with columns of the rest,
-    as far as the qualifiers tell.
-    """
+    """Return whether a term equates columns of the joined source with columns of the others, judging by qualifiers."""
     if not isinstance(term, (exp.EQ, exp.NullSafeEQ)):
         return False
     left, right = ({column.table for column in side.find_all(exp.Column)} for side in (term.this, term.expression))
@@ -263,21 +262,21 @@ _OF_SELECT = ("group", "having", "qualify", "laterals", "order", "sort", "cluste
 
 
 def needed_at(join: Any, query: Any) -> Names:
-    """List the names that are needed at a join of a query; the first question about a query writes all answers down."""
+    """Return the names needed at a join of a query; the first call computes them for all its joins."""
     if "needed" not in join.meta:
         _query(query, frozenset((ALL,)), {})
     return join.meta.get("needed", frozenset())  # type: ignore[no-any-return]  # What meta holds has no type.
 
 
 def event_times_needed(flow: RelationProperties, needed: Names) -> set[str]:
-    """List the columns of one side of a join that carry a watermark and are needed, each once."""
+    """Return the watermarked columns of one side of a join that are still needed."""
     found = set()
     for each in flow.event_times:
         alias, _, name = each.rpartition(".")
         if each in needed or f"{alias}.*" in needed:
             found.add(each)
         elif flow.merged.get(name, True) and (ALL in needed or name in needed):
-            # A bare name is one column: of the two that USING merges, or of the one side that has it.
+            # A bare name is one column: the one merged by USING, or that of the only side that has it.
             found.add(name if name in flow.merged or ALL not in needed else each)
     return found - {name for name in found if any(other.endswith(f".{name}") for other in found)}
 
@@ -299,7 +298,7 @@ def _query(query: Any, needed: Names, parts: dict[str, set[str]]) -> None:
 
 
 def _of_side(query: Any, side: Any, needed: Names) -> Names:
-    """Translate the names of a UNION ALL into those of one side; all of them where columns are compared."""
+    """Translate the names of a UNION ALL into those of one side; all names if rows are compared."""
     first, own = _output_names(query.this), _output_names(side)
     if query.args.get("distinct") or ALL in needed or first is None or own is None or len(first) != len(own):
         return frozenset((ALL,))
@@ -334,7 +333,7 @@ def _select(select: Any, needed: Names, parts: dict[str, set[str]]) -> None:
 def _joined(first: Any, joins: list[Any], needed: Names, conditions: list[Any], parts: dict[str, set[str]]) -> None:
     """Walk down a chain of joins.
 
-    `conditions` come from above and are pushed below a join if one side has their columns.
+    `conditions` come from above and are pushed below a join if one side has all their columns.
     """
     if any(_is_outer(join) for join in joins):
         needed, conditions = needed | _named(conditions), []
@@ -344,7 +343,7 @@ def _joined(first: Any, joins: list[Any], needed: Names, conditions: list[Any], 
         right = {each.alias for each in _sources(join.this)}
         on = join.args.get("on")
         met = [*conditions, *(and_terms(on) if on is not None else [])]
-        # ON of an outer join is pushed to the side that may be missing, ON of a semi join to both.
+        # ON of an outer join is pushed to the nullable side, ON of a semi join to both.
         kept = "" if _is_semi(join) else str(join.side)
         to_left = [each for each in met if kept not in ("LEFT", "FULL") and _only(each, left)]
         to_right = [each for each in met if kept not in ("RIGHT", "FULL") and _only(each, right)]
@@ -380,9 +379,7 @@ def _sources(source: Any) -> list[Any]:
 
 
 def _is_outer(join: Any) -> bool:
-    """Return whether a join keeps rows without a match, or drops those with one:
-    no condition moves through it for certain.
-    """
+    """Return whether a join keeps rows without a match or drops rows with one: conditions may not move through it."""
     return bool(join.side) or _is_semi(join)
 
 
@@ -391,7 +388,7 @@ def _is_semi(join: Any) -> bool:
 
 
 def _only(term: Any, aliases: set[str]) -> bool:
-    """Return whether a condition names columns of these alone, so that Spark pushes it down to them."""
+    """Return whether a condition uses columns of these aliases only, so that Spark pushes it down to them."""
     columns = list(term.find_all(exp.Column))
     return bool(columns) and all(column.table in aliases for column in columns) and term.find(exp.Query) is None
 

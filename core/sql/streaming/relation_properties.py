@@ -1,4 +1,4 @@
-"""What flows out of a relation, and how it is said that Spark would refuse it."""
+"""Streaming properties of a relation, and the diagnostics for what Spark rejects."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,43 +12,43 @@ from core.sql.statement import Operator
 from core.sql.tokens.lexer import SqlDiagnostic
 
 UNSUPPORTED = "_LEGACY_ERROR_TEMP_3102"
-"""Error class of Spark's streaming check where it has no name; Spark then says only what is not supported (4.2.0)."""
+"""Error class of Spark's streaming check for cases without a class of their own (4.2.0)."""
 NO_EQUALITY = "_LEGACY_ERROR_TEMP_1181"
 AS_PLANNED = ("", NO_EQUALITY)
-"""What Spark refuses when it plans a batch, not before: a part of WITH that nothing reads is never planned (4.2.0)."""
+"""Error classes that Spark raises only when it plans a batch: an unused WITH query is never planned (4.2.0)."""
 OUTPUT_MODE = "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION"
 
 
 @dataclass(frozen=True, slots=True)
 class RelationProperties:
-    """What comes out of a relation."""
+    """Streaming properties of a relation's output."""
 
     streaming: bool = False
     operators: tuple[Operator, ...] = ()
     event_times: frozenset[str] = frozenset()
-    """Columns that carry a watermark: bare names out of a query, `alias.name` inside the SELECT that reads it."""
+    """Watermarked columns: bare names for a query's output, `alias.name` inside the SELECT that reads it."""
     outputs: tuple[str, ...] | None = None
-    """Names of the columns in order; None where a star or a table stands for them."""
+    """Column names in order; None if a star or a table stands for them."""
     watermarked: bool = False
-    """Whether a watermark is set anywhere below, also for a column that is not in the output."""
+    """Whether a watermark is set anywhere below, even on a column that is not in the output."""
     static: frozenset[str] = frozenset()
-    """Aliases, inside the SELECT that reads them, of what does not stream."""
+    """Aliases of sources that do not stream, inside the SELECT that reads them."""
     crossed: bool = False
-    """Whether a stream and a table meet without a condition, so that Spark may join the table elsewhere first."""
+    """Whether a stream and a table join without a condition, so that Spark may reorder the joins."""
     merged: Mapping[str, bool] = field(default_factory=dict)
-    """Columns that USING made of two, by bare name: whether the one that is left carries a watermark."""
+    """Columns merged by USING, by bare name → whether the merged column is watermarked."""
 
 
 @dataclass(slots=True)
 class StreamFindings:
-    """What the walk collects besides the flow."""
+    """What the walk over a query collects."""
 
     query: Any
-    """The whole, as it was resolved and normalised."""
+    """The whole query, resolved and normalised."""
     reads: list[NamedRead] = field(default_factory=list)
     diagnostics: list[SqlDiagnostic] = field(default_factory=list)
     numbering: list[SqlDiagnostic] = field(default_factory=list)
-    """Calls that number rows, which Spark refuses anywhere in a statement that streams."""
+    """Calls that number rows, which Spark rejects anywhere in a streaming statement."""
 
 
 def under_alias(flow: RelationProperties, alias: str) -> RelationProperties:
@@ -58,7 +58,7 @@ def under_alias(flow: RelationProperties, alias: str) -> RelationProperties:
 
 
 def with_column_names(flow: RelationProperties, alias: Any, found: StreamFindings) -> RelationProperties:
-    """Return the columns the names of a list behind an alias; where their order is unknown, no event time is known."""
+    """Return a relation with the column list of its alias; event times are lost if the column order is unknown."""
     columns = [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
     if not columns:
         return flow
@@ -71,9 +71,7 @@ def with_column_names(flow: RelationProperties, alias: Any, found: StreamFinding
 
 
 def is_event_time(node: Any, flow: RelationProperties) -> bool:
-    """Return whether an expression still carries the watermark: the column itself or a window over it,
-    nothing computed.
-    """
+    """Return whether an expression keeps the watermark: the column itself, or a window over it."""
     if isinstance(node, exp.Anonymous) and str(node.this) in ("window", "session_window", "window_time"):
         return bool(node.expressions) and is_event_time(node.expressions[0], flow)
     if not isinstance(node, exp.Column):
@@ -84,16 +82,16 @@ def is_event_time(node: Any, flow: RelationProperties) -> bool:
 
 
 def carries(flow: RelationProperties, name: str) -> bool:
-    """Return whether a column that is named without its table carries a watermark."""
+    """Return whether an unqualified column is watermarked."""
     if name in flow.merged:
         return flow.merged[name]
     return any(each.rpartition(".")[2] == name for each in flow.event_times)
 
 
 def starred(flow: RelationProperties, star: Any, aliases: Collection[str]) -> set[str]:
-    """List the event times, by bare name, that a star lets through; `aliases` are the sources of its SELECT.
+    """Return the event times, by bare name, that a star includes; `aliases` are the sources of its SELECT.
 
-    A struct that loses a field by EXCEPT is a new value, without a watermark.
+    A struct that loses a field to EXCEPT is a new value without a watermark.
     """
     gone = left_out(star, aliases)
     names = {each.column for each in gone if not each.alias}
@@ -107,21 +105,21 @@ def starred(flow: RelationProperties, star: Any, aliases: Collection[str]) -> se
 
 
 def first_place(node: Any) -> int:
-    """Return the offset in the text at which a node begins: a call at its name, else its first name;
-    0 where unknown.
-    """
+    """Return the offset of a node: of its own name if it is a call, else of its first name; 0 if unknown."""
     own = node.meta.get("start")
     places = (each.meta["start"] for each in node.find_all(exp.Identifier, exp.Anonymous) if "start" in each.meta)
     return int(own if own is not None else min(places, default=0))
 
 
 def no_watermark(node: Any, what: str, remedy: str) -> SqlDiagnostic:
-    """Report that append mode needs a watermark where `what` stands."""
+    """Return the diagnostic for an operation, `what`, that needs a watermark in append mode."""
     return refused_by_spark(f"{what} over a stream needs a watermark in append mode", remedy, node, OUTPUT_MODE)
 
 
 def several_times(node: Any, where: str, times: Iterable[str]) -> SqlDiagnostic:
-    """Report that Spark takes one column with a watermark where it keeps state; it finds out when it plans a batch."""
+    """Return the diagnostic for several watermarked columns in one stateful operator; Spark reports it when it plans a
+    batch.
+    """
     summary = f"{where} has {len(set(times))} columns with a watermark, and Spark keeps state by only one"
     remedy = "keep only one of them, or write the others as an expression: ts + INTERVAL 0 SECONDS AS other_ts"
     return refused_by_spark(summary, remedy, node, "")
@@ -130,6 +128,6 @@ def several_times(node: Any, where: str, times: Iterable[str]) -> SqlDiagnostic:
 def refused_by_spark(
     summary: str, remedy: str, node: Any, condition: str = UNSUPPORTED, *, subject: str = ""
 ) -> SqlDiagnostic:
-    """Report that Spark would refuse a node; the place is its first name, or the statement's start."""
+    """Return the diagnostic for a node that Spark rejects, at its first name or else at the statement's start."""
     places = [each.meta["start"] for each in node.find_all(exp.Identifier) if "start" in each.meta]
     return SqlDiagnostic(summary, remedy, min(places, default=-1), subject=subject, condition=condition)

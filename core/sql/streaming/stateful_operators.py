@@ -1,7 +1,7 @@
-"""Where a query streams and what Spark keeps as state for it, from the scans upwards.
+"""Streaming and stateful operators of a query, followed from the scans upwards.
 
-What is refused here Spark 4.2.0 refuses too (run). It accepts LATERAL (SELECT … FROM …), which is refused because we do
-not follow its state.
+Everything refused here is rejected by Spark 4.2.0 too (run), except LATERAL (SELECT … FROM …), whose state we do not
+follow.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ _LEAVES = frozenset((exp.Column, exp.Identifier, exp.Literal))
 
 
 def relation_properties_of(found: StreamFindings) -> RelationProperties:
-    """Follow the query; what Spark would refuse is added to `found.diagnostics`."""
+    """Return the streaming properties of a query; adds what Spark would reject to `found.diagnostics`."""
     flow = _query(found.query, {}, found)
     if flow.streaming:
         found.diagnostics += found.numbering
@@ -77,7 +77,7 @@ def _query(query: Any, ctes: dict[str, RelationProperties], found: StreamFinding
 
 
 def _check_unread_streams(with_: Any, ctes: dict[str, RelationProperties], found: StreamFindings) -> None:
-    """Refuse a subquery over tables that Spark calls a stream for a part of WITH that nothing reads (4.2.0, run)."""
+    """Report a subquery over tables that Spark treats as a stream because of an unused WITH query (4.2.0, run)."""
     for cte in with_.expressions:
         if ctes[cte.alias].streaming:
             name = cte.meta["written"]
@@ -90,7 +90,7 @@ def _is_read(cte: Any, query: Any) -> bool:
 
 
 def _ends(query: Any, flow: RelationProperties, found: StreamFindings) -> RelationProperties:
-    """ORDER BY, LIMIT and their like, which stand above everything else of a query."""
+    """Apply ORDER BY, LIMIT and the other clauses at the end of a query."""
     if not flow.streaming:
         return flow
     for key, words in (("order", "ORDER BY"), ("sort", "SORT BY"), ("cluster", "CLUSTER BY")):
@@ -111,7 +111,7 @@ def _ends(query: Any, flow: RelationProperties, found: StreamFindings) -> Relati
 
 
 def _limited(query: Any, flow: RelationProperties, limit: str) -> RelationProperties:
-    """Count the rows; Spark keeps nothing for ALL and 0, and one of two limits over each other (4.2.0, run)."""
+    """Add the operator of a LIMIT; Spark keeps none for ALL and 0, and one for two adjacent limits (4.2.0, run)."""
     if limit in ("all", "0"):
         return flow
     below = flow.operators
@@ -148,7 +148,7 @@ def _combined(
     if not (left.streaming or right.streaming):
         return RelationProperties(outputs=left.outputs)
     union = isinstance(query, exp.Union)
-    # EXCEPT is an anti join, with a table one that keeps nothing, and then a DISTINCT (optimised plan of 4.2.0).
+    # EXCEPT is an anti join, stateless with a table, followed by DISTINCT (optimized plan of 4.2.0).
     anti = isinstance(query, exp.Except) and distinct and not right.streaming
     if not (union or anti):
         remedy = "write a join with a static table, or EXISTS over one"
@@ -164,7 +164,7 @@ def _combined(
     elif union and left.streaming != right.streaming:
         remedy = "read both sides with STREAM, or neither"
         found.diagnostics.append(refused_by_spark("Spark rejects a UNION of a stream and a batch table", remedy, query))
-    # The columns of a union are those of its first side, with their watermark or without (4.2.0, run).
+    # A union has the columns of its first side, including their watermarks (4.2.0, run).
     watermarked = left.watermarked or right.watermarked
     flow = RelationProperties(True, (*left.operators, *right.operators), left.event_times, left.outputs, watermarked)
     if distinct or not union:
@@ -175,7 +175,7 @@ def _combined(
         elif (union or anti) and len(flow.event_times) > 1:
             found.diagnostics.append(several_times(query, word, flow.event_times))
         if union and left.operators and left.operators[-1] == Operator("deduplicate", (), "union"):
-            # Spark makes one of UNION over UNION (4.2.0, run).
+            # Spark merges nested UNIONs (4.2.0, run).
             flow = replace(flow, operators=(*left.operators[:-1], *right.operators))
         flow = replace(flow, operators=(*flow.operators, Operator("deduplicate", (), word.lower())))
     return flow
@@ -200,7 +200,7 @@ def _select(select: Any, ctes: dict[str, RelationProperties], found: StreamFindi
 
 
 def _source(source: Any, ctes: dict[str, RelationProperties], found: StreamFindings) -> RelationProperties:
-    """Follow one source or group; event times come under the alias."""
+    """Follow one source or group; its event times are qualified by its alias."""
     if is_group(source):
         flow = _source(source.this, ctes, found)
         for join in source.this.args["joins"]:
@@ -228,7 +228,7 @@ def _source(source: Any, ctes: dict[str, RelationProperties], found: StreamFindi
 
 
 def _pivoted(source: Any, flow: RelationProperties, found: StreamFindings) -> RelationProperties:
-    """PIVOT groups by all columns that it does not name, and keeps two aggregates for that (4.2.0, run)."""
+    """PIVOT groups by all columns that it does not use, and keeps two aggregates (4.2.0, run)."""
     for pivot in source.args.get("pivots") or []:
         if pivot.args.get("unpivot") or not flow.streaming:
             flow = replace(flow, outputs=None)
@@ -247,7 +247,7 @@ def _pivoted(source: Any, flow: RelationProperties, found: StreamFindings) -> Re
         pivoting = (Operator("aggregate", keys, f"{calls} FOR {fields}"), Operator("aggregate", keys, "pivot"))
         flow = RelationProperties(True, (*flow.operators, *pivoting), events, watermarked=flow.watermarked)
         if not events:
-            # Whatever pivots behind it lacks the watermark too.
+            # Later pivots lack the watermark too.
             break
     return flow
 
@@ -255,7 +255,7 @@ def _pivoted(source: Any, flow: RelationProperties, found: StreamFindings) -> Re
 def _marked(
     flow: RelationProperties, mark: StreamClauses | None, source: Any, found: StreamFindings
 ) -> RelationProperties:
-    """Add the watermark that stands behind a source."""
+    """Apply the watermark written after a source."""
     if mark is None or mark.watermark is None:
         return flow
     if not flow.streaming:
@@ -277,7 +277,7 @@ def _marked(
 
 
 def _projected(select: Any, flow: RelationProperties) -> RelationProperties:
-    """Follow the event-time columns through the output of a SELECT, and name its columns."""
+    """Follow the event-time columns through the outputs of a SELECT, and name its columns."""
     names: set[str] = set()
     outputs: list[str] = []
     aliases = aliases_of(select)
@@ -304,19 +304,19 @@ def _projected(select: Any, flow: RelationProperties) -> RelationProperties:
 
 
 def _windows_of_keys(select: Any, flow: RelationProperties) -> set[str]:
-    """GROUP BY window(ts, …) gives a column `window`, which the SELECT may name."""
+    """Return the window columns that GROUP BY window(ts, …) adds and the SELECT may name."""
     return {str(key.this) for key in group_keys(select) if isinstance(key, exp.Anonymous) and is_event_time(key, flow)}
 
 
 def _starred_outputs(outputs: Sequence[str], gone: Sequence[LeftOut]) -> list[str]:
-    """Return the columns of `*` in order; `*` for those that share a name which EXCEPT takes from one of them."""
+    """Return the columns of `*` in order; `*` itself if EXCEPT removes one of several columns with the same name."""
     names = {each.column for each in gone if not each.fields}
     shared = {each.column for each in gone if each.alias and outputs.count(each.column) > 1}
     return ["*"] if shared else [each for each in outputs if each not in names]
 
 
 def _check_subqueries(select: Any, ctes: dict[str, RelationProperties], found: StreamFindings) -> None:
-    """Spark refuses a stream in any subquery of an expression, and a function that numbers rows."""
+    """Report streams inside subquery expressions, and functions that number rows; Spark rejects both."""
     waiting = [each for key, each in _clauses(select) if key not in ("from_", "with_")]
     while waiting:
         each = waiting.pop()

@@ -1,1 +1,1 @@
-"""SQL text before it is parsed: tokens, data types, statement headers, and what Spark's grammar refuses."""
+"""SQL text before parsing: tokens, data types, statement headers, and checks against Spark's grammar."""

@@ -1,6 +1,6 @@
-"""Spark's data types as text: read from tokens into one normal form, and taken apart into fields and elements.
+"""Spark's data types as text: read from tokens into a normal form, and split into fields and elements.
 
-Names of a struct's fields keep their case.
+Names of struct fields keep their case.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _OPENING, _CLOSING = "<(", ">)"
 
 
 def field_type(kind: str, name: str) -> str | None:
-    """Return the type of `value.name`, empty when it cannot be known; None where the type has no such field."""
+    """Return the type of `value.name`; empty if it cannot be known, None if the type has no such field."""
     if kind in ("", "variant"):
         return kind
     if kind.startswith("array<"):
@@ -27,7 +27,7 @@ def field_type(kind: str, name: str) -> str | None:
 
 
 def element_type(kind: str) -> str:
-    """Return the type of an array's elements or a map's values; empty for everything else."""
+    """Return the type of an array's elements or a map's values; empty for any other type."""
     if kind.startswith("array<"):
         return kind[len("array<") : -1]
     return _arguments(kind)[1] if kind.startswith("map<") else ""
@@ -39,14 +39,14 @@ def key_type(kind: str) -> str:
 
 
 def fields_of(kind: str) -> tuple[tuple[str, str], ...]:
-    """List the fields of a struct with their types; nothing for every other type."""
+    """List the fields of a struct with their types; empty for any other type."""
     if not kind.startswith("struct<"):
         return ()
     return tuple(_struct_field(each) for each in _arguments(kind))
 
 
 def _struct_field(text: str) -> tuple[str, str]:
-    """Split ``name:type [not null] [comment '…']``, the name perhaps in back-ticks."""
+    """Split ``name:type [not null] [comment '…']``; the name may be in backticks."""
     at = text.index("`:", 1) + 1 if text.startswith("`") else text.index(":")
     name = text[1 : at - 1].replace("``", "`") if text.startswith("`") else text[:at]
     depth = 0
@@ -58,7 +58,7 @@ def _struct_field(text: str) -> tuple[str, str]:
 
 
 def _arguments(kind: str) -> list[str]:
-    """Split what stands between the outer brackets at its own commas; quoted text may hold any character."""
+    """Split the text between the outer brackets at its own commas; quoted text may contain any character."""
     inside = kind[kind.index("<") + 1 : -1]
     found: list[str] = []
     depth, start, index = 0, 0, 0
@@ -84,8 +84,8 @@ def _closing_quote(text: str, opened: int) -> int:
     return index
 
 
-# Each with the name that Spark itself prints: written and normal form cast to one type on 4.2.0 (run). TIME, and
-# GEOMETRY and GEOGRAPHY without a reference system, are refused there.
+# Written name → the name that Spark prints: both cast to the same type on 4.2.0 (run), which rejects TIME, and GEOMETRY
+# and GEOGRAPHY without a reference system.
 _SIMPLE = {
     "boolean": "boolean",
     "tinyint": "tinyint",
@@ -123,7 +123,7 @@ _UNITS = ("year", "month", "day", "hour", "minute", "second")
 
 
 def read_type(tokens: Sequence[Token], index: int) -> tuple[str, int]:
-    """Read the type that starts at `index`; returns its normal form and the index after it, raises SqlDiagnostic."""
+    """Read the type at `index`; returns its normal form and the index after it, raises SqlDiagnostic."""
     if index >= len(tokens):
         raise SqlDiagnostic("a type is missing here", "write the column's type", tokens[-1].start)
     token = tokens[index]
@@ -151,7 +151,7 @@ def read_type(tokens: Sequence[Token], index: int) -> tuple[str, int]:
 
 
 def _nested(word: str, tokens: Sequence[Token], index: int) -> tuple[str, int]:
-    """Read `<…>` of an array, map or struct; sqlglot gives `<>` as one token."""
+    """Read `<…>` of an array, map or struct; sqlglot tokenizes `<>` as one token."""
     if tokens[index].token_type is TokenType.NEQ:
         if word == "struct":
             return "struct<>", index + 1
@@ -216,5 +216,5 @@ def _interval(tokens: Sequence[Token], index: int) -> tuple[str, int]:
 
 
 def field_name(token: Token) -> str:
-    """Return a column's or field's name as Spark would write it, back-quoted only where it must be."""
+    """Return the name of a column or field, in backticks only if necessary."""
     return quoted_name(str(token.text))

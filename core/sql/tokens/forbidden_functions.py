@@ -1,8 +1,8 @@
-"""What reaches out of a query, to Java, files, the network or a program, and is therefore in no statement.
+"""Functions that reach outside of a query, to Java, files, the network or a program, and are allowed nowhere.
 
-Spark calls some of it while it only analyses or optimises, so a text that has it is not even shown to Spark. The tables
-are the result of going through all 574 functions of Spark 4.2.0's registry: each was looked at for references to files,
-network, class loading and XML parsers, and those that have any were run.
+Spark calls some of them during analysis or optimization, so texts with them are never shown to Spark. The tables result
+from a review of all 574 functions in the registry of Spark 4.2.0: each was checked for references to files, network,
+class loading and XML parsers, and suspects were run.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,23 +29,23 @@ FORBIDDEN: Mapping[str, str] = {
         _DOCUMENT,
     ),
 }
-"""Functions, with what each does."""
+"""Function → what it does."""
 
 # Their options name files and addresses: rowValidationXSDPath (run on 4.2.0), avroSchemaUrl (`AvroOptions`).
 MOST_ARGUMENTS: Mapping[str, int] = {"from_xml": 2, "from_avro": 2, "schema_of_avro": 1}
-"""Functions that reach out only with options, and how many arguments they have without."""
+"""Functions that reach outside only through options → their number of arguments without options."""
 
 _REMEDY = "use another function, or prepare the data before it is landed"
 
 
 def forbidden_calls(tokens: Sequence[Token]) -> Iterator[SqlDiagnostic]:
-    """Return what reaches out, wherever it stands; a name counts in any case, in backticks and behind a qualifier."""
+    """Yield a diagnostic for each forbidden call, in any case, in backticks and behind a qualifier."""
     for index, (token, after) in enumerate(pairwise(tokens)):
         if after.token_type is TokenType.STRING and is_word(token, "USING"):
             # TRANSFORM (…), MAP and REDUCE (SqlBaseParser.g4 of 4.2.0, `transformClause`).
             yield SqlDiagnostic("USING '…' runs a program on the pool", _REMEDY, token.start, subject="USING")
         if after.token_type is not TokenType.L_PAREN or (index and is_word(tokens[index - 1], "AS")):
-            # Behind AS stands an alias with a list of columns.
+            # AS is followed by an alias with a column list.
             continue
         name = str(token.text).lower()
         if name in FORBIDDEN:

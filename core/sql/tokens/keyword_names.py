@@ -1,9 +1,9 @@
-"""Keywords that are names: Spark 4.2.0 reserves no word, and tells a name from a keyword by what stands around it.
+"""Keywords used as names: Spark 4.2.0 reserves no word, and tells a name from a keyword by its context.
 
-Only an alias of a table may not be a word of `STRICT` (SqlBaseParser.g4, `strictNonReserved`). sqlglot's parser knows a
-keyword from its token alone, so a word that stands for a name becomes an identifier here, as if it were in backticks.
-A word that begins or joins clauses is read as a name only where nothing else is possible: `SELECT a, FROM t` would
-be two columns for Spark, and is a mistake.
+Only a table alias may not be one of `STRICT` (SqlBaseParser.g4, `strictNonReserved`). sqlglot's parser recognises
+keywords by their token alone, so keywords used as names become identifiers here, as if in backticks. Words that begin
+or join clauses are read as names only if nothing else is possible: for Spark `SELECT a, FROM t` would have two columns,
+but it is a mistake.
 """
 
 from collections.abc import Sequence
@@ -16,25 +16,25 @@ _NO_KEYWORDS = """
     ALTER CREATE CURRENT_DATE CURRENT_TIMESTAMP CURRENT_USER DESCRIBE DROP GLOB GRANT INSERT ISNULL LOCK MERGE NOTNULL
     OVERLAPS PARTITIONED_BY RETURNING REVOKE ROLLBACK SERDEPROPERTIES SESSION_USER UNCACHE UPDATE XOR
 """
-"""What sqlglot reserves and has no meaning inside a query of Spark."""
+"""Words that sqlglot reserves but that mean nothing in a query of Spark."""
 _ANYWHERE = """
     ANTI ANY ASOF CASE CROSS CUBE ELSE END FETCH FOR FULL INNER INTERVAL INTO LATERAL LEFT LIMIT NATURAL OFFSET OUTER
     PIVOT QUALIFY RECURSIVE RIGHT ROLLUP SEMI STRAIGHT_JOIN TABLESAMPLE THEN UNPIVOT USING VALUES WHEN WINDOW
 """
-"""Words that are names wherever their own syntax does not follow."""
+"""Words that are names unless their own syntax follows."""
 _OPERATORS = "COLLATE DIV ILIKE LIKE OVER REGEXP RLIKE"
 _CLAUSES = """
     ALL AND AS BETWEEN DISTINCT EXCEPT FROM HAVING IN INTERSECT IS JOIN MINUS NOT ON OR SELECT UNION WHERE WITH
 """
-"""Words that are names behind AS, beside a dot, and where what follows leaves nothing else."""
+"""Words that are names after AS, beside a dot, and where the next token leaves no other reading."""
 _LITERALS = ("FALSE", "NULL", "TRUE")
 """Words that are names in USING, in EXCEPT and beside a dot."""
 _NO_ALIAS = "ANTI CROSS EXCEPT FULL INNER INTERSECT JOIN LATERAL LEFT MINUS NATURAL ON RIGHT SEMI UNION USING"
 STRICT = frozenset(_NO_ALIAS.split())
-"""Words that no table can have for an alias."""
+"""Words that cannot be a table alias."""
 _FREE, _JOINING = frozenset(_ANYWHERE.split()), frozenset(_OPERATORS.split())
 KEPT_FROM_NAMES = (_JOINING | frozenset(_CLAUSES.split())) - {"AND", "OR"}
-"""Words that need backticks as a bare name in most places."""
+"""Words that need backticks as a bare name in most positions."""
 _WORDS = frozenset((*_FREE, *_JOINING, *_CLAUSES.split(), *_LITERALS))
 
 
@@ -77,19 +77,19 @@ _BEFORE_OPERAND = (
     | {_T.JOIN, _T.TABLE, _T.LT}
 )
 _BEFORE_CALL = (_BETWEEN_OPERANDS - {_T.IN, _T.ARROW}) | {_T.SELECT, _T.DISTINCT, _T.WHERE, _T.HAVING, _T.ON, _T.CASE}
-"""What only the function `values(…)` can follow, not rows of VALUES."""
+"""Tokens after which `values(…)` is a function call, not rows of VALUES."""
 _WORDS_BETWEEN = (_T.DIV, _T.LIKE, _T.ILIKE, _T.RLIKE, _T.BETWEEN, _T.IN, _T.IS, _T.ESCAPE)
 _AFTER_TABLE = ("HAVING", "JOIN", "LIMIT", "OFFSET", "QUALIFY", "WHERE")
-"""Words before which Spark takes WHERE for the alias of a table where it can: `WHERE limit IN (1)`."""
+"""Words before which Spark reads WHERE as a table alias if possible: `WHERE limit IN (1)`."""
 _NOTHING_ELSE = (_BETWEEN_OPERANDS | {_T.R_PAREN, _T.R_BRACKET, _T.IS, _T.DCOLON}) - {
     *(_T.PLUS, _T.DASH, _T.STAR, _T.NOT, _T.WHEN, _T.ELSE, _T.THEN)
 }
-"""What only a value can stand before."""
+"""Tokens that only a value can precede."""
 _VALUE_OF_INTERVAL = (_T.NUMBER, _T.STRING, _T.DASH, _T.PLUS, _T.L_PAREN, *_NAMES)
 
 
 def with_names(tokens: list[Token]) -> list[Token]:
-    """Make identifiers of the keywords that stand for names."""
+    """Turn keywords that are used as names into identifiers."""
     found = tokens
     for index, token in enumerate(tokens):
         if token.token_type in _KINDS and token.text.upper() in _WORDS and _is_name(found, index):
@@ -132,7 +132,7 @@ def _is_name(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _begins(tokens: Sequence[Token], index: int, word: str) -> bool:
-    """Return whether NOT negates what follows it, SELECT begins a query, or AND and OR are written twice."""
+    """Return whether NOT negates the next token, SELECT begins a query, or AND or OR is repeated."""
     before, after = _kind(tokens, index - 1), _kind(tokens, index + 1)
     if word in ("AND", "OR") and before in (_T.AND, _T.OR):
         return True
@@ -143,7 +143,7 @@ def _begins(tokens: Sequence[Token], index: int, word: str) -> bool:
 
 
 def _beside_dot(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a dot stands right before or behind a word, and is none of a number."""
+    """Return whether a dot that is not part of a number is adjacent to a word."""
     token = tokens[index]
     if _kind(tokens, index - 1) is _T.DOT and tokens[index - 1].end + 1 == token.start:
         return True
@@ -156,7 +156,7 @@ def _beside_dot(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _is_alias(tokens: Sequence[Token], index: int, word: str) -> bool:
-    """Return whether a word behind AS is an alias, not a type and not a query."""
+    """Return whether a word after AS is an alias, not a type and not a query."""
     if word in STRICT and _in_from(tokens, index):
         return False
     if word == "NOT" and str(tokens[min(index + 1, len(tokens) - 1)].text).upper() == "MATERIALIZED":
@@ -174,7 +174,7 @@ def _is_alias(tokens: Sequence[Token], index: int, word: str) -> bool:
 
 
 def _is_operand(tokens: Sequence[Token], index: int, word: str) -> bool:
-    """Return whether a word that stands where a value or a table is expected is one itself."""
+    """Return whether a word in the position of a value or table is one itself."""
     before, after = _kind(tokens, index - 1), _kind(tokens, index + 1)
     if word == "VALUES" and after is _T.L_PAREN and before in _BEFORE_CALL:
         return before is not _T.COMMA or not _in_from(tokens, index)
@@ -196,7 +196,7 @@ def _is_operand(tokens: Sequence[Token], index: int, word: str) -> bool:
 
 
 def _closes(tokens: Sequence[Token], index: int, word: str) -> bool:
-    """Return whether a word behind a value ends or goes on with what stands before it, and is no alias."""
+    """Return whether a word after a value ends or continues the syntax before it, instead of being an alias."""
     before, after = _kind(tokens, index - 1), _kind(tokens, index + 1)
     if word in STRICT and (after in _JOIN_WORDS or _in_from(tokens, index)):
         return True
@@ -212,7 +212,7 @@ def _closes(tokens: Sequence[Token], index: int, word: str) -> bool:
 
 
 def opening_bracket(tokens: Sequence[Token], index: int) -> int:
-    """Return the index of the bracket around a token, -1 where there is none."""
+    """Return the index of the bracket around a token; -1 if there is none."""
     depth = 0
     for at in range(index - 1, -1, -1):
         kind = tokens[at].token_type
@@ -223,7 +223,7 @@ def opening_bracket(tokens: Sequence[Token], index: int) -> int:
 
 
 def _in_from(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether an alias here is that of a table."""
+    """Return whether an alias at this position belongs to a table."""
     depth = 0
     for at in range(index - 1, -1, -1):
         kind = tokens[at].token_type
@@ -240,7 +240,7 @@ def _in_from(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _has_when(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a WHEN follows CASE before the value that it begins ends."""
+    """Return whether a WHEN follows CASE before the end of its first value."""
     depth = 0
     for token in tokens[index + 1 :]:
         kind = token.token_type
@@ -253,7 +253,7 @@ def _has_when(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _has_case(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a CASE of the same brackets is open."""
+    """Return whether a CASE is open within the same brackets."""
     depth = ends = 0
     for at in range(index - 1, -1, -1):
         kind = tokens[at].token_type

@@ -1,4 +1,4 @@
-"""The tokens of a SQL text and where they stand; every place in a Problem about SQL is computed here."""
+"""The tokens of a SQL text and their positions; every position in a Problem about SQL is computed here."""
 
 import re
 from array import array
@@ -15,21 +15,21 @@ from core.sql.tokens.keyword_names import Tokenizer, with_names
 
 LONGEST_TEXT = 4_000_000
 MOST_TOKENS = 150_000
-"""Of one text: some seconds of reading, and far more than a person or a generator writes."""
+"""Maximum per text: takes seconds to read, and exceeds anything that a person or generator writes."""
 DEEPEST = 80
-"""Open brackets at once; above it sqlglot's recursion would decide how we fail, and 10,000 end the process."""
+"""Maximum of open brackets; beyond it sqlglot's recursion fails in its own way, and 10,000 end the process."""
 DEEPEST_TYPE = 24
 MOST_BARE_JOINS = 12
-"""Joins without ON one after the other: each further one costs sqlglot 30.30 twice the time."""
+"""Maximum of consecutive joins without ON; each further one doubles the time of sqlglot 30.30."""
 MOST_INDEXES = 10_000
-"""`a[0][0]…`: each is a level of sqlglot's own recursion, which ended the process at 70,000."""
+"""Maximum of `a[0][0]…`: each is a level of sqlglot's recursion, and 70,000 ended the process."""
 _AROUND = 30
 PIECES = re.compile(
     r"""--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|(?P<open>['"`]|/\*)""", re.DOTALL
 )
 _BREAK = re.compile(r"\n")
 _SIDE_BY_SIDE = re.compile(r"""['"]['"]""")
-"""Two strings without a space between them, or an empty one."""
+"""Two adjacent strings, or an empty one."""
 _DIALECT = Spark()
 BRACKETS = (TokenType.L_PAREN, TokenType.R_PAREN)
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
@@ -37,10 +37,10 @@ _CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 
 
 class SqlDiagnostic(Exception):
-    """A text, or a part of it, that cannot be read; becomes a Problem before it leaves `core.sql`."""
+    """A text, or part of it, that cannot be read; becomes a Problem before it leaves `core.sql`."""
 
     def __init__(self, summary: str, remedy: str, offset: int, *, subject: str = "", condition: str = "") -> None:
-        """`condition` is the error class with which Spark refuses it; empty when Spark does not."""
+        """`condition` is the error class with which Spark rejects it; empty if Spark does not reject it."""
         super().__init__(summary)
         self.summary = summary
         self.remedy = remedy
@@ -51,27 +51,27 @@ class SqlDiagnostic(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SqlText:
-    """A text without its byte-order mark, and the file that it came from."""
+    """A text without its byte-order mark, and the path of its file."""
 
     path: str
     text: str
     _breaks: "array[int]" = field(default_factory=lambda: array("q"), repr=False, compare=False)
-    """-1 and the offsets of all line breaks, once they were asked for: a file may have thousands of places."""
+    """-1 and the offsets of all line breaks, cached because a file may have thousands of positions."""
 
     def line(self, offset: int) -> int:
-        """Count the line, from 1, that holds a character offset."""
+        """Return the line, counted from 1, of a character offset."""
         if not self._breaks:
             self._breaks.append(-1)
             self._breaks.extend(found.start() for found in _BREAK.finditer(self.text))
         return bisect_left(self._breaks, offset)
 
     def where(self, offset: int) -> Where:
-        """Return the place of a character offset."""
+        """Return the position of a character offset in the file."""
         offset = max(0, min(offset, len(self.text)))
         return Where(self.path, self.line(offset), offset - self.text.rfind("\n", 0, offset))
 
     def around(self, offset: int, before: str = "") -> str:
-        """Quote the line around an offset behind `before`, `…` where it is cut; a caret below points at the offset."""
+        """Quote the line around an offset after `before`, with `…` at cuts and a caret below the offset."""
         offset = max(0, min(offset, len(self.text)))
         start = self.text.rfind("\n", 0, offset) + 1
         end = self.text.find("\n", offset)
@@ -83,18 +83,18 @@ class SqlText:
         return f"{quoted}\n{margin}^" if quoted.strip() else ""
 
     def problem(self, misread: SqlDiagnostic, *, severity: Severity = Severity.ERROR) -> Problem:
-        """Return a Problem for SQL that could not be read; its detail quotes the line, with a caret below the place."""
+        """Return a diagnostic as a Problem; its detail quotes the line, with a caret below the position."""
         detail = self.around(misread.offset, f"[{misread.condition}] " if misread.condition else "")
         return Problem(misread.summary, misread.remedy, self.where(misread.offset), misread.subject, detail, severity)
 
 
 def open_sql(text: str, path: str) -> SqlText:
-    """Remove the byte-order mark of a text."""
+    """Wrap a text without its byte-order mark."""
     return SqlText(path, text.removeprefix("\ufeff"))
 
 
 def tokens_of(source: SqlText) -> list[Token]:
-    """Split a text into sqlglot's tokens; raise SqlDiagnostic for an open string or comment, or too long a text."""
+    """Tokenize a text; raises SqlDiagnostic for an unclosed string or comment, or a text that is too long."""
     if len(source.text) > LONGEST_TEXT:
         raise SqlDiagnostic(f"the text is longer than {LONGEST_TEXT:,} characters", "split it into several files", 0)
     try:
@@ -114,7 +114,7 @@ def tokens_of(source: SqlText) -> list[Token]:
 
 
 def statements_of(tokens: Sequence[Token]) -> Iterator[list[Token]]:
-    """Split tokens at semicolons; empty statements are left out."""
+    """Split tokens at semicolons, skipping empty statements."""
     found: list[Token] = []
     for token in tokens:
         if token.token_type is TokenType.SEMICOLON:
@@ -128,18 +128,18 @@ def statements_of(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 
 
 def is_word(token: Token | None, *words: str) -> bool:
-    """Return whether a token is one of these bare words (upper case), not a string and not back-quoted."""
+    """Return whether a token is one of these bare words (upper case), not a string and not in backticks."""
     return token is not None and word_of(token) in words
 
 
 def word_of(token: Token) -> str:
-    """Return a bare word in upper case; empty for a string and a quoted name."""
+    """Return a bare word in upper case; empty for a string or a quoted name."""
     kind = token.token_type
     return "" if kind is TokenType.STRING or kind is TokenType.IDENTIFIER else str(token.text).upper()
 
 
 def closing_bracket(tokens: Sequence[Token], opened: int) -> int:
-    """Find the index of the bracket that closes the one at `opened`; raises SqlDiagnostic when there is none."""
+    """Return the index of the bracket that closes the one at `opened`; raises SqlDiagnostic if there is none."""
     depth = 0
     for index in range(opened, len(tokens)):
         kind = tokens[index].token_type
@@ -158,7 +158,7 @@ def end_of(token: Token) -> int:
 
 
 def _with_whole_strings(tokens: list[Token]) -> list[Token]:
-    """Join `'it''s'`, which sqlglot splits in two and Spark 4 reads as one string with a quote inside."""
+    """Join `'it''s'`, which sqlglot splits and Spark 4 reads as one string with a quote inside."""
     found: list[Token] = []
     texts: list[str] = []
     for token in tokens:
@@ -175,7 +175,7 @@ def _with_whole_strings(tokens: list[Token]) -> list[Token]:
 
 
 def _close_string(found: list[Token], texts: list[str]) -> None:
-    """Return the last token the text of the strings that it was made of."""
+    """Give the last token the joined text of its strings."""
     if len(texts) > 1:
         last = found[-1]
         text = "'".join(texts)
@@ -183,12 +183,12 @@ def _close_string(found: list[Token], texts: list[str]) -> None:
 
 
 def _unclosed(text: str) -> int:
-    """Find what is opened and never closed; sqlglot does not say where."""
+    """Return the offset of the opening that is never closed, which sqlglot does not report."""
     return next((found.start() for found in PIECES.finditer(text) if found["open"]), 0)
 
 
 def _may_be_deep(text: str) -> bool:
-    """Return whether a text has as many signs of nesting, all counted, as are refused one in the other."""
+    """Return whether a text has enough nesting characters in total to exceed a nesting limit."""
     return (
         sum(map(text.count, "([{")) > DEEPEST
         or text.count("<") > DEEPEST_TYPE

@@ -1,6 +1,7 @@
-"""Where sqlglot is more lenient than Spark's parser, told by the words of a statement before it is parsed.
+"""Checks of a statement's tokens, before parsing, where sqlglot is more lenient than Spark's parser.
 
-Each of these texts was refused by Spark 4.2.0, or read by it as something else than what its author meant (run).
+Spark 4.2.0 rejected each of these texts, or read it differently from what its author meant (run); constructs of other
+engines are named with Spark's equivalent.
 """
 
 import re
@@ -37,7 +38,7 @@ FOREIGN = _CALLED | {words[0] for words, _ in _PHRASES} | {"FOR"}
 """Words, in upper case, that may begin a construct of another engine."""
 
 RESERVED = ("hg_w_", "hg_f_")
-"""Beginnings of names that we put into texts before sqlglot sees them."""
+"""Prefixes of names that we insert into texts before sqlglot parses them."""
 _SYNTAX = "PARSE_SYNTAX_ERROR"
 _VARIABLE = re.compile(r"\$\{(?:\w+?:)?\S+?\}")
 _NOTHING_AFTER = frozenset((TokenType.COMMA, TokenType.R_PAREN, TokenType.FROM, TokenType.DOT))
@@ -48,7 +49,7 @@ _VALUES = frozenset(
         *(TokenType.NUMBER, TokenType.END),
     )
 )
-"""What may stand before the `[` of an index."""
+"""Tokens that may precede the `[` of an index."""
 _WORDS = FOREIGN | {"IDENTIFIER", "APPLY", "TO"}
 _UNFINISHED = frozenset(
     (
@@ -57,7 +58,7 @@ _UNFINISHED = frozenset(
         *(TokenType.HINT, TokenType.OVER),
     )
 )
-"""What an operand must follow."""
+"""Tokens that an operand must follow."""
 _UNITS = ("MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "YEAR")
 _COMBINING = ("UNION", "EXCEPT", "INTERSECT", "MINUS")
 _COMPARING = ("=", "<", ">", "<=", ">=", "<>", "!=", "==", "<=>", "LIKE", "ILIKE")
@@ -71,7 +72,7 @@ _Check = Callable[[Sequence[Token], int], SqlDiagnostic | None]
 
 
 def check_text(source: SqlText) -> None:
-    """Raise SqlDiagnostic for what Spark reads otherwise before it sees words: settings, long comments, templates."""
+    """Raise SqlDiagnostic for texts that Spark changes before tokenizing: settings, long comments, templates."""
     text = source.text
     if "${" not in text and "\\\n" not in text and "{#" not in text:
         return
@@ -91,7 +92,7 @@ def check_text(source: SqlText) -> None:
 
 
 def check_syntax(tokens: Sequence[Token], source: SqlText) -> None:
-    """Raise SqlDiagnostic for the first word of a statement that Spark's parser would not take there."""
+    """Raise SqlDiagnostic for the first token of a statement that Spark's parser would not accept."""
     kinds = [token.token_type for token in tokens]
     if kinds.count(TokenType.L_PAREN) != kinds.count(TokenType.R_PAREN):
         _check_brackets(tokens)
@@ -132,7 +133,7 @@ def _check_names(tokens: Sequence[Token]) -> None:
 
 
 def _check_hints(tokens: Sequence[Token], text: str) -> None:
-    """Check for hints anywhere but after SELECT: sqlglot treats them as comments."""
+    """Reject hints anywhere but after SELECT, because sqlglot treats them as comments."""
     behind_select = {token.start for token in tokens if token.token_type is TokenType.HINT}
     for piece in PIECES.finditer(text, tokens[0].start):
         if piece.start() > tokens[-1].end and text[tokens[-1].end + 1 : piece.start()].strip():
@@ -143,9 +144,9 @@ def _check_hints(tokens: Sequence[Token], text: str) -> None:
 
 
 def check_comments(tokens: Sequence[Token], source: SqlText) -> None:
-    """Raise SqlDiagnostic for a comment or hint that Spark ends elsewhere than sqlglot, which would hide what follows.
+    """Raise SqlDiagnostic for a comment or hint that Spark ends at another position than sqlglot.
 
-    Spark's comments nest but for `/*+`, and what stands in a hint are tokens like all others (run on 4.2.0).
+    Spark's comments nest except for `/*+`, and the contents of a hint are ordinary tokens (run on 4.2.0).
     """
     text = source.text
     if "/*+" not in text:
@@ -366,7 +367,7 @@ def _ends(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
 
 
 def foreign_construct(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
-    """Return what is wrong where one of `FOREIGN` stands; None where it is a name or SQL of Spark."""
+    """Return the diagnostic for a construct of another engine; None for a name or Spark SQL."""
     word = str(tokens[index].text).upper()
     after = tokens[index + 1 : index + 4]
     calls = word in _CALLED and bool(after) and after[0].token_type is TokenType.L_PAREN
@@ -377,8 +378,8 @@ def foreign_construct(tokens: Sequence[Token], index: int) -> SqlDiagnostic | No
 
 
 def statement_set(tokens: Sequence[Token]) -> SqlDiagnostic | None:
-    """Report that a file is a statement set of another engine: its BEGIN and END are no statements."""
-    # What follows EXECUTE is one token of sqlglot.
+    """Return the diagnostic for a file with another engine's statement set, whose BEGIN and END are not statements."""
+    # sqlglot makes one token of everything after EXECUTE.
     words = " ".join(str(token.text) for token in tokens[:3]).upper().split()[:3]
     if words[1:] != ["STATEMENT", "SET"]:
         return None
@@ -388,7 +389,7 @@ def statement_set(tokens: Sequence[Token]) -> SqlDiagnostic | None:
 
 
 def _names_a_table(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a bracket after this word opens the column list of an alias or of a part of WITH."""
+    """Return whether a bracket after this word opens the column list of an alias or WITH query."""
     before = tokens[index - 1] if index else None
     return is_word(before, "AS", "WITH", "INTO") or (before is not None and before.token_type is TokenType.DOT)
 
@@ -438,4 +439,4 @@ _CHECKS: dict[TokenType, _Check] = {
     TokenType.WHERE: _ends,
     TokenType.HAVING: _ends,
 }
-"""What is looked at where a word of a kind stands."""
+"""Kind of token → its check."""

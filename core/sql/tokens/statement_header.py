@@ -1,6 +1,6 @@
-"""What stands around a query: the verb, what is written, and which tokens are the query.
+"""The header of a statement: its verb, its target table, and the tokens of its query.
 
-Everything that Spark reads tables for has a header here; what a pipeline cannot take of it is said as a rule.
+Every statement that reads tables has a header; the parts that a pipeline cannot run are returned as rules.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ HEADER_REMEDY = "write INSERT INTO <table> SELECT …"
 PLACED_HEADER = "write the table name alone: Headgate chooses the database"
 _OPENING = ("SELECT", "WITH", "VALUES")
 _QUERIES = ("SELECT", "FROM", "TABLE")
-"""Words of a query that stands where none is looked for."""
+"""Words that begin a query in an unexpected position."""
 
 
 _CREATING = tuple(
@@ -28,25 +28,25 @@ _CREATING = tuple(
 
 @dataclass(frozen=True, slots=True)
 class StatementHeader:
-    """Where the parts of a statement lie in its tokens."""
+    """The parts of a statement in its tokens."""
 
     verb: Verb
     target: WrittenName | None
-    """None where nothing is written."""
+    """None for a statement that writes nothing."""
     columns: tuple[Token, ...]
     query: list[Token]
-    """WITH before the verb included; of MERGE, a query that reads what it reads."""
+    """Includes a WITH before the verb; for MERGE, a query with the same reads."""
     pieces: tuple[tuple[int, int], ...]
     """Spans of the query's text in the file."""
     rules: tuple[SqlDiagnostic, ...]
-    """Why a pipeline cannot take it, whatever its query says."""
+    """Reasons why a pipeline cannot run it, whatever its query is."""
 
     def text(self, source: SqlText) -> str:
         """Return the query's text."""
         return "".join(source.text[start:end] for start, end in self.pieces)
 
     def moved(self, offset: int) -> int:
-        """Convert an offset in the file to one in the query's text."""
+        """Convert an offset in the file to an offset in the query's text."""
         before = 0
         for start, end in self.pieces:
             if start <= offset <= end and (offset < end or end == self.pieces[-1][1]):
@@ -56,7 +56,7 @@ class StatementHeader:
 
 
 def header_of(tokens: list[Token]) -> StatementHeader:
-    """Split a statement into header and query; raises SqlDiagnostic for one that reads no tables for anything."""
+    """Split a statement into header and query; raises SqlDiagnostic for a statement that has no query."""
     at = _verb_at(tokens)
     first = tokens[at]
     if is_word(first, "INSERT"):
@@ -80,13 +80,13 @@ def header_of(tokens: list[Token]) -> StatementHeader:
 
 
 def short(token: Token) -> str:
-    """Quote a token, cut where it is long."""
+    """Quote a token, clipped if it is long."""
     text = str(token.text)
     return text if len(text) <= 30 else f"{text[:30]}…"
 
 
 def _verb_at(tokens: list[Token]) -> int:
-    """Find the verb behind a WITH that stands before it."""
+    """Return the index of the verb, after a leading WITH."""
     if not is_word(tokens[0], "WITH"):
         return 0
     depth = 0
@@ -124,7 +124,7 @@ def _insert(tokens: list[Token], at: int) -> StatementHeader:
         while after < len(tokens) and not _opens_query(tokens, after):
             after = closing_bracket(tokens, after) + 1 if tokens[after].token_type is TokenType.L_PAREN else after + 1
         if is_word(tokens[skipped], "REPLACE") or any(is_word(each, *_QUERIES) for each in tokens[skipped:after]):
-            # A condition may read tables of its own.
+            # A condition may read tables.
             raise rule
         if is_word(tokens[skipped], "BY") and not (after == skipped + 2 and is_word(tokens[skipped + 1], "NAME")):
             raise SqlDiagnostic(
@@ -144,7 +144,7 @@ def _insert(tokens: list[Token], at: int) -> StatementHeader:
 
 
 def _no_query(tokens: Sequence[Token], after: int, target: WrittenName) -> SqlDiagnostic:
-    """Describe what stands in place of the SELECT, and how Spark's other ways to name what is read are written here."""
+    """Return the diagnostic for a missing SELECT, with the equivalent of Spark's other forms."""
     place = tokens[min(after, len(tokens) - 1)]
     named = tokens[after + 1 : after + (3 if is_word(tokens[min(after + 1, len(tokens) - 1)], "STREAM") else 2)]
     read = " ".join(str(token.text) for token in named) or "<table>"
@@ -188,7 +188,7 @@ def _merge(tokens: list[Token], at: int) -> StatementHeader:
 
 
 def _selecting(tokens: list[Token]) -> list[Token]:
-    """Write SELECT * FROM before VALUES that stand alone."""
+    """Insert SELECT * FROM before VALUES without a SELECT."""
     if not is_word(tokens[0], "VALUES"):
         return tokens
     return [*(word_at(kind, text, tokens[0]) for kind, text in SELECT_ALL), *tokens]
@@ -216,7 +216,7 @@ def _opens_query(tokens: Sequence[Token], at: int) -> bool:
 
 
 def _pieces(tokens: list[Token], at: int, after: int) -> tuple[tuple[int, int], ...]:
-    """Return the spans of the query's text, around the header in its middle."""
+    """Return the spans of the query's text before and after the header."""
     last = (tokens[after].start, end_of(tokens[-1]))
     return ((tokens[0].start, tokens[at].start), last) if at else (last,)
 
@@ -229,7 +229,8 @@ def merge_query(tokens: list[Token], at: int) -> tuple[WrittenName, list[Token]]
     """Rewrite `[WITH …] MERGE INTO t USING s ON c WHEN …` into t and `[WITH …] SELECT 1 FROM s WHERE (c) AND EXISTS
     (…)`.
 
-    Each query that stands in an action becomes an EXISTS; raise SqlDiagnostic for what cannot be read.
+    Spark executes MERGE once, as a batch (`dmlStatementNoWith`, 4.2.0). Each query in an action becomes an EXISTS;
+    raises SqlDiagnostic for a malformed statement.
     """
     first = tokens[at]
     into = next((index for index in range(at, min(at + 5, len(tokens))) if is_word(tokens[index], "INTO")), 0)
@@ -261,7 +262,7 @@ def merge_query(tokens: list[Token], at: int) -> tuple[WrittenName, list[Token]]
 
 
 def _check_source(tokens: Sequence[Token]) -> None:
-    """Raise SqlDiagnostic where neither a table nor a query in brackets stands behind USING, perhaps with an alias."""
+    """Raise SqlDiagnostic unless USING is followed by a table, or a query in brackets, with an optional alias."""
     first = tokens[0]
     if first.token_type is TokenType.L_PAREN:
         after = closing_bracket(tokens, 0) + 1
@@ -286,7 +287,7 @@ def _check_actions(tokens: Sequence[Token], when: int) -> None:
 
 
 def _find(tokens: Sequence[Token], start: int, word: str) -> int:
-    """Find a word outside of brackets and of CASE; the number of tokens when it is not there."""
+    """Return the index of a word outside brackets and CASE; the number of tokens if there is none."""
     index = start
     cases = 0
     while index < len(tokens):

@@ -1,6 +1,7 @@
-"""What a word means where a table or a query is expected, before anything is parsed.
+"""The meaning of tokens where a table or query is expected, before parsing.
 
-`TABLE t` is a query of its own in Spark (SqlBaseParser.g4 of 4.2.0, `queryPrimary`); sqlglot reads a table called so.
+`TABLE t` is a query of its own in Spark (SqlBaseParser.g4 of 4.2.0, `queryPrimary`); sqlglot reads a table called
+TABLE.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ _BEFORE = """
 """
 _CLAUSES_BY = ("GROUP BY", "ORDER BY", "SORT BY", "CLUSTER BY", "DISTRIBUTE BY", "PARTITION BY")
 _BEFORE_QUERY = frozenset((*_BEFORE.split(), *_CLAUSES_BY))
-"""Words before brackets that are no function."""
+"""Words that precede brackets without being a function."""
 _CLAUSES = frozenset(
     (
         *(TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET),
@@ -28,19 +29,19 @@ _CLAUSES = frozenset(
     )
 )
 _NEVER_AFTER = (TokenType.PARAMETER, TokenType.COLON, TokenType.STAR, TokenType.DCOLON, TokenType.L_BRACKET)
-"""Signs that sqlglot passes over behind the name of a table."""
+"""Tokens that sqlglot ignores after a table name."""
 FROM_FIRST = ("FROM before SELECT is not supported", "write SELECT … FROM …")
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenName:
-    """A table's name as it is written, with the parts before it."""
+    """A table's qualified name as written."""
 
     parts: tuple[Token, ...]
 
     @property
     def text(self) -> str:
-        """All parts in lower case, without back-ticks."""
+        """All parts in lower case, without backticks."""
         return ".".join(str(part.text) for part in self.parts).lower()
 
     @property
@@ -50,11 +51,11 @@ class WrittenName:
 
 
 SELECT_ALL = ((TokenType.SELECT, "SELECT"), (TokenType.STAR, "*"), (TokenType.FROM, "FROM"))
-"""What `TABLE t` and VALUES say in one word."""
+"""The expansion of `TABLE t`, and of VALUES without a SELECT."""
 
 
 def name_at(tokens: Sequence[Token], at: int) -> tuple[WrittenName, int]:
-    """Read `[catalog.][database.]table` and return it with the index behind it."""
+    """Read `[catalog.][database.]table`; return it with the index after it."""
     first, after = tokens[at], tokens[at + 1] if at + 1 < len(tokens) else None
     if is_word(first, "IDENTIFIER") and after is not None and after.token_type is TokenType.L_PAREN:
         raise SqlDiagnostic("IDENTIFIER(…) hides which table is written", "write the table name", first.start)
@@ -65,12 +66,12 @@ def name_at(tokens: Sequence[Token], at: int) -> tuple[WrittenName, int]:
 
 
 def word_at(kind: TokenType, text: str, at: Token) -> Token:
-    """Return a word token at the position of another token."""
+    """Return a new word token at the position of another token."""
     return Token(kind, text, at.line, at.col, at.start, at.end, [])
 
 
 def names_table(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a table's name stands here, where one may; raise SqlDiagnostic for what hides which one it is."""
+    """Return whether a table name stands here; raises SqlDiagnostic if the name is hidden by an expression."""
     token = tokens[index]
     if is_word(token, "FROM"):
         raise SqlDiagnostic(*FROM_FIRST, token.start, subject="FROM")
@@ -102,14 +103,14 @@ def name_end(tokens: Sequence[Token], first: int) -> int:
 
 
 def is_name(token: Token) -> bool:
-    """Return whether a token may be a name: Spark reserves hardly any word."""
+    """Return whether a token may be a name; Spark reserves hardly any word."""
     return token.token_type in _NAMES or (
         token.token_type is not TokenType.STRING and (str(token.text)[:1].isalpha() or str(token.text)[:1] == "_")
     )
 
 
 def begins_query(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a query may begin here, so that TABLE is no name."""
+    """Return whether a query may begin here, so that TABLE is not a name."""
     if index == 0 or is_word(tokens[index - 1], *_COMBINING):
         return True
     if is_word(tokens[index - 1], "ALL", "DISTINCT"):
@@ -122,7 +123,7 @@ def begins_query(tokens: Sequence[Token], index: int) -> bool:
 
 
 def is_table_query(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether TABLE here begins the query `TABLE t`; raise SqlDiagnostic for the argument of a function."""
+    """Return whether TABLE begins the query `TABLE t`; raises SqlDiagnostic for a table argument of a function."""
     token, after = tokens[index], tokens[index + 1] if index + 1 < len(tokens) else None
     if after is None or is_word(after, "AS") or not (is_name(after) or after.token_type is TokenType.L_PAREN):
         return False
