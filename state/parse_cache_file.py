@@ -24,7 +24,10 @@ FEW = 400
 """Facts that are looked up one by one: a plan of some tables asks for less than the file has."""
 
 _WAIT_S = 0.25
-"""How long another process's transaction is waited for."""
+"""How long to wait for another process's transaction."""
+
+_PAUSE_S = 5.0
+"""How long to do without the file after such a wait: a plan may look up thousands of facts."""
 
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS reader (version TEXT PRIMARY KEY, used_at REAL NOT NULL) WITHOUT ROWID",
@@ -142,24 +145,33 @@ class ParseCacheFile:
 
 
 class _StoredFacts:
-    """Looks facts up one by one while few are asked for, then reads all at once; none where the file cannot be read."""
+    """Looks facts up one by one at first, then reads all at once; finds none if the file cannot be read.
+
+    While another process holds the file, nothing is found and the file is left alone for `_PAUSE_S`.
+    """
 
     def __init__(self, path: str, version: str, heal: Callable[[sqlite3.Error], None]) -> None:
         self._path = path
         self._version = version
         self._heal = heal
         self._asked = 0
+        self._busy_until = 0.0
         self._database: sqlite3.Connection | None = None
         self._all: dict[bytes, str] | None = None
 
     def __call__(self, key: bytes) -> str | None:
         if self._all is None:
+            if time.monotonic() < self._busy_until:
+                return None
             try:
                 self._asked += 1
                 if self._asked <= FEW:
                     return dict(self._read(" AND key = ?", key)).get(key)
                 self._all = dict(self._read(""))
             except sqlite3.Error as error:
+                if getattr(error, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+                    self._busy_until = time.monotonic() + _PAUSE_S
+                    return None
                 self._all = {}
                 self._heal(error)
             self._database = None

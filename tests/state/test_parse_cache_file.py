@@ -112,6 +112,22 @@ def test_a_locked_file_is_not_waited_for_long(path: Path) -> None:
     assert read(ParseCacheFile(str(path)), texts()) == 0
 
 
+def test_a_file_that_was_busy_is_used_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("state.parse_cache_file._PAUSE_S", 0.0)
+    other = texts(b="SELECT id, upper(kind) AS kind FROM STREAM a")
+    read(ParseCacheFile(str(path)), texts())
+    read(ParseCacheFile(str(path)), other)
+    known = ParseCacheFile(str(path)).load()
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    read_project(texts(), known)
+    assert known.take_fresh(), "parsed without the file"
+    holder.execute("ROLLBACK")
+    holder.close()
+    read_project(other, known)
+    assert not known.take_fresh()
+
+
 def test_many_writers_at_once_leave_every_fact_whole(path: Path) -> None:
     def write(number: int) -> None:
         cache = ParseCacheFile(str(path), f"version {number % 2}")
