@@ -35,8 +35,8 @@ class ChangedTables:
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
-        self._said: dict[tuple[TableName, int], int] = {}
-        """By deployment, the version of its table that was reported as written by hand."""
+        self._reported: dict[tuple[TableName, int], str] = {}
+        """By deployment the commit by hand that was reported last, as the fingerprint of its event."""
 
     def round(self) -> None:
         """Stop each statement whose tables have changed, with the reason; report other writers of keyed tables."""
@@ -107,17 +107,23 @@ class ChangedTables:
     def _tell_of_other_writers(self, deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)
         found = self._agent.files.written_by_hand(deployment.folder, deployment.format)
-        if found is None or self._said.get(key) == found[0]:
+        if found is None:
             return
         version, operation = found
+        place = table_format(deployment.format).place_in(deployment.folder)
+        commit = self._agent.files.log_mark(place, version)
+        # A table that was restored gets another commit with the same version number.
+        mark = f"{BY_HAND} {version} {commit.commit}" if commit and commit.commit else ""
+        if not mark or self._reported.get(key) == mark:
+            return
         by = f"were written by hand ({operation} in version {version}), not by its statement"
         risk = f"a key may stand there twice, or be gone; headgate plan {deployment.table} --rebuild reads all again"
         words = f"rows of {physical_name(*key)} {by}: {risk}"
-        mark, kind = f"{BY_HAND} {version}", EventKind.EXCEPTION
+        kind = EventKind.EXCEPTION
         known = self._agent.ledger.events_of(deployment.table, kind)
         if not any((event.version, event.fingerprint) == (deployment.version, mark) for event in known):
             self._agent.event(kind, BY_HAND, about=key, detail=words, fingerprint=mark)
-        self._said[key] = version
+        self._reported[key] = mark
 
 
 def fault_that_ended(agent: AgentContext, deployment: Deployment, error_class: str) -> TableFault | None:

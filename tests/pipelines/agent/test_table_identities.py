@@ -258,6 +258,9 @@ def test_rows_that_were_written_into_a_keyed_table_by_hand_are_said_once_and_it_
                           "mode: upsert\nkey: [id]\n")  # fmt: skip
     found = on_delta(agent, mode="upsert/1", texts=texts, state=state, wanted=state)
     agent.files.by_hand[found.folder] = (7, "WRITE")
+    place = f"{found.folder}/delta"
+    agent.files.ids[place], agent.files.log_heads[place], commits = "id-1", 9, {7: "first"}
+    agent.files.log_commits[place] = commits
 
     def said() -> list[tuple[str, str]]:
         return [(event.summary, event.detail) for event in agent.ledger.events_of(TableName("t"), "exception")]
@@ -274,6 +277,10 @@ def test_rows_that_were_written_into_a_keyed_table_by_hand_are_said_once_and_it_
     agent.files.by_hand[found.folder] = (9, "DELETE")
     rounds.round()
     assert len(said()) == 2
+    agent.files.by_hand[found.folder], commits[7] = (7, "WRITE"), "after a restore"
+    rounds.round()
+    rounds.round()
+    assert len(said()) == 3, "another commit of the same version"
 
 
 def test_a_keyed_table_without_the_keys_that_were_deleted_from_it_is_told_before_late_rows_bring_them_back(
