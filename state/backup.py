@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 
-from core.model.errors import HeadgateError, Refused
+from core.model.errors import HeadgateError, Refused, VersionMismatch
 from core.model.events import EventKind
 from core.text.sentence import Sentence
-from state.ledger import FILE_MODE, LedgerReader, create_or_open
+from state.ledger import FILE_MODE, LedgerReader, create_or_open, schema_version_of
+from state.migrations import FIRST_VERSION, SCHEMA_VERSION
 from state.row_types import AuditRow, EnvironmentRow, EventRow
 from state.transactions import sqlite_errors_translated
 
@@ -97,12 +98,30 @@ def restore(
             fresh.replace(ledger)
             _sync(ledger.parent)
         except HeadgateError as error:
+            if _is_disk_error(error.__cause__):
+                raise
             summary = error.summary.replace(str(fresh), str(backup))
-            remedy = "restore a file that headgate backup wrote of this environment"
-            raise Refused(summary, remedy=remedy) from error
+            raise Refused(summary, remedy=_remedy(error, fresh, ledger)) from error
         finally:
             _remove(fresh)
     return Restored(epoch, kept)
+
+
+def _is_disk_error(error: BaseException | None) -> bool:
+    return str(getattr(error, "sqlite_errorname", "")).startswith(("SQLITE_FULL", "SQLITE_IOERR"))
+
+
+def _remedy(error: HeadgateError, copy: Path, ledger: Path) -> str:
+    """Return what to do about a backup that cannot be restored, by the schema version of its copy."""
+    version = schema_version_of(copy) if isinstance(error, VersionMismatch) else SCHEMA_VERSION
+    if version > SCHEMA_VERSION:
+        return error.remedy
+    if version < FIRST_VERSION:
+        return (
+            "restore a newer backup, or rebuild the ledger from the data folder's records: headgate down; "
+            f"mv {ledger} {ledger}.old; headgate up; headgate adopt"
+        )
+    return "restore a backup that headgate backup made of this environment"
 
 
 def _epoch_of(ledger: Path) -> int:

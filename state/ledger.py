@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from core.model.errors import LedgerUnavailable, VersionMismatch
 from state.audit_log import AuditReads, AuditWrites
@@ -218,24 +218,27 @@ def _opened(path: Path, shown: Path) -> sqlite3.Connection:
 
 
 def says_protected(path: Path) -> bool:
-    """Return whether a ledger of any schema version says that its environment is protected.
+    """Return whether a ledger of any schema version records its environment as protected.
 
-    For a ledger that a reader refuses for its version; raises LedgerUnavailable where it cannot be read.
+    For a ledger that a reader refuses because of its version; raises LedgerUnavailable if it cannot be read.
     """
-    with (
-        sqlite_errors_translated(path),
-        closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db,
-    ):
-        return any(bool(protected) for (protected,) in db.execute("SELECT protected FROM facts"))
+    return bool(_value_in(path, "SELECT max(protected) FROM facts"))
 
 
 def ledger_id_of(path: Path) -> str:
-    """Return the id of a ledger of any schema version; raises LedgerUnavailable where it cannot be read."""
-    with (
-        sqlite_errors_translated(path),
-        closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db,
-    ):
-        return "".join(str(ledger_id) for (ledger_id,) in db.execute("SELECT ledger_id FROM facts"))
+    """Return the id of a ledger of any schema version; raises LedgerUnavailable if it cannot be read."""
+    return str(_value_in(path, "SELECT max(ledger_id) FROM facts") or "")
+
+
+def schema_version_of(path: Path) -> int:
+    """Return the schema version of a ledger; raises LedgerUnavailable if it cannot be read."""
+    return int(_value_in(path, "PRAGMA user_version"))
+
+
+def _value_in(path: Path, sql: str) -> Any:
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    with sqlite_errors_translated(path), closing(sqlite3.connect(uri, uri=True)) as database:
+        return database.execute(sql).fetchone()[0]
 
 
 def _readable_by_owner_only(error: sqlite3.OperationalError) -> bool:

@@ -3,11 +3,12 @@
 import json
 import os
 import shutil
-import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import count
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from state.ledger import Ledger, LedgerReader, create_or_open
 from state.retention import AUDIT_D, AUDIT_KEPT, AUDIT_PART, DAY_S
 from state.row_types import AuditRow, EnvironmentRow
 
+ROOT = Path(__file__).parents[2]
 NEW_YEAR = 1_798_761_600.0
 """2027-01-01 00:00 UTC."""
 NOW = NEW_YEAR + 20 * DAY_S + AUDIT_D * DAY_S
@@ -154,21 +156,31 @@ def test_a_kill_before_the_rows_leave_loses_and_doubles_nothing(
     assert words(path) == []
 
 
+ARCHIVE = """
+import json, os, signal, sys
+from itertools import count
+from pathlib import Path
+from state import retention
+from state.ledger import create_or_open
+from state.row_types import EnvironmentRow
+retention.AUDIT_PART = 4
+path, facts, calls, now = sys.argv[1:]
+seen, synced = count(1), os.fsync
+def fsync(descriptor):
+    if next(seen) == int(calls):
+        os.kill(os.getpid(), signal.SIGKILL)
+    synced(descriptor)
+os.fsync = fsync
+ledger, rows = create_or_open(Path(path), EnvironmentRow(**json.loads(facts))), -1
+while rows != (rows := len(ledger.audits(10_000))):
+    ledger.archive_audit(float(now))
+"""
+
+
 def archive_until_killed(path: Path, facts: EnvironmentRow, calls: int) -> None:
-    """Archive all in a process of its own, which is killed as it is about to sync for the given time."""
-    if child := os.fork():
-        os.waitpid(child, 0)
-        return
-    seen, synced = count(1), os.fsync
-
-    def fsync(descriptor: int) -> None:
-        if next(seen) == calls:
-            os.kill(os.getpid(), signal.SIGKILL)
-        synced(descriptor)
-
-    os.fsync = fsync
-    archive_all(create_or_open(path, facts))
-    os._exit(0)
+    """Archive everything in a separate process, killed as it is about to sync for the given time."""
+    words = [str(path), json.dumps(asdict(facts)), str(calls), str(NOW)]
+    subprocess.run([sys.executable, "-c", ARCHIVE, *words], cwd=ROOT, check=False)
 
 
 def test_a_process_that_is_killed_between_file_and_rows_leaves_every_entry_once(
