@@ -181,6 +181,11 @@ class RunReads(LedgerReads):
             (run_id, table),
         )
 
+    def uncompared_tables(self, run_id: str) -> tuple[TableName, ...]:
+        """List the tables of a run whose comparison ended without comparing rows, by name."""
+        sql = "SELECT DISTINCT \"table\" FROM check_result WHERE run_id = ? AND verdict = 'skipped' ORDER BY 1"
+        return tuple(table for (table,) in self._values(sql, (run_id,)))
+
 
 class RunWrites(RunReads, LedgerWrites):
     """Writes of runs."""

@@ -131,8 +131,6 @@ READS = frozenset(
 
 READ_TEXTS = {
     "core/changes/checkpoint_compatibility.py": 1,
-    "core/run/release.py": 1,
-    "core/validation/expectations.py": 1,
     "pipelines/spark_connect/streaming_queries.py": 1,
     "pipelines/spark_connect/statement_analysis.py": 1,
     "tui/commands/lineage.py": 1,

@@ -2,7 +2,7 @@
 stored: where the run stands is the truth.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -13,7 +13,7 @@ from core.observed.planner_input import Seconds
 from core.observed.versions import Deployment, Measurement, slowest_part
 from core.plan.model import Plan, PlanNode, Step
 from core.plan.predictions import step_ends
-from core.run.model import NOT_COMPARED, SATISFIED, RunState, StepState
+from core.run.model import SATISFIED, RunState, StepState
 from core.run.records import MigrationTicket, RunRow, StepRow, open_tickets
 from core.run.stopped_tables import left_running, left_running_words
 from core.text.sentence import Sentence, sentence_of
@@ -181,10 +181,12 @@ def release_of(
     now: float,
     tickets: Iterable[MigrationTicket] = (),
     taken_back_by: str = "",
+    uncompared: Collection[TableName] = (),
 ) -> Release | None:
-    """Return the release that a run is; None where it replaces nothing. Linear in versions and steps.
+    """Return the release that a run makes; None if it replaces nothing. Linear in versions and steps.
 
-    `taken_back_by` is the open run that has the replaced versions serve again.
+    `taken_back_by` is the open run that makes the replaced versions serve again; `uncompared` are the tables whose
+    comparison ended without comparing rows.
     """
     nodes = replaced_nodes(plan)
     if not nodes:
@@ -206,7 +208,7 @@ def release_of(
                 serves=serving.get(node.table, 0),
                 gate=gate.state if gate else "",
                 note=gate.note if gate else "",
-                checks=check.state if check and not _compared_nothing(check) else "",
+                checks=_state_of_check(check, uncompared),
                 found=check.note if check else "",
                 lacks=_lacks(known.get(before), known, old),
                 gate_at=gate.ended_at if gate and gate.state == StepState.DONE else None,
@@ -233,8 +235,10 @@ def release_of(
     )
 
 
-def _compared_nothing(check: StepRow) -> bool:
-    return check.state == StepState.DONE and check.note.startswith(NOT_COMPARED)
+def _state_of_check(check: StepRow | None, uncompared: Collection[str]) -> str:
+    if check is None or (check.state == StepState.DONE and check.table in uncompared):
+        return ""
+    return check.state
 
 
 def _by_version(run: RunRow, kind: StepKind) -> dict[tuple[str, int], StepRow]:

@@ -231,8 +231,7 @@ class _Reached:
             self.anything = self.anything or f"{table}: {parent.anything}"
             return
         for column, why in parent.changed.items():
-            words = why if why.startswith(f"{table}.") else f"{table}.{column}: {why}"
-            self._values(table, column, words, nulls=column in parent.nulls)
+            self._values(table, column, f"{table}.{column}: {why}", nulls=column in parent.nulls)
         joined = len({one.origin.table for c in self.lineage.conditions for one in c.inputs}) > 1
         for row in parent.rows:
             self._rows(table, row, joined=joined)
@@ -278,7 +277,7 @@ class _Reached:
 
     def _rows(self, table: TableName, row: RowEffect, *, joined: bool) -> None:
         """Take in rows that only one version of a table has: by their predicate where the output shows it."""
-        why = row.why if row.why.startswith(f"{table}:") else f"{table}: {row.why}"
+        why = f"{table}: {row.why}"
         if row.side is RowSide.CHANGED:
             self.rows.append(RowEffect(row.side, why))
             return
