@@ -185,8 +185,7 @@ def release_of(
 ) -> Release | None:
     """Return the release that a run makes; None if it replaces nothing. Linear in versions and steps.
 
-    `taken_back_by` is the open run that makes the replaced versions serve again; `uncompared` are the tables whose
-    comparison ended without comparing rows.
+    `taken_back_by` is the open run that undoes it, `uncompared` are tables whose comparison was skipped.
     """
     nodes = replaced_nodes(plan)
     if not nodes:
