@@ -13,10 +13,10 @@ from core.model.states import MAY_WORK, Fault, State, Trend, WantedState
 from core.text.wording import long_duration
 
 SUSTAINED_S = 10.0
-"""How long a sign must stand until it is a fault, and be gone until it is none: three measurements in a row."""
+"""How long a sign must persist to become a fault, and be absent to clear it: three measurements."""
 
 MET_S = 60.0
-"""How long an objective must be met again until that is recorded: one that is just missed makes no entry a minute."""
+"""How long an objective must be met before that is recorded, to avoid an entry every minute."""
 
 LEAST_OBJECTIVE_S = 60.0
 _TRIGGERS = 6
@@ -24,25 +24,25 @@ _TRIGGERS = 6
 
 @dataclass(frozen=True, slots=True)
 class FaultSign:
-    """What one measurement shows."""
+    """The fault that one measurement indicates."""
 
     fault: Fault = Fault.NONE
     why: str = ""
     """One clause for people."""
     at_once: bool = False
-    """Whether it counts without having stood: one that failed, and where the pool has not answered for a while."""
+    """Whether it counts immediately: a failure, or a pool that has not answered for a while."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultWatch:
-    """What is said of a statement, and for how long its measurements have shown the contrary."""
+    """The reported fault of a statement, and for how long measurements have contradicted it."""
 
     said: FaultSign = FaultSign()
     contrary_since: float | None = None
-    """When they began to, epoch seconds; None while they agree on whether there is a fault."""
+    """When the contradiction began, epoch seconds; None without one."""
 
     def heard(self, sign: FaultSign, at: float) -> "FaultWatch":
-        """Return what is said after one more measurement: a sign counts once it has stood, or at once."""
+        """Return the watch after one more measurement; a sign counts once it persisted, or at once."""
         if bool(sign.fault) == bool(self.said.fault) or sign.at_once:
             return FaultWatch(sign)
         since = at if self.contrary_since is None else self.contrary_since
@@ -51,15 +51,15 @@ class FaultWatch:
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveWatch:
-    """Whether a table misses its objective, and for how long its measurements have shown the contrary."""
+    """Whether a table misses its objective, and for how long measurements have contradicted that."""
 
     missed: bool = False
     since: float = 0.0
-    """When it began to be so."""
+    """When this began, epoch seconds."""
     contrary_since: float | None = None
 
     def heard(self, behind_s: float | None, objective_s: float, at: float) -> "ObjectiveWatch":
-        """Return what is so after one more measurement: it must have stood, and to meet it again for a minute."""
+        """Return the watch after one more measurement; a change must persist, for a minute to count as met again."""
         if behind_s is None:
             return self
         missed = behind_s > objective_s
@@ -72,12 +72,12 @@ class ObjectiveWatch:
 
 
 def objective_s(objective: str, trigger: str) -> float:
-    """Return what a statement may be behind, in seconds: as declared, else the longer of a minute and six triggers."""
+    """Return the lag objective in seconds: as declared, else a minute or six triggers, whichever is longer."""
     return trigger_s(objective) if objective else max(LEAST_OBJECTIVE_S, _TRIGGERS * trigger_s(trigger))
 
 
 def fault_sign(lag: Lag, judged: LagTrend, *, state: str, wanted: str, objective_s: float) -> FaultSign:
-    """Judge one measurement of a statement; what is wanted stopped, or not measured yet, shows nothing."""
+    """Judge one measurement of a statement; none is a fault if the statement is wanted stopped or not running."""
     if state == State.FAILED:
         return FaultSign(Fault.FAILED, "it has failed", at_once=True)
     if wanted == WantedState.STOPPED or state not in MAY_WORK:

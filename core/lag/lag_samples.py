@@ -1,4 +1,4 @@
-"""Measured lag: one sample, the sum over all streamed sources of a statement, and samples as series without a hole."""
+"""Measured lag: single samples, the total over all streamed sources, and gapless series of samples."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from core.ports.storage import SourceLag
 
 
 class LagSample(Protocol):
-    """What is read of a sample; `state.row_types.SampleRow` is one."""
+    """The fields of a sample that are used here; `state.row_types.SampleRow` has them."""
 
     @property
     def at(self) -> float: ...
@@ -31,33 +31,33 @@ class LagSample(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What all streamed sources of a statement hold that it has not committed."""
+    """The input pending in all streamed sources of a statement."""
 
     rows: int | None
-    """None when one of the sources cannot say."""
+    """None if unknown for one of the sources."""
     files: int | None
-    """None when one of the sources is gone or was replaced: nobody knows what waits."""
+    """None if one of the sources is gone or was replaced."""
     bytes: int
     exact: bool
     oldest_s: float | None
     missing: tuple[TableName, ...]
     """Sources that are gone or were replaced."""
     newest_s: float | None = None
-    """Age of the newest input that there is, of the source that has been silent longest; None where none is known."""
+    """Age of the newest input of the source that has been silent longest; None if unknown."""
 
     @property
     def behind_s(self) -> float | None:
-        """Age of the oldest input that is not committed: 0 where none waits, None where that is not known."""
+        """Age of the oldest pending input: 0 if none is pending, None if unknown."""
         return behind_s(self.files, self.oldest_s) if not self.missing else None
 
 
 def behind_s(files: int | None, oldest_s: float | None) -> float | None:
-    """Return how far a statement is behind, in seconds, by the files that wait for it and the age of the oldest."""
+    """Return the lag in seconds, from the number of pending files and the age of the oldest."""
     return 0.0 if files == 0 else oldest_s
 
 
 def total_lag(positions: Iterable[SourceLag]) -> Lag:
-    """Add up the sources; no source at all is no lag."""
+    """Add up the lag of all sources; 0 without sources."""
     known = tuple(positions)
     rows = [position.rows for position in known if position.rows is not None]
     return Lag(
@@ -72,39 +72,39 @@ def total_lag(positions: Iterable[SourceLag]) -> Lag:
 
 
 LEAST_SAMPLES = 6
-"""Samples in a row below which nothing is said."""
+"""Number of consecutive samples needed for a judgement."""
 
 _HOLE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class SampleSeries:
-    """The newest row of samples without a hole, as parallel series, oldest first."""
+    """The newest consecutive samples without a gap, as parallel series, oldest first."""
 
     at: tuple[float, ...]
     lag: tuple[float, ...]
-    """Rows, or files where rows are not known."""
+    """Rows, or files if rows are unknown."""
     files: tuple[float, ...]
-    """Files, empty where one of the samples does not know them."""
+    """Files; empty if unknown for one of the samples."""
     in_rows: bool
     arrived: tuple[float, ...]
-    """Ever produced, counted from the first sample."""
+    """Cumulative input since the first sample."""
     processed: tuple[float, ...]
-    """Ever consumed, counted from the first sample."""
+    """Cumulative output since the first sample."""
     batch_rows_s: float
-    """Rows per second that the newest batches took, as Spark says; 0 when not known or lag is in files."""
+    """Rows per second of the newest batches, as reported by Spark; 0 if unknown or if lag is in files."""
     has_counters: bool
-    """Whether `arrived` and `processed` are counters, not guessed from what lag rose and fell between samples."""
+    """Whether `arrived` and `processed` are true counters, not estimates from changes of the lag."""
     batches_s: tuple[float, ...]
-    """How long the newest batch took, at each of the newest samples."""
+    """Duration of the newest batch at each of the newest samples."""
     arrived_at: float
-    """When something came last; the first sample's time when nothing did."""
+    """When input last arrived; the time of the first sample if none did."""
     usual_gap_s: float
-    """Between two samples that saw something come."""
+    """Typical time between two samples with new input."""
     interval_s: float
 
     def arrival_rate(self) -> float:
-        """Units per second that came lately: the middle one of the last three sightings, so that one burst is none."""
+        """Return the recent input rate per second, the median of the last three arrivals: a burst is ignored."""
         seen = [n for n in range(1, len(self.at)) if self.arrived[n] > self.arrived[n - 1]]
         rates = [
             (self.arrived[n] - self.arrived[n - 1]) / min(self.at[n] - self.at[before], 2 * self.usual_gap_s)

@@ -1,8 +1,7 @@
-"""Whether a statement that is active is running: it moves, or it has a batch under way that may take its time.
+"""Liveness of an active statement: it makes progress, or runs a batch within its typical duration.
 
-Spark reports an idle query every 10 s, and a query nothing before its first commit; while a batch runs it is silent.
-So silence alone says little: it counts against how long this statement's batches take. Nothing here is a ground for a
-restart.
+Spark reports an idle query every 10 s, nothing during a batch, and nothing before the first commit. Silence is
+therefore compared with the duration of this statement's batches. None of this justifies a restart.
 """
 
 from collections.abc import Sequence
@@ -14,40 +13,40 @@ from core.lag.lag_samples import LagSample
 from core.text.sentence import Sentence
 
 SILENT_S = 30.0
-"""Silence that says nothing, or three triggers where they are longer."""
+"""Silence that is always acceptable, or three triggers if that is longer."""
 
 PATIENT_S = 600.0
-"""What a first, a replayed or a catch-up batch may take, however short the usual ones are."""
+"""Time allowed for a first, replayed or catch-up batch, however short typical ones are."""
 
 _MEDIANS = 10.0
 _LARGE = 3.0
-"""Times what is usually taken between two samples: so much waiting makes a batch that catches up."""
+"""A backlog of this many times the typical input between two samples makes a catch-up batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class LivenessSigns:
-    """What is seen of an active query."""
+    """Observations of an active query."""
 
     silent_s: float
-    """Since its last progress or idle event, or since it was first seen."""
+    """Time since its last progress or idle event, or since it was first seen."""
     trigger_s: float
     in_batch: bool
-    """Whether a batch is planned and not committed, or a trigger is at work."""
+    """Whether a batch is planned but not committed, or a trigger is active."""
     waits: bool = False
-    """Whether it says itself that it waits, for data or for its trigger."""
+    """Whether its status says that it waits for data or for its trigger."""
     usual_s: float | None = None
-    """The median of its batches; None where none is known."""
+    """The median duration of its batches; None if unknown."""
     patient: bool = False
-    """Whether the batch is a first, a replayed or a catch-up one."""
+    """Whether this is a first, replayed or catch-up batch."""
 
 
 def allowed_silence_s(trigger_s: float) -> float:
-    """Return the silence up to which a statement needs no further sign."""
+    """Return the silence that is acceptable without further evidence, in seconds."""
     return max(3 * trigger_s, SILENT_S)
 
 
 def why_not_live(signs: LivenessSigns) -> Sentence | None:
-    """Explain why an active statement is not running; None when it is."""
+    """Explain why an active statement is not making progress; None if it is."""
     if signs.silent_s <= allowed_silence_s(signs.trigger_s) or signs.waits:
         return None
     if not signs.in_batch:
@@ -60,15 +59,15 @@ def why_not_live(signs: LivenessSigns) -> Sentence | None:
 
 
 def usual_batch_s(samples: Sequence[LagSample]) -> float | None:
-    """Return the median of the batches that were seen to read something; None when none was."""
+    """Return the median duration of batches that read input; None without any."""
     known = [sample.batch_ms / 1000 for sample in samples if sample.batch_ms and sample.in_rows_s != 0]
     return median(known) if known else None
 
 
 def is_catch_up_batch(samples: Sequence[LagSample], heard_at: float) -> bool:
-    """Return whether the batch that began after `heard_at` has more to take than usual, or nobody knows what is usual.
+    """True if the backlog of the batch that began after `heard_at` is unusually large, or there is no baseline.
 
-    `samples` oldest first. What waits is taken from the first one since, while only little has come on top of it.
+    `samples` are oldest first. The backlog is taken from the first sample after `heard_at`.
     """
     seen = next((sample for sample in samples if sample.at > heard_at), samples[-1] if samples else None)
     if seen is None:

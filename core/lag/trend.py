@@ -47,27 +47,27 @@ _UNCOMMITTED = "nothing was committed since its start"
 
 @dataclass(frozen=True, slots=True)
 class UpstreamHealth:
-    """What is known of one streamed parent."""
+    """The health of one streamed source."""
 
     table: TableName
     state: str
     missing: bool = False
     external: bool = False
     silent_s: float | None = None
-    """Since its newest committed file; None when it never had one."""
+    """Seconds since its newest committed file; None if it never had one."""
     trend: str = ""
-    """Its own trend as of the last round; empty when not known."""
+    """Its own trend as of the last round; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class LagTrend:
-    """Where the lag of a statement is going."""
+    """The trend of a statement's lag."""
 
     trend: Trend
     rate_rows_s: float | None = None
-    """Change of lag while growing or draining (then negative); None otherwise and where lag is known in files only."""
+    """Change of lag while growing or draining (then negative); otherwise, or if lag is in files, None."""
     eta_s: float | None = None
-    """Until the backlog is worked off; only while draining."""
+    """Seconds until the backlog is processed; only while draining."""
     reason: str = ""
     """One clause for people."""
 
@@ -88,14 +88,14 @@ def lag_trend(
     proven: bool = True,
     rests_since: float | None = None,
 ) -> LagTrend:
-    """Judge where a statement's lag is going, from samples about `interval_s` apart, oldest first.
+    """Return the trend of a statement's lag from samples about `interval_s` apart, oldest first.
 
-    `previous` is the last word said of it: it takes more to leave `growing` or `draining` than to stay.
-    `commit_age_s` is since the newest commit or the start after it, None when nothing was committed;
-    `watermark_age_s` is since the watermark last moved or the statement was last starved, None without one.
-    `by_files` says that a batch is limited in files: then files tell how long it takes. `behind_s` is the age of the
-    oldest input that waits, None where a source does not know it: then rows alone are judged. `proven` says that it has
-    committed since its start. `rests_since` is when it took its state: what does not run is judged since then.
+    `previous` is the last trend: leaving `growing` or `draining` takes more evidence than staying. `commit_age_s` is
+    the time since the newest commit or a later start, None if nothing was committed. `watermark_age_s` is the time
+    since the watermark last moved or the statement was last starved, None without a watermark. `by_files` means that
+    batches are limited in files, so that files determine their duration. `behind_s` is the age of the oldest pending
+    input, None if unknown: then only rows are judged. `proven` means that it has committed since its start.
+    `rests_since` is when a stopped statement stopped: older samples are ignored.
     """
     working = state in MAY_WORK
     if rests_since is not None and not working:
@@ -133,7 +133,7 @@ def lag_trend(
 
 
 def _unproven(series: SampleSeries, state: str, *, proven: bool) -> str:
-    """Return why nothing shows that a statement keeps up, or that its backlog stays as it is; empty where it does."""
+    """Return why there is no evidence that a statement keeps up or that its backlog is stable; empty if there is."""
     if state == State.UNKNOWN:
         return "the pool does not answer"
     if state in MAY_WORK:
@@ -143,14 +143,14 @@ def _unproven(series: SampleSeries, state: str, *, proven: bool) -> str:
 
 
 def _has_processed(series: SampleSeries, commit_age_s: float | None) -> bool:
-    """Return whether samples since the newest commit or start saw anything processed; without one, any of them."""
+    """True if input was processed since the newest commit or start; without one, in any sample."""
     since = 0.0 if commit_age_s is None else series.at[-1] - commit_age_s
     rises = (n for n in range(1, len(series.at)) if series.processed[n] > series.processed[n - 1])
     return any(series.at[n - 1] >= since for n in rises)
 
 
 def keeps_up_s(trigger_s: float) -> float:
-    """Return how long input may wait for a statement that keeps up: nothing is said of rows that wait no longer."""
+    """Return how long input may be pending for a statement that keeps up, in seconds."""
     return max(30.0, 3 * trigger_s)
 
 
@@ -170,9 +170,7 @@ def _starving(parents: Sequence[UpstreamHealth], series: SampleSeries) -> str:
 
 
 def _works_off(movement: LagTrend, trigger_s: float, previous: str) -> bool:
-    """Return whether a backlog keeps the word draining while nothing comes: to begin with,
-    more than the last few batches.
-    """
+    """True if a backlog counts as draining although no input arrives; a new trend needs more than a few batches."""
     if movement.trend is not Trend.DRAINING:
         return False
     return previous == Trend.DRAINING or (movement.eta_s or 0.0) > max(15.0, 3 * trigger_s)
@@ -212,7 +210,7 @@ def _stalling(
 
 
 def _movement(series: SampleSeries, trigger_s: float, previous: str, *, working: bool, by_files: bool) -> LagTrend:
-    """Return growing, draining or steady from the last monotone stretch of the lag as sampled right after commits."""
+    """Return growing, draining or steady, from the last monotone stretch of the lag sampled right after commits."""
     if series.has_counters or not working:
         points = _after_commits(series, trigger_s, working=working)
         noise, backlog = _expected(series, trigger_s, working=working)
@@ -243,7 +241,7 @@ def _movement(series: SampleSeries, trigger_s: float, previous: str, *, working:
 
 
 def _seconds_left(series: SampleSeries, recent: Sequence[tuple[float, float]], *, by_files: bool) -> float:
-    """Return how long a falling lag takes; by its files, a batch takes as long when there are half the rows in them."""
+    """Return the seconds until a falling lag is processed; by files, if batches are limited in files."""
     files = dict(zip(series.at, series.files, strict=False)) if len(series.files) == len(series.at) else {}
     of_files = [(at, files[at]) for at, _ in recent if at in files]
     if by_files and (slope := _slope(of_files)) < 0:
@@ -252,7 +250,7 @@ def _seconds_left(series: SampleSeries, recent: Sequence[tuple[float, float]], *
 
 
 def _expected(series: SampleSeries, trigger_s: float, *, working: bool) -> tuple[float, float]:
-    """Return the noise, and what may be pending right after a commit while the statement keeps up."""
+    """Return the noise, and the largest backlog right after a commit of a statement that keeps up."""
     blur_s = max(series.interval_s, series.usual_gap_s)
     arrival_rate = series.arrival_rate()
     noise = max(1.0, arrival_rate * blur_s)
@@ -282,7 +280,7 @@ def _after_commits(series: SampleSeries, trigger_s: float, *, working: bool) -> 
 
 
 def _lowest(series: SampleSeries, trigger_s: float) -> tuple[list[tuple[float, float]], float]:
-    """Without counters: the lowest lag of each stretch that holds a commit, and how much lag swings in one."""
+    """Return, without counters, the lowest lag of each stretch with a commit, and the swing of lag within one."""
     width = trigger_s + 2 * series.interval_s
     stretches: dict[int, list[tuple[float, float]]] = {}
     for at, lag in zip(series.at, series.lag, strict=True):
@@ -294,7 +292,7 @@ def _lowest(series: SampleSeries, trigger_s: float) -> tuple[list[tuple[float, f
 
 
 def _last_leg(points: Sequence[tuple[float, float]], noise: float) -> Sequence[tuple[float, float]]:
-    """Cut off what lies before the last turn: the last extreme from which the lag moved on by more than noise."""
+    """Return the points since the last turn, the last extreme from which the lag moved by more than noise."""
     low = high = 0
     start, direction = 0, 0
     for n, (_, lag) in enumerate(points):
@@ -310,7 +308,7 @@ def _last_leg(points: Sequence[tuple[float, float]], noise: float) -> Sequence[t
 
 
 def _slope(points: Sequence[tuple[float, float]]) -> float:
-    """Theil-Sen: the median slope of all pairs, so that one odd batch does not decide."""
+    """Return the Theil-Sen slope, the median over all pairs, which is robust against single odd batches."""
     slopes = [
         (lag - before) / (at - since)
         for n, (since, before) in enumerate(points)

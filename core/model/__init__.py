@@ -1,1 +1,1 @@
-"""The words that everything else is made of: names, states, table formats, actions, reasons, errors and problems."""
+"""Basic vocabulary of all packages: names, states, table formats, actions, reasons, errors and problems."""

@@ -1,4 +1,4 @@
-"""What comes of a command, and of an operator's act on one statement: facts, and the sentence made from them."""
+"""Outcomes of commands and of operator acts on single statements, as facts with the sentence made from them."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from core.text.sentence import Sentence
 
 
 class CommandOutcome(StrEnum):
-    """What came of a command, as its row in the log and its entries of the audit have it."""
+    """The outcome of a command, as stored in the command log and the audit log."""
 
     ACCEPTED = "accepted"
-    """Begun, not proved."""
+    """Started, but not yet proven by a first batch."""
     DONE = "done"
     UNCHANGED = "unchanged"
     PARTLY = "partly"
@@ -24,42 +24,42 @@ class CommandOutcome(StrEnum):
 
     @classmethod
     def of_error(cls, error: HeadgateError) -> Self:
-        """Return what came of a command that ended with an error."""
+        """Return the outcome of a command that ended with an error."""
         return cls.REFUSED if isinstance(error, Refused) else cls.FAILED
 
 
 NOT_DONE = frozenset({CommandOutcome.PARTLY, CommandOutcome.REFUSED, CommandOutcome.FAILED})
-"""Of a command, or of a part of it."""
+"""Outcomes of commands, or parts of commands, that were not carried out."""
 
 
 class Came(StrEnum):
-    """What came of an act."""
+    """The result of one act on one version."""
 
     STARTED = "started"
     RESTARTED = "restarted"
-    """Spark has taken it; that it works, its first batch proves."""
+    """Spark has accepted the start; the first batch will prove that it works."""
     RAN = "ran"
     STOPPED = "stopped"
     RESTED = "rested"
     SENT = "sent"
-    """Spark was called and has not confirmed that the query is gone: the agent goes on with it."""
+    """Spark was asked to stop the query and has not confirmed it yet; the agent keeps trying."""
     WAITS = "waits"
-    """Spark could not be called: the agent goes on with it."""
+    """Spark could not be reached; the agent keeps trying."""
     NOT_STARTED = "not started"
     NOT_RESTARTED = "not restarted"
     NOT_STOPPED = "not stopped"
 
 
 BEGUN = frozenset({Came.STARTED, Came.RESTARTED})
-"""Taken by Spark, first batch pending."""
+"""Accepted by Spark, first batch pending."""
 
 UNCHANGED = frozenset({Came.RAN, Came.RESTED})
-"""It was so already."""
+"""Nothing had to be done."""
 
 UNCONFIRMED = frozenset({Came.SENT, Came.WAITS})
 
 FAILED = frozenset({Came.NOT_STARTED, Came.NOT_RESTARTED, Came.NOT_STOPPED})
-"""With the error that says why."""
+"""Acts that failed; the outcome carries the error."""
 
 _WORDS = {
     Came.RAN: "was running already",
@@ -71,7 +71,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class ActOutcome:
-    """What came of an act on one version of a table."""
+    """The outcome of an act on one version of a table."""
 
     table: TableName
     version: int
@@ -80,27 +80,27 @@ class ActOutcome:
     """From the command's arrival to Spark's stop being called; None when it was not."""
     took_ms: float
     recorded: bool = True
-    """False where an agent that ends forgets a part of it.
+    """False if part of the act would be lost when the agent ends.
 
-    Of a stop: neither ledger nor emergency journal took it. Of a start of a table: the ledger has that this version is
-    to run, and not that the stop of the other ones has ended.
+    For a stop, neither the ledger nor the emergency journal could record it. For the start of a table, the ledger
+    records that this version should run, but not that the stop of the other versions has ended.
     """
     error: HeadgateError | None = None
-    """Of `FAILED`."""
+    """Set only if `came` is in `FAILED`."""
 
     @property
     def succeeded(self) -> bool:
-        """Return whether the act is recorded, and Spark has taken it."""
+        """True if the act is recorded and Spark has accepted it."""
         return self.recorded and self.came not in UNCONFIRMED | FAILED
 
     @property
     def outcome(self) -> Sentence:
-        """Return what came of it in words."""
+        """The outcome as a sentence."""
         return self.words()
 
     @property
     def recorded_as(self) -> CommandOutcome:
-        """Return it as the outcome of a command: what has only begun, or was not confirmed, is not done."""
+        """The outcome as that of a command: `DONE` only if nothing is left to be confirmed."""
         if self.error is not None:
             return CommandOutcome.of_error(self.error)
         if self.came in UNCHANGED:
@@ -108,14 +108,14 @@ class ActOutcome:
         return CommandOutcome.ACCEPTED if self.came in BEGUN | UNCONFIRMED else CommandOutcome.DONE
 
     def words(self, took: str = "") -> Sentence:
-        """Write what came of it, with how long the act took, such as `12 ms`, where that is given."""
+        """Return the outcome as a sentence; `took` is the duration to include, such as `12 ms`."""
         said = _WORDS.get(self.came, self.came.value) + (f": {self.error.summary}" if self.error else "")
         timed = f"{said} in {took}" if took and self.error is None else said
         pending = ", first batch pending" if self.came in BEGUN else ""
         return Sentence(timed + pending + ("" if self.recorded else ", not recorded"))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the outcome as the agent answers it, and as `--json` prints it."""
+        """Return the outcome as the agent's answer, which `--json` prints."""
         return {
             "table": self.table,
             "version": self.version,
@@ -129,7 +129,7 @@ class ActOutcome:
 
     @classmethod
     def from_json(cls, answer: Mapping[str, Any]) -> Self:
-        """Read what `as_json` wrote; what an agent of another release answers is not taken for a proof."""
+        """Read the output of `as_json`; an unknown result from another release counts as unconfirmed."""
         came, error = answer.get("came"), answer.get("error")
         return cls(
             table=TableName(str(answer.get("table", "?"))),
@@ -143,7 +143,7 @@ class ActOutcome:
 
 
 def outcome_of_all(outcomes: Collection[ActOutcome]) -> CommandOutcome:
-    """Return what came of a command on several statements."""
+    """Combine the outcomes of several acts into the outcome of their command."""
     found = {outcome.recorded_as for outcome in outcomes}
     if not (bad := found & NOT_DONE):
         return next(each for each in CommandOutcome if each in found)
@@ -151,9 +151,9 @@ def outcome_of_all(outcomes: Collection[ActOutcome]) -> CommandOutcome:
 
 
 def exit_code_of_all(outcomes: Collection[ActOutcome]) -> int:
-    """Return 0 where each act is proved to have been taken; else what a script is to do about those that were not.
+    """Return 0 if every act succeeded, else the common exit code of the failures, or 1 if they differ.
 
-    With a stop that Spark has refused or not confirmed the agent goes on while it lives.
+    A stop that Spark refused or has not confirmed counts as "try again", since the agent keeps trying.
     """
     codes = {
         TryAgain.exit_code if outcome.error is None or outcome.came is Came.NOT_STOPPED else outcome.error.exit_code

@@ -1,4 +1,4 @@
-"""What a plan can do: actions on statements, kinds of steps, and strategies, with those that an agent carries out."""
+"""What a plan can do: actions on statements, kinds of steps, and strategies."""
 
 import textwrap
 from collections.abc import Mapping
@@ -24,73 +24,73 @@ class Action(StrEnum):
 
 
 class StepKind(StrEnum):
-    """What a step does: the executor branches on this and on nothing else of the plan."""
+    """What a step does; the executor branches on this alone."""
 
     REGISTER = "register"
-    """CREATE TABLE IF NOT EXISTS for an external table."""
+    """Run CREATE TABLE IF NOT EXISTS for an external table."""
     CREATE = "create"
-    """Physical table of a version, its empty checkpoint with owner file, `_headgate.json` beside both."""
+    """Create the physical table of a version, its empty checkpoint with an owner file, and `_headgate.json`."""
     FORK = "fork"
-    """Have a new version go on after the newest batch of the old one, which is only read: positions, state, rows."""
+    """Copy offsets, state and rows of the old version, so that a new one continues after its newest batch."""
     SEED = "seed"
-    """Have a new version count what its sources hold now as read."""
+    """Mark what the sources hold now as read by a new version."""
     START = "start"
     """Start the query of a version on its new checkpoint."""
     RESUME = "resume"
     """Start the deployed revision on its existing checkpoint."""
     CATCH_UP = "catch_up"
-    """Wait until a version has caught up with its inputs, within a bound."""
+    """Wait until a version has caught up with its inputs within a bound."""
     VALIDATE = "validate"
-    """Compare a version with the one that serves, at batches that have read the same, and run the project's checks."""
+    """Compare a version with the serving one at batches that have read the same input; run the project's checks."""
     HOLD = "hold"
-    """Wait, with every new version running, until somebody gives the word to swap."""
+    """Wait, with every new version running, until an operator releases the swap."""
     SWAP = "swap"
     """Move the pointers of `tables` (sinks first) to their new versions: CREATE VIEW when absent, else ALTER VIEW."""
     RESTART = "restart"
     """Stop, then start the new revision on the same checkpoint."""
     REWRITE = "rewrite"
-    """Stop, then write every row again into the same table by its key, on a new checkpoint, with the new revision."""
+    """Stop, then upsert every row again into the same table with the new revision, on a new checkpoint."""
     SEAM = "seam"
-    """Stop, then go on in the same table over another version of the upstream table, where that had read the same."""
+    """Stop, then continue the same table on another version of the upstream table, from the matching position."""
     ALTER = "alter"
     """ALTER TABLE ADD COLUMNS on the physical table, and the registration DDL in the ledger."""
     STOP = "stop"
-    """Stop the query of a version and prove it stopped; table and checkpoint stay."""
+    """Stop the query of a version and verify that it stopped; table and checkpoint stay."""
     SOAK = "soak"
-    """Have a version that was replaced run on for a while; then the agent stops it. Nothing on the pool changes."""
+    """Keep a replaced version running for a while, after which the agent stops it; the pool does not change."""
     RECORD = "record"
-    """Write the declared revision into the registry; nothing on the pool changes."""
+    """Write the declared revision into the registry; the pool does not change."""
     UNPOINT = "unpoint"
     """Drop the pointer view of a deleted table."""
     TOMBSTONE = "tombstone"
-    """Take a version's table from the catalog and set its files and checkpoint aside until `drop_after`."""
+    """Drop a version's table from the catalog and move its files and checkpoint to the trash until `drop_after`."""
     RESTORE = "restore"
-    """Put a version's files and checkpoint back from the trash, and its table into the catalog; it does not run yet."""
+    """Move a version's files and checkpoint out of the trash and register its table; the query is not started."""
     OPTIMIZE = "optimize"
-    """Write the small files of a version's table into large ones; no row changes."""
+    """Compact the small files of a version's table; no row changes."""
     VACUUM = "vacuum"
-    """Delete the files that the newest version of a version's table does not hold, once their time is over."""
+    """Delete files that the current table version no longer references, once their retention is over."""
 
 
 UPKEEP = frozenset({StepKind.OPTIMIZE, StepKind.VACUUM})
-"""Steps that look after the files of a table: they may take long, and nothing relies on them."""
+"""Maintenance of table files: these steps may take long, and no other step depends on them."""
 
 BEGINS = frozenset({StepKind.START, StepKind.RESUME, StepKind.RESTART, StepKind.REWRITE, StepKind.SEAM})
-"""Steps that wait, once their query has started, until it has proved that it works."""
+"""Steps that wait for the first batch of the query that they start."""
 
 MOVES_POINTERS = frozenset({StepKind.SWAP, StepKind.UNPOINT})
-"""Steps that change what readers of a pointer see; none is done in a freeze window."""
+"""Steps that change what readers of a pointer see; they are not executed in a freeze window."""
 
 READABLE_ONCE_STARTED = frozenset({StepKind.START, StepKind.RESUME})
 NEEDS_PROOF = frozenset({StepKind.STOP, StepKind.TOMBSTONE, StepKind.UNPOINT})
-"""What cannot be undone never follows a start that is not proved."""
+"""Steps that cannot be undone; they never follow a start before its first batch."""
 
 POLLED_WITH_EFFECT = MOVES_POINTERS | UPKEEP | {StepKind.SEAM}
-"""Steps whose gate does their effect once it can: nobody looks at it while a run is paused."""
+"""Steps whose gate performs the effect; it is not polled while a run is paused."""
 
 
 class Strategy(StrEnum):
-    """How a statement comes to its new revision."""
+    """How a statement is brought to its new revision."""
 
     FIRST = "first"
     EARLIEST = "earliest"
@@ -116,10 +116,10 @@ STRATEGIES: Mapping[Strategy, str] = {
     Strategy.CHAIN: "a new version that holds only new rows; the pointer is the union of both",
     Strategy.SEAM: "the statement keeps its table across a rebuilt upstream table, from the batch that had read as far",
 }
-"""What each strategy is, for help and readers of the code."""
+"""A short description of each strategy, for help pages."""
 
 FORKS = frozenset({Strategy.FORK, Strategy.CARRY_OVER, Strategy.CHAIN})
-"""Strategies whose new version goes on from the checkpoint of the old one."""
+"""Strategies whose new version continues from the checkpoint of the old one."""
 
 EXECUTABLE = frozenset(
     {
@@ -127,16 +127,16 @@ EXECUTABLE = frozenset(
         Strategy.SEEDED, Strategy.CARRY_OVER, Strategy.CHAIN, Strategy.KEYED,
     }
 )  # fmt: skip
-"""Strategies that an agent carries out; the others are planned, and refused by name when they are applied."""
+"""Strategies that an agent can execute; plans with other strategies are refused when applied."""
 
 
 def typed_strategy(strategy: str) -> str:
-    """Write a strategy as `--strategy` takes it."""
+    """Return a strategy as written after `--strategy`."""
     return strategy.replace("_", "-")
 
 
 def strategy_lines(width: int) -> tuple[str, ...]:
-    """Explain each strategy in `width` columns, its name in front; those that no agent carries out yet say so."""
+    """Return lines of `width` columns that explain each strategy and mark those not executable yet."""
     lines: list[str] = []
     for strategy, summary in STRATEGIES.items():
         words = summary if strategy in EXECUTABLE else f"{summary} (not executable yet)"

@@ -1,10 +1,10 @@
-"""Expected failures outside us: one class per decision that a caller can make, each with an exit code."""
+"""Expected failures: one class per decision that a caller can make, each with an exit code."""
 
 from core.text.sentence import Sentence
 
 
 class HeadgateError(Exception):
-    """An expected failure; carries one sentence on what happened and one on what to do."""
+    """An expected failure, with a sentence on what happened and one on what to do."""
 
     exit_code = 1
 
@@ -15,11 +15,11 @@ class HeadgateError(Exception):
 
     @property
     def sentence(self) -> str:
-        """Return what happened and what to do in one line, for where only one is kept."""
+        """Summary and remedy in one line."""
         return f"{self.summary}; {self.remedy}" if self.remedy else self.summary
 
     def add(self, words: str) -> None:
-        """Say more of what happened."""
+        """Append a clause to the summary."""
         self.summary = f"{self.summary}; {words}"
         self.args = (self.summary,)
 
@@ -53,29 +53,29 @@ class Refused(HeadgateError):
 
 
 class ConfirmationNeeded(Refused):
-    """The act asks for a typed text that was not given, or was given wrong."""
+    """The act needs a typed confirmation that is missing or wrong."""
 
 
 class Overtaken(Refused):
-    """A later word of an operator stands against what was asked."""
+    """A later act of an operator contradicts the request."""
 
 
 class NotAdopted(Refused):
-    """Something is of another world than the ledger: refused until an operator adopts it."""
+    """Data or ledger belong to another environment; refused until an operator adopts them."""
 
 
 class Stale(Refused):
-    """What the plan was computed from has changed inside its scope."""
+    """The inputs of the plan have changed within its scope."""
 
 
 class TryAgain(HeadgateError):
-    """Agent, pool or ledger cannot be reached now; the same command may work later."""
+    """Agent, pool or ledger cannot be reached now; retrying the command later may work."""
 
     exit_code = 4
 
 
 class Busy(TryAgain):
-    """Somebody else is acting on the same version of a statement right now."""
+    """Another act on the same version of a statement is in progress."""
 
 
 class AgentUnreachable(TryAgain):
@@ -91,19 +91,19 @@ class LedgerUnavailable(TryAgain):
 
 
 class NotRecorded(LedgerUnavailable):
-    """What was asked is done, and the ledger does not have it yet."""
+    """The request was carried out but is not recorded in the ledger yet."""
 
 
 class NotTakenBack(LedgerUnavailable):
-    """What was asked is refused, and the ledger keeps that it was: the agent does it when it can."""
+    """The request was refused, but its record is still in the ledger; the agent removes it later."""
 
 
 class VersionMismatch(Refused):
-    """Program, agent and ledger are of versions that cannot work together."""
+    """The versions of program, agent and ledger are incompatible."""
 
 
 class EngineRefused(HeadgateError):
-    """Spark refused or failed what was asked; `error_class` is Spark's own, empty when it gave none."""
+    """Spark refused or failed the request; `error_class` is Spark's own, empty if it gave none."""
 
     def __init__(self, summary: str, *, remedy: str = "", error_class: str = "") -> None:
         super().__init__(summary, remedy=remedy)
@@ -133,11 +133,11 @@ ERROR_BY_NAME = {
         EngineRefused,
     )
 }
-"""The classes by the name that `as_json` writes, to raise on this side what was refused on the other."""
+"""Error classes by the name that `as_json` writes."""
 
 
 def error_from_json(error: dict[str, str]) -> HeadgateError:
-    """Rebuild an error that came over the socket; an unknown class becomes a plain HeadgateError."""
+    """Rebuild an error received over the socket; an unknown class becomes a plain HeadgateError."""
     return ERROR_BY_NAME.get(error.get("class", ""), HeadgateError)(
         error.get("summary", ""), remedy=error.get("remedy", "")
     )

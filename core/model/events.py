@@ -1,4 +1,4 @@
-"""What the ledger's events are of: closed kinds and causes, and the one sentence of a change of state."""
+"""Kinds and causes of ledger events, and the sentence for a change of state."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +8,7 @@ from core.text.sentence import Sentence
 
 
 class EventKind(StrEnum):
-    """What an event is about."""
+    """The subject of an event."""
 
     STATE = "state"
     EXCEPTION = "exception"
@@ -19,12 +19,12 @@ class EventKind(StrEnum):
     WORLD = "world"
     AGENT = "agent"
     MISSED = "missed"
-    """A table begins to miss its objective."""
+    """A table started to miss its objective."""
     MET = "met"
 
 
 class EventCause(StrEnum):
-    """Who or what has made an event; an operator's act and a run tell of it themselves."""
+    """What caused an event; operator acts and runs are also recorded elsewhere."""
 
     NONE = ""
     STOP = "stop"
@@ -32,7 +32,7 @@ class EventCause(StrEnum):
     RESTART = "restart"
     RUN = "run"
     WANTED = "wanted"
-    """The agent has carried out what was wanted before."""
+    """The agent restored the wanted state."""
 
 
 DONE_BY = {
@@ -41,23 +41,23 @@ DONE_BY = {
     EventCause.RESTART: "restarted by ",
     EventCause.RUN: "by run ",
 }
-"""Causes that are told by a command or a run as well, with what stands before its author."""
+"""Causes that a command or a run records as well, with the words before their author."""
 
 FAULTY = frozenset({State.FAILED, State.DEGRADED, State.UNKNOWN})
 
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """From which state a version has come to which, and who has done it."""
+    """A version's change from one state to another, and its cause."""
 
     before: str
     after: State
     cause: EventCause = EventCause.NONE
     by: str = ""
-    """A login, or the id of a run; empty where it came by itself."""
+    """A login, or the id of a run; empty if nobody caused it."""
 
     @property
     def sentence(self) -> Sentence:
-        """What people read; what was repeated has changed nothing."""
+        """The change as a sentence; equal states read as a repetition."""
         change = f"{self.after} again" if self.before == self.after else f"{self.before} → {self.after}"
         return Sentence(f"{change}, {DONE_BY[self.cause]}{self.by}" if self.cause in DONE_BY else change)

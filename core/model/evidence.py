@@ -1,6 +1,6 @@
-"""What was seen of a change: edits of texts and settings as values, and what else a plan has noticed.
+"""Evidence for a change: edits of texts and settings, and other notices of a plan, as values.
 
-The words are made by `core.plan.descriptions`; what decides looks at kinds.
+`core.plan.descriptions` turns them into sentences; decisions use their kinds.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from core.text.sentence import Fact, FactKind
 
 
 class EditKind(StrEnum):
-    """What was edited; the value is its name in JSON."""
+    """What was edited; the value is the name in JSON."""
 
     # Clauses of a query.
     UNION = "union"
@@ -79,7 +79,7 @@ class EditKind(StrEnum):
 
 
 class EditPlace(StrEnum):
-    """Where in the query, seen from what it keeps as state."""
+    """Position in the query relative to its stateful operators."""
 
     QUERY = ""
     BEFORE_STATE = "before_state"
@@ -100,38 +100,38 @@ _OF_VALUES = frozenset(
     }
 )  # fmt: skip
 OF_COLUMNS = _OF_VALUES - {EditKind.FILTER, EditKind.HAVING} | {EditKind.EXPRESSION_ORDER, EditKind.COLUMN_ORDER}
-"""Edits of columns, as declared or as computed."""
+"""Edits of declared or computed columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One edit; an empty `before` or `after` is nothing, so that what has only one of them came or went."""
+    """One edit; an empty `before` means added, an empty `after` means removed."""
 
     kind: EditKind
     before: str = ""
     after: str = ""
     of: str = ""
-    """What it belongs to: the table of a join, a stateful operator, a setting, an option of a table."""
+    """The edited thing: the table of a join, a stateful operator, a setting, or a table option."""
     columns: tuple[str, ...] = ()
     place: EditPlace = EditPlace.QUERY
     table: str = ""
-    """The statement of a set that it is in; empty where there is one alone."""
+    """The statement of a set to which the edit belongs; empty outside of sets."""
 
     @property
     def joins(self) -> bool:
-        """Return whether it is of a join, in the text or as Spark keeps it."""
+        """True if the edit concerns a join, in the text or in Spark's state."""
         return self.kind in _JOINS or self._of_operator("stream_join")
 
     @property
     def limits(self) -> bool:
-        """Return whether it is of a limit, in the text or as Spark keeps it."""
+        """True if the edit concerns a limit, in the text or in Spark's state."""
         return self.kind is EditKind.LIMIT or self._of_operator("limit")
 
     def _of_operator(self, name: str) -> bool:
         return self.kind in (EditKind.OPERATOR, EditKind.OPERATOR_KEYS, EditKind.MORE_PARTS) and self.of == name
 
     def is_of_state(self, operator: str) -> bool:
-        """Return whether it is of what makes a stateful operator: joins, GROUP BY, or what DISTINCT compares."""
+        """True if the edit changes what defines a stateful operator: its joins, GROUP BY, or compared columns."""
         if operator == "deduplicate":
             return self.kind is EditKind.EXPRESSION
         if operator == "stream_join":
@@ -140,7 +140,7 @@ class Edit:
 
 
 class Notice(FactKind):
-    """What was seen of a change besides edits: what is not known, what Spark says, what is lost, where rows begin."""
+    """Observations besides edits: unknown texts, Spark's analysis, lost checkpoints, and where rows begin."""
 
     TEXTS_UNKNOWN = "it changed, and the deployed texts are unknown"
     STATEMENT_UNKNOWN = "the deployed statement is unknown"
@@ -173,7 +173,7 @@ class Notice(FactKind):
     """A notice about one statement of a set."""
 
     LOST = "{what}"
-    """What the agent recorded of a checkpoint that is not its own any more."""
+    """What the agent recorded about a checkpoint that is lost or belongs to another query."""
     NEVER_RAN = "v{version} never ran, and its texts have changed"
     READS_OLD = "reads {version}; {parent} is at v{serving}"
     ORPHAN_EXISTS = "{version} of run {run} already exists"
@@ -211,22 +211,22 @@ Evidence = Edit | Fact[Notice]
 
 
 def is_of_rows(seen: Evidence) -> bool:
-    """Return whether it may change the number of rows."""
+    """True if the evidence may change the number of rows."""
     return isinstance(seen, Edit) and (seen.kind in _OF_ROWS or seen.joins or seen.limits)
 
 
 def reading_order(seen: Evidence) -> int:
-    """Return its place in a summary: 0 where it may change the number of rows, 1 for filters and values, else 2."""
+    """Return the rank in a summary: 0 if the number of rows may change, 1 for filters and values, else 2."""
     return 0 if is_of_rows(seen) else 1 if isinstance(seen, Edit) and seen.kind in _OF_VALUES else 2
 
 
 def in_statement(table: TableName, seen: Evidence) -> Evidence:
-    """Return evidence as that of one statement of a set."""
+    """Return evidence marked as belonging to one statement of a set."""
     return replace(seen, table=table) if isinstance(seen, Edit) else Notice.OF_TABLE.of(table=table, notice=seen)
 
 
 def evidence_from_json(data: Mapping[str, Any]) -> Evidence:
-    """Rebuild evidence from its kind and fields; raises KeyError or ValueError for a kind that is not known."""
+    """Rebuild evidence from its kind and fields; raises KeyError or ValueError for an unknown kind."""
     kind = str(data["kind"])
     if notice := Notice.__members__.get(kind.upper()):
         values = ((name, _value(value)) for name, value in data.items() if name not in ("kind", "sentence"))
@@ -247,6 +247,6 @@ def _value(value: Any) -> object:
 
 
 def edit_as_json(edit: Edit) -> dict[str, object]:
-    """Return kind and fields of an edit, without those that are empty."""
+    """Return the non-empty fields of an edit."""
     parts = {name: getattr(edit, name) for name in _FIELDS}
     return {name: list(part) if isinstance(part, tuple) else str(part) for name, part in parts.items() if part}

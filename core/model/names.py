@@ -17,15 +17,15 @@ _INTERVAL = re.compile(r"\s*(?:interval\s+)?([0-9]{1,18})\s*(millisecond|second|
 
 
 def whole_number(text: str) -> int | None:
-    """Read what ASCII digits write, if it fits into 64 bits; None for anything else.
+    """Parse ASCII digits as a number of at most 18 digits; None for anything else.
 
-    `isdigit` takes `²`, which `int` refuses; `isdecimal` takes `٣`, a second spelling of 3; `int` refuses 4301 digits.
+    `isdigit` accepts `²`, which `int` refuses; `isdecimal` accepts `٣`; `int` refuses 4301 digits.
     """
     return int(text) if _WHOLE.match(text) else None
 
 
 def parse_table_name(text: str) -> TableName:
-    """Read a table name as a person writes it; raises BadName, with the rule, for anything else."""
+    """Parse a table name as typed by a user; raises BadName, which states the rule."""
     name = text.strip().strip("`").lower()
     if not _TABLE.match(name) or ("__v" in name and _VERSIONED.match(name)):
         raise BadName(
@@ -46,7 +46,7 @@ def query_name(table: TableName, version: int) -> str:
 
 
 def parse_statement_name(text: str) -> str:
-    """Read a table's name, or that of one of its versions, `orders@v3`, as a person writes it; raises BadName."""
+    """Parse the name of a table, or of one of its versions (`orders@v3`), as typed; raises BadName."""
     table, mark, version = text.strip().strip("`").lower().rpartition("@v")
     if not mark:
         return parse_table_name(text)
@@ -57,13 +57,13 @@ def parse_statement_name(text: str) -> str:
 
 
 def split_physical(name: str) -> tuple[TableName, int] | None:
-    """Split `orders__v3` into (`orders`, 3); None when it is not one of our physical names."""
+    """Split `orders__v3` into (`orders`, 3); None if it is not a physical name."""
     found = _VERSIONED.match(name)
     return (TableName(found["table"]), int(found["version"])) if found else None
 
 
 def split_query(name: str) -> tuple[TableName, int] | None:
-    """Split `orders@v3` into (`orders`, 3), and `landed@v0`, an external table; None where it is no name of ours."""
+    """Split `orders@v3` into (`orders`, 3), also `landed@v0` for an external table; None for other texts."""
     found = _QUERY.match(name)
     return (TableName(found["table"]), int(found["version"])) if found else None
 

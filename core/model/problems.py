@@ -1,11 +1,11 @@
-"""Problems: what is wrong with a user's input, collected many at a time, each with place and remedy."""
+"""Problems: faults in a user's input, collected rather than raised, each with location and remedy."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """How much a Problem stops."""
+    """Whether a Problem blocks."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -13,7 +13,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A place in a file; lines and columns count from 1, 0 means the whole file."""
+    """A location in a file; lines and columns count from 1, 0 means the whole file."""
 
     path: str
     """Relative to the project folder, with forward slashes."""
@@ -31,7 +31,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with the input; `summary` is one sentence without a full stop."""
+    """One fault in the input; `summary` is one sentence without a full stop."""
 
     summary: str
     remedy: str
@@ -39,11 +39,11 @@ class Problem:
     subject: str = ""
     """The table, key or construct it is about."""
     detail: str = ""
-    """The text around it, Spark's error class, or the cycle's tables in order."""
+    """The surrounding text, Spark's error class, or the tables of a cycle in order."""
     severity: Severity = Severity.ERROR
 
     def as_json(self) -> dict[str, object]:
-        """Return the Problem as a JSON object; file, line and column are null where they are unknown."""
+        """Return the Problem as a JSON object; file, line and column are null if unknown."""
         return {
             "severity": str(self.severity),
             "subject": self.subject,
@@ -57,7 +57,7 @@ class Problem:
 
 
 def in_reading_order(problems: list[Problem] | tuple[Problem, ...]) -> tuple[Problem, ...]:
-    """Sort Problems by file, line and text, without repeats, so that the same input prints the same bytes."""
+    """Sort Problems by file, line and text, without duplicates, so that output is deterministic."""
     return tuple(sorted(set(problems), key=_place))
 
 

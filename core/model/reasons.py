@@ -1,15 +1,15 @@
-"""Why a plan does something to a statement: a closed list, for people; executing never branches on it."""
+"""The closed list of reasons for a plan's actions, for display; execution never branches on them."""
 
 from enum import StrEnum
 
 from core.text.sentence import Sentence
 
 _IT = "it "
-"""Before what is said of the statement; the others are sentences of their own."""
+"""Subject of clauses about the statement; other reasons are complete sentences."""
 
 
 class Reason(StrEnum):
-    """The reason by its name in plan documents, with what people read."""
+    """A reason: its name in plan documents and the words for people."""
 
     NEW = "new", _IT, "is not deployed yet"
     UNCHANGED = "unchanged", _IT, "is running and has not changed"
@@ -89,12 +89,12 @@ class Reason(StrEnum):
 
     @property
     def clause(self) -> Sentence:
-        """The words as they stand behind `because`."""
+        """The words as they follow `because`."""
         return Sentence(f"{self._subject}{self.words}")
 
 
 STOPPED_MEANWHILE = frozenset({Reason.COLUMNS_STOP_READERS, Reason.TYPES_STOP_READERS})
-"""Of what goes on as it was, and only stands still while a table that it reads is altered."""
+"""Reasons of statements that continue unchanged and pause only while an upstream table is altered."""
 
 LOST_CHECKPOINT = "its checkpoint, its table or one that it reads is missing or another's"
-"""Why a statement cannot go on, where nobody has said which of them it is."""
+"""Why a statement cannot continue, if the precise cause was not recorded."""

@@ -32,7 +32,7 @@ class Trend(StrEnum):
 
 
 class Fault(StrEnum):
-    """What is wrong with a statement and asks for an operator."""
+    """A fault of a statement that needs an operator."""
 
     NONE = ""
     FAILED = "failed"
@@ -42,27 +42,27 @@ class Fault(StrEnum):
 
 
 class TableFaultKind(StrEnum):
-    """What became of a table that a statement reads or writes; the value is the class of the statement's error."""
+    """What happened to a table that a statement reads or writes; the value is the statement's error class."""
 
     REPLACED = "HEADGATE_TABLE_REPLACED"
-    """Another table lies in its place, or an older copy of it."""
+    """Another table, or an older copy, is in its place."""
     GONE = "HEADGATE_TABLE_GONE"
     COLUMNS_CHANGED = "HEADGATE_COLUMNS_CHANGED_BY_HAND"
-    """Columns or properties are not as they were, or not as declared."""
+    """Columns or properties differ from before or from the declaration."""
     STREAM_COLUMNS_CHANGED = "HEADGATE_STREAM_COLUMNS_CHANGED_BY_HAND"
-    """A column of what is streamed was renamed or dropped; with `schema_tracking` a stream goes on over that."""
+    """A column of a streamed table was renamed or dropped; a stream with `schema_tracking` survives that."""
     ROWS_CHANGED = "HEADGATE_ROWS_CHANGED_BY_HAND"
     FILES_GONE = "HEADGATE_FILES_DELETED"
     LOG_GONE = "HEADGATE_LOG_DELETED"
-    """Its log begins behind what is to be read next."""
+    """Its log starts after the version to be read next."""
     LOG_UNREAD = "HEADGATE_LOG_NOT_READ"
-    """Its log cannot be read now, or asks for what is not read here: nobody can say what it holds."""
+    """Its log cannot be read now, or needs a feature that is not supported."""
     NOT_IN_CATALOG = "HEADGATE_NOT_IN_CATALOG"
-    """The pool's catalog has refused it."""
+    """The pool's catalog refused it."""
 
 
 class WantedState(StrEnum):
-    """What the operators want of a deployment."""
+    """The state in which operators want a deployment to be."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -75,38 +75,38 @@ STATES_WORST_FIRST = (
 TRENDS_WORST_FIRST = (
     Trend.STALLED, Trend.STARVED, Trend.GROWING, Trend.DRAINING, Trend.STEADY, Trend.UNKNOWN, Trend.IDLE,
 )  # fmt: skip
-"""What is shown of many: the first of these that one of them has."""
+"""A summary of many shows the first of these that occurs."""
 
 
 ALIVE = frozenset({State.STARTING, State.RUNNING, State.DEGRADED})
-"""A query of it is there, as far as is known."""
+"""States in which a query is known to exist."""
 
 MAY_WORK = ALIVE | {State.UNKNOWN}
-"""A query of it is there, or nobody can say: what it commits shows, whatever the pool answers."""
+"""States in which a query may exist; only its commits prove progress."""
 
 AT_REST = frozenset({State.STOPPED, State.FAILED, State.COMPLETED})
-"""No query of it is there, and none comes by itself while it is wanted stopped."""
+"""States without a query; none is started while the statement is wanted stopped."""
 
 _WELL_OR_AT_REST = AT_REST - {State.FAILED} | {State.RUNNING, State.ABSENT}
 
 
 def stays_at_rest(state: str, wanted: str) -> bool:
-    """Return whether a statement does nothing and is to do nothing: what it reads may go."""
+    """True if a statement is stopped and wanted stopped, so that its inputs may be removed."""
     return state in AT_REST and wanted == WantedState.STOPPED
 
 
 def summary_state(states: Collection[State]) -> State:
-    """Return the one state that is shown of many: the worst, but running before what merely rests; absent of none."""
+    """Return the state shown for many: the worst, but `running` rather than a healthy rest; `absent` for none."""
     found = [state for state in STATES_WORST_FIRST if state in states]
     worst = found[0] if found else State.ABSENT
     return State.RUNNING if State.RUNNING in found and worst in _WELL_OR_AT_REST else worst
 
 
 def worst_trend(trends: Iterable[Trend]) -> Trend:
-    """Return the one trend that is shown of many; unknown of none."""
+    """Return the trend shown for many: the worst; `unknown` for none."""
     return min(trends, key=TRENDS_WORST_FIRST.index, default=Trend.UNKNOWN)
 
 
 def counts_for_many(trend: Trend, state: State, lag_rows: int | None) -> bool:
-    """Return whether a trend counts for what is shown of many: unknown does not, where no input can wait."""
+    """True if a trend belongs into a summary of many; `unknown` does not if no input can be pending."""
     return trend is not Trend.UNKNOWN or (lag_rows != 0 and state is not State.ABSENT)

@@ -14,7 +14,7 @@ from core.model.names import whole_number
 
 
 class RowCounting(Enum):
-    """How the rows of a file are known without Spark."""
+    """How the rows of a file can be counted without Spark."""
 
     FOOTERS = "exact, from the footer of each file"
     LOG = "exact, from the table's log"
@@ -24,64 +24,64 @@ class RowCounting(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TableFormat:
-    """What holds for one format; its name is the one in `USING`."""
+    """The properties of one format; its name is the one in `USING`."""
 
     name: str
     external_input: bool = False
-    """Whether streams may follow what others write in it."""
+    """Whether streams may read tables of it that others write."""
     written: bool = False
-    """Whether statements may write it."""
+    """Whether statements may write tables of it."""
     row_counting: RowCounting = RowCounting.NONE
     keeps_read_files: bool = False
-    """Whether files from outside stay after they were read, so that a folder without them is another table's."""
+    """Whether external files stay after they were read: a folder without them is another table's."""
 
     connector: str = ""
-    """What a pool needs beside Spark to read or write it; empty where Spark alone is enough."""
+    """The connector that a pool needs to read or write it; empty if Spark alone is enough."""
     transaction_log: bool = False
-    """Whether it has a log of versions with an id of its own, in place of a log of files."""
+    """Whether it has a transaction log with a table id, instead of a log of files."""
     added_column_stops_readers: bool = False
-    """Whether Spark ends each query that streams it as soon as a column is added (Delta 4.4.0)."""
+    """Whether Spark ends every query that streams it when a column is added (Delta 4.4.0)."""
     widening_property: str = ""
-    """With which a column takes a wider type in place (`core.model.table_formats`), and stops readers as an added one
-    does; empty where none does."""
+    """The property that allows widening a column in place, which stops readers as an added column does; empty if
+    unsupported."""
     columns_are_fixed: bool = False
-    """Whether a batch with a column that the table lacks is refused."""
+    """Whether a batch with a column unknown to the table is refused."""
     repeated_by_new_checkpoint: bool = False
-    """What a new checkpoint on a table does that holds rows: True writes them once more, False loses new ones."""
+    """Whether a new checkpoint on a non-empty table writes its rows again (True) or loses new ones (False)."""
 
     read_before_first_batch: bool = True
-    """Whether what it holds can count as read before a first batch; else a batch has read it, and has kept no state."""
+    """Whether existing rows can be marked as read before a first batch, rather than by a batch without state."""
     starts_at_versions: bool = False
-    """Whether a stream can begin at a version of it, or with what was committed from a time on."""
+    """Whether a stream can start at a version or at a commit time."""
     clones: bool = False
-    """Whether a version begins with the rows of another one by naming its files, which then have to stay."""
+    """Whether a version can start as a clone that references the files of another, which must then be kept."""
     keyed: bool = False
-    """Whether the rows of a statement can replace others by their key."""
+    """Whether statements can upsert rows by key."""
     keyed_properties: tuple[tuple[str, str], ...] = ()
-    """Of a table whose rows do so, from its creation: what was not recorded then is never told to readers."""
+    """Properties of upserted tables, needed from their creation on so that readers see every change."""
     subfolder: str = ""
-    """Where a version's table lies within its folder: Delta creates none beside our own files (4.4.0)."""
+    """Subfolder for the table of a version: Delta creates no table beside our own files (4.4.0)."""
 
     retention_property: str = ""
-    """How long files stay that the newest version does not hold, as a property of a table; empty where none do."""
+    """The table property with the retention of unreferenced files; empty if there are none."""
     retention_h: float = 0.0
-    """How long that is where a table does not say it, in hours."""
+    """The default retention of unreferenced files, in hours."""
 
     data_files: str = ""
-    """The format of the files that hold its rows; empty where it is its own."""
+    """The format of its data files; empty if it is the format itself."""
 
     def place_in(self, folder: str) -> str:
-        """Return where the table of a version's folder lies."""
+        """Return the folder of the table within the folder of a version."""
         return f"{folder}/{self.subfolder}" if self.subfolder else folder
 
     def kept_h(self, properties: Mapping[str, str]) -> float | None:
-        """Return for how many hours a table keeps files that its newest version does not hold; None if unreadable."""
+        """Return the retention of unreferenced files in hours; None if the property cannot be parsed."""
         said = properties.get(self.retention_property)
         return self.retention_h if said is None else _hours(said)
 
     @property
     def counts_rows_exactly(self) -> bool:
-        """Return whether its rows are counted, not estimated."""
+        """True if its rows are counted, not estimated."""
         return self.row_counting in (RowCounting.FOOTERS, RowCounting.LOG)
 
 
@@ -89,7 +89,7 @@ _HOURS_BY_UNIT = {"week": 168.0, "day": 24.0, "hour": 1.0, "minute": 1 / 60, "se
 
 
 def _hours(interval: str) -> float | None:
-    """Read `interval 7 days`, also without its first word; None for what is written in another way."""
+    """Parse `interval 7 days` or `7 days` into hours; None for any other notation."""
     words = interval.lower().removeprefix("interval").split()
     found = 0.0
     for word, unit in zip(words[::2], words[1::2], strict=False):
@@ -121,7 +121,7 @@ WRITTEN = tuple(format.name for format in _FORMATS if format.written)
 
 
 _OF_OTHERS = " of others"
-"""Behind the name of a format with a log: a table that lies in its own folder, and that others write."""
+"""Suffix of a format name for tables that others write, whose log lies directly in their folder."""
 TABLE_FORMATS_OF_OTHERS = {
     f"{format.name}{_OF_OTHERS}": replace(format, subfolder="", written=False, clones=False, keyed=False)
     for format in _FORMATS
@@ -130,12 +130,12 @@ TABLE_FORMATS_OF_OTHERS = {
 
 
 def table_format(name: str) -> TableFormat:
-    """Return the row of a format; one that is not in the table is neither read nor written, and is not counted."""
+    """Return a format by name; an unknown one is neither read, written nor counted."""
     return TABLE_FORMATS.get(name) or TABLE_FORMATS_OF_OTHERS.get(name) or TableFormat(name)
 
 
 def format_of_others(name: str) -> str:
-    """Return the name by which `table_format` knows a table that others write: its log is in its own folder."""
+    """Return the name under which `table_format` describes tables of a format that others write."""
     return f"{name}{_OF_OTHERS}" if table_format(name).transaction_log else name
 
 

@@ -1,1 +1,1 @@
-"""What was observed of one environment: deployments, statistics, durations, the document that `--observed` reads."""
+"""Observations of one environment: deployed versions, statistics, durations, and the `--observed` document."""

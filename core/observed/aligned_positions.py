@@ -1,8 +1,8 @@
-"""Aligned positions: the newest batches at which two versions had read just the same of what both stand on.
+"""Aligned positions: the newest batches at which two versions had read exactly the same input.
 
-A version's batch has read a definite part of each streamed source. Where the source is a version of ours that only one
-of both reads, what counts is what that version had read itself: the way leads up to what both share, or to what comes
-from outside. What was read is a mark that is equal exactly where it is the same rows, `12:9f3a…` for 12 files.
+Each batch of a version has read a definite part of every streamed source. If a source is a version of ours that only
+one of the two reads, its own sources are compared instead, up to sources that both share or that come from outside.
+A mark stands for the rows that were read, `12:9f3a…` for 12 files; equal marks mean equal rows.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -12,40 +12,40 @@ from itertools import product
 from core.model.names import TableName, query_name
 
 Version = tuple[TableName, int]
-"""A version of a table; 0 is an external table."""
+"""Table and version; version 0 is an external table."""
 
 SourcePath = tuple[str, ...]
-"""From a version up to a root, by names of tables; a table that is streamed twice is numbered from its second time."""
+"""Table names from a version up to a root; the second stream of a table is numbered, `orders#2`."""
 
 NOTHING = "0:0"
-"""What was read before the first batch."""
+"""The mark before the first batch."""
 
 ALTERNATIVES = 256
-"""Positions that one batch may stand for: each batch that wrote nothing makes one more."""
+"""Most positions considered for one batch: every batch that wrote nothing adds one."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPosition:
-    """What a version had read once a batch was done."""
+    """What a version had read after a batch."""
 
     consumed: tuple[str, ...]
-    """A mark for each source, in the order of its SQL."""
+    """A mark for each source, in SQL order."""
     watermark_ms: int = 0
-    """Of the batch; 0 where there is none."""
+    """Watermark of the batch; 0 without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchHistory:
-    """The batches of one version that its checkpoint and its table still know."""
+    """The batches of one version that its checkpoint and table still record."""
 
     batches: Mapping[int, BatchPosition]
     held: Mapping[str, tuple[int, int]]
-    """What a reader of the table has read → the first and the last batch at which the table held just that."""
+    """Mark of a reader → first and last batch at which the table held exactly those rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionHistory:
-    """One version's batches, and the version that each of its sources is."""
+    """The batches of one version and the versions of its sources."""
 
     sources: tuple[Version, ...]
     history: BatchHistory
@@ -53,24 +53,24 @@ class VersionHistory:
 
 @dataclass(frozen=True, slots=True)
 class AlignedPair:
-    """A batch of each of two versions, which have read the same."""
+    """Batches of two versions that have read the same input."""
 
     blue: int
     green: int
     blue_watermark_ms: int = 0
     green_watermark_ms: int = 0
     same_watermarks: bool = True
-    """Whether both, and all that only one of them reads, had come to the same watermarks: rows that one of them
-    withholds, the other withholds as well."""
+    """Whether both versions, with everything that only one of them reads, had reached the same watermarks: then both
+    withhold the same rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unaligned:
-    """Why there is no pair, in words."""
+    """Why there is no aligned pair."""
 
     why: str
     final: bool = False
-    """Whether no batch that is still to come changes that."""
+    """Whether later batches cannot change that."""
 
 
 Histories = Mapping[Version, VersionHistory]
@@ -79,11 +79,10 @@ Histories = Mapping[Version, VersionHistory]
 def newest_aligned(
     histories: Histories, blue: Version, green: Version, *, at: Collection[int] | None = None, strict: bool = True
 ) -> AlignedPair | Unaligned:
-    """Return the newest batches of two versions that have read the same.
+    """Return the newest batches of two versions that have read the same input.
 
-    `histories` holds both, and every version of ours that they read, at any depth, as far as it is known; `at` are the
-    only batches of blue that will do. With `strict` watermarks must be the same too. Where a source is read by one of
-    them alone, the others are compared.
+    `histories` holds both versions and, as far as known, all versions upstream of them; `at` restricts the batches of
+    `blue`. `strict` requires equal watermarks too. A source that only one of them reads is not compared.
     """
     missing = next((version for version in (blue, green) if version not in histories), None)
     if missing is not None:
@@ -114,14 +113,14 @@ def newest_aligned(
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """One way to read what a batch stands on: marks by path, watermarks by path."""
+    """One possible position of a batch: marks and watermarks by path."""
 
     marks: Mapping[SourcePath, str]
     waters: Mapping[SourcePath, str]
 
 
 class _Side:
-    """One of both versions, with all that is expanded below the roots."""
+    """One of the two versions, expanded up to its roots."""
 
     def __init__(self, histories: Histories, shared: frozenset[Version], version: Version) -> None:
         self._histories, self._shared = histories, shared
@@ -133,11 +132,11 @@ class _Side:
         self.waters = frozenset(self._waters(version, ()))
 
     def positions(self, batch: int) -> tuple[_Position, ...]:
-        """Return all that a batch may stand for; nothing where that is not known any more."""
+        """Return the possible positions of a batch; empty if no longer known."""
         return self._positions(self.version, batch)
 
     def expands(self, version: Version) -> bool:
-        """Return whether what a source is made of counts, not the source itself."""
+        """True if the inputs of a source are compared instead of the source itself."""
         return version not in self._shared and version in self._histories
 
     def _roots(self, version: Version, path: SourcePath) -> Iterator[tuple[SourcePath, Version]]:
@@ -160,7 +159,7 @@ class _Side:
         return self._known[key]
 
     def _found(self, version: Version, batch: int) -> Iterator[_Position]:
-        """Combine what each source may stand for; before the first batch nothing of any source was read."""
+        """Combine the possible positions of all sources; before the first batch nothing was read."""
         known = self._histories[version]
         at = known.history.batches.get(batch)
         if at is None and batch < 0:
@@ -196,7 +195,7 @@ class _Side:
 
 
 def _above(histories: Histories, version: Version) -> frozenset[Version]:
-    """Return all that a version reads, at any depth, as far as it is known."""
+    """Return all known upstream versions of a version, at any depth."""
     found: set[Version] = set()
     open_ = [version]
     while open_:
@@ -208,7 +207,7 @@ def _above(histories: Histories, version: Version) -> frozenset[Version]:
 
 
 def _named(sources: tuple[Version, ...]) -> Iterator[tuple[str, Version]]:
-    """Name each source: `orders`, and `orders#2` where it is streamed again."""
+    """Name each source: `orders`, and `orders#2` for its second stream."""
     seen: dict[TableName, int] = {}
     for source in sources:
         table = source[0]
@@ -219,7 +218,7 @@ def _named(sources: tuple[Version, ...]) -> Iterator[tuple[str, Version]]:
 def _comparable(
     blue: Mapping[SourcePath, Version], green: Mapping[SourcePath, Version]
 ) -> tuple[tuple[SourcePath, SourcePath], ...]:
-    """Pair the ways up to the same roots: the same way, else the only other way that each side has to a root."""
+    """Pair paths to the same root: equal paths first, else the only remaining path of each side."""
     same = [path for path, root in blue.items() if green.get(path) == root]
     pairs = [(path, path) for path in same]
     for path, root in blue.items():
@@ -231,7 +230,7 @@ def _comparable(
 
 
 def _projected(position: _Position, side: int, pairs: Collection[tuple[SourcePath, SourcePath]]) -> tuple[str, ...]:
-    """Return what is compared of a position; watermarks stand where no mark does."""
+    """Return the compared values of a position: the mark of each path, else its watermark."""
     marks, waters = position.marks, position.waters
     return tuple(marks[pair[side]] if pair[side] in marks else waters.get(pair[side], "") for pair in pairs)
 
@@ -248,7 +247,7 @@ def _pair(
 
 
 def _why(blues: _Side, greens: _Side, pairs: tuple[tuple[SourcePath, SourcePath], ...], chosen: Collection[int]) -> str:
-    """Describe how far both have read; of what is not known any more, only that."""
+    """Describe how far both versions have read, as far as known."""
     ends = [next((found for batch in side for found in of.positions(batch)), None) for side, of in (
         (sorted(chosen, reverse=True), blues), (greens.batches, greens))]  # fmt: skip
     names = [query_name(*side.version) for side in (blues, greens)]

@@ -1,4 +1,4 @@
-"""`--observed` documents ↔ what the planner takes; every mistake in a document is told at once."""
+"""Conversion between `--observed` documents and planner input; all mistakes are reported at once."""
 
 import json
 import re
@@ -30,24 +30,24 @@ from core.text.wording import counted, did_you_mean
 
 OBSERVED_FORMAT = "headgate.observed/1"
 DOCUMENT_KEYS = ("tables", "format", "environment", "answers", "policy", "room", "durations")
-"""The first is the documented contract; the others make a document as exact as the ledger."""
+"""The first key is the documented contract; with the others a document is as exact as the ledger."""
 
 _MOST_LEVELS = 100
-"""How deep a document may be nested: it has 7 levels; libyaml ends the whole program at some 100,000."""
+"""Nesting limit; valid documents have 7 levels, and libyaml crashes at about 100,000."""
 _MOST_SAID = 300
-"""Letters of what a parser says."""
+"""Characters shown of a parser's message."""
 _MOST_DIGITS = 100
-"""Of a number in YAML: one in base 60 takes minutes with millions of them."""
+"""Limit for numbers in YAML: parsing millions of digits in base 60 takes minutes."""
 
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"|(?P<open>[\[{])|(?P<close>[\]}])', re.S)
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def planner_input_from_text(text: str, path: str, environment: str = "") -> PlannerInput:
-    """Read `tables: {name: {state, …}}` as YAML, of which JSON is a part; a table that is not listed is absent.
+    """Parse `tables: {name: {state, …}}` in YAML or JSON; tables that are not listed are absent.
 
-    Raises UsageError naming `path` when it is neither, InvalidProject with all Problems for what is wrong in it: a key
-    that is written twice as well, and another environment than `environment` where it says in which it was observed.
+    Raises UsageError, naming `path`, for other texts, and InvalidProject with all Problems for wrong or duplicate
+    keys, or if the document was observed in an environment other than `environment`.
     """
     problems: list[Problem] = []
     try:
@@ -99,9 +99,9 @@ def _known(document: Any, environment: str, problems: list[Problem]) -> PlannerI
 
 
 def places_in_text(text: str, path: str) -> dict[tuple[TableName, str], Where]:
-    """Return where a document that can be read says each table and each of its keys; the table itself by no key.
+    """Return the location of each table (with an empty key) and of each of its keys in a readable document.
 
-    Composes the text once more: for a document with mistakes only.
+    Parses the text again, so call it only for documents with mistakes.
     """
     root = yaml.compose(text, Loader=_LOADER)
     found: dict[tuple[TableName, str], Where] = {}
@@ -120,7 +120,7 @@ def _pairs(node: Any, only: str = "") -> list[tuple[Any, Any]]:
 
 
 def _durations(given: EntryReader) -> dict[str, Seconds]:
-    """Read how long steps took: a lowest and a highest number of seconds by kind, or by kind and table."""
+    """Read step durations: lowest and highest seconds by kind, or by kind and table."""
     part = given.part("durations", "a mapping of pairs of numbers")
     found = {}
     for key, pair in (part.values if part is not None else {}).items():
@@ -136,7 +136,7 @@ def _is_seconds(value: Any) -> bool:
 
 
 def planner_input_as_document(known: PlannerInput, environment: str) -> dict[str, Any]:
-    """Write what `planner_input_from_text` reads as the same value."""
+    """Return a document that `planner_input_from_text` reads as an equal value."""
     document: dict[str, Any] = {"format": OBSERVED_FORMAT, "environment": environment}
     if known.headroom is not None:
         document["room"] = known_fields(known.headroom)
@@ -151,7 +151,7 @@ def planner_input_as_document(known: PlannerInput, environment: str) -> dict[str
 
 
 def _document(text: str, path: str, problems: list[Problem]) -> Any:
-    """Read JSON as such where it is JSON: as YAML, a document of 3,000 tables takes seconds."""
+    """Parse JSON with the JSON parser: as YAML, a document of 3,000 tables takes seconds."""
     if text.lstrip().startswith("{") and _levels(text) <= _MOST_LEVELS:
         twice: list[Problem] = []
         with suppress(ValueError, RecursionError):
@@ -168,7 +168,7 @@ def _document(text: str, path: str, problems: list[Problem]) -> Any:
 
 
 def _levels(text: str) -> int:
-    """Count how deep brackets outside of JSON's texts are nested."""
+    """Return the nesting depth of brackets outside of JSON strings."""
     deep = deepest = 0
     for found in _BRACKETS.finditer(text):
         deep += (found["open"] is not None) - (found["close"] is not None)
@@ -189,7 +189,7 @@ def _twice(word: str, remedy: str, where: Where | None) -> Problem:
 
 
 def _refuse_deep_and_aliases(text: str) -> None:
-    """Raise ValueError by what the parser says one by one: to put it together, libyaml recurses."""
+    """Raise ValueError for deep nesting and aliases, from single events: composing would recurse in libyaml."""
     deep = 0
     for event in _events(text):
         deep += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)

@@ -1,4 +1,4 @@
-"""The parts of an `--observed` document ↔ values: what is wrong is collected, what is left out is not known."""
+"""Conversion between parts of an `--observed` document and values; mistakes are collected as Problems."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -18,16 +18,16 @@ from core.project.revision import RevisionTexts
 from core.text.wording import did_you_mean
 
 _MOST = 2**63
-"""Above every number that is counted or measured; a longer one is no figure."""
+"""Above every count or measurement."""
 _SHOWN = 80
-"""Letters of a value in a sentence."""
+"""Characters shown of a value in a message."""
 
 _LONGEST_NAME = 200
-"""Above the longest name of a table: what is cut is none."""
+"""Longer than any table name."""
 
 
 def cut(value: Any, most: int = _SHOWN) -> str:
-    """Return a value as text of at most `most` characters; a mapping or a list only by its kind."""
+    """Return a value as text of at most `most` characters; `a mapping` or `a list` for collections."""
     if isinstance(value, Mapping | list | tuple | set):
         return "a mapping" if isinstance(value, Mapping) else "a list"
     said = str(value)
@@ -36,11 +36,11 @@ def cut(value: Any, most: int = _SHOWN) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EntryReader:
-    """One mapping of a document, its getters report a wrong value and give the default instead."""
+    """One mapping of a document; getters report a wrong value and return the default."""
 
     subject: str
     label: str
-    """Said before each key: `orders`, `orders: pool`."""
+    """Prefix of messages: `orders`, `orders: pool`."""
     values: Mapping[str, Any]
     problems: list[Problem]
 
@@ -52,11 +52,11 @@ class EntryReader:
                 self.wrong(f"{word} is not a known key", did_you_mean(word, known) or f"known: {', '.join(known[:4])}")
 
     def wrong(self, summary: str, remedy: str) -> None:
-        """Report what is wrong."""
+        """Report a Problem."""
         self.problems.append(Problem(f"{self.label}: {summary}", remedy, None, self.subject))
 
     def word(self, key: str, known: tuple[str, ...], default: str) -> str:
-        """Read one of a closed list."""
+        """Read a word of a closed list."""
         value = self.values.get(key, default)
         if isinstance(value, str) and value in known:
             return str(value)
@@ -65,12 +65,12 @@ class EntryReader:
         return default
 
     def moment(self, key: str) -> str:
-        """Read a time: as a text, or as YAML reads one that is not in quotes."""
+        """Read a time, as a string or as an unquoted YAML timestamp."""
         value = self.values.get(key)
         return value.isoformat() if isinstance(value, (date, datetime)) else self.text(key)
 
     def text(self, key: str, default: str = "") -> str:
-        """Read a text."""
+        """Read a string."""
         value = self.values.get(key)
         if value is None:
             return default
@@ -80,7 +80,7 @@ class EntryReader:
         return value
 
     def whole(self, key: str, default: int = 0) -> int:
-        """Read a whole number of 0 or above."""
+        """Read a non-negative whole number."""
         value = self.values.get(key, default)
         if type(value) is not int or not 0 <= value < _MOST:
             self.wrong(f"{key} must be a whole number", f"write {key}: 1")
@@ -88,7 +88,7 @@ class EntryReader:
         return value
 
     def number(self, key: str, *, whole: bool) -> Any:
-        """Read a number of 0 or above, or nothing."""
+        """Read a non-negative number; None if absent."""
         value = self.values.get(key)
         kinds = (int,) if whole else (int, float)
         if value is not None and (type(value) not in kinds or not 0 <= value < (_MOST if whole else float("inf"))):
@@ -98,7 +98,7 @@ class EntryReader:
         return value
 
     def wholes(self, key: str) -> tuple[int, ...]:
-        """Read a list of versions."""
+        """Read a list of version numbers, sorted."""
         value = self.values.get(key)
         if value is None:
             return ()
@@ -108,7 +108,7 @@ class EntryReader:
         return tuple(sorted(set(value)))
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Read a list of texts."""
+        """Read a list of strings."""
         return tuple(map(str, self.values.get(key) or ()))
 
     def flag(self, key: str, default: bool = True) -> bool:
@@ -120,7 +120,7 @@ class EntryReader:
         return value
 
     def part(self, key: str, what: str) -> "EntryReader | None":
-        """Read a mapping; None where there is none."""
+        """Return a reader for a nested mapping; None if absent or wrong."""
         value = self.values.get(key)
         if value is None:
             return None
@@ -131,7 +131,7 @@ class EntryReader:
 
 
 def read_name(name: Any, problems: list[Problem]) -> TableName | None:
-    """Read the name of a table."""
+    """Parse a table name; None, with a Problem, if it is invalid."""
     try:
         return parse_table_name(cut(name, _LONGEST_NAME))
     except BadName as error:
@@ -140,20 +140,20 @@ def read_name(name: Any, problems: list[Problem]) -> TableName | None:
 
 
 _KEYS = {"orphan_versions": "spare", "statistics": "figures"}
-"""Keys of a document that are not named like their fields."""
+"""Keys of a document that differ from the field name."""
 
 FIELD_BY_KEY = {_KEYS.get(field.name, field.name): field.name for field in fields(ObservedDeployment)}
-"""In the order of a document. The first four keys are the documented contract; the others make a
-document as exact as the ledger."""
+"""In document order. The first four keys are the documented contract; with the others a document is as exact as the
+ledger."""
 
 _FLAGS = frozenset(("exact",))
 _TEXTS = frozenset(("engine", "log"))
 _FRACTIONS = frozenset(("at", "earliest", "rate_rows_s", "batch_s", "busy"))
-"""Figures that are no whole numbers."""
+"""Figures that may have decimals."""
 
 
 def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> ObservedDeployment:
-    """Read what a document says of one table: a mapping, or its state alone."""
+    """Read the entry of one table: a mapping, or its state alone."""
     if isinstance(entry, str):
         entry = {"state": entry}
     if not isinstance(entry, Mapping):
@@ -197,7 +197,7 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
 
 
 def entry_as_json(seen: ObservedDeployment) -> dict[str, Any]:
-    """Write what `read_entry` reads as the same value, without what is not known or as usual."""
+    """Return an entry that `read_entry` reads as an equal value, without unknown and default values."""
     entry = {key: getattr(seen, field) for key, field in FIELD_BY_KEY.items()}
     if seen.deployed is not None:
         entry["deployed"] = _filled(seen.deployed)
@@ -220,7 +220,7 @@ def entry_as_json(seen: ObservedDeployment) -> dict[str, Any]:
 
 
 def plain_value(value: Any) -> Any:
-    """Write enumerations and tuples as texts and lists, at every depth."""
+    """Convert enumerations to strings and tuples to lists, recursively."""
     if isinstance(value, Mapping):
         return {str(key): plain_value(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -229,13 +229,13 @@ def plain_value(value: Any) -> Any:
 
 
 def known_fields(measured: TableStatistics | Headroom) -> dict[str, Any]:
-    """Return what differs from nothing known."""
+    """Return the fields that are known."""
     nothing = asdict(type(measured)())
     return {key: value for key, value in asdict(measured).items() if value != nothing[key]}
 
 
 def read_headroom(given: EntryReader) -> Headroom | None:
-    """Read disk and pool."""
+    """Read the headroom of disk and pool."""
     part = given.part("room", "a mapping of numbers")
     return Headroom(**_numbers(part, Headroom)) if part is not None else None
 
@@ -258,7 +258,7 @@ def read_policy(given: EntryReader) -> Policy | None:
 
 
 def read_answers(given: EntryReader) -> dict[str, str]:
-    """Read what Spark said, by the key of the question."""
+    """Read Spark's answers by question key."""
     part = given.part("answers", "a mapping of strings")
     values = part.values if part is not None else {}
     if not all(isinstance(text, str) for pair in values.items() for text in pair):
@@ -268,7 +268,7 @@ def read_answers(given: EntryReader) -> dict[str, str]:
 
 
 def _is_rule(value: Any, usual: Any) -> bool:
-    """Return whether a value is of its rule's kind: a list of texts, a flag, a word, or a number where there is one."""
+    """True if a value has the type of its rule, given by the rule's default."""
     if isinstance(usual, tuple):
         return isinstance(value, tuple) and all(isinstance(part, str | tuple) for part in value)
     if isinstance(usual, bool):
@@ -322,7 +322,7 @@ _NO_VERSION = OtherVersion(0)
 
 
 def _parts(given: EntryReader, key: str, what: str) -> tuple[EntryReader, ...]:
-    """Return a reader for each entry of a list, which names a version."""
+    """Return a reader for each entry of a list; every entry must name a version."""
     value = given.values.get(key)
     if value is None:
         return ()
@@ -340,7 +340,7 @@ def _versions(given: EntryReader, key: str, what: str) -> tuple[OtherVersion, ..
 
 
 def _version(part: EntryReader | None) -> OtherVersion | None:
-    """Read one version; None where there is none."""
+    """Read one version; None if absent."""
     if part is None:
         return None
     part.only(("deployed", *(field.name for field in fields(OtherVersion) if field.name != "texts")))
@@ -360,7 +360,7 @@ def _version(part: EntryReader | None) -> OtherVersion | None:
 
 
 def _version_as_json(version: OtherVersion) -> dict[str, Any]:
-    """Write what `_version` reads, without what is as usual."""
+    """Return the fields of a version that differ from the defaults, for `_version`."""
     usual = {**asdict(_NO_VERSION), "texts": {}}
     values = {**asdict(version), "texts": _filled(version.texts)}
     return {"deployed" if key == "texts" else key: value for key, value in values.items() if value != usual[key]}

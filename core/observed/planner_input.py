@@ -13,10 +13,10 @@ from core.project.revision import RevisionTexts
 from core.text.sentence import Sentence
 
 OWN_LEAST = 2
-"""Steps of one kind on one table from which on only those count for it, not what other tables took."""
+"""From this many measured steps on, a table's own durations are used instead of those of all tables."""
 
 ROOM, ROOM_S = 1.5, 1.0
-"""A step may take half as long again as those before and a second more, because of what is done beside it, or less."""
+"""A prediction allows for a factor of 1.5 and one second in either direction, for concurrent work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class Seconds:
         return Seconds(self.low + other.low, self.high + other.high)
 
     def less(self, elapsed_s: float) -> "Seconds":
-        """Return what is left after some of it has passed, never below 0."""
+        """Return the remaining range after `elapsed_s`, never below 0."""
         return Seconds(max(0.0, self.low - elapsed_s), max(0.0, self.high - elapsed_s))
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredStep:
-    """How long a step took that was done at the first try."""
+    """The duration of a step that succeeded at the first try."""
 
     do: str
     table: str
@@ -44,11 +44,11 @@ class MeasuredStep:
 
 
 StepDurations = Mapping[str, Seconds]
-"""By kind of step, `start`, and by kind and table, `start orders`, where that is known of itself."""
+"""Keys are step kinds, `start`, or kind and table, `start orders`, if the table has enough own steps."""
 
 
 def step_durations(measured: Iterable[MeasuredStep]) -> StepDurations:
-    """Return the range of each kind of step, and of each table that has at least OWN_LEAST of one kind."""
+    """Return the typical range per step kind, and per table with at least `OWN_LEAST` steps of that kind."""
     found: dict[str, list[float]] = {}
     for step in measured:
         found.setdefault(step.do, []).append(step.took_s)
@@ -64,7 +64,7 @@ def _usual(took: list[float]) -> Seconds:
 
 @dataclass(frozen=True, slots=True)
 class OtherVersion:
-    """A version of a table beside the one that serves: it served before, or its run ended before the pointer moved."""
+    """A version beside the serving one: it served before, or is an orphan of a run that never moved the pointer."""
 
     version: int
     revision: str = ""
@@ -73,21 +73,21 @@ class OtherVersion:
     """Whether its query still runs."""
     checkpoint_ok: bool = True
     begun: bool = True
-    """Whether its query was ever started: one that was not has read nothing and holds nothing."""
+    """Whether its query was ever started; otherwise it holds nothing."""
     begins_where: tuple[str, ...] = ()
-    """Conditions of its streams; of one that never served also what it goes on from, if its text does not give all of
-    its rows."""
+    """Conditions on its streams; for an orphan also what it continues from, if its text does not produce all of its
+    rows."""
     texts: RevisionTexts = field(default_factory=RevisionTexts)
     trigger: str = ""
     drop_after: float | None = None
-    """When its files go, epoch seconds; None where it is not in the trash."""
+    """When its files are deleted, epoch seconds; None outside of the trash."""
     outlived: tuple[int, ...] = ()
-    """Of one in the trash, the versions that served after it and whose files are gone."""
+    """For a version in the trash, later serving versions whose files are already deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTicket:
-    """A reader outside of Headgate that has not said that it reads what serves now."""
+    """An exposure that has not confirmed that it reads the serving version."""
 
     reader: str
     version: int
@@ -98,80 +98,80 @@ class OpenTicket:
 
 @dataclass(frozen=True, slots=True)
 class ObservedDeployment:
-    """What is known of a table's deployment; everything but `state` may be unknown offline."""
+    """The observed deployment of a table; offline, everything but `state` may be unknown."""
 
     state: str = "absent"
     revision: str = "same"
-    """same, changed, or the deployed revision's sha; empty is taken as the same."""
+    """same, changed, or the hash of the deployed revision; empty means the same."""
     deployed: RevisionTexts | None = None
     since: str = ""
     version: int = 0
     """The active version; 0 when none is deployed (offline: 1 is assumed when the state is not absent)."""
     highest_version: int = 0
-    """The highest version number ever used: a rebuild takes the next one."""
+    """The highest version number ever used; a rebuild takes the next one."""
     bindings: tuple[Binding, ...] = ()
     checkpoint_id: str = ""
     checkpoint_ok: bool = True
-    """False when it cannot go on: the checkpoint, its table or one that it reads is missing or another's."""
+    """False if it cannot continue: its checkpoint, its table or an input is missing or replaced."""
     lost: str = ""
-    """Which of them, and what is the matter with it, in a sentence; empty where nothing is, or nobody has said."""
+    """The cause as a sentence; empty if there is none or it was not recorded."""
     lost_kind: str = ""
-    """Of `TableFaultKind`, where a table is what is the matter."""
+    """A `TableFaultKind` if a table is the cause."""
     pointer: str = ""
-    """The pointer's target, `orders__v3`; empty when there is none."""
+    """The target of the pointer, `orders__v3`; empty without a pointer."""
     table_id: str = ""
     wanted: str = "running"
     serial: int = 0
-    """Counts the acts on the table: what changed its text, its version or its wanted state."""
+    """Number of acts on the table that changed its text, version or wanted state."""
     retained: tuple[int, ...] = ()
-    """Other versions that are kept running, also where they have failed: something is bound to them, or waits."""
+    """Other versions kept running, failed ones included, because something reads or waits for them."""
     kept: tuple[int, ...] = ()
-    """Every other version that exists, running or not: a delete sets all of them aside."""
+    """All other existing versions, running or not; a delete moves them to the trash as well."""
     orphan_versions: tuple[OtherVersion, ...] = ()
-    """Other versions that never served, newest first."""
+    """Orphans, newest first."""
     served_by: str = ""
-    """The run that moved the pointer to `version`; empty where it is not known."""
+    """The run that moved the pointer to `version`; empty if unknown."""
     former: OtherVersion | None = None
-    """What the pointer led to before; None where it was the first, or its files are gone."""
+    """The previously serving version; None if there was none or its files are gone."""
     runs_on: tuple[OtherVersion, ...] = ()
-    """What served before `former` and is kept running, until its time is over or while it is read, newest first."""
+    """Versions before `former` that are still running, for a grace period or because they are read; newest first."""
     in_trash: OtherVersion | None = None
-    """Of a deleted table, the version that served last, while its files are kept."""
+    """For a deleted table, the last serving version while its files are kept."""
     tickets: tuple[OpenTicket, ...] = ()
-    """Open ones on versions that were replaced, by reader."""
+    """Open tickets on replaced versions, by reader."""
     begun: bool = True
-    """Whether the query of `version` was ever started, or it serves."""
+    """Whether `version` serves or its query was ever started."""
     begins_where: tuple[str, ...] = ()
-    """What the serving version reads of its streams, where that is not everything; it keeps this across restarts."""
+    """Start conditions of the serving version if it does not read everything; kept across restarts."""
     pool: Pool | None = None
-    """What the serving version was started on, as `core.changes.pinned_settings.recorded_pool` gives it, with the
-    pinned settings of its first start; None where that is not known."""
+    """The pool of the serving version from `core.changes.pinned_settings.recorded_pool`, with settings pinned at its
+    first start; None if unknown."""
     engine: str = ""
-    """Version of Spark that it was started on last; empty where it is not known."""
+    """Spark version of its last start; empty if unknown."""
     begins_after: str = ""
-    """What came before the first row of `version`, where that is not nothing: `batch 12 of orders@v1`."""
+    """The position before the first row of `version`, if it has one: `batch 12 of orders@v1`."""
     clones: tuple[tuple[int, int], ...] = ()
-    """Versions that exist, each with the version in whose files rows of it lie: those have to stay."""
+    """Pairs of an existing clone and the version whose files it references, which must be kept."""
     rows_before: bool = False
-    """Whether its pointer serves rows from before the first of `version` as well, in a table of their own."""
+    """Whether its pointer also serves earlier rows from a separate table."""
     statistics: TableStatistics | None = None
-    """What was measured of it; None where nothing was. Prices come from it, and nothing else does."""
+    """Its measurements; None if there are none. Only costs are computed from them."""
 
     @property
     def why_lost(self) -> Sentence | None:
-        """What the agent recorded of why it cannot go on; None where it can."""
+        """Why it cannot continue, as recorded by the agent; None if it can."""
         return None if self.checkpoint_ok else Sentence(self.lost or LOST_CHECKPOINT)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannerInput:
-    """One environment at one moment; what is left out is not known."""
+    """One environment at one moment; missing values are unknown."""
 
     observed: Mapping[TableName, ObservedDeployment] = field(default_factory=dict)
-    """A table that is not there is absent."""
+    """A table without an entry is absent."""
     answers: Mapping[str, str] = field(default_factory=dict)
-    """Spark's, to the questions of earlier plans."""
+    """Spark's answers to analysis questions of earlier plans."""
     headroom: Headroom | None = None
     policy: Policy | None = None
-    """What is recorded to be in force; None is what the project declares."""
+    """The recorded policy in force; None means the declared one."""
     durations: StepDurations = field(default_factory=dict)

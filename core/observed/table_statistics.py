@@ -4,12 +4,12 @@ import json
 from dataclasses import dataclass
 
 SMALL_FILE = 16_000_000
-"""Bytes below which a file of a table is a small one: opening it costs more than reading it."""
+"""Size in bytes below which opening a file costs more than reading it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableStatistics:
-    """Of one table's serving version, or of an external table."""
+    """Statistics of the serving version of a table, or of an external table."""
 
     at: float | None = None
     """When it was measured, epoch seconds."""
@@ -20,61 +20,60 @@ class TableStatistics:
     bytes: int | None = None
     files: int | None = None
     earliest: float | None = None
-    """When the oldest file that is still there was written, epoch seconds."""
+    """When the oldest existing file was written, epoch seconds."""
     gone: int | None = None
-    """Files that its own statement has read and that are no longer there: a rebuild would miss their rows, and so would
-    a rebuild of all that reads it. None for an external table, and where the checkpoint cannot be read."""
+    """Input files that its statement has read and that no longer exist: rebuilds of it and of its readers would miss
+    their rows. None for an external table, or if the checkpoint cannot be read."""
     rate_rows_s: float | None = None
-    """The fastest batch of its statement that was ever seen: rows read by its duration."""
+    """Throughput of the fastest batch of its statement: rows read per second."""
     state_rows: int | None = None
-    """Of its statement's state, as its last batch said; bytes of memory."""
+    """Rows in its statement's state as of the last batch; `state_bytes` is their memory."""
     state_bytes: int | None = None
     batch_s: float | None = None
-    """How long its last batch took."""
+    """Duration of its last batch."""
     small_files: int | None = None
-    """Files of less than SMALL_FILE; None where the format has no log that says so."""
+    """Files smaller than `SMALL_FILE`; None if the format has no transaction log."""
     log_entries: int | None = None
-    """Of a table with a log of versions, the versions since its last checkpoint: each is read apart by whoever opens
-    the table."""
+    """Versions since the last checkpoint of a transaction log: opening the table reads each of them."""
     log_bytes: int | None = None
     log: str = ""
-    """What its log says of versions, as `core.observed.table_statistics` writes it; empty where it has none."""
+    """A `LogHistory` as text; empty if there is no transaction log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """Of the environment: where new versions go."""
+    """Disk space and cores available for new versions."""
 
     at: float | None = None
     disk_free: int | None = None
-    """Bytes where tables and checkpoints lie."""
+    """Bytes free on the disk of tables and checkpoints."""
     disk_total: int | None = None
     cores: int | None = None
-    """Of a pool of ours; None where the pool is somebody else's."""
+    """Cores of a pool started by Headgate; None for a foreign pool."""
     busy: float | None = None
-    """Seconds of batches by second and core, over the last minutes: 1 when every core has had a batch to itself all
-    the time, more when batches share them. None where the cores are not known."""
+    """Batch seconds per second and core over the last minutes: 1 if every core was busy with one batch, more if
+    batches share cores. None if the cores are unknown."""
     engine: str = ""
-    """Version of Spark that the pool has now; empty where it is not known."""
+    """Spark version of the pool; empty if unknown."""
 
 
 NEWEST_COMMITS = 64
-"""Commits of one table that are told; of older ones nobody says how many rows they hold."""
+"""Number of commits kept in a history; the row counts of older ones are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogHistory:
-    """Of one table, as it was measured."""
+    """The versions of a table at which a stream may start."""
 
     first: int
-    """The oldest version whose commit is still there."""
+    """The oldest version whose commit is still in the log."""
     first_at: float
     """When it was committed, epoch seconds."""
     commits: tuple[tuple[int, float, int | None], ...]
-    """(version, when it was committed, rows that came with it), the newest last; None rows where nobody says."""
+    """(version, commit time, rows added), newest last; None rows if not recorded."""
     kept_h: float | None = None
-    """For how many hours the table keeps files that its newest version does not hold, by the properties that it has;
-    None where they say it unreadably, or it was not measured."""
+    """Retention of unreferenced files in hours, by the properties of the table; None if not readable or not
+    measured."""
 
     @property
     def last(self) -> int:
@@ -83,15 +82,15 @@ class LogHistory:
 
     @property
     def last_at(self) -> float:
-        """Return when that was committed, epoch seconds."""
+        """Return the commit time of the newest version, epoch seconds."""
         return self.commits[-1][1]
 
     def rows_from(self, version: int) -> int | None:
-        """Count the rows that came with a version and after it; None where that is not known."""
+        """Count the rows added by a version and later ones; None if unknown."""
         return self._rows(self.commits[0][0] <= version, [rows for n, _, rows in self.commits if n >= version])
 
     def rows_since(self, moment: float) -> int | None:
-        """Count the rows that were committed at a moment or after it; None where that is not known."""
+        """Count the rows committed at or after a moment; None if unknown."""
         whole = self.commits[0][1] <= moment or self.commits[0][0] == 0
         return self._rows(whole, [rows for _, at, rows in self.commits if at >= moment])
 
@@ -101,13 +100,13 @@ class LogHistory:
         return sum(known) if whole and len(known) == len(rows) else None
 
     def as_text(self) -> str:
-        """Write it as `history_of` reads it."""
+        """Serialize for `history_of`."""
         said = {"first": [self.first, self.first_at], "commits": self.commits, "kept_h": self.kept_h}
         return json.dumps(said, separators=(",", ":"))
 
 
 def history_of(text: str) -> LogHistory | None:
-    """Read what `as_text` writes; None where it says nothing, or something else."""
+    """Parse the output of `as_text`; None for any other text."""
     try:
         found = json.loads(text)
         commits = tuple((int(n), float(at), None if rows is None else int(rows)) for n, at, rows in found["commits"])

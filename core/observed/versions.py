@@ -17,7 +17,7 @@ from core.project.revision import RevisionTexts
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A parent as one deployment reads it; `version` 0 is an external table."""
+    """An upstream table as read by one deployment; `version` 0 is an external table."""
 
     parent: TableName
     version: int
@@ -26,7 +26,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """One version of one statement, as deployed."""
+    """One deployed version of a statement."""
 
     table: TableName
     version: int
@@ -39,9 +39,9 @@ class Deployment:
     compiled: str
     """Compiled SELECT; empty for an external table."""
     compiled_ddl: str
-    """CREATE TABLE IF NOT EXISTS with physical name and location: what a new catalog is given."""
+    """CREATE TABLE IF NOT EXISTS with physical name and location, to register the table in a new catalog."""
     columns: tuple[str, ...]
-    """Names in order, for the pointer."""
+    """Column names in order, for the pointer view."""
     format: str
     folder: str
     """Absolute folder of the table."""
@@ -57,7 +57,7 @@ class Deployment:
     """Observed, of `core.model.states.State`."""
     state_since: float
     active: bool
-    """Whether this is the version that the pointer serves; exactly one per table that is not deleted."""
+    """Whether the pointer leads to this version; exactly one per table that is not deleted."""
     bindings: tuple[Binding, ...]
     query_id: str = ""
     run_id: str = ""
@@ -68,68 +68,68 @@ class Deployment:
     created_at: float = 0.0
     plan_hash: str = ""
     drop_after: float | None = None
-    """Set once tombstoned; the files go after this time."""
+    """Set once tombstoned; the files are deleted after this time."""
     trash: str = ""
-    """Folder that holds what was set aside."""
+    """Folder in the trash that holds its files."""
     external: bool = False
     checkpoint_ok: bool = True
-    """False once the agent has found that it cannot go on."""
+    """False once the agent found that it cannot continue from its checkpoint."""
     lost: str = ""
-    """What is missing or another's then, in a sentence; empty while it can."""
+    """What is missing or belongs to another query, as a sentence; empty while it can continue."""
     lost_kind: str = ""
-    """Of `TableFaultKind`, where a table is what is the matter; empty where it is the checkpoint."""
+    """A `TableFaultKind` if a table is the cause; empty if it is the checkpoint."""
     pool: Pool | None = None
-    """What it was started on, with what its checkpoint has pinned at the first start; None where that is not known."""
+    """The pool of its last start, with the settings pinned by its checkpoint; None if unknown."""
     engine: str = ""
-    """Version of Spark that it was started on last; empty where it is not known."""
+    """Spark version of its last start; empty if unknown."""
     made_by: str = ""
-    """The run that has made table and checkpoint; empty where it is not known."""
+    """The run that created table and checkpoint; empty if unknown."""
     recorded: int = 0
-    """How often it was recorded in the data folder; a record that counts higher is of a newer ledger."""
+    """How often it was recorded in the data folder; a record with a higher count comes from a newer ledger."""
     served_at: float | None = None
-    """When the pointer moved to it last; None where it never served."""
+    """When the pointer last moved to it; None if it never served."""
     served_by: str = ""
-    """The run that moved the pointer to it; empty where it is not known."""
+    """The run that moved the pointer to it; empty if unknown."""
     served_before: int | None = None
-    """The version that the pointer led to before it; None where there was none."""
+    """The version that served before it; None if there was none."""
     stops_at: float | None = None
-    """When its query stops, because another version serves; None where it does not by itself."""
+    """When its query will be stopped because another version serves; None if no stop is scheduled."""
     begins_where: tuple[str, ...] = ()
-    """What it reads of its streams, where that is not everything: `orders.ts >= TIMESTAMP '…'`; `compiled` has it."""
+    """Filters on its streams if it does not read everything: `orders.ts >= TIMESTAMP '…'`; part of `compiled`."""
     older_rows: str = ""
-    """What its table holds besides the rows of its text over what it reads now, in words: `rows that came of a@v1`."""
+    """Rows in its table that its text does not produce from its current inputs: `rows that came of a@v1`."""
     begins_after: str = ""
-    """What came before its first row, where that is not nothing: `batch 12 of orders@v1`."""
+    """The position before its first row, if it has one: `batch 12 of orders@v1`."""
     before_ddl: str = ""
-    """CREATE TABLE IF NOT EXISTS of the rows from before its first, which its pointer serves as well; empty where
-    there are none."""
+    """CREATE TABLE IF NOT EXISTS of the table with earlier rows that its pointer also serves; empty if there is
+    none."""
     table_id: str = ""
-    """The id that the table itself had when it was made; empty where its format knows none."""
+    """The id of the table at its creation; empty if the format has no ids."""
     clone_of: int = 0
-    """The version of the same table in whose files rows of it lie, as a clone; 0 where all lie in its own."""
+    """The version of which it is a clone, whose files it references; 0 if it has only its own files."""
     deleted_keys_id: str = ""
-    """The id of the table of its deleted keys, as it was found first; empty where there was none yet."""
+    """The id of its table of deleted keys when first seen; empty before there is one."""
     deleted_keys_version: int | None = None
-    """How far the log of that table has come, as it was seen last."""
+    """Newest version of that table when last seen."""
     deleted_keys_commit: str = ""
-    """What tells the commit of that version from another one of its number."""
+    """Digest of the commit of that version."""
     deleted_keys_batch: int | None = None
-    """The newest batch that was planned then: a checkpoint that has it is not older than that table."""
+    """The newest planned batch at that time: a checkpoint that contains it is not older than that table."""
 
     @property
     def stored_as(self) -> str:
-        """Its format as files are asked of: a table of others lies in its folder, one of ours below it."""
+        """The format name for file access, which tells tables of others from ours."""
         return format_of_others(self.format) if self.external else self.format
 
     @property
     def deleted(self) -> bool:
-        """Whether only its tombstone is left."""
+        """Whether it was deleted."""
         return self.drop_after is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Latest figures of a deployment (`progress`), one row per deployment."""
+    """The latest measurement of a deployment, one row each."""
 
     table: TableName
     version: int
@@ -139,11 +139,11 @@ class Measurement:
     lag_bytes: int | None = None
     exact: bool = True
     behind_s: float | None = None
-    """Age of the oldest input that is not committed; 0 where none waits."""
+    """Age of the oldest uncommitted input; 0 if none is pending."""
     data_age_s: float | None = None
-    """Age of the newest input that there is, of the source that has been silent longest."""
+    """Age of the newest input of the source that has been silent longest."""
     fault: str = ""
-    """Of `core.model.states.Fault`; empty where there is none."""
+    """A `core.model.states.Fault`; empty if there is none."""
     fault_why: str = ""
     """One clause for people."""
     trend: str = "unknown"
@@ -159,14 +159,14 @@ class Measurement:
     durations: dict[str, int] = field(default_factory=dict)
     watermark: str = ""
     state_rows: int | None = None
-    """Of the last batch that said it: a statement that is stopped keeps its state."""
+    """State rows as of the last batch that reported them; kept while stopped."""
     state_bytes: int | None = None
     dropped_by_watermark: int | None = None
     committed_at: float | None = None
     sources: tuple[dict[str, object], ...] = ()
     """Per source: table, rows, files, bytes, behind_s, newest_s, exact, missing."""
     fastest_rows_s: float | None = None
-    """The fastest batch of this version that was ever seen: rows read by its duration."""
+    """Throughput of the fastest batch of this version: rows read per second."""
 
 
 _FIGURES = (
@@ -176,7 +176,7 @@ _FIGURES = (
 
 
 class StatementLine(NamedTuple):
-    """What a list shows of one version: the light join of deployment and measurement."""
+    """One version in a list: a light join of deployment and measurement."""
 
     table: TableName
     version: int
@@ -194,7 +194,7 @@ class StatementLine(NamedTuple):
     format: str = ""
     trigger: str = ""
     bound: str = "[]"
-    """What it reads, as the ledger stores it; `bindings` reads it."""
+    """Its bindings as stored in the ledger; `bindings` decodes them."""
     at: float | None = None
     """When it was measured; None before the first measurement."""
     lag_rows: int | None = None
@@ -213,7 +213,7 @@ class StatementLine(NamedTuple):
     batch_ms: int | None = None
     committed_at: float | None = None
     started_at: float | None = None
-    """When its query was started last; None where it never was."""
+    """When its query was last started; None if it never was."""
     exact: bool = True
     active: bool = False
     external: bool = False
@@ -222,28 +222,28 @@ class StatementLine(NamedTuple):
     deleted: bool = False
     served_at: float | None = None
     limited: bool = False
-    """Whether its lag grows while its SQL limits what a batch reads (maxFilesPerTrigger)."""
+    """Whether its lag grows while maxFilesPerTrigger limits its batches."""
 
     @property
     def bindings(self) -> tuple[Binding, ...]:
-        """The versions that it reads; read anew at each call."""
+        """The versions that it reads; decoded at each access."""
         return tuple([Binding(*item) for item in json.loads(self.bound)])
 
     @property
     def fault_word(self) -> str:
-        """What asks for an operator, as `core.model.states.Fault`; the state may be newer than what was measured."""
+        """Its fault as `core.model.states.Fault`, corrected by the state, which may be newer than the measurement."""
         if self.state == State.FAILED:
             return Fault.FAILED
         return (self.fault or "") if self.state in MAY_WORK and self.fault != Fault.FAILED else ""
 
     @property
     def state_word(self) -> str:
-        """What people and programs are told of its state: a table that others fill has none of ours."""
+        """Its state for display; `external` for a table that others write."""
         return "external" if self.external else str(self.state)
 
     @property
     def measurement(self) -> Measurement | None:
-        """Its latest figures, as far as a list has them; None before the first measurement."""
+        """Its latest measurement, as far as a list has it; None before the first."""
         if self.at is None:
             return None
         figures = {name: getattr(self, name) for name in _FIGURES}
@@ -251,7 +251,7 @@ class StatementLine(NamedTuple):
 
 
 KnownVersion = Deployment | StatementLine
-"""A version as whoever asks has it at hand."""
+"""A version in either form."""
 
 
 _KEYS_BY_PART: Mapping[str, tuple[str, ...]] = {
@@ -263,14 +263,14 @@ _KEYS_BY_PART: Mapping[str, tuple[str, ...]] = {
 
 
 def batch_shares(durations_ms: Mapping[str, int]) -> dict[str, float]:
-    """Return the share of each part of a batch, between 0 and 1; nothing where nothing is known."""
+    """Return the share of each phase of a batch, between 0 and 1; empty if unknown."""
     sums = {part: sum(durations_ms.get(key, 0) for key in keys) for part, keys in _KEYS_BY_PART.items()}
     total = sum(sums.values())
     return {part: value / total for part, value in sums.items()} if total else {}
 
 
 def slowest_part(durations_ms: Mapping[str, int]) -> str:
-    """Return what a batch spends most of its time on: planning, reading, computing or committing; empty if unknown."""
+    """Return the longest phase of a batch: planning, reading, computing or committing; empty if unknown."""
     shares = batch_shares(durations_ms)
     return max(shares, key=lambda part: shares[part], default="")
 
@@ -279,24 +279,23 @@ INTERVAL_S = 2.0
 """How often the agent writes its heartbeat."""
 
 STALE_S = 3 * INTERVAL_S
-"""Age of the heartbeat from which data are called stale."""
+"""Age of the heartbeat above which data are stale."""
 
 
 V = TypeVar("V", bound=KnownVersion)
 
 
 def serving_version(versions: Iterable[V]) -> V | None:
-    """Return the version that a table's name means; None where there is no version at all.
+    """Return the version that a table's name refers to; None if there are no versions.
 
-    It is the one that the pointer leads to. Before there is a pointer it is the newest whose query was ever started,
-    because that one may run and hold rows, else the newest. A deleted version is meant only where all are deleted, and
-    then the one that served last.
+    This is the version behind the pointer. Without a pointer it is the newest version that was ever started, since
+    it may run and hold rows, else the newest. If all versions are deleted, it is the one that served last.
     """
     return max(versions, key=_standing, default=None)
 
 
 def serving_versions(versions: Iterable[V]) -> dict[TableName, V]:
-    """Return what serves of every table, by name; linear in versions."""
+    """Return the serving version of every table, by name; linear in versions."""
     found: dict[TableName, V] = {}
     for one in versions:
         known = found.get(one.table)
@@ -311,10 +310,10 @@ def _standing(one: KnownVersion) -> tuple[bool, bool, float, bool, int]:
 
 
 def heartbeat_age_s(agent_seen_at: float | None, now: float) -> float | None:
-    """Return the seconds since the agent's last heartbeat; None where no agent ever wrote."""
+    """Return the seconds since the agent's last heartbeat; None if there never was one."""
     return None if agent_seen_at is None else max(0.0, now - agent_seen_at)
 
 
 def is_stale(age_s: float | None, agent_pid: int | None) -> bool:
-    """Return whether nobody keeps the data fresh: an agent that ends in order takes its pid away."""
+    """True if no agent updates the data; an agent that ends in order removes its pid."""
     return age_s is None or age_s > STALE_S or agent_pid is None

@@ -1,1 +1,1 @@
-"""One execution of a plan: its states as tables, the state machine, the time left, and the release that it is."""
+"""Execution of a plan: run and step states, the state machine, the time left, and releases."""

@@ -1,4 +1,4 @@
-"""The run: one execution of a plan, as values and two tables of what may follow what."""
+"""The run, one execution of a plan: its values and the allowed state transitions."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -8,15 +8,15 @@ from core.plan.model import Step
 
 
 class StepState(StrEnum):
-    """Where a step stands."""
+    """The state of a step."""
 
     WAITS = "waits"
     RUNNING = "running"
     GATE = "gate"
-    """Its effect is under way and is polled until a condition holds."""
+    """The effect is in progress and polled until a condition holds."""
     DONE = "done"
     KEPT = "kept"
-    """Deliberately not done: something left behind still needs what it would stop."""
+    """Deliberately not done, because something left behind still needs what it would stop."""
     FAILED = "failed"
     BLOCKED = "blocked"
     SKIPPED = "skipped"
@@ -24,18 +24,18 @@ class StepState(StrEnum):
 
 
 def step_word(state: str) -> str:
-    """Return what people read of a step's state: one that is polled until a condition holds is running."""
+    """Return a step's state for display: a polled gate is shown as running."""
     return str(StepState.RUNNING if state == StepState.GATE else state)
 
 
 NOT_COMPARED = "rows were not compared"
-"""How a comparison's step begins that has ended without one."""
+"""Start of the note of a comparison step that compared nothing."""
 
 _SKIPPED = "skipped by an operator"
 
 
 def skipped_note(do: str, note: str) -> str:
-    """Return the note of a step that is skipped, by the one that it had: of a comparison whether there was one."""
+    """Return the note for a skipped step; for a comparison it keeps what was found, if anything was compared."""
     if do != StepKind.VALIDATE:
         return _SKIPPED
     if RELEASE_DIFF in note:
@@ -44,11 +44,11 @@ def skipped_note(do: str, note: str) -> str:
 
 
 RELEASE_DIFF = "headgate release diff"
-"""Named in the note of a comparison that has found what blocks a release, after it."""
+"""Command named at the end of the note of a comparison that blocks a release."""
 
 
 class RunState(StrEnum):
-    """Where a run stands."""
+    """The state of a run."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -58,7 +58,7 @@ class RunState(StrEnum):
 
 
 class IllegalTransition(AssertionError):
-    """A state was asked to become one that cannot follow it: our bug, with both printed."""
+    """An invalid state transition was requested, which is a bug of ours; both states are printed."""
 
 
 STEP_TRANSITIONS: dict[StepState, frozenset[StepState]] = {
@@ -72,7 +72,7 @@ STEP_TRANSITIONS: dict[StepState, frozenset[StepState]] = {
     StepState.SKIPPED: frozenset(),
     StepState.CANCELLED: frozenset(),
 }
-"""What a step may become; an empty set is an end."""
+"""Allowed next states of a step; an empty set marks a final state."""
 
 RUN_TRANSITIONS: dict[RunState, frozenset[RunState]] = {
     RunState.RUNNING: frozenset({RunState.PAUSED, RunState.DONE, RunState.FAILED, RunState.CANCELLED}),
@@ -81,18 +81,18 @@ RUN_TRANSITIONS: dict[RunState, frozenset[RunState]] = {
     RunState.DONE: frozenset(),
     RunState.CANCELLED: frozenset(),
 }
-"""What a run may become; a failed run can be retried."""
+"""Allowed next states of a run; a failed run can be retried."""
 
 SATISFIED = frozenset({StepState.DONE, StepState.KEPT, StepState.SKIPPED})
-"""States of a step that let the steps after it go on."""
+"""Step states that let dependent steps proceed."""
 
 FINISHED = SATISFIED | {StepState.FAILED, StepState.BLOCKED, StepState.CANCELLED}
-"""States in which a step asks for nothing more in this run."""
+"""Step states in which nothing is left to do in this run."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepProgress:
-    """A step with where it stands; `tries` counts how often it was begun."""
+    """A step with its state; `tries` counts how often it was started."""
 
     step: Step
     state: StepState = StepState.WAITS
@@ -108,14 +108,14 @@ class StepProgress:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One execution; steps in the plan's order."""
+    """One execution of a plan; steps are in plan order."""
 
     id: str
     state: RunState
     steps: tuple[StepProgress, ...]
 
     def become(self, state: RunState) -> "Run":
-        """Return the run in its next state; itself when it is there already; raises IllegalTransition."""
+        """Return the run in its next state, itself if already in it; raises IllegalTransition."""
         if state is self.state:
             return self
         if state not in RUN_TRANSITIONS[self.state]:

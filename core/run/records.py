@@ -19,13 +19,13 @@ class StepRow:
     state: str
     tries: int = 0
     note: str = ""
-    """One line: the gate's figures, the error, or why it is kept or blocked."""
+    """One line: figures of the gate, the error, or why the step is kept or blocked."""
     started_at: float | None = None
     ended_at: float | None = None
     intent_at: float | None = None
     evidence: dict[str, object] = field(default_factory=dict)
     predicted_low_s: float | None = None
-    """What was predicted before the run began, and is never changed; None where nothing like it was measured."""
+    """The prediction made before the run started, never changed; None without comparable measurements."""
     predicted_high_s: float | None = None
 
 
@@ -41,39 +41,39 @@ class RunRow:
     ended_at: float | None
     steps: tuple[StepRow, ...] = ()
     continues: str = ""
-    """Id of the failed run that this one goes on from."""
+    """Id of the failed run that this one continues."""
     continued_by: str = ""
-    """Id of the run that went on from this one."""
+    """Id of the run that continues this one."""
     serial: int = 0
-    """Of the word that applied it, or retried it last: a stop with a higher one came during the run."""
+    """Serial of the act that applied or last retried it; stops with a higher serial came later."""
     acknowledged_by: str = ""
-    """Who has seen that it failed; empty while nobody has."""
+    """Who acknowledged its failure; empty if nobody did."""
     predicted_low_s: float | None = None
-    """As of its steps."""
+    """As for its steps."""
     predicted_high_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationTicket:
-    """A reader of a version that a run has replaced, written at the swap."""
+    """A reader of a version that a run replaced; written at the swap."""
 
     run_id: str
     table: TableName
     reader: str
-    """A statement that stays on the old version, or a reader that the project only declares."""
+    """A statement that stays on the old version, or an exposure."""
     product: str
     owner: str
     is_statement: bool
-    """Whether it is a statement of ours, whose ticket is closed by what it reads."""
+    """Whether the reader is a statement, whose ticket closes once it no longer reads the old version."""
     old: str
     """Physical table: `orders__v1`."""
     new: str
     cut_batch: int | None
-    """Last batch of the old version that was known at the swap; None where none was."""
+    """Last batch of the old version known at the swap; None without one."""
     cut_at: float
     """When the pointer moved."""
     deadline: float
-    """Until when it is expected to have moved."""
+    """When the reader should have moved."""
     closed_at: float | None = None
     closed_by: str = ""
 
@@ -95,21 +95,21 @@ class CheckResultRow:
     old_version: int
     new_version: int
     old_batch: int | None
-    """The batches up to which rows were compared; None where rows were not compared."""
+    """The batches up to which rows were compared; None if they were not compared."""
     new_batch: int | None
     check: str
     verdict: str
     summary: str
     counts: dict[str, object] = field(default_factory=dict)
     examples: tuple[dict[str, object], ...] = ()
-    """Each with `why`, `old` and `new`; bounded, and without what looks like a secret."""
+    """Each has `why`, `old` and `new`; their number is bounded and likely secrets are masked."""
 
 
 def open_tickets(tickets: Iterable[MigrationTicket], versions: Iterable[KnownVersion]) -> tuple[MigrationTicket, ...]:
-    """Return the tickets of readers that still read what was replaced.
+    """Return the tickets of readers that still read a replaced version.
 
-    A statement's is closed once no version of it reads the old one, another's by an operator's word, and all where the
-    old version is gone or serves again.
+    The ticket of a statement closes once none of its versions reads the old one, that of an exposure when an operator
+    closes it. All tickets close if the old version is gone or serves again.
     """
     every = [one for one in versions if not one.deleted]
     reads = {
@@ -129,5 +129,5 @@ def open_tickets(tickets: Iterable[MigrationTicket], versions: Iterable[KnownVer
 
 
 def overdue_tickets(tickets: Sequence[MigrationTicket], now: float) -> tuple[MigrationTicket, ...]:
-    """Return those of open tickets whose time is over, the longest overdue first."""
+    """Return the open tickets past their deadline, the longest overdue first."""
     return tuple(sorted((one for one in tickets if one.deadline < now), key=lambda one: (one.deadline, one.reader)))

@@ -1,5 +1,6 @@
-"""A release: what a run that replaces versions comes to, told by its plan, its steps and the registry. Derived, never
-stored: where the run stands is the truth.
+"""Releases: the progress of a run that replaces versions, derived from its plan, its steps and the registry.
+
+A release is never stored; the run's own state is authoritative.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,7 +22,7 @@ from core.text.wording import counted
 
 
 class ReleaseState(StrEnum):
-    """Where a release stands."""
+    """The state of a release."""
 
     PREPARING = "preparing"
     HYDRATING = "hydrating"
@@ -53,7 +54,7 @@ OPEN_STATES = frozenset(
         ReleaseState.NEEDS_YOU,
     }
 )
-"""States in which something of a release still goes on or waits."""
+"""States in which a release is still in progress or waiting."""
 
 _STATE_BY_STEP: Mapping[StepKind, ReleaseState] = {
     StepKind.SWAP: ReleaseState.SWAPPING,
@@ -64,10 +65,10 @@ _STATE_BY_STEP: Mapping[StepKind, ReleaseState] = {
     StepKind.REWRITE: ReleaseState.HYDRATING,
     StepKind.RESUME: ReleaseState.HYDRATING,
 }
-"""What a step that is begun says of its release; the latest in the order of this table decides."""
+"""The release state by started step; the first entry with a started step decides."""
 
 _BEGUN = frozenset({StepState.WAITS, StepState.RUNNING})
-"""States of a swap that was begun and of which some pointers may have moved: one that is tried again waits."""
+"""States of a started swap, some of whose pointers may have moved; a retried swap is waiting."""
 
 _REPLACES = frozenset({Action.REBUILD, Action.ROLLBACK})
 
@@ -77,15 +78,15 @@ Version = tuple[TableName, int]
 
 @dataclass(frozen=True, slots=True)
 class ReleaseSide:
-    """One version of a pair, the one that serves or the one that is to serve."""
+    """The old or the new version of a released table."""
 
     version: int
     state: str
-    """As observed; absent where its files are gone or in the trash."""
+    """Observed state; absent if its files are gone or in the trash."""
     runs: bool
     """Whether it is wanted running."""
     stops_at: float | None
-    """When it stops by itself, epoch seconds; None where it does not."""
+    """When its query will be stopped, epoch seconds; None if no stop is scheduled."""
     lag_rows: int | None = None
     lag_files: int | None = None
     exact: bool = True
@@ -99,7 +100,7 @@ class ReleaseSide:
     """Rows a second that its batches process while they run."""
     batch: int | None = None
     slowest: str = ""
-    """What its batches spend most of their time on."""
+    """The longest phase of its batches."""
     watermark: str = ""
 
 
@@ -116,24 +117,24 @@ class ReleasePair:
     old: ReleaseSide
     new: ReleaseSide
     serves: int
-    """The version that the pointer leads to; 0 where there is no pointer."""
+    """The version behind the pointer; 0 without a pointer."""
     gate: str
-    """Where the gate of the new version stands, a state of a step; empty where it has none."""
+    """Step state of the new version's gate; empty without a gate."""
     note: str
-    """The figures of the gate, as the run writes them."""
+    """The note of the gate."""
     checks: str
-    """Where the comparison with the old version stands, a state of a step; empty where it is not compared."""
+    """Step state of the comparison with the old version; empty if there is none."""
     found: str
-    """What was found by it, as the run writes it."""
+    """The note of the comparison."""
     lacks: str
-    """Why the old version cannot serve again, in words; empty where it can."""
+    """Why the old version cannot serve again; empty if it can."""
     gate_at: float | None = None
     """When the gate opened, epoch seconds; None while it is closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A run that replaces versions, as it stands now."""
+    """The current progress of a run that replaces versions."""
 
     run: str
     plan: str
@@ -143,32 +144,32 @@ class Release:
     """When this state began, epoch seconds."""
     pairs: tuple[ReleasePair, ...]
     left: Seconds | None
-    """How long the run still takes, the wait for a word left out; None where that is not known, or it has ended."""
+    """Remaining time without the hold; None if unknown or ended."""
     serves: bool
-    """Whether something that it swapped in serves."""
+    """Whether any version that it swapped in still serves."""
     note: str
-    """What it waits for or fails of, in the words of its step; empty where nothing is to be said."""
+    """The note of the step that it waits for or failed at; may be empty."""
     blocked: Sentence | None
-    """Why there is no rollback; None where there is one."""
+    """Why it cannot be rolled back; None if it can."""
     old_until: float | None
-    """When the first of the replaced versions stops by itself: until then a rollback takes seconds; None where one of
-    them does not run."""
+    """When the first replaced version will be stopped: until then a rollback takes seconds; None if one of them is
+    not running."""
     tickets: tuple[MigrationTicket, ...] = ()
-    """Open ones: who still reads what was replaced."""
+    """Open tickets: readers of the replaced versions."""
 
     @property
     def rollback(self) -> str:
-        """Return the command that takes it back; empty where there is none."""
+        """The command that rolls it back; empty if that is not possible."""
         return "" if self.blocked else f"headgate rollback {self.run}"
 
     @property
     def is_open(self) -> bool:
-        """Return whether something of it still goes on or waits."""
+        """Whether it is still in progress or waiting."""
         return self.state in OPEN_STATES
 
 
 def replaced_nodes(plan: Plan) -> tuple[PlanNode, ...]:
-    """Return the nodes that a plan brings to another version beside the one that serves; none: it is no release."""
+    """Return the nodes for which a plan builds another version; a plan without any makes no release."""
     return tuple(node for node in plan.nodes if node.action in _REPLACES and node.version != node.from_version)
 
 
@@ -249,7 +250,7 @@ def _key(node: PlanNode) -> tuple[str, int]:
 
 
 def _side(key: Version, one: Deployment | None, measured: Measurement | None, now: float) -> ReleaseSide:
-    """Return one version; one whose time is over and that still runs is read, and nobody knows for how long."""
+    """Return one side of a pair; an expired stop time is dropped, as readers then keep the version running."""
     if one is None or one.deleted:
         return ReleaseSide(key[1], State.ABSENT, runs=False, stops_at=None)
     runs = one.wanted == WantedState.RUNNING
@@ -261,7 +262,7 @@ def _side(key: Version, one: Deployment | None, measured: Measurement | None, no
 
 
 def _lacks(one: Deployment | None, known: Mapping[Version, Deployment], old: Mapping[TableName, int]) -> str:
-    """Return why a replaced version cannot serve again: its files, its checkpoint, or what it reads."""
+    """Return why a replaced version cannot serve again: its files, its checkpoint or its inputs; empty if it can."""
     if one is None or one.deleted:
         return "it is deleted"
     if not one.checkpoint_ok:
@@ -277,13 +278,13 @@ def _lacks(one: Deployment | None, known: Mapping[Version, Deployment], old: Map
 
 
 def _has_swapped(run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, Deployment]) -> bool:
-    """Return whether its swap is over; one that was cancelled after the registry had changed is."""
+    """True if the swap is complete, also if it was cancelled after the registry had changed."""
     done = any(step.do == StepKind.SWAP and step.state == StepState.DONE for step in run.steps)
     return done or (run.ended_at is not None and _serves(run, pairs, known))
 
 
 def _serves(run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, Deployment]) -> bool:
-    """Return whether something that this run has swapped in still serves by its doing."""
+    """True if a version that this run swapped in still serves."""
     new = (known.get((pair.table, pair.new.version)) for pair in pairs if pair.serves == pair.new.version)
     return any(one is not None and one.served_by in ("", run.id) for one in new)
 
@@ -291,7 +292,7 @@ def _serves(run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, D
 def _why_no_rollback(
     plan: Plan, run: RunRow, pairs: Sequence[ReleasePair], serves: bool | None, taken_back_by: str
 ) -> Sentence | None:
-    """Explain why there is no way back, None where there is one; `serves` is None before the swap is over."""
+    """Explain why a rollback is impossible; None if it is possible. `serves` is None before the swap."""
     if taken_back_by:
         return Sentence(f"run {taken_back_by} takes it back")
     if serves is None:
@@ -309,7 +310,7 @@ def _why_no_rollback(
 def _standing(
     plan: Plan, run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, Deployment]
 ) -> tuple[ReleaseState, float, str]:
-    """Return the state of a release, since when, and what its step says of it."""
+    """Return the state of a release, its start time and the note of its step."""
     back = _goes_back(plan, pairs)
     waits = not run.acknowledged_by or any(pair.new.state != State.ABSENT for pair in pairs)
     if run.state == RunState.FAILED and not run.continued_by and waits:
@@ -333,12 +334,12 @@ def _standing(
 
 
 def _goes_back(plan: Plan, pairs: Sequence[ReleasePair]) -> bool:
-    """Return whether it leads to older versions: a rollback of a rollback leads forward again."""
+    """True if it leads to older versions; a rollback of a rollback leads forward again."""
     return plan.request.verb == "rollback" and any(pair.new.version < pair.old.version for pair in pairs)
 
 
 def _between(run: RunRow) -> ReleaseState:
-    """Return where a run stands of which no step that tells is open: at its end of waiting, or at its beginning."""
+    """Return the state of a run without an open step that determines it."""
     gates = [step.state in SATISFIED for step in run.steps if step.do == StepKind.CATCH_UP]
     if gates and all(gates):
         return ReleaseState.READY
@@ -369,9 +370,9 @@ def _after_the_swap(
 
 
 def time_left(steps: Sequence[Step], records: Iterable[StepRow], now: float) -> Seconds | None:
-    """Return how long the run of a plan's steps still takes; None where that is not known, or no step is left.
+    """Return the remaining time of a run; None if unknown or if no step is left.
 
-    (0, 0): a step is open that takes longer than predicted. What the others take says nothing of that one.
+    (0, 0) means that an open step already takes longer than predicted.
     """
     records = tuple(records)
     if not steps or all(record.state in SATISFIED for record in records):

@@ -20,7 +20,7 @@ from core.text.sentence import Sentence
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """A step's effect is there, seen by a probe."""
+    """A probe has seen the effect of a step."""
 
     n: int
     note: str = ""
@@ -28,7 +28,7 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True)
 class StepKept:
-    """A step is deliberately not done, with why."""
+    """A step is deliberately not done; `note` says why."""
 
     n: int
     note: str
@@ -36,7 +36,7 @@ class StepKept:
 
 @dataclass(frozen=True, slots=True)
 class GateOpened:
-    """A step's effect is under way; its gate is to be polled."""
+    """The effect of a step is in progress; its gate must be polled."""
 
     n: int
     note: str = ""
@@ -44,7 +44,7 @@ class GateOpened:
 
 @dataclass(frozen=True, slots=True)
 class GatePolled:
-    """A gate was looked at and is not open yet."""
+    """A gate was polled and is not open yet."""
 
     n: int
     note: str
@@ -52,7 +52,7 @@ class GatePolled:
 
 @dataclass(frozen=True, slots=True)
 class StepFailed:
-    """A step failed, with what happened and what to do in one line."""
+    """A step failed; `note` gives error and remedy in one line."""
 
     n: int
     note: str
@@ -60,7 +60,7 @@ class StepFailed:
 
 @dataclass(frozen=True, slots=True)
 class StepPutOff:
-    """A step was begun and is to be begun again, once the run goes on: its effect could not be reached, or not yet."""
+    """A step was started and must be started again later, because its effect could not be reached yet."""
 
     n: int
     note: str
@@ -68,7 +68,7 @@ class StepPutOff:
 
 @dataclass(frozen=True, slots=True)
 class OperatorControl:
-    """An operator's word: pause, resume, cancel, retry, skip (with a step) or swap, which ends a hold."""
+    """An operator's act on a run: pause, resume, cancel, retry, skip (a step) or swap, which ends a hold."""
 
     act: str
     n: int = 0
@@ -85,14 +85,14 @@ HEARD_IN: dict[str, frozenset[RunState]] = {
     "retry": _OPEN | {RunState.FAILED},
     "cancel": _OPEN | {RunState.FAILED},
 }
-"""By act the states of a run in which a word means something; in any other it is refused."""
+"""Run states in which an act is accepted, by act."""
 
 RunEvidence = StepDone | StepKept | GateOpened | GatePolled | StepFailed | StepPutOff | OperatorControl
 
 
 @dataclass(frozen=True, slots=True)
 class PerformStep:
-    """Do the step: probe whether it is done, else do it. Idempotent."""
+    """Intent: perform the step unless a probe shows that it is done. Idempotent."""
 
     step: Step
 
@@ -106,7 +106,7 @@ class PollGate:
 
 @dataclass(frozen=True, slots=True)
 class AbortVersions:
-    """Stop what this run has started beside what serves; what was swapped in is left."""
+    """Intent: stop versions that this run started beside the serving ones; swapped versions stay."""
 
     versions: tuple[tuple[str, int], ...]
 
@@ -114,13 +114,13 @@ class AbortVersions:
 RunIntent = PerformStep | PollGate | AbortVersions
 
 _FORWARD = "resumed after the agent stopped: pointers that have not moved yet are moved"
-"""Of a swap, which goes on to its end."""
+"""Note of a swap, which is always completed."""
 
 
 def recover_run(run: Run) -> Run:
-    """Return a run as a new agent finds it: a step that was begun without evidence is begun again, after its probe.
+    """Return a run as a new agent resumes it: steps without evidence are started again, after a probe.
 
-    A hold goes on waiting: a word that was let in before the run is taken up would otherwise be lost.
+    A hold keeps waiting, so that a swap accepted before the run is resumed is not lost.
     """
     held = held_steps(run)
     for progress in run.steps:
@@ -131,7 +131,7 @@ def recover_run(run: Run) -> Run:
 
 
 def advance_run(run: Run, evidence: Iterable[RunEvidence]) -> tuple[Run, tuple[RunIntent, ...]]:
-    """Apply evidence and return what to do next: intents in the plan's order, none when the run has ended."""
+    """Apply evidence; return the next run and the intents in plan order, none once the run has ended."""
     intents: list[RunIntent] = []
     for item in evidence:
         run, more = _absorb(run, item)
@@ -191,17 +191,16 @@ def _control(run: Run, control: OperatorControl) -> tuple[Run, tuple[RunIntent, 
 
 
 def held_steps(run: Run) -> tuple[StepProgress, ...]:
-    """Return the steps that wait for the word to swap."""
+    """Return the steps that wait for an operator to release the swap."""
     return tuple(p for p in run.steps if p.step.do is StepKind.HOLD and p.state is StepState.GATE)
 
 
 def why_not_skipped(run: Run, n: int) -> Sentence | None:
-    """Return why a step cannot be skipped, None where it can; raises KeyError where there is no such step.
+    """Return why a step cannot be skipped; None if it can. Raises KeyError for an unknown step.
 
-    What comes after a step relies on its effect: skipping a swap would stop the version that serves, skipping a stop
-    would let two versions write, skipping a tombstone would leave a table without a pointer. Only waiting can
-    be skipped, the verdict of a comparison, because who skips it has looked at the differences, and upkeep. The proof
-    of a start cannot where an old version is replaced or ended behind it.
+    Later steps rely on the effect of a step: skipping a swap would stop the serving version, skipping a stop would let
+    two versions write, skipping a tombstone would leave a table without a pointer. Only waiting, upkeep and the verdict
+    of a comparison can be skipped. The first batch of a start cannot if a later step replaces or ends an old version.
     """
     progress = run.step(n)
     do, state = progress.step.do, progress.state
@@ -224,9 +223,9 @@ def why_not_skipped(run: Run, n: int) -> Sentence | None:
 
 
 def is_early(run: Run, control: OperatorControl) -> bool:
-    """Return whether the skip of a start is to be heard once its gate waits: a new agent begins the start again.
+    """True if the skip of a start must wait until its gate is polled, as a new agent first starts it again.
 
-    A run that has ended begins nothing: it hears every word at once.
+    A run that has ended starts nothing and takes every act at once.
     """
     if control.act != "skip" or run.state not in _OPEN:
         return False
@@ -266,12 +265,12 @@ def _cancel(run: Run) -> tuple[Run, tuple[RunIntent, ...]]:
 
 
 def _awaits_swap(run: Run, start: Step) -> bool:
-    """Return whether a started version stands beside a serving one: only those are stopped when a run is cancelled."""
+    """True if a started version runs beside a serving one; a cancel stops only those."""
     return any(p.step.do is StepKind.CATCH_UP and p.step.table == start.table for p in run.steps)
 
 
 def _block(run: Run) -> Run:
-    """Pass a failure down: every waiting step behind a failed or blocked one is blocked, naming the first cause."""
+    """Block every waiting step that depends on a failed or blocked one, naming the first cause."""
     bad = {p.step.n: p for p in run.steps if p.state in (StepState.FAILED, StepState.BLOCKED)}
     for progress in run.steps if bad else ():
         if progress.state is not StepState.WAITS:
@@ -285,7 +284,7 @@ def _block(run: Run) -> Run:
 
 
 def _begin(run: Run) -> tuple[Run, list[RunIntent]]:
-    """Start the first step that is ready: one at a time, so that each intent is journalled before its effect."""
+    """Start the first ready step; one at a time, so that each intent is journalled before its effect."""
     by_n = {p.step.n: p for p in run.steps}
     for progress in run.steps:
         ready = progress.state is StepState.WAITS and all(_lets_begin(by_n[n]) for n in progress.step.after)
@@ -295,16 +294,16 @@ def _begin(run: Run) -> tuple[Run, list[RunIntent]]:
 
 
 def _lets_begin(before: StepProgress) -> bool:
-    """Return whether a step may begin as far as one before it is concerned: a reader may start on what has started."""
+    """True if a step before lets its successor start; a reader may start once its source has started."""
     started = before.state is StepState.GATE and before.step.do in READABLE_ONCE_STARTED
     return before.state in SATISFIED or started
 
 
 def _proofs(run: Run, step: Step) -> frozenset[int]:
-    """Return the starts that must have proved themselves before a step that ends or replaces an old version.
+    """Return the starts whose first batch a step needs because it ends or replaces an old version.
 
-    Whatever lies between them can be skipped, and proves nothing. The first pointer to a version needs no proof: its
-    swap is behind no gate.
+    Steps in between may be skipped and therefore prove nothing. The first pointer of a table needs no proof, since its
+    swap follows no gate.
     """
     if step.do in NEEDS_PROOF:
         before = _before(run, (step.n,))
@@ -317,7 +316,7 @@ def _proofs(run: Run, step: Step) -> frozenset[int]:
 
 
 def _before(run: Run, numbers: Iterable[int]) -> tuple[StepProgress, ...]:
-    """Return the steps that some wait for, directly or through others."""
+    """Return the direct and indirect predecessors of steps."""
     by_n = {p.step.n: p for p in run.steps}
     found: set[int] = set()
     open_ = list(numbers)
@@ -336,21 +335,21 @@ def _end(run: Run) -> Run:
 
 
 GOES_ON = frozenset(("resume", "retry", "skip", "swap"))
-"""Acts after which a run goes on to its next steps; a pause and a cancel are let at any time."""
+"""Acts after which a run continues with its next steps; pause and cancel are always allowed."""
 
 
 def moves_pointers(plan: Plan, states: Mapping[int, StepState]) -> bool:
-    """Return whether a run has a pointer to move yet, by the state of each step; a rollback counts as none.
+    """True if a run still has to move a pointer, by the state of each step.
 
-    What takes a release back is let in a freeze too.
+    Always False for a rollback, which is allowed in a freeze window too.
     """
     to_move = (step.n for step in plan.steps if step.do in MOVES_POINTERS)
     return plan.request.verb != "rollback" and any(states.get(n) not in SATISFIED for n in to_move)
 
 
 def overrules(plan: Plan, act: str, do: StepKind | None) -> bool:
-    """Return whether an act stands in for a check of a plan that needed an approval: its author alone is not enough.
+    """True if an act overrides a check of a plan that needed an approval, so that its author alone may not do it.
 
-    Such are the word to swap, and the skip of a comparison of rows, the step that is to `do` it.
+    These acts are the swap and the skip of a comparison; `do` is the kind of the step that is skipped.
     """
     return plan.approvals > 0 and (act == "swap" or (act == "skip" and do is StepKind.VALIDATE))

@@ -1,4 +1,4 @@
-"""Stopped statements in words: what a stop stops, which runs it holds up, and what serves although it is stopped."""
+"""Sentences on stopped statements: what a stop affects, which runs it blocks, and serving versions at rest."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -11,13 +11,13 @@ from core.run.records import RunRow
 
 
 def stopped_serving(versions: Iterable[KnownVersion], tables: Collection[str]) -> tuple[tuple[TableName, int], ...]:
-    """Return the versions of some tables that serve and are wanted stopped, by table; external ones never are."""
+    """Return the serving versions of `tables` that are wanted stopped, sorted; external tables never are."""
     serving = (one for one in versions if one.table in tables and one.active and not one.deleted and one.version)
     return tuple(sorted((one.table, one.version) for one in serving if one.wanted == WantedState.STOPPED))
 
 
 def stopped_serving_words(stopped: Sequence[tuple[str, int]]) -> str:
-    """Write what serves although it is stopped, and the command that starts it; empty of nothing."""
+    """Return a sentence that names stopped serving versions and the command to start them; empty for none."""
     if not stopped:
         return ""
     named = ", ".join(f"{table} v{version}" for table, version in stopped)
@@ -29,7 +29,7 @@ def stopped_serving_words(stopped: Sequence[tuple[str, int]]) -> str:
 def left_running(
     versions: Iterable[Deployment], replaced: Collection[tuple[TableName, int]]
 ) -> tuple[tuple[TableName, int], ...]:
-    """Return those of some replaced versions that run, that nothing will end, and that only others of them read."""
+    """Return the replaced versions that keep running without a scheduled stop or an outside reader."""
     every = [one for one in versions if not one.deleted]
     live = [one for one in every if one.active or one.wanted == WantedState.RUNNING]
     read = {(b.parent, b.version) for one in live if (one.table, one.version) not in replaced for b in one.bindings}
@@ -39,7 +39,7 @@ def left_running(
 
 
 def left_running_words(left: Sequence[tuple[TableName, int]]) -> str:
-    """Write which versions run on, and the command that stops them; empty of nothing."""
+    """Return a sentence that names versions left running and the command to stop them; empty for none."""
     if not left:
         return ""
     run, it = ("runs", "it") if len(left) == 1 else ("run", "them")
@@ -50,15 +50,15 @@ def left_running_words(left: Sequence[tuple[TableName, int]]) -> str:
 def staying_words(
     versions: Sequence[Deployment], tables: Collection[str], replaced: Collection[tuple[TableName, int]]
 ) -> str:
-    """Write what of some tables serves although it is stopped, and which replaced versions run on; empty of nothing."""
+    """Return a sentence on stopped serving versions and on replaced versions left running; empty for none."""
     rests = stopped_serving_words(stopped_serving(versions, tables))
     return "; ".join(words for words in (rests, left_running_words(left_running(versions, replaced))) if words)
 
 
 def stop_words(versions: Iterable[KnownVersion], runs: Iterable[RunRow], names: Collection[str]) -> list[str]:
-    """Write what a stop is besides one of what serves: further versions that it stops, and runs that it holds up.
+    """Return sentences on the side effects of a stop: further versions that it stops, and runs that it blocks.
 
-    `names` are of tables, or of one of their versions, `orders@v2`, which is then stopped alone.
+    `names` are tables, or single versions such as `orders@v2`.
     """
     every = [one for one in versions if one.table in names and not one.deleted and one.version]
     words = []
