@@ -1,4 +1,4 @@
-"""Paths of a project → the files of each table; a misplaced file becomes a Problem, a foreign one is left alone."""
+"""Paths of a project → the files of each table; a misplaced or misspelled file becomes a Problem."""
 
 import re
 from collections.abc import Iterable
@@ -33,12 +33,15 @@ def read_script_folders(paths: Iterable[str], problems: list[Problem]) -> tuple[
     settings: list[str] = []
     for path in sorted(paths):
         parts = tuple(path.split("/"))
-        if len(parts) < 3 or parts[0] != "pipelines":
+        if len(parts) < 2 or parts[0] != "pipelines":
             continue
-        if parts[-2] == "sql-scripts" and path.endswith(".sql"):
+        ending = path.rpartition(".")[2]
+        if parts[-2] == "sql-scripts" and ending.lower() == "sql":
             _take_script(path, parts, folders, problems)
-        elif path.endswith((".yml", ".yaml")):
+        elif ending.lower() in ("yml", "yaml"):
             settings.append(path)
+        else:
+            problems.append(_ignored(path, "move it to pipelines/<layer>/<product>/<table>/sql-scripts/"))
     for path in settings:
         _take_settings(path, folders, problems)
     return tuple(folders[path] for path in sorted(folders))
@@ -52,6 +55,10 @@ def table_folder(path: str) -> str:
 
 def _take_script(path: str, parts: tuple[str, ...], folders: dict[str, ScriptFolder], problems: list[Problem]) -> None:
     found = _SCRIPT.match(parts[-1])
+    if found is None and (wanted := _SCRIPT.match(parts[-1].lower())):
+        name = f"{wanted['kind']}.{parts[-1][4:-4]}.sql"
+        problems.append(Problem(f"{parts[-1]} is ignored", f"rename it to {name}", Where(path)))
+        return
     if found is None:
         problems.append(
             Problem(
@@ -102,14 +109,17 @@ def _folder(
 
 
 def _take_settings(path: str, folders: dict[str, ScriptFolder], problems: list[Problem]) -> None:
-    """Take `<folder>/<table>.yml` of a table that has a script there; files deeper down belong to others."""
+    """Take `<folder>/<table>.yml` of a table that has a script there."""
     place, _, file = path.rpartition("/")
     folder = folders.get(place)
     if folder is None:
+        problems.append(
+            _ignored(path, "put it beside the folder sql-scripts of its table, or move it out of pipelines")
+        )
         return
     stem, _, ending = file.rpartition(".")
     known = {*folder.ddl, *folder.dml, folder.unit}
-    if ending == "yaml":
+    if ending != "yml":
         problems.append(Problem(f"{file} is ignored", f"rename it to {stem}.yml", Where(path)))
     elif stem.lower() not in known:
         problems.append(
@@ -122,6 +132,11 @@ def _take_settings(path: str, folders: dict[str, ScriptFolder], problems: list[P
         )
     else:
         folder.yml[TableName(stem.lower())] = path
+
+
+def _ignored(path: str, remedy: str) -> Problem:
+    summary = f"{path.rpartition('/')[2]} declares nothing where it lies, and is ignored"
+    return Problem(summary, remedy, Where(path), severity=Severity.WARNING)
 
 
 def _name(text: str, path: str, problems: list[Problem]) -> TableName | None:

@@ -48,8 +48,10 @@ def read_cases(
         units.setdefault(table.folder, []).append(table)
     for path in sorted(texts):
         folder, name = posixpath.split(path)
-        if name.endswith(".yaml"):
-            problems.append(Problem(f"{name} is ignored", f"rename it to {name[:-5]}.yml", Where(path)))
+        stem, _, ending = name.rpartition(".")
+        right = "csv" if ending.lower() == "csv" else "yml"
+        if ending != right:
+            problems.append(Problem(f"{name} is ignored", f"rename it to {stem}.{right}", Where(path)))
         if not name.endswith(".yml"):
             continue
         mine: list[Problem] = []

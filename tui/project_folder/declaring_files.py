@@ -5,7 +5,8 @@ import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from core.model.errors import UsageError
+from core.model.errors import InvalidProject, UsageError
+from core.model.problems import Problem, Where
 from core.statement_tests.case import TESTS_FOLDER
 from core.text.wording import counted
 from tui.project_folder.manifest_head import PROJECT_FILE
@@ -14,7 +15,7 @@ FOLDER = "pipelines"
 """Below it lies all that a project declares but its headgate.yml."""
 
 READ = (".sql", ".yml", ".yaml")
-"""Endings of the files that declare something."""
+"""Endings of the files that declare something, in any case: a wrong case is reported, never passed over."""
 
 SCRIPTS = "sql-scripts"
 """Holds the SQL of a table; a folder `tests` beside it declares nothing."""
@@ -65,13 +66,17 @@ def read_files(folder: str, before: DeclaringFiles | None = None) -> DeclaringFi
 
 
 def list_files(folder: str) -> list[str]:
-    """List headgate.yml and what lies below `pipelines`, sorted; links to folders are not followed."""
+    """List headgate.yml and the declaring files below `pipelines`, sorted; `folder` must exist.
+
+    Raises InvalidProject with a Problem for each link that leads to a folder or nowhere: it is not followed.
+    """
     if not os.path.isdir(folder):
         raise UsageError(
             f"the project folder {folder} does not exist or cannot be read", remedy="name it with --project DIR"
         )
     found = [PROJECT_FILE] if os.path.exists(os.path.join(folder, PROJECT_FILE)) else []
     waiting = [FOLDER] if os.path.isdir(os.path.join(folder, FOLDER)) else []
+    links: list[str] = []
     while waiting:
         below = waiting.pop()
         folders = []
@@ -81,15 +86,28 @@ def list_files(folder: str) -> list[str]:
                     name = entry.name
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(name)
-                    elif name.endswith(READ):
+                    elif name.lower().endswith(READ):
                         found.append(f"{below}/{name}")
+                    elif entry.is_symlink() and not entry.is_file() and not name.startswith("."):
+                        links.append(f"{below}/{name}")
         except OSError as error:
             raise UsageError(f"{below} cannot be read: {error.strerror}", remedy="make it readable") from error
         tested = SCRIPTS in folders
         waiting += [
             f"{below}/{name}" for name in folders if not name.startswith(".") and not (tested and name == TESTS_FOLDER)
         ]
+    if links:
+        raise InvalidProject(
+            f"the project {folder} has {counted(len(links), 'problem')}",
+            remedy="correct what is listed",
+            problems=tuple(_unfollowed(link).as_json() for link in sorted(links)),
+        )
     return sorted(found)
+
+
+def _unfollowed(link: str) -> Problem:
+    summary = f"{link} is a link to a folder, or to nothing: links to folders are not followed"
+    return Problem(summary, "put the folder itself there, or move the link out of pipelines", Where(link), link)
 
 
 def read_test_files(folder: str, units: Iterable[str]) -> dict[str, str]:
@@ -101,7 +119,7 @@ def read_test_files(folder: str, units: Iterable[str]) -> dict[str, str]:
     for below in sorted({f"{unit}/{TESTS_FOLDER}" for unit in units}):
         try:
             with os.scandir(os.path.join(folder, below)) as entries:
-                names = sorted(each.name for each in entries if each.name.endswith(_TESTS) and each.name[0] != ".")
+                names = sorted(e.name for e in entries if e.name.lower().endswith(_TESTS) and e.name[0] != ".")
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
@@ -127,17 +145,16 @@ def _read(place: str) -> tuple[str, FileStamp]:
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode):
             raise OSError("not a file")
+        if found.st_size > _LARGEST:
+            raise OSError(f"larger than {_LARGEST >> 20} MB")
         parts = []
-        left = _LARGEST
-        while left > 0 and (part := os.read(file, min(left, found.st_size + 1))):
+        left = found.st_size
+        while left > 0 and (part := os.read(file, left)):
             parts.append(part)
             left -= len(part)
-            if len(part) == found.st_size:
-                break
     finally:
         os.close(file)
-    data = b"".join(parts)
-    text = data.decode("utf-8") if left > 0 else data.decode("utf-8", "ignore")
+    text = b"".join(parts).decode("utf-8")
     return text.removeprefix("\ufeff"), _stamp(found)
 
 

@@ -1,13 +1,19 @@
-"""What git has of texts at a commit: read from its objects alone, so that checkout and index stay untouched."""
+"""Texts as git has them at a commit, read from its objects alone: checkout and index stay untouched.
+
+A text is compared as a checkout would write it: links are followed, submodules are entered, and filters (line endings,
+LFS, encodings) are applied.
+"""
 
 import hashlib
 import os
+import secrets
 import subprocess
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from core.model.errors import UsageError
 from core.statement_tests.case import TESTS_FOLDER
-from tui.project_folder.declaring_files import FOLDER, READ, SCRIPTS
+from tui.project_folder.declaring_files import FOLDER, READ, SCRIPTS, read_text
 from tui.project_folder.manifest_head import PROJECT_FILE
 
 _GIT_S = 20.0
@@ -16,19 +22,62 @@ _OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 """Set for a hook, relative to another folder; the repository that is meant is the project's."""
 
 _FILE_MODES = (b"100644", b"100755")
+_LINK, _SUBMODULE = b"120000", b"160000"
+_UNFOLLOWED = (b"symlink", b"dangling", b"loop", b"notdir")
+"""What `cat-file --follow-symlinks` reports of a link that leads out of the commit or to nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    """A commit of one repository, seen from a folder in its work tree."""
+
+    folder: str
+    commit: str
+    prefix: str
+    """Path of the folder below the top of the work tree: empty, or ending with a slash."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Blob:
+    """The content of one file at a commit; `path` is relative to the folder of its tree."""
+
+    tree: _Tree
+    path: str
+    id: bytes
 
 
 def texts_differing_from(folder: str, reference: str, texts: Mapping[str, str]) -> dict[str, str | None]:
     """Return, by path below the project folder, the text at a commit of every declaring file that differs from it.
 
     `texts` are the files as they are now, committed or not; None stands for a file that the commit does not have. Asks
-    git three times, whatever the size; raises UsageError for a reference that is none, without git or a repository.
+    git three times whatever the number of files, once more where there are links, and three times for each submodule.
+    Raises UsageError for an unknown reference, and without git or a repository.
     """
-    commit = _commit(folder, reference)
-    then = _files(folder, commit)
-    old = _contents(folder, {path: blob for path, blob in then.items() if not _is(texts.get(path), blob)})
+    then = _declaring(_files(_commit(folder, reference), PROJECT_FILE, f"{FOLDER}/"))
+    old = _contents({path: blob for path, blob in then.items() if not _is(texts.get(path), blob.id)})
     found: dict[str, str | None] = {path: text for path, text in old.items() if texts.get(path) != text}
     return found | {path: None for path in texts if path not in then}
+
+
+def file_at(cwd: str, revision: str, path: str) -> bytes:
+    """Return what a checkout would write for `REV:path`, with links followed and filters applied; raises UsageError.
+
+    The path is relative to the top of the repository, or with `./` to `cwd`.
+    """
+    name = f"{revision}:{path}"
+    status, out, said = run_git(cwd, "cat-file", "--filters", "--end-of-options", name)
+    if status:
+        remedy = "REV:path is relative to the top of the repository, REV:./path to the current folder"
+        raise UsageError(f"{name} is neither a file nor in git: {said or 'git gave no reason'}", remedy=remedy)
+    if b"\n" in out or "\n" in name:
+        return out
+    # One line may be where a link leads.
+    line = os.fsencode(name) + b"\n"
+    found = run_git(cwd, "cat-file", "--batch-check", "--follow-symlinks", given=line)[1].split(b" ")
+    if found[1:2] != [b"blob"]:
+        return out
+    status, followed, _ = run_git(cwd, "cat-file", "--filters", f"--path={path}", found[0].decode("ascii"))
+    return out if status else followed
 
 
 def run_git(folder: str, command: str, *words: str, given: bytes = b"") -> tuple[int, bytes, str]:
@@ -54,15 +103,16 @@ def run_git(folder: str, command: str, *words: str, given: bytes = b"") -> tuple
     return done.returncode, done.stdout, said[0].removeprefix("fatal: ") if said else ""
 
 
-def _commit(folder: str, reference: str) -> str:
+def _commit(folder: str, reference: str) -> _Tree:
     name = reference.strip()
     if not name or name.startswith("-"):
         raise UsageError(
             f"{reference!r} is not a git reference", remedy="name a commit, a branch or a tag: --changed-since main"
         )
-    status, out, said = run_git(folder, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+    status, out, said = run_git(folder, "rev-parse", "--show-prefix", "--verify", "--quiet", f"{name}^{{commit}}")
     if status == 0:
-        return out.decode("ascii", "replace").strip()
+        prefix, commit = os.fsdecode(out).rstrip("\n").rsplit("\n", 1)
+        return _Tree(folder, commit, prefix)
     if said.startswith("not a git repository"):
         raise UsageError(f"{folder} is not in a git repository", remedy="name the tables, or plan from a clone")
     why = f": {said}" if said else ""
@@ -72,51 +122,115 @@ def _commit(folder: str, reference: str) -> str:
     )
 
 
-def _files(folder: str, commit: str) -> dict[str, bytes]:
-    """List the declaring files of a commit below the project folder, with their blobs."""
-    out = _done(folder, "ls-tree", "-r", "-z", commit, "--", PROJECT_FILE, f"{FOLDER}/")
-    found = {}
-    for line in out.split(b"\0"):
-        head, _, path = line.partition(b"\t")
+def _files(tree: _Tree, *below: str) -> dict[str, _Blob]:
+    """List the files of a commit by path, those of submodules included; `below` limits the paths."""
+    found: dict[str, _Blob] = {}
+    links: dict[str, bytes] = {}
+    for line in _done(tree.folder, "ls-tree", "-r", "-z", tree.commit, "--", *below).split(b"\0"):
+        head, _, name = line.partition(b"\t")
         mode, _, rest = head.partition(b" ")
-        name = os.fsdecode(path)
-        if mode in _FILE_MODES and _declares(name):
-            found[name] = rest.rpartition(b" ")[2]
+        path, id = os.fsdecode(name), rest.rpartition(b" ")[2]
+        if mode in _FILE_MODES:
+            found[path] = _Blob(tree, path, id)
+        elif mode == _LINK and path.lower().endswith(READ):
+            links[path] = id
+        elif mode == _SUBMODULE:
+            found |= _files_of_submodule(os.path.join(tree.folder, path), path, id.decode("ascii"))
+    return found | _followed(tree, links)
+
+
+def _files_of_submodule(folder: str, place: str, commit: str) -> dict[str, _Blob]:
+    """List the files of a submodule below `place`; none where it is not checked out, since no file of it is read."""
+    if not os.path.exists(os.path.join(folder, ".git")):
+        return {}
+    if run_git(folder, "cat-file", "-e", f"{commit}^{{commit}}")[0]:
+        raise UsageError(
+            f"the submodule {place} has no commit {commit[:12]}, which that reference names",
+            remedy=f"fetch it: git -C {place} fetch",
+        )
+    return {f"{place}/{path}": blob for path, blob in _files(_Tree(folder, commit, "")).items()}
+
+
+def _followed(tree: _Tree, links: Mapping[str, bytes]) -> dict[str, _Blob]:
+    """Return the files that links lead to; a link that leads out of the repository counts by where it leads."""
+    if not links:
+        return {}
+    asked = [path for path in links if "\n" not in path]
+    given = b"".join(os.fsencode(f"{tree.commit}:./{path}\n") for path in asked)
+    out = _done(tree.folder, "cat-file", "--batch-check", "--follow-symlinks", given=given)
+    found: dict[str, _Blob] = {}
+    at = 0
+    for path in asked:
+        end = out.index(b"\n", at)
+        first, kind, *_ = out[at:end].split(b" ")
+        at = end + 1
+        if kind == b"blob":
+            found[path] = _Blob(tree, path, first)
+        elif first in _UNFOLLOWED:
+            at += int(kind) + 1
+            found[path] = _Blob(tree, path, _unfollowed_id(os.path.join(tree.folder, path), links[path]))
+    return found
+
+
+def _unfollowed_id(place: str, link: bytes) -> bytes:
+    """Return the name of what a file says now where its link still leads to the same place, else that of the link."""
+    try:
+        same = _hash(os.fsencode(os.readlink(place)), link) == link
+        return _hash(read_text(place).encode("utf-8"), link) if same else link
+    except (OSError, UnicodeDecodeError):
+        return link
+
+
+def _declaring(files: Mapping[str, _Blob]) -> dict[str, _Blob]:
+    """Return the files that reading the folder would find."""
+    found = {path: blob for path, blob in files.items() if _declares(path)}
     units = {path.rpartition(f"/{SCRIPTS}/")[0] for path in found}
     return {path: blob for path, blob in found.items() if path.rpartition(f"/{TESTS_FOLDER}/")[0] not in units - {""}}
 
 
 def _declares(path: str) -> bool:
-    """Return whether a path is one that reading the folder would find."""
     hidden = any(part.startswith(".") for part in path.split("/")[:-1])
-    return path == PROJECT_FILE or (path.startswith(f"{FOLDER}/") and path.endswith(READ) and not hidden)
+    return path == PROJECT_FILE or (path.startswith(f"{FOLDER}/") and path.lower().endswith(READ) and not hidden)
 
 
 def _is(text: str | None, blob: bytes) -> bool:
     """Return whether a text is a blob's content byte by byte, by the hash that git names blobs with."""
-    if text is None:
-        return False
-    data = text.encode("utf-8")
-    kind = hashlib.sha1 if len(blob) == 40 else hashlib.sha256
+    return text is not None and _hash(text.encode("utf-8"), blob) == blob
+
+
+def _hash(data: bytes, like: bytes) -> bytes:
+    """Return the name that git gives to a content in a repository where `like` names another."""
+    kind = hashlib.sha1 if len(like) == 40 else hashlib.sha256
     digest = kind(b"blob %d\0" % len(data), usedforsecurity=False)
     digest.update(data)
-    return digest.hexdigest().encode() == blob
+    return digest.hexdigest().encode()
 
 
-def _contents(folder: str, blobs: Mapping[str, bytes]) -> dict[str, str]:
-    if not blobs:
-        return {}
-    out = _done(folder, "cat-file", "--batch", given=b"".join(blob + b"\n" for blob in blobs.values()))
-    found, at = {}, 0
-    for path in blobs:
-        end = out.index(b"\n", at)
-        kind, _, size = out[at:end].partition(b" ")[2].partition(b" ")
-        if kind != b"blob":
-            raise UsageError(f"git cannot find {path} of that commit", remedy="run git fsck for details")
-        at = end + 1 + int(size)
-        found[path] = out[end + 1 : at].decode("utf-8", "replace").removeprefix("\ufeff")
-        at += 1
+def _contents(blobs: Mapping[str, _Blob]) -> dict[str, str]:
+    """Read blobs as a checkout would write them, by the same keys."""
+    found: dict[str, str] = {}
+    for tree in dict.fromkeys(blob.tree for blob in blobs.values()):
+        found |= _contents_of(tree, {path: blob for path, blob in blobs.items() if blob.tree == tree})
     return found
+
+
+def _contents_of(tree: _Tree, blobs: Mapping[str, _Blob]) -> dict[str, str]:
+    # The size that git prints is that before the filters, so a random mark parts one content from the next.
+    mark = secrets.token_hex(16)
+    lines = (b"%s %s\n" % (blob.id, os.fsencode(_one_line(tree.prefix + blob.path))) for blob in blobs.values())
+    out = _done(tree.folder, "cat-file", "--filters", f"--batch={mark}", given=b"".join(lines))
+    contents = out.split(mark.encode() + b"\n")[1:]
+    if len(contents) != len(blobs):
+        raise UsageError("git cannot find every file of that commit", remedy="run git fsck for details")
+    return {
+        path: content[:-1].decode("utf-8", "replace").removeprefix("\ufeff")
+        for path, content in zip(blobs, contents, strict=True)
+    }
+
+
+def _one_line(path: str) -> str:
+    """Return a path for the attributes of a file; git reads one path a line."""
+    return path.replace("\n", " ")
 
 
 def _done(folder: str, command: str, *words: str, given: bytes = b"") -> bytes:

@@ -209,7 +209,10 @@ class ProjectReader:
 def _entries(folder: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            return sorted((e for e in entries if e.is_dir() and not e.name.startswith(".")), key=lambda e: e.name)
+            return sorted(
+                (e for e in entries if e.is_dir(follow_symlinks=False) and not e.name.startswith(".")),
+                key=lambda e: e.name,
+            )
     except OSError:
         return []
 

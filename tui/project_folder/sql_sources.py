@@ -19,7 +19,7 @@ from core.sql.ddl_reader import read_ddl
 from core.sql.statement import Column, ParsedStatement, TableDdl
 from core.sql.statement_reader import read_any, read_statements
 from core.text.wording import counted
-from tui.project_folder.git_objects import run_git
+from tui.project_folder.git_objects import file_at, run_git
 
 STDIN = "-"
 
@@ -200,7 +200,8 @@ def _ddl_of_folder(folder: str) -> dict[str, str]:
 
 
 def _ddl_of_git(cwd: str, revision: str) -> dict[str, str]:
-    listed = _git(cwd, "ls-tree", "-r", "--full-tree", "--name-only", "-z", revision)
+    words = ("-r", "--full-tree", "--name-only", "-z", "--end-of-options", revision)
+    _, listed, _ = run_git(cwd, "ls-tree", *words)
     return _by_table(listed.decode("utf-8", "replace").split("\0"))
 
 
@@ -242,17 +243,7 @@ def _from_folder(path: str) -> str | None:
 
 
 def _from_git(cwd: str, revision: str, path: str) -> str:
-    content = _git(cwd, "show", f"{revision}:{path}")
-    return _decoded(content, f"{revision}:{path}")
-
-
-def _git(cwd: str, command: str, *words: str) -> bytes:
-    """Ask git; raises UsageError with its own words."""
-    status, out, said = run_git(cwd, command, *words[:-1], "--end-of-options", words[-1])
-    if status:
-        remedy = "REV:path is relative to the top of the repository, REV:./path to the current folder"
-        raise UsageError(f"{words[-1]} is neither a file nor in git: {said or 'git gave no reason'}", remedy=remedy)
-    return out
+    return _decoded(file_at(cwd, revision, path), f"{revision}:{path}")
 
 
 def _or_none(cwd: str, revision: str, path: str) -> str | None:

@@ -302,11 +302,32 @@ def test_a_key_of_a_later_version_is_a_warning_and_the_project_is_read() -> None
         (("pipelines/facts/p/a/other.yml", "owner: x"),
          "pipelines/facts/p/a/other.yml: other.yml matches no table in its folder"),
         (("pipelines/facts/p/a/a.yaml", "owner: x"), "pipelines/facts/p/a/a.yaml: a.yaml is ignored"),
+        (("pipelines/facts/p/a/a.YML", "protect: true"), "pipelines/facts/p/a/a.YML: a.YML is ignored"),
+        (("pipelines/facts/p/a/sql-scripts/ddl.b.SQL", ddl("b")),
+         "pipelines/facts/p/a/sql-scripts/ddl.b.SQL: ddl.b.SQL is ignored"),
+        (("pipelines/facts/p/a/sql-scripts/DML.b.sql", ddl("b")),
+         "pipelines/facts/p/a/sql-scripts/DML.b.sql: DML.b.sql is ignored"),
     ],
 )  # fmt: skip
 def test_a_wrong_file_says_where(extra: tuple[str, str], expected: str) -> None:
     found = errors(texts(("pipelines/facts/p/a/a.yml", ""), src="", a="SELECT id FROM STREAM src") | dict([extra]))
     assert expected in [f"{p.where}: {p.summary}" for p in found]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "pipelines/a.yml",
+        "pipelines/facts/p/a.YML",
+        "pipelines/facts/p/a/sql-scripts/a.yml",
+        "pipelines/facts/p/a/ddl.b.sql",
+        "pipelines/dml.a.SQL",
+    ],
+)
+def test_a_file_that_nothing_reads_is_a_warning(path: str) -> None:
+    project, found = read_project(texts((path, "x"), src="", a="SELECT id FROM STREAM src"))
+    assert project is not None
+    assert [(str(p.where), p.severity) for p in found] == [(path, Severity.WARNING)] and found[0].remedy
 
 
 def test_a_stream_over_a_view_names_reader_and_view() -> None:

@@ -66,7 +66,7 @@ def test_what_is_edited_committed_or_new_is_found_and_the_checkout_stays(
 
 
 @pytest.mark.parametrize("tables", [1, 40])
-def test_git_is_asked_three_times_whatever_differs(
+def test_git_is_called_three_times_however_many_files_differ(
     tables: int, cloned: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for n in range(tables):
@@ -141,6 +141,99 @@ def test_a_mark_of_byte_order_is_no_difference(cloned: Path, capsys: pytest.Capt
     assert asked(["--changed-since", "HEAD"], capsys)["tables"] == []
     git(cloned, "commit", "-q", "-am", "second")
     assert asked(["--changed-since", "HEAD"], capsys)["tables"] == []
+
+
+LINKED = "pipelines/facts/p/b/shared.txt"
+
+
+def test_a_script_that_is_a_link_is_compared_by_what_it_leads_to(
+    cloned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (cloned / SQL).rename(cloned / LINKED)
+    (cloned / SQL).symlink_to("../shared.txt")
+    git(cloned, "add", "-A")
+    git(cloned, "commit", "-q", "-m", "second")
+    assert asked(["--changed-since", "HEAD"], capsys)["tables"] == []
+    assert asked(["--changed-since", "HEAD~1"], capsys)["tables"] == []
+    edit(cloned / LINKED, "SELECT", "SELECT /* all */")
+    assert asked(["--changed-since", "HEAD"], capsys)["tables"] == ["b"]
+
+
+@pytest.mark.parametrize("absolute", [True, False])
+def test_a_link_out_of_the_repository_counts_by_where_it_leads(
+    absolute: bool, cloned: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "one.sql").write_text((cloned / SQL).read_text())
+    (outside / "two.sql").write_text((cloned / SQL).read_text())
+    where = outside if absolute else Path(os.path.relpath(outside, (cloned / SQL).parent))
+    (cloned / SQL).unlink()
+    (cloned / SQL).symlink_to(where / "one.sql")
+    git(cloned, "add", "-A")
+    git(cloned, "commit", "-q", "-m", "second")
+    assert asked(["--changed-since", "HEAD"], capsys)["tables"] == []
+    (cloned / SQL).unlink()
+    (cloned / SQL).symlink_to(where / "two.sql")
+    assert asked(["--changed-since", "HEAD"], capsys)["tables"] == ["b"]
+
+
+def test_a_filter_of_git_is_applied_before_texts_are_compared(cloned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # Like git-lfs: the repository has a pointer, and a checkout the text.
+    kept = cloned.parent / ".git/kept"
+    git(cloned, "config", "filter.lfs.clean", f"tee {kept} >/dev/null; echo oid 1234")
+    git(cloned, "config", "filter.lfs.smudge", f"cat >/dev/null; cat {kept}")
+    (cloned / ".gitattributes").write_text("dml.b.sql filter=lfs\n")
+    git(cloned, "add", "--renormalize", ".")
+    git(cloned, "add", "-A")
+    git(cloned, "commit", "-q", "-m", "second")
+    assert git(cloned, "show", f"HEAD:./{SQL}") == "oid 1234"
+    assert asked(["--changed-since", "HEAD"], capsys)["tables"] == []
+    edit(cloned / SQL, "SELECT", "SELECT /* all */")
+    assert asked(["--changed-since", "HEAD"], capsys)["tables"] == ["b"]
+
+
+def test_line_endings_and_encodings_that_git_converts_are_no_difference(
+    cloned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (cloned / ".gitattributes").write_text("*.sql text eol=crlf ident\n")
+    edit(cloned / SQL, "SELECT", "-- $Id$\nSELECT")
+    git(cloned, "add", "-A")
+    git(cloned, "commit", "-q", "-m", "second")
+    (cloned / SQL).unlink()
+    git(cloned, "checkout", "--", SQL)
+    assert b"$Id: " in (cloned / SQL).read_bytes() and b"\r\n" in (cloned / SQL).read_bytes()
+    assert asked(["--changed-since", "HEAD"], capsys)["tables"] == []
+
+
+@pytest.fixture
+def with_submodule(cloned: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project with a product of one table in a submodule, committed; returns the submodule's folder."""
+    other = tmp_path_factory.mktemp("other")
+    (other / "t/sql-scripts").mkdir(parents=True)
+    (other / "t/sql-scripts/ddl.t.sql").write_text("CREATE TABLE t (id BIGINT, kind STRING) USING parquet;")
+    (other / "t/sql-scripts/dml.t.sql").write_text("INSERT INTO t SELECT id, kind FROM STREAM a;")
+    git(other, "init", "-q", "-b", "main")
+    git(other, "add", ".")
+    git(other, "commit", "-q", "-m", "first")
+    git(cloned, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(other), "pipelines/facts/sub")
+    git(cloned, "commit", "-q", "-m", "second")
+    return cloned / "pipelines/facts/sub"
+
+
+def test_files_of_a_submodule_are_compared_with_its_commit(
+    with_submodule: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert asked(["--changed-since", "HEAD"], capsys)["tables"] == []
+    assert asked(["--changed-since", "HEAD~1"], capsys)["tables"] == ["t"]
+    edit(with_submodule / "t/sql-scripts/dml.t.sql", "SELECT", "SELECT /* all */")
+    assert asked(["--changed-since", "HEAD"], capsys)["tables"] == ["t"]
+
+
+def test_a_submodule_without_the_commit_is_named(with_submodule: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    git(with_submodule.parents[2], "update-index", "--cacheinfo", f"160000,{'1' * 40},shop/pipelines/facts/sub")
+    git(with_submodule.parents[2], "commit", "-q", "-m", "third")
+    assert exit_codes.run_command_line(["plan", "--changed-since", "HEAD", "--offline"]) == 2
+    assert "the submodule pipelines/facts/sub has no commit 111111111111" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["sha1", "sha256"])

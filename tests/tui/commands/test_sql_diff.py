@@ -205,6 +205,22 @@ def test_diff_reads_a_text_of_another_revision_from_git(here: Path, capsys: pyte
     assert run(capsys, "diff", "HEAD:nowhere.sql", "t/sql-scripts/dml.t.sql", code=2)["error"]["class"] == "UsageError"
 
 
+def test_a_text_from_git_is_what_a_checkout_would_write(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x", *words], cwd=here, check=True)
+
+    (here / "link.sql").symlink_to("kept.sql")
+    (here / "kept.sql").write_text("INSERT INTO t SELECT id FROM STREAM kept")
+    (here / "lfs.sql").write_text("version 1")
+    (here / ".gitattributes").write_text("lfs.sql filter=lfs\n")
+    git("init", "-q", ".")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    git("config", "filter.lfs.smudge", "cat >/dev/null; echo INSERT INTO t SELECT id FROM STREAM smudged")
+    assert run(capsys, "sql", "HEAD:./link.sql")["reads"][0]["table"] == "kept"
+    assert run(capsys, "sql", "HEAD:lfs.sql")["reads"][0]["table"] == "smudged"
+
+
 def test_diff_knows_the_columns_of_parents_that_the_project_declares(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
