@@ -133,10 +133,7 @@ READ_TEXTS = {
     "core/changes/checkpoint_compatibility.py": 1,
     "pipelines/spark_connect/streaming_queries.py": 1,
     "pipelines/spark_connect/statement_analysis.py": 1,
-    "tui/commands/lineage.py": 1,
-    "tui/commands/runs.py": 1,
     "tui/presentation/reports/impact.py": 1,
-    "tui/presentation/screen_content/lineage_tab.py": 2,
     "tui/presentation/screen_content/runs.py": 1,
     "tui/presentation/screen_content/statement_advice.py": 1,
 }

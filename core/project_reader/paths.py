@@ -56,8 +56,8 @@ def table_folder(path: str) -> str:
 def _take_script(path: str, parts: tuple[str, ...], folders: dict[str, ScriptFolder], problems: list[Problem]) -> None:
     found = _SCRIPT.match(parts[-1])
     if found is None and (wanted := _SCRIPT.match(parts[-1].lower())):
-        name = f"{wanted['kind']}.{parts[-1][4:-4]}.sql"
-        problems.append(Problem(f"{parts[-1]} is ignored", f"rename it to {name}", Where(path)))
+        right = f"{wanted['kind']}.{parts[-1][4:-4]}.sql"
+        problems.append(Problem(f"{parts[-1]} is ignored", f"rename it to {right}", Where(path)))
         return
     if found is None:
         problems.append(

@@ -8,7 +8,7 @@ from core.model.errors import UsageError
 from tui.agent_client import agent_commands
 from tui.command_line.context import CommandContext
 from tui.command_line.output import format_table
-from tui.presentation.reports.column_lineage import LineageTreeRow, gap_line, name_of, row_conditions, tree
+from tui.presentation.reports.column_lineage import BranchKind, LineageTreeRow, gap_line, name_of, row_conditions, tree
 from tui.project_folder.parsing_performance import rare_garbage_collection
 from tui.project_folder.user_named_files import write_whole
 
@@ -116,9 +116,8 @@ def _text(found: "ColumnLineage") -> list[str]:
 
 
 def _cells(branch: LineageTreeRow) -> tuple[str, ...]:
-    mark = f"{branch.note} " if branch.note in ("if", "via") else ""
-    text = "(above)" if branch.note == "again" else branch.expression
-    return ("  " * branch.depth + mark + branch.name, branch.type, branch.place, text)
+    text = "(above)" if branch.kind is BranchKind.AGAIN else branch.expression
+    return ("  " * branch.depth + branch.mark + branch.name, branch.type, branch.place, text)
 
 
 @rare_garbage_collection()

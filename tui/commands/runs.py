@@ -194,12 +194,10 @@ def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
         context.voice.print([_run_line(row), *(run_step_line(step) for step in row.steps if not told)])
         wrong = [step for step in row.steps if step.state == "failed"]
         if wrong and row.state == "failed" and not row.continued_by:
-            # A note that names the way on is of no file and no cause outside: a stop by an operator, the end of a wait.
-            cause = (
-                "" if "headgate runs retry" in wrong[0].note else "correct the file, or fix the external cause; then "
-            )
             note = "\n".join(textwrap.wrap(wrong[0].note, COLUMNS, subsequent_indent="  ", break_long_words=False))
-            context.voice.say(f"step {wrong[0].n} failed: {note}\n  {cause}headgate runs retry {row.id} --follow")
+            context.voice.say(
+                f"step {wrong[0].n} failed: {note}\n  once the cause is fixed: headgate runs retry {row.id} --follow"
+            )
         if is_held(row):
             waits = "every new version has caught up and runs; nothing is swapped before somebody gives the word"
             context.voice.say(

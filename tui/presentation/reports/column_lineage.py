@@ -5,12 +5,25 @@ Values make the tree. Conditions on a table's rows are listed apart, table by ta
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from core.sql.lineage.model import ColumnOrigin, InputKind
 
 if TYPE_CHECKING:
     from core.lineage.column_lineage import ColumnLineage, LineageEdge, LineageGap, LineageNode
+
+
+class BranchKind(StrEnum):
+    """How a row of the tree contributes to the row that it hangs on."""
+
+    VALUE = ""
+    CONDITION = "if"
+    """A condition on one column alone."""
+    STEP = "via"
+    """A step inside a statement."""
+    AGAIN = "again"
+    """It was expanded further up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +38,12 @@ class LineageTreeRow:
     """`dml.t.sql:3`, or that it landed, or that the change feed of its table has it."""
     expression: str
     """How the row below it, or above it, is made; empty for what landed."""
-    note: str = ""
-    """`if` for a condition on one column alone, `via` for a step, `again` where it was expanded before."""
+    kind: BranchKind = BranchKind.VALUE
+
+    @property
+    def mark(self) -> str:
+        """What stands before the name: `if `, `via `, or nothing."""
+        return f"{self.kind} " if self.kind in (BranchKind.CONDITION, BranchKind.STEP) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +77,7 @@ def tree(found: "ColumnLineage") -> tuple[LineageTreeRow, ...]:
             rows.extend(_steps(depth, over, up=up))
         rows.append(_row(depth, nodes[at], over, following, up=up))
         if again:
-            rows[-1] = replace(rows[-1], note="again")
+            rows[-1] = replace(rows[-1], kind=BranchKind.AGAIN)
         else:
             waiting += [(depth + 1, each.source if up else each.target, each) for each in reversed(following)]
     return tuple(rows)
@@ -112,10 +129,11 @@ def _row(
     depth: int, node: "LineageNode", edge: "LineageEdge | None", following: "Sequence[LineageEdge]", *, up: bool
 ) -> LineageTreeRow:
     """Write a node: going up with how its own statement makes it, going down with what leads to it."""
-    note = "if" if edge is not None and edge.kind is InputKind.CONDITION and (up or node.at.column) else ""
+    decides = edge is not None and edge.kind is InputKind.CONDITION and (up or node.at.column)
+    kind = BranchKind.CONDITION if decides else BranchKind.VALUE
     if not up and edge is not None:
         text = edge.expression if edge.clause == "SELECT" else f"{edge.clause} {edge.expression}"
-        return LineageTreeRow(depth, name_of(node.at), node.type, file_of(edge.path, edge.line), text, note)
+        return LineageTreeRow(depth, name_of(node.at), node.type, file_of(edge.path, edge.line), text, kind)
     place = ""
     if node.of_feed:
         place = f"change feed of {node.at.table}"
@@ -126,9 +144,9 @@ def _row(
     fields = "".join(f".{path}" for path in edge.fields[:1]) if edge is not None else ""
     more = " …" if edge is not None and len(edge.fields) > 1 else ""
     text = node.expression if up else ""
-    return LineageTreeRow(depth, name_of(node.at) + fields + more, node.type, place, text, note)
+    return LineageTreeRow(depth, name_of(node.at) + fields + more, node.type, place, text, kind)
 
 
 def _steps(depth: int, edge: "LineageEdge", *, up: bool) -> Iterable[LineageTreeRow]:
     steps = edge.through if up else reversed(edge.through)
-    return [LineageTreeRow(depth, step.name, "", "", step.expression, "via") for step in steps]
+    return [LineageTreeRow(depth, step.name, "", "", step.expression, BranchKind.STEP) for step in steps]

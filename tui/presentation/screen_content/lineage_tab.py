@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tui.presentation.reports.column_lineage import LineageTreeRow, gap_line, row_conditions, tree
+from tui.presentation.reports.column_lineage import BranchKind, LineageTreeRow, gap_line, row_conditions, tree
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, fit, left, line, width_of, wrap
 from tui.presentation.styling.theme import STATE_TONES
@@ -83,10 +83,11 @@ def _way(found: "ColumnLineage", word: str, width: int) -> tuple[Line, ...]:
 
 
 def _rows(branch: LineageTreeRow, room: int, width: int) -> tuple[Line, ...]:
-    text = "shown above" if branch.note == "again" else f"= {branch.expression}" if branch.expression else branch.place
+    text = f"= {branch.expression}" if branch.expression else branch.place
+    text = "shown above" if branch.kind is BranchKind.AGAIN else text
     if width >= _NARROW:
         text = f"{left(branch.type, 12)} {left(branch.place, 32)} {text if text != branch.place else ''}".rstrip()
-    return _folded(left(_name(branch), room), text, Tone.DIM if branch.note == "via" else Tone.PLAIN, width)
+    return _folded(left(_name(branch), room), text, Tone.DIM if branch.kind is BranchKind.STEP else Tone.PLAIN, width)
 
 
 def _folded(start: str, text: str, tone: Tone, width: int) -> tuple[Line, ...]:
@@ -97,8 +98,7 @@ def _folded(start: str, text: str, tone: Tone, width: int) -> tuple[Line, ...]:
 
 
 def _name(branch: LineageTreeRow) -> str:
-    mark = f"{branch.note} " if branch.note in ("if", "via") else ""
-    return "   " + "  " * branch.depth + mark + branch.name
+    return "   " + "  " * branch.depth + branch.mark + branch.name
 
 
 def lineage_lines(statement: StatementView, view: LedgerView, look: RowContext) -> tuple[Line, ...]:
