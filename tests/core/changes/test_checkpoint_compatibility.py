@@ -1,4 +1,4 @@
-"""A restart in place of a rebuild, beside what a real Spark made of the edit on the old checkpoint."""
+"""Restarts that replace a rebuild, checked against Spark's actual behavior on the old checkpoint."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ NAMED = (
 
 
 def started(edit: Edit) -> Edit:
-    """Return an edit with what its old text was started on."""
+    """Return an edit with the configuration on which its old text was started."""
     if "evolving" not in edit.marks:
         return edit
     old, new = (replace(each, pool=Pool(conf=NAMED)) for each in (edit.old, edit.new))

@@ -1,4 +1,4 @@
-"""Kinds of change: every kind that is told apart, on real SQL, as text pairs in fixtures/plans."""
+"""Kinds of change on real SQL, one text pair per kind in fixtures/plans."""
 
 from collections import Counter
 from dataclasses import replace

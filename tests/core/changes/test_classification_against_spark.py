@@ -1,4 +1,4 @@
-"""Our action for an edit beside what a real Spark made of it on the old checkpoint."""
+"""Our action for each edit, checked against Spark's actual behavior on the old checkpoint."""
 
 import pytest
 from revision_pairs import Edit, edits
@@ -9,7 +9,7 @@ from core.model.actions import Action
 
 @pytest.mark.parametrize("edit", edits("same_checkpoint.txt"), ids=lambda edit: " ".join((edit.name, *edit.marks)))
 def test_what_spark_made_of_an_edit_allows_our_action(edit: Edit) -> None:
-    """The outcomes were seen on 4.2.0: `tests/drills/edited_statement_on_old_checkpoint.py` runs them again."""
+    """The outcomes were recorded on 4.2.0; `tests/drills/edited_statement_on_old_checkpoint.py` reproduces them."""
     outcome, row_and_action = edit.expected
     found = classify(edit.old, edit.new)
     assert f"{found.kind.definition.code} {found.action}" == row_and_action

@@ -1,4 +1,4 @@
-"""Spark's answers in a plan: what is asked, what agrees, what disagrees; silence changes nothing."""
+"""Spark's answers in a plan: what is asked, agreements, disagreements; a missing answer changes nothing."""
 
 import json
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ EVERYTHING = PlanRequest(everything=True, children="all")
 
 
 def world(old: str, new: str) -> tuple[Project, dict[T, ObservedDeployment]]:
-    """Declare b anew over what is deployed."""
+    """Return a project with a new text of b, over deployments of the old text."""
     before = texts_of.project(texts_of.texts(b=old))
     observed = {name: deployed(table, **({"version": 1} if table.dml else {})) for name, table in before.tables.items()}
     for name in ("a",):

@@ -23,7 +23,7 @@ POOL = Pool(conf=(("spark.executor.cores", "4"), ("spark.sql.shuffle.partitions"
 
 
 def prints(ddl: str = DDL, dml: str = DML, yml: str = YML, pool: Pool = POOL) -> Fingerprints:
-    """Fingerprint a revision without Problems."""
+    """Return the fingerprints of a revision without Problems."""
     facts, problems = read_ddl(ddl, "ddl.t.sql")
     (parsed,), more = read_statements(dml, "dml.t.sql")
     assert facts is not None and (*problems, *more) == ()
@@ -31,7 +31,7 @@ def prints(ddl: str = DDL, dml: str = DML, yml: str = YML, pool: Pool = POOL) ->
 
 
 def changed(new: Fingerprints) -> set[str]:
-    """Name the fingerprints that differ from those of the texts above."""
+    """Return the names of the fingerprints that differ from those of the texts above."""
     old = asdict(prints())
     return {name for name, value in asdict(new).items() if value != old[name]}
 

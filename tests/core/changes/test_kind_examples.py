@@ -1,4 +1,4 @@
-"""The examples of the help are what the classifier says they are."""
+"""The examples on the help page are classified as the page says."""
 
 import pytest
 from revision_pairs import side
@@ -9,7 +9,7 @@ from core.project.revision import Revision, RevisionTexts
 
 
 def read(text: str) -> Revision:
-    """Read a side, whose DDL has several lines, as `revision_pairs` does."""
+    """Read one side of an example, whose DDL has several lines, as `revision_pairs` does."""
     ddl, statement = text.split(";\n", 1)
     return side(f"{' '.join(ddl.splitlines())};\n{statement}", RevisionTexts())
 

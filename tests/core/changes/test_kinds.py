@@ -1,4 +1,4 @@
-"""The table of change kinds: one row for each kind, and a checkpoint that nobody vouched for is not used."""
+"""The table of change kinds: one row per kind, and no unverified checkpoint is reused."""
 
 from collections import Counter
 from dataclasses import replace
@@ -10,7 +10,7 @@ from core.changes.kinds import CHANGE_KINDS, ChangeKind, ChangeKindDefinition, C
 from core.model.actions import Action
 
 LABEL = 24
-"""Cells of the column CHANGE on a wide screen."""
+"""Width of the column CHANGE on a wide screen."""
 
 IDS = [definition.kind.name for definition in CHANGE_KINDS]
 

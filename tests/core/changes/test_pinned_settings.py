@@ -1,4 +1,4 @@
-"""What is kept of a pool: what can change a row or a state, as it was pinned, and never a secret."""
+"""Pinned settings of a pool: everything that can change a row or a state, and never a secret."""
 
 from core.changes.pinned_settings import pool_at_start, recorded_pool
 from core.project.model import Pool

@@ -17,7 +17,7 @@ SEED, PAIRS = 20, 20
 @pytest.mark.drill
 @pytest.mark.long
 def test_spark_does_what_our_action_for_a_random_edit_promises(pool: LocalPool, tmp_path: Path) -> None:
-    """`tests/drills/random_edits.py` tries hundreds, makes what is unsafe small, and prints it."""
+    """`tests/drills/random_edits.py` tries hundreds, and shrinks and prints unsafe ones."""
     found = tried(pool, tmp_path / "pairs", drawn(SEED, range(PAIRS)))
     assert [(each.trial.edit.name, each.trial.outcome) for each in found if each.unsafe] == []
     assert sum(each.kind != "not run" and each.wrote for each in found) > PAIRS // 2
@@ -28,7 +28,7 @@ def test_a_pair_is_the_same_each_time_it_is_drawn() -> None:
 
 
 def test_a_pair_holds_an_edit_and_a_smaller_one_holds_it_too() -> None:
-    # In pair 11 of seed 6 the edit is the value of a column, whose kind the table's DDL needs.
+    # In pair 11 of seed 6 the edit changes a column's value, whose kind the table's DDL needs.
     for _, found, edit in (*drawn(2, range(5)), *drawn(6, (11,))):
         assert edit.old.texts != edit.new.texts
         for each in islice(smaller_pairs(found), 60):

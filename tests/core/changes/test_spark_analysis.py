@@ -1,4 +1,4 @@
-"""Our reading held against what Spark said of the whole corpus: a plan must not call it a disagreement for nothing."""
+"""Our analysis against Spark's verdicts on the whole corpus: a plan must not report false disagreements."""
 
 import corpus_agreement
 from sql_corpus import Case, Verdict, cases, load
@@ -20,7 +20,8 @@ KINDS = {
     "symmetricHashJoin": "stream_join",
     "globalLimit": "limit",
 }
-"""Spark's names in its progress, in which the corpus was recorded, to those of an opinion."""
+"""Operators by their names in Spark's progress, in which the corpus was recorded, with the names in Spark's analysis.
+"""
 
 
 def opinion(verdict: Verdict) -> AnalysedStatement:
@@ -33,7 +34,7 @@ def opinion(verdict: Verdict) -> AnalysedStatement:
 
 
 def compared(case: Case, verdicts: list[Verdict]) -> list[tuple[ParsedStatement, AnalysedStatement]]:
-    """Pair what a plan could hold: statements that we read without a Problem, and that stream."""
+    """Pair our statements with Spark's, if we read them without a Problem and they stream, as in a plan."""
     found, problems = read_any(case.text, "q.sql", every_table_streams=case.reads == "stream")
     refused = any(ours.refused for ours in corpus_agreement.ours(case))
     if problems or refused or len(found) != len(verdicts):

@@ -1,4 +1,4 @@
-"""What an upgrade test has shown makes a plan more careful, never less."""
+"""The results of an upgrade test make a plan more careful, never less."""
 
 from core.changes.classification import Change
 from core.changes.cross_check import proof_key, with_upgrade_proof

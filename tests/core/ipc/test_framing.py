@@ -1,4 +1,4 @@
-"""Frames: whatever is sent arrives in words that can be written anywhere, and whatever is read is bounded."""
+"""Frames: text of every kind arrives unchanged, and reading is bounded."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Faults are judged in time, and only once a sign has stood."""
+"""Faults are reported in time, and only once a sign has persisted."""
 
 import pytest
 
@@ -85,7 +85,7 @@ def test_behind_is_the_oldest_input_nothing_waiting_is_no_time_and_a_source_that
 
 
 def test_where_the_pool_does_not_answer_a_sign_counts_at_once() -> None:
-    """The pool has not answered for a while by then; to have it stand for ten seconds more said nothing new."""
+    """By then the pool has been silent for a while; waiting ten more seconds would add nothing."""
     judged = LagTrend(Trend.STALLED, reason="because")
     for state, fault in ((State.UNKNOWN, Fault.STALLED), (State.RUNNING, Fault.NONE)):
         found = fault_sign(lag(1.0), judged, state=state, wanted=WantedState.RUNNING, objective_s=60.0)
@@ -93,7 +93,7 @@ def test_where_the_pool_does_not_answer_a_sign_counts_at_once() -> None:
 
 
 def heard(behind: list[float | None]) -> list[tuple[float, bool]]:
-    """Return when an objective of 60 s is missed, and met again, by measurements five seconds apart."""
+    """Return when an objective of 60 s is reported missed and met again, for measurements five seconds apart."""
     found, watch = [], ObjectiveWatch()
     for n, seconds in enumerate(behind):
         after = watch.heard(seconds, 60.0, 5.0 * n)
@@ -106,7 +106,7 @@ def heard(behind: list[float | None]) -> list[tuple[float, bool]]:
 def test_an_objective_is_missed_once_three_measurements_say_so_and_met_after_a_minute() -> None:
     assert heard([10.0, 61.0, 66.0, 71.0, *[5.0] * 13]) == [(15.0, True), (80.0, False)]
     assert heard([61.0, 66.0, 5.0, 61.0, 66.0]) == []
-    # What is not known says nothing, and what just meets it now and then is one entry.
+    # Unknown measurements count for nothing, and meeting the objective now and then does not add entries.
     assert heard([61.0, None, 66.0, None, 71.0, 75.0, 80.0]) == [(10.0, True)]
     assert heard([90.0, 90.0, 90.0, *[90.0, 5.0, 5.0] * 40]) == [(10.0, True)]
 

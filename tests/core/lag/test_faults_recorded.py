@@ -1,4 +1,4 @@
-"""Faults and words over what an agent measured of the running sample (`tests.support.lag_recorder`)."""
+"""Faults and trends over recordings of the running sample (`tests.support.lag_recorder`)."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -17,19 +17,19 @@ OBJECTIVES = {"order_labels": "5 minutes"}
 
 WITHIN_S = 30.0
 READERS = ("int_order_items", "int_paid_orders", "int_seated_orders", "tickets_delivery", "tickets_dine_in")
-"""Of src_orders; order_labels works off its own queue, four files at a time."""
+"""Readers of src_orders; order_labels is not among them, as it processes its own queue, four files at a time."""
 
 
 BELOW = (*READERS, "int_priced_items", "fct_kitchen_load", "fct_revenue", "fct_takings", "tickets_takeaway",
          "vw_busy_windows")  # fmt: skip
-"""Every statement that has nothing to read while src_orders is stopped, order_labels with its queue aside."""
+"""Statements that have nothing to read while src_orders is stopped; order_labels still has its queue."""
 
 Recorded = tuple[dict[str, float], list[Said]]
 
 
 @pytest.fixture(scope="module", params=["sample_and_faults", "sample_at_light_load"])
 def recorded(request: pytest.FixtureRequest) -> Recorded:
-    """Return a recording at a load of fifteen on two cores, and one at a load of three (0.2 to 7)."""
+    """Return two recordings: at a load of fifteen on two cores, and at a load of three (0.2 to 7)."""
     return replay(FIXTURES / f"{request.param}.tsv.gz", OBJECTIVES)
 
 
@@ -38,7 +38,7 @@ def first(said: Sequence[Said], table: str, faults: frozenset[Fault], since: flo
 
 
 def read_until(said: Sequence[Said], table: str, since: float, until: float) -> float:
-    """Return when a statement, or one that fills it, had work last: rows that waited and were read later."""
+    """Return when a statement, or one that feeds it, last had work: pending rows that were processed later."""
     own = [one for one in said if one.table == table and since <= one.at < until]
     above = {name for one in own for name in one.inputs} & {*BELOW}
     worked = [one.at for one, after in pairwise(own) if one.rows and after.rows != one.rows]
@@ -46,7 +46,9 @@ def read_until(said: Sequence[Said], table: str, since: float, until: float) -> 
 
 
 def test_ten_minutes_have_no_fault(recorded: Recorded) -> None:
-    """At a load of fifteen, with batches of up to 32 s on a trigger of 10, a rule by rows had a banner in 52 of 120."""
+    """At a load of fifteen, with batches of up to 32 s on a trigger of 10 s, a rule by rows showed a banner in 52 of
+    120 rounds.
+    """
     phases, said = recorded
     well = [one for one in said if one.at < phases["stopped"]]
     assert len(well) >= 16 * 117
@@ -63,7 +65,7 @@ def test_statements_on_one_input_with_the_same_lag_say_the_same_word(recorded: R
 def test_what_is_below_a_parent_that_is_stopped_is_starved_within_half_a_minute_of_its_last_work(
     recorded: Recorded,
 ) -> None:
-    """It was said one level a round; at a load of fifteen fct_revenue has work for 39 s, of what was read before."""
+    """Starvation was once reported one level per round; at a load of fifteen fct_revenue still has work for 39 s."""
     phases, said = recorded
     for table in BELOW:
         starved = first(said, table, frozenset({Fault.STARVED}), phases["stopped"])
@@ -74,7 +76,7 @@ def test_what_is_below_a_parent_that_is_stopped_is_starved_within_half_a_minute_
 
 
 def test_what_was_starved_is_well_after_its_parent_starts_and_nothing_else_is_said_of_it(recorded: Recorded) -> None:
-    """The watermark of a join stood while one side was stopped: it was `stalled` for 25 s once that side came back."""
+    """The watermark of a join stood still while one side was stopped, and was once reported as `stalled` for 25 s."""
     phases, said = recorded
     since = [one for one in said if phases["started"] < one.at < phases["frozen"]]
     assert {one.fault for one in since} == {Fault.STARVED, Fault.NONE}
@@ -83,7 +85,7 @@ def test_what_was_starved_is_well_after_its_parent_starts_and_nothing_else_is_sa
 
 
 def test_a_pool_that_does_not_answer_is_a_fault_of_every_statement_within_half_a_minute(recorded: Recorded) -> None:
-    """It was said after 26 to 55 s; one that waited for empty files alone was steady in between."""
+    """This used to take 26 to 55 s, and a statement waiting only for empty files was `steady` in between."""
     phases, said = recorded
     frozen = [one for one in said if phases["frozen"] < one.at < phases["thawed"]]
     for table in {one.table for one in frozen}:
@@ -108,9 +110,9 @@ def test_a_table_that_is_taken_away_fails_its_statements_at_once_and_starves_wha
 
 
 def test_a_quarter_of_an_hour_at_a_load_of_nineteen_has_only_faults_that_are_true() -> None:
-    """Right after the start of 16 statements five of them are behind their minute, and then none for 13 minutes.
+    """Right after the start five of 16 statements are behind their objective, and then none for 13 minutes.
 
-    A rule by rows had a banner in 75 of these 177 rounds.
+    A rule by rows showed a banner in 75 of these 177 rounds.
     """
     _, said = replay(FIXTURES / "sample_at_load.tsv.gz", OBJECTIVES)
     assert len(said) > 2800 and {one.fault for one in said} == {Fault.NONE, Fault.BEHIND}
@@ -120,8 +122,8 @@ def test_a_quarter_of_an_hour_at_a_load_of_nineteen_has_only_faults_that_are_tru
         missed = (one.behind_s or 0.0) > objective_s(OBJECTIVES.get(one.table, ""), one.inputs[-1])
         behind[one.table].append(missed)
         lately = behind[one.table]
-        # True when said: it was so in three measurements, of which the last may be two that it is over for.
+        # A report must be justified: three measurements in a row were behind, of which up to two may be recovered.
         assert not one.fault or any(all(lately[n : n + 3]) for n in range(len(lately)))
-        # And said when true, within half a minute.
+        # A justified report must come within half a minute.
         assert one.fault or not (len(lately) >= 6 and all(lately[-6:]))
     assert not any(len({one.judged.trend for one in group}) > 1 for group in same_lag(said))

@@ -1,4 +1,4 @@
-"""What counts as running: times as values, and courses that an agent has recorded."""
+"""What counts as running, for constructed times and for recordings of an agent."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def test_a_first_replayed_or_catch_up_batch_has_ten_minutes(silent_s: float, lat
 
 
 def course(*waiting: int, taken: int = 100, files: bool = False) -> list[Point]:
-    """Samples five seconds apart with what waits in each; all but the last two have taken so much."""
+    """Return samples five seconds apart with pending rows or files; all but the last two consumed `taken` each."""
     lags = [(None, lag) if files else (lag, None) for lag in waiting]
     taken_at = [taken * min(n, len(waiting) - 2) for n in range(len(waiting))]
     return [
@@ -82,7 +82,9 @@ def test_usual_is_the_median_of_the_batches_that_read_something() -> None:
 
 @pytest.mark.parametrize(("name", "silences"), [("overloaded.csv", 15), ("driven.csv", 5)])
 def test_recorded_courses_on_busy_machines_were_running_throughout(name: str, silences: int) -> None:
-    """At a load of 12 on two cores batches grew from 3 to 23 s; taken as silent between any two commits with input."""
+    """At a load of 12 on two cores batches grew from 3 to 23 s; time between commits counts as silence while input is
+    pending.
+    """
     points: list[Point] = []
     longest = heard_at = 0.0
     for row in (Path(__file__).parents[2] / "fixtures/lag" / name).read_text().splitlines()[1:]:

@@ -1,4 +1,4 @@
-"""The word for a statement's lag against a model of microbatches whose truth is known."""
+"""The lag trend of a statement, against a model of microbatches with known ground truth."""
 
 import math
 import random
@@ -28,17 +28,17 @@ def changes(found: Sequence[str]) -> int:
 
 
 def kept_up(seed: int, trigger_s: float, rate: float = 100.0) -> Model:
-    """Capacity for thirty times the rate: five times more is worked off as well."""
+    """A model with thirty times the needed capacity, which keeps up even with five times the rate."""
     return Model(random.Random(seed), trigger_s, rate, speed=30 * rate)
 
 
 def limited(seed: int, trigger_s: float, rate: float = 100.0) -> Model:
-    """Takes at most twice the rate (maxFilesPerTrigger)."""
+    """A model that processes at most twice the rate (maxFilesPerTrigger)."""
     return Model(random.Random(seed), trigger_s, rate, speed=20 * rate, batch_rows=2 * rate * trigger_s)
 
 
 def slow(seed: int, trigger_s: float, rate: float = 100.0) -> Model:
-    """Works off twice the rate, in batches as large as what waits: they get longer and longer."""
+    """A model that processes twice the rate in batches as large as the backlog, which therefore grow."""
     return Model(random.Random(seed), trigger_s, rate, speed=2 * rate)
 
 
@@ -90,7 +90,9 @@ def test_five_times_more_than_it_can_take_is_growing_within_30_s_and_does_not_fl
 @EVERY_TRIGGER
 @EVERY_SEED
 def test_batches_that_get_longer_and_longer_are_growing_most_of_the_time(trigger_s: float, seed: int) -> None:
-    """While one huge batch runs nothing is known of it: here the word may come later, and is right in the long run."""
+    """Nothing is known while one huge batch runs, so that the trend may come later, and need only be right in the long
+    run.
+    """
     watch = Watch(slow(seed, trigger_s))
     watch.look(120)
     watch.model.rate *= 5
@@ -118,7 +120,7 @@ def test_drain_is_called_within_30_s_and_its_eta_is_true(trigger_s: float, seed:
         if at > (changed + ended) / 2 and found.trend is Trend.DRAINING:
             left_s = ended - at
             assert found.eta_s is not None and found.rate_rows_s is not None and found.rate_rows_s < 0
-            # Nothing finer than a batch and a sample can be known.
+            # The end cannot be known more precisely than a batch and a sample.
             assert abs(found.eta_s - left_s) <= max(0.3 * left_s, trigger_s + EVERY_S)
     after = words(watch.look(300), SETTLED_S, ended)
     assert set(after) == ({"steady"} if factor else {"idle"})
@@ -293,7 +295,7 @@ def test_too_few_samples_or_a_hole_give_unknown_and_never_a_number(points: Seque
 
 
 def rising(behind_s: float | None = 25.0, **known: Any) -> LagTrend:
-    """Judge a minute in which input came and nothing was committed, on a trigger of 40 s."""
+    """Judge a minute in which input arrived and nothing was committed, on a trigger of 40 s."""
     points = [Point(5.0 * n, 20 * n, n, None, 20 * n, 0) for n in range(12)]
     return lag_trend(
         points, 55.0, interval_s=5.0, parents=(), trigger_s=40.0, behind_s=behind_s,
@@ -309,7 +311,7 @@ def test_input_that_waits_behind_a_start_without_a_commit_is_never_called_steady
 
 
 def test_input_that_came_before_the_first_batch_of_a_start_is_never_called_growing() -> None:
-    """A restart of 51 s had read nothing, and `the lag grows by 127 rows a minute`."""
+    """A restart that had read nothing for 51 s was reported as `the lag grows by 127 rows a minute`."""
     read = [10 * min(n, 12) for n in range(24)]
     points = [Point(5.0 * n, 60 + 20 * n - read[n], 1, 900, 60 + 20 * n, read[n]) for n in range(24)]
     judged = {
@@ -347,7 +349,7 @@ def test_what_does_not_run_is_called_steady_once_it_was_looked_at_six_times(stat
 
 @pytest.mark.parametrize("arrives, later", [(0, Trend.STEADY), (20, Trend.GROWING)])
 def test_what_was_stopped_is_judged_by_what_came_since(arrives: int, later: Trend) -> None:
-    """Its batch had run for minutes when it was stopped: what came meanwhile was `growing` with nothing arriving."""
+    """It was stopped in a batch that had run for minutes, and was reported as `growing` although nothing arrived."""
     came = [20 * n if n < 30 else 600 + arrives * (n - 30) for n in range(45)]
     points = [Point(5.0 * n, rows - 20, 1, None, rows, 20 if n else 0) for n, rows in enumerate(came)]
 

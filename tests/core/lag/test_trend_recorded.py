@@ -1,4 +1,4 @@
-"""The word for a statement's lag over samples that an agent took of a real demo."""
+"""The lag trend of a statement, over samples that an agent took of a real demo."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -13,7 +13,7 @@ SOURCE = replace(EXTERNAL, silent_s=None)
 
 
 def recorded(name: str) -> list[tuple[float, LagTrend]]:
-    """Judge the samples that an agent took of order_labels, which takes four files a batch: (seconds, verdict)."""
+    """Return (seconds, trend) for the recorded samples of order_labels, which reads four files per batch."""
     said: list[tuple[float, LagTrend]] = []
     points: list[Point] = []
     lines = (Path(__file__).parents[2] / "fixtures/lag" / name).read_text().splitlines()
@@ -36,7 +36,7 @@ def test_a_statement_that_keeps_up_on_an_overloaded_machine_is_steady_throughout
 
 
 def test_recorded_course_of_the_driven_demo_has_one_word_for_each_phase() -> None:
-    """x5 reached the statement at 140 s, x0.2 at 258 s, the generator paused at 357 s and went on at 480 s."""
+    """Rate x5 reached the statement at 140 s and x0.2 at 258 s; the generator paused at 357 s and resumed at 480 s."""
     said = [(at, str(found.trend)) for at, found in recorded("driven.csv") if at < 550]
     course = [(at, word) for (at, word), (_, before) in zip(said[1:], said, strict=False) if word != before]
     assert [word for _, word in course] == ["steady", "growing", "draining", "idle", "steady"]
@@ -45,11 +45,11 @@ def test_recorded_course_of_the_driven_demo_has_one_word_for_each_phase() -> Non
 
 
 def test_recorded_drain_whose_files_got_smaller_is_foretold_by_its_files() -> None:
-    """It was worked off at 346 s; its files held 36 rows at first and 20 later, and a batch takes four of them."""
+    """The backlog ended at 346 s; its files had 36 rows at first and 20 later, and a batch reads four of them."""
     ended = 345.6
     calls = [(at, found) for at, found in recorded("draining.csv") if 207 < at < ended]
     assert {found.trend for _, found in calls} == {Trend.DRAINING}
     for at, found in calls[len(calls) // 2 :]:
         left_s = ended - at
-        # Nothing finer than a batch and a sample can be known.
+        # The end cannot be known more precisely than a batch and a sample.
         assert found.eta_s is not None and abs(found.eta_s - left_s) <= max(0.3 * left_s, 5.0 + 2 * EVERY_S)

@@ -1,4 +1,4 @@
-"""Lineage over a project: up to what lands, down to every reader, and nothing read that is not on the way."""
+"""Lineage over a project: up to landed data, down to every reader, without parsing unrelated statements."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def traced(words: str, direction: str = UPSTREAM, **dml: str) -> ColumnLineage:
 
 
 def shown(found: ColumnLineage) -> list[str]:
-    """Write edges as `a.x -> b.y`, conditions with their clause."""
+    """Return edges as `a.x -> b.y`, conditions with their clause."""
     return [
         f"{edge.source.table}.{edge.source.column or '*'} -> {edge.target.table}.{edge.target.column or '*'}"
         + (f" {edge.clause}" if edge.kind is InputKind.CONDITION else "")

@@ -1,4 +1,4 @@
-"""Which lines of a reader name a parent's column."""
+"""The lines of a reader that name a parent's column."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ PROJECT = {
     T("orders"): declared("orders", "k BIGINT, other BIGINT, ref BIGINT"),
     T("p"): declared("p", "id BIGINT, k BIGINT"),
 }
-"""The column id of orders is gone, and p has one."""
+"""The column id of orders was removed, while p has one."""
 
 
 def reader(dml: str) -> Table:

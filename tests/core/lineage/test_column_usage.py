@@ -1,4 +1,4 @@
-"""Who uses a column: by name, through stars and parts, by every way down; and what is in doubt counts."""
+"""Uses of a column: by name, through stars and struct fields, along every path; uncertain uses count."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def tracer(**statements: str) -> LineageTracer:
 
 
 def used(column: str, **statements: str) -> list[str]:
-    """Write `table@lines -> what it makes`, with a `.` before the lines where it names the column itself."""
+    """Return `table@lines -> output columns`, with a `.` before `@` if the table names the column itself."""
     found = column_uses_downstream(tracer(**statements), ColumnOrigin(T("landed"), column))
     return [
         f"{table}{'.' if use.direct else ''}@{use.place.rpartition(':')[2]}"
@@ -97,7 +97,7 @@ def test_each_column_lists_its_direct_readers_alone() -> None:
 def test_a_statement_that_cannot_be_followed_at_all_may_make_anything_of_it() -> None:
     read = tracer(a="id: SELECT kind AS id FROM STREAM landed", b="id: SELECT id FROM STREAM a")
     missed = UnresolvedName("id", "the SQL is nested too deeply to be traced", "id", 0)
-    read.follow = lambda made, known=read.follow: (  # type: ignore[method-assign,misc]  # What lineage gives up on.
+    read.follow = lambda made, known=read.follow: (  # type: ignore[method-assign,misc]  # Lineage cannot follow it.
         StatementLineage((), (), (missed,), ()) if made.name == "a" else known(made)
     )
     assert list(column_uses_downstream(read, ColumnOrigin(T("landed"), "amount"))) == ["a", "b"]

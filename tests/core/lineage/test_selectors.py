@@ -1,4 +1,4 @@
-"""Selectors of tables, against paths that networkx finds in generated graphs."""
+"""Selectors of tables, against paths found by networkx in generated graphs."""
 
 import networkx as nx
 import pytest
@@ -14,7 +14,7 @@ NAMES = [TableName(f"t{n}") for n in range(9)]
 READINGS = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), max_size=24)
 TAGS = st.dictionaries(st.sampled_from(("nightly", "core")), st.sets(st.sampled_from(NAMES), min_size=1), min_size=1)
 DEPTHS = st.one_of(st.none(), st.just(""), st.integers(0, 5).map(str))
-"""No `+`, one without a number, one with."""
+"""No `+`, one without a number, or one with a number."""
 WORDS = st.tuples(DEPTHS, st.sampled_from(NAMES), DEPTHS)
 
 
@@ -28,7 +28,7 @@ def typed(up: str | None, what: str, down: str | None) -> str:
 
 
 def within(graph: nx.DiGraph, start: set[TableName], depth: str | None) -> set[TableName]:
-    """Return what has a path of at most `depth` edges from some node of `start`, by all-pairs shortest paths."""
+    """Return the nodes within `depth` edges of a node in `start`, by all-pairs shortest paths."""
     most = 0 if depth is None else int(depth) if depth else len(NAMES)
     far = dict(nx.all_pairs_shortest_path_length(graph))
     return {node for one in start for node, length in far[one].items() if length <= most}

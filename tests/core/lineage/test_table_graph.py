@@ -1,4 +1,4 @@
-"""The graph: order, reach and cycles."""
+"""The table graph: order, reachability and cycles."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Names of versions and queries: one spelling each, and nothing else is a name."""
+"""Names of versions and queries: each has exactly one spelling."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from core.model.errors import BadName
 from core.model.names import parse_statement_name, split_query, whole_number
 
 NOT_NUMBERS = ("0", "", "²", "٣", "\uff17", "-1", "1 ", "1.5", "1_0", "9" * 19, "9" * 5000)
-"""Superscripts are digits to `isdigit` and refused by `int`; the others are numbers of another spelling, or none."""
+"""Superscripts are digits for `isdigit` but refused by `int`; the others are misspelled numbers, or none at all."""
 
 
 def test_a_version_is_named_by_its_table_and_number() -> None:

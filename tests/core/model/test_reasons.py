@@ -1,4 +1,4 @@
-"""Reasons: people read something for each, and plan documents hold the name."""
+"""Reasons: each has a text for people, and plan documents hold its name."""
 
 from core.model.reasons import Reason
 

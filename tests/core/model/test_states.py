@@ -1,4 +1,4 @@
-"""What is shown of many statements, over every set of states that they can have."""
+"""The summary of many statements, over every combination of states."""
 
 from itertools import chain, combinations, product
 

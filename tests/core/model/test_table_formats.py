@@ -1,4 +1,4 @@
-"""The table of formats is the only place that knows one by its name."""
+"""Only the table of formats may name a format."""
 
 import ast
 from pathlib import Path
@@ -20,7 +20,7 @@ def test_format_that_is_not_in_the_table_is_neither_read_nor_written_nor_counted
 
 
 def _compared(tree: ast.AST) -> set[object]:
-    """Return the constants that a comparison, a `case` or a set of words to look into holds."""
+    """Return the constants used in comparisons, in `case` patterns and in frozensets."""
     found: set[object] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare | ast.MatchValue) or (

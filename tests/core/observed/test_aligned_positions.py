@@ -1,4 +1,4 @@
-"""Pairs of batches that have read the same: chains, diamonds, empty batches, watermarks, and generated histories."""
+"""Pairs of batches that have read the same input: chains, diamonds, empty batches, watermarks, generated histories."""
 
 import itertools
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ def version(text: str) -> Version:
 def known(
     reads: str, batches: Mapping[int, str], held: Mapping[str, tuple[int, int]] | None = None, waters: str = ""
 ) -> VersionHistory:
-    """Build a history: `reads` and the marks of each batch are words, `waters` a watermark for each batch."""
+    """Build a history: `reads` and each batch's marks are separated by spaces, as are the watermarks of the batches."""
     water = dict(zip(sorted(batches), map(int, waters.split()), strict=False))
     found = {batch: BatchPosition(tuple(marks.split()), water.get(batch, 0)) for batch, marks in batches.items()}
     return VersionHistory(tuple(map(version, reads.split())), BatchHistory(found, held or {}))
@@ -81,7 +81,7 @@ def test_a_cut_within_a_batch_of_a_rebuilt_parent_is_no_position() -> None:
 
 
 def test_a_shared_parent_is_compared_as_it_is() -> None:
-    """Both read a@1, whatever that has read."""
+    """Both read a@1, whatever that version has read itself."""
     histories = {
         "a@1": known("raw", {}, {}),
         "b@1": known("a@1", {0: "1:x", 1: "2:y"}),
@@ -91,7 +91,7 @@ def test_a_shared_parent_is_compared_as_it_is() -> None:
 
 
 def test_what_the_cut_of_a_seam_needs_is_found_over_batches_that_wrote_nothing() -> None:
-    """The reader drained a@1 up to its batch 2; batches 3 and 4 read on and wrote nothing."""
+    """The reader drained a@1 up to its batch 2; batches 3 and 4 read more and wrote nothing."""
     histories = {
         "a@1": known("raw", {2: "3:r3", 3: "4:r4", 4: "5:r5"}, {"9:b": (2, 4)}),
         "a@2": known("raw", {0: "4:r4", 1: "6:r6"}, {"1:g": (0, 0), "2:g": (1, 1)}),
@@ -103,7 +103,7 @@ def test_what_the_cut_of_a_seam_needs_is_found_over_batches_that_wrote_nothing()
 def test_two_ways_to_one_source_must_agree_each_by_itself() -> None:
     sides = {"mid@1": known("raw", {0: "1:r1", 1: "2:r2"}, {"1:m": (0, 0), "2:m": (1, 1)})}
     sides["mid@2"] = known("raw", {0: "1:r1", 1: "2:r2"}, {"1:n": (0, 0), "2:n": (1, 1)})
-    # The newest batch of blue has read more of mid than green's, and as much of raw.
+    # Blue's newest batch has read more of mid than green's, and as much of raw.
     sides["top@1"] = known("mid@1 raw", {4: "1:m 2:r2", 5: "2:m 2:r2"})
     sides["top@2"] = known("mid@2 raw", {0: "1:n 2:r2"})
     assert aligned(sides, "top@1", "top@2") == (4, 0)
@@ -181,14 +181,14 @@ def test_a_reader_of_nothing_may_stand_before_batches_of_its_parent_that_wrote_n
 
 @dataclass
 class SimulatedVersion:
-    """A version that keeps every third row of one parent, or of a source; remembers the rows at each batch."""
+    """A version that keeps every third row of one parent or of a source, and remembers the rows at each batch."""
 
     name: Version
     parent: "SimulatedVersion | None"
     third: int
     rows: list[tuple[int, ...]] = field(default_factory=list)
     read: list[int] = field(default_factory=list)
-    """How many rows of the source, or batches of the parent, each batch had read."""
+    """For each batch, how many rows of the source, or batches of the parent, it had read by then."""
 
     def batch(self, upto: int) -> None:
         there = tuple(range(upto)) if self.parent is None else self.parent.rows[upto - 1] if upto else ()
@@ -196,7 +196,7 @@ class SimulatedVersion:
         self.rows.append(tuple(row for row in there if row % 3 != self.third))
 
     def mark(self, batch: int) -> str:
-        """Mark what a reader at `batch` has read, in files: one for each batch that wrote something."""
+        """Return the mark of a reader at `batch`, counted in files: one per batch that wrote something."""
         before = [(), *self.rows[: batch + 1]]
         files = sum(len(now) > len(was) for was, now in itertools.pairwise(before))
         return f"{files}:{self.name[1]}{self.name[0]}" if files else NOTHING
@@ -214,7 +214,7 @@ class SimulatedVersion:
         return VersionHistory((source,), BatchHistory(batches, held))
 
     def root(self, batch: int) -> tuple[int, ...]:
-        """Return how far each version of the chain has read at a batch, up to the source."""
+        """Return how far the chain's source had been read at a batch."""
         if batch < 0:
             return (0,)
         return (*self.parent.root(self.read[batch] - 1),) if self.parent else (self.read[batch],)
@@ -258,6 +258,6 @@ def test_in_generated_histories_a_pair_has_the_same_rows_and_none_newer_is_misse
 
 
 def _is_remembered(of: SimulatedVersion, batch: int, kept: int) -> bool:
-    """Return whether the batch of the parent that was read is still known."""
+    """Return whether the parent's batch that was read is still known."""
     parent = of.parent
     return parent is None or of.read[batch] == 0 or of.read[batch] - 1 >= len(parent.rows) - kept

@@ -1,4 +1,4 @@
-"""`--observed` documents: what they may say, and all that can be wrong with them."""
+"""`--observed` documents: their contents, and every error that they can have."""
 
 import json
 import re
@@ -24,7 +24,7 @@ from core.text.yaml_writer import as_yaml, as_yaml_with_blocks
 
 
 def known_of(document: Any, environment: str = "") -> PlannerInput:
-    """Read a document that is there as values already."""
+    """Read a document given as values."""
     return planner_input_from_text(as_yaml(document), "o.yml", environment)
 
 
@@ -49,7 +49,7 @@ def test_a_document_may_be_as_exact_as_the_ledger() -> None:
     }  # fmt: skip
     assert known_of({"tables": {"a": entry}}).observed[TableName("a")] == ObservedDeployment(
         state="failed", revision="abc", deployed=RevisionTexts("y", "x", ""), since="2026-01-01", version=3,
-        highest_version=4, bindings=(Binding("p", 2, True),),  # type: ignore[arg-type]  # a plain name
+        highest_version=4, bindings=(Binding("p", 2, True),),  # type: ignore[arg-type]  # A plain name.
         checkpoint_id="c", checkpoint_ok=False, pointer="a__v3", table_id="t", wanted="stopped", retained=(1, 2),
     )  # fmt: skip
 

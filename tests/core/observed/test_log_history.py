@@ -1,4 +1,4 @@
-"""What a log says of versions: rows from a place on where they are known, and nothing of what it does not say."""
+"""The versions in a table's log: rows since a position are known only if the log holds them."""
 
 from core.observed.table_statistics import LogHistory, history_of
 

@@ -1,4 +1,4 @@
-"""What serves, over every way that versions of a table can stand, and what everybody who asks is told."""
+"""The serving version, over every combination of states of a table's versions, as seen by every consumer."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ FACTS = environment_row(project="shop", agent_pid=1, agent_started_at=1.0, agent
 
 @dataclass(frozen=True)
 class Stands:
-    """How one version stands."""
+    """The flags of one version."""
 
     active: bool
     deleted: bool
@@ -50,7 +50,7 @@ class Stands:
 
 
 WAYS = [Stands(*each) for each in product((False, True), repeat=3) if not (each[0] and each[1])]
-"""A tombstone takes the pointer away, so that no deleted version is active."""
+"""A tombstone removes the pointer, so that no deleted version is active."""
 
 
 def ways_of(count: int) -> Iterator[tuple[Stands, ...]]:
@@ -63,7 +63,7 @@ CASES: dict[TableName, tuple[Stands, ...]] = {
 
 
 def expected(ways: tuple[Stands, ...]) -> int:
-    """Narrow the versions down, one question after the other."""
+    """Narrow the versions down by one criterion after another."""
     left = dict(enumerate(ways, 1))
     for holds in (lambda way: not way.deleted, lambda way: way.active, lambda way: way.started):
         left = {version: way for version, way in left.items() if holds(way)} or left
@@ -83,7 +83,7 @@ def deployment(table: TableName, version: int, way: Stands) -> Deployment:
 DEPLOYMENTS = [deployment(table, n, way) for table, ways in CASES.items() for n, way in enumerate(ways, 1)]
 SERVING = {table: expected(ways) for table, ways in CASES.items()}
 THERE = {table: SERVING[table] for table, ways in CASES.items() if not all(way.deleted for way in ways)}
-"""Without the tables of which only tombstones are left."""
+"""Without tables that have only tombstones left."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""How long steps took, by kind, and by table where it is known of the table itself."""
+"""Durations of past steps, by kind, and by table if known."""
 
 from core.observed.planner_input import MeasuredStep, Seconds, step_durations
 

@@ -1,4 +1,4 @@
-"""Two plans compared: every kind of difference is found, named and written, and nothing else is."""
+"""Comparison of two plans: every kind of difference is found, named and written, and nothing else is."""
 
 import json
 from dataclasses import replace
@@ -29,7 +29,7 @@ def test_the_nonce_alone_is_no_difference() -> None:
 NOT_COMPARED = {"the nonce", "an offer's strategy", "what an offer loses", 
                 "what to know of an offer", "the checkpoint seen", "the pointer seen", "the readers seen",
                 "the acts on it", "that it is gone", "a severity that was lowered"}  # fmt: skip
-"""What a plan was computed from is said by staleness; an offer that nobody took changes nothing."""
+"""Staleness covers what a plan was computed from, and an offer that nobody took changes nothing."""
 
 
 @pytest.mark.parametrize("name", sorted(MATTERS.keys() - NOT_COMPARED))

@@ -1,4 +1,4 @@
-"""Evidence in words: every kind of edit has its line, edits of one sort share one, and all of it survives JSON."""
+"""Evidence in words: every kind of edit has its line, similar edits share one, and all survive JSON."""
 
 import json
 

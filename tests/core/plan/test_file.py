@@ -1,4 +1,4 @@
-"""A plan file: one line that comes back whole, and every way in which it can be damaged, foreign or unwise."""
+"""Plan files: one line that survives a round trip, and every way in which it can be damaged, foreign or unsafe."""
 
 import json
 from dataclasses import replace
@@ -49,7 +49,7 @@ def test_half_a_file_is_none(share: float) -> None:
 
 
 def resealed(**parts: object) -> str:
-    """Edit a file and write the digest that it then has, as somebody who knows how would."""
+    """Edit a file and recompute its digest, as an informed attacker would."""
     from core.plan.file import _digest
 
     data = {**json.loads(saved_as_text(saved())), **parts}

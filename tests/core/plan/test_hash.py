@@ -1,4 +1,4 @@
-"""The hash of a plan changes if and only if something changed that matters; the world outside its scope does not."""
+"""A plan's hash changes if and only if something relevant changes; it ignores everything outside the plan's scope."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -40,7 +40,7 @@ Edit = Callable[[Plan], Plan]
 
 
 def one() -> Plan:
-    """Rebuild a, which b reads and whose other reader c is of another product; guards and offers have prices."""
+    """Rebuild a, which b reads, and c of another product too; guards and offers have costs."""
     declared = project(table("src"), table("a", "src"), table("b", "a"), table("c", "a", product="q"))
     found = plan(declared, running(declared), "a", rebuild=True)
     nodes = tuple(
@@ -163,7 +163,7 @@ def test_a_refusal_by_a_guard_is_covered_by_its_verdict() -> None:
     assert plan_hash(denied("39 of 40 GB")) != plan_hash(replace(denied(""), refusals=(PlanRefusal("a", "no", ""),)))
 
 
-# The world, inside and outside of a plan's scope: p is src → a → b, c of product q reads a, and d reads nothing of it.
+# Tables inside and outside a plan's scope: p is src → a → b, c of product q reads a, and d reads none of them.
 
 
 def world() -> tuple[Project, dict[T, ObservedDeployment]]:
@@ -280,7 +280,7 @@ def test_of_thousands_of_worlds_none_outside_of_a_plan_changes_its_hash(
 
 
 def _far_from(found: Plan, drawn: World) -> list[T]:
-    """Return the tables that nothing in a plan, or left behind by it, reads or is read by."""
+    """Return the tables that neither read nor are read by anything in a plan or left behind by it."""
     inside = {node.table for node in found.nodes} | {left.table for left in found.left_behind}
     near = {binding.parent for name in inside for binding in drawn.seen(name).bindings}
     near |= {reader for name in inside for reader in drawn.readers(name)}

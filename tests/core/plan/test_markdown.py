@@ -1,4 +1,4 @@
-"""A plan as Markdown: everything in it, nothing that breaks out of it, and never longer than a comment may be."""
+"""A plan as Markdown: complete, safe against injection, and never longer than a comment may be."""
 
 from dataclasses import replace
 
@@ -108,7 +108,7 @@ def test_a_text_brings_no_control_characters_along() -> None:
 
 
 def huge(nodes: int = 3_000) -> Plan:
-    """Make a plan of thousands of statements, each with a text of its own, in letters of several bytes."""
+    """Return a plan of thousands of statements with distinct texts in multi-byte characters."""
     every = tuple(
         replace(
             node(

@@ -1,4 +1,4 @@
-"""Ranges from what was measured: steps one after the other, gates beside each other, and the whole of a plan."""
+"""Predicted ranges from measured durations: steps in sequence, gates in parallel, and the whole plan."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -52,12 +52,12 @@ def test_a_plan_counts_start_trigger_reading_gate_and_swap_and_gates_beside_each
     nodes: tuple[PlanNode, ...],
 ) -> None:
     found = predicted(nodes)
-    # Reading takes 10 s by the fastest batch, a tenth or twice as much, and three checks 10 s; at most a trigger,
-    # two batches and two rounds besides.
+    # Reading takes 10 s with the fastest batch, a tenth or twice of that; three checks take 10 s; at most a trigger,
+    # two batches and two rounds are added.
     assert of_step(found, 2) == (11.0, 54.0)
     assert of_step(found, 4) == (12.0, 74.0)
     assert of_step(found, 1) == of_step(found, 3) == (2.0, 6.0)
-    # What reads them may start once a start has been sent: the slower gate, and the swap.
+    # Readers may start once a start has been sent; the sum is the slower gate, and the swap.
     assert found.whole == Seconds(2 + 10 + 1, 74 + 1)
     # A table is done when its last step ends.
     assert [(node.predicted_low_s, node.predicted_high_s) for node in found.nodes] == [(13.0, 75.0)] * 2
@@ -87,7 +87,9 @@ def test_what_cannot_be_undone_waits_until_a_start_is_proved(nodes: tuple[PlanNo
 
 
 def test_a_gate_below_another_one_has_read_while_that_was_waited_for(nodes: tuple[PlanNode, ...]) -> None:
-    """A chain of three was predicted to take 44 to 189 s and took 47; a gate below was foretold 18 s and took 15."""
+    """A chain of three was predicted to take 44 to 189 s and took 47 s; a gate below was predicted at 18 s and took 15
+    s.
+    """
     steps = (step(1, StepKind.CATCH_UP, A), step(2, StepKind.CATCH_UP, B, 1))
     found = predicted(nodes, steps)
     assert of_step(found, 2) == (10.0, 20 + 10 + 24)

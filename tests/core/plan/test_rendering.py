@@ -1,4 +1,4 @@
-"""Plans as lines: within the width, complete, and the reasons in words."""
+"""Plans as lines: complete, within the width, with reasons in words."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -183,7 +183,7 @@ def test_the_manifest_of_these_tests_is_read() -> None:
     assert read_project({"headgate.yml": MANIFEST})[1] == ()
 
 
-# The whole picture: one plan with everything in it, at both widths.
+# The whole output: one plan with everything in it, at both widths.
 
 
 def node(name: str, action: Action, **parts: Any) -> PlanNode:

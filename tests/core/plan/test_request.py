@@ -1,4 +1,4 @@
-"""Requests as they are typed: every word that is taken, every one that is not, and the command back."""
+"""Typed requests: accepted words, rejected words, and the command for a request."""
 
 import pytest
 

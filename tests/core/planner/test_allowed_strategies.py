@@ -1,4 +1,4 @@
-"""What a plan may do with tables follows from what their formats can do."""
+"""The strategies that a plan allows depend on the capabilities of the tables' formats."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -29,7 +29,7 @@ T = TableName
 def on_delta(
     *tables: str, selects: Mapping[str, str] = MappingProxyType({}), keyed: str = "", tracked: str = "", **columns: str
 ) -> Project:
-    """Declare the small project with some of its tables on Delta, one of them keyed; a keyword gives columns."""
+    """Declare the small project with some tables on Delta, one of them keyed; keywords give columns by table."""
     files = small_project.texts(**selects)
     if keyed:
         files[f"pipelines/facts/p/{keyed}/{keyed}.yml"] = "mode: upsert\nkey: [id]\n"
@@ -154,14 +154,14 @@ def test_a_star_that_would_write_the_column_into_a_table_without_it_is_refused()
 
 
 def chosen(strategy: str, before: Project, after: Project, *, at: str = "", table: str = "b", **seen: Any) -> Plan:
-    """Plan an edit of one table with a strategy that is not the default."""
+    """Plan an edit of one table with a strategy other than the default."""
     world = {t: replace(d, **seen) if t == table else d for t, d in running(before).items()}
     request = PlanRequest(tables=(T(table),), choices=(StrategyChoice(T(table), strategy, at),))
     return make_plan(after, "dev", world, request)
 
 
 def test_without_state_a_version_on_delta_begins_with_the_rows_of_the_old_one() -> None:
-    """Where a table is cloned that costs nothing; where its files would be linked one by one it is no fallback."""
+    """A cloned table makes this free; where files would have to be linked one by one it is not the fallback."""
     edited = {"b": "SELECT id, kind FROM STREAM a WHERE id > 7"}
     for tables in (("b",), ("a", "b")):
         found = chosen("fork", on_delta(*tables), on_delta(*tables, selects=edited))
@@ -203,7 +203,7 @@ def test_with_state_nothing_on_delta_counts_as_read_before_a_batch() -> None:
 
 
 def seam_of_b(*tables: str) -> Plan:
-    """Rebuild `a` and have `b` keep its table, with these tables on Delta."""
+    """Plan to rebuild `a` while `b` keeps its table, with these tables on Delta."""
     declared = on_delta(*tables)
     request = PlanRequest(tables=(T("a"),), rebuild=True, choices=(StrategyChoice(T("b"), "seam"),))
     return make_plan(declared, "dev", running(declared), request)

@@ -1,4 +1,4 @@
-"""A column that takes a wider type in place: what it asks of those that read it, on real SQL."""
+"""A column that takes a wider type in place, and the consequences for its readers, on real SQL."""
 
 from dataclasses import replace
 
@@ -55,7 +55,7 @@ def declared(a: Pair, b: Pair, *, product: str = "p") -> Project:
 
 
 def with_static_side(a: Pair, b: Pair) -> Project:
-    """Declare what is a problem today, a static side that a statement fills; earlier releases have deployed it."""
+    """Declare a static side filled by a statement, which is a Problem today but may still be deployed."""
     found = declared((f"{SRC.replace('src', 'a').replace('in', 'of_a')}", ""), b)
     return replace(found, tables={**found.tables, T("a"): declared(a, OTHER).tables[T("a")]})
 
@@ -63,7 +63,7 @@ def with_static_side(a: Pair, b: Pair) -> Project:
 def planned(now: Project, *, before: Pair, tables: tuple[str, ...] = ("a",), **b: object) -> Plan:
     observed = {name: replace(each, version=1, highest_version=1) for name, each in runs(a=A, b=before).items()}
     observed[T("src")] = ObservedDeployment("running")
-    observed[T("b")] = replace(observed[T("b")], **b)  # type: ignore[arg-type]  # By name.
+    observed[T("b")] = replace(observed[T("b")], **b)  # type: ignore[arg-type]  # Fields by name.
     return make_plan(now, "dev", observed, PlanRequest(tables=tuple(map(T, tables))))
 
 

@@ -1,4 +1,4 @@
-"""Observed worlds that cannot be are named at once with their lines; those that can be are planned over."""
+"""Impossible observations are reported all at once with their lines; possible ones are planned over."""
 
 import json
 from contextlib import suppress
@@ -28,7 +28,7 @@ B_READS = "{state: running, bindings: [{parent: a, version: %d, streamed: true}]
 
 
 def said(text: str, declared: Project = CHAIN) -> list[str]:
-    """Return what is wrong with a document, with its lines."""
+    """Return the problems of a document, with their lines."""
     known = planner_input_from_text(text, "o.yml").observed
     found = impossible_observations(declared, declared.environments["dev"], known)
     placed = with_places(found, places_in_text(text, "o.yml"))
@@ -87,18 +87,18 @@ def test_lines_are_known_in_json_as_well() -> None:
 @pytest.mark.parametrize(
     "tables",
     [
-        "a: running\n  b: running",  # nobody registered src, which is external
-        "b: stopped",  # its parent was deleted while it rested
+        "a: running\n  b: running",  # src is external and was never registered
+        "b: stopped",  # its parent was deleted while it was stopped
         "b: failed",
         "a: {state: absent, highest_version: 1}\n  b: running",
         f"a: {{state: absent, highest_version: 3}}\n  b: {B_READS % 3}",
         f"a: {{state: running, version: 3, kept: [2]}}\n  b: {B_READS % 2}",
         f"a: {{state: running, version: 3, retained: [2]}}\n  b: {B_READS % 2}",
         f"a: {{state: running, version: 3}}\n  b: {(B_READS % 2).replace('running', 'stopped')}",
-        "b: {state: running, revision: changed}",  # what text runs is not known
+        "b: {state: running, revision: changed}",  # the running text is unknown
         "b: {state: running, revision: 0123abc}",
         "b: {state: running, deployed: {dml: INSERT INTO b SELECT id FROM STREAM elsewhere}}",
-        "b: {state: running, bindings: [{parent: a, version: 0, streamed: true}]}",  # a was external then
+        "b: {state: running, bindings: [{parent: a, version: 0, streamed: true}]}",  # a used to be external
         "a: {state: running, checkpoint_ok: false}",
         "a: {state: running, wanted: stopped}",
         "a: {state: failed, begun: false, spare: [{version: 2}], kept: [2], highest_version: 2}",

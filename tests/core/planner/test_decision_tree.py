@@ -1,7 +1,7 @@
-"""The decision tree of a deploy: new, running, changed, state found, state missing; each path with what a plan does.
+"""The decision tree of a deploy, with the plan for each path: new, running, changed, state found, state missing.
 
-A job manager asks: is it new? does it run? has its configuration changed? its query? is its state found? Here the
-answers are the same, but that a change of the query is not always a clean start, and never one without a new table.
+A job manager asks whether a job is new, runs, has a changed configuration or query, and whether its state is found. The
+answers here are the same, except that a changed query does not always start clean, and if so, in a new table.
 """
 
 from dataclasses import dataclass
@@ -30,11 +30,11 @@ class Path:
     new: bool = False
     running: bool = True
     configured: bool = False
-    """Whether its configuration changed."""
+    """True if the configuration changed."""
     edited: bool = False
-    """Whether its query changed, and with it its state."""
+    """True if the query changed, and with it its state."""
     found: bool = True
-    """Whether its checkpoint is there and its own."""
+    """True if the checkpoint exists and is its own."""
     refused: str = ""
 
 
@@ -77,7 +77,7 @@ GROUP BY window(at, '{minutes} minutes'), kind;
 
 
 def declared_with(*, minutes: int, trigger: str) -> Project:
-    """Declare `job`, which counts what lands by windows of some minutes."""
+    """Declare `job`, which counts landed rows in windows of some minutes."""
     found, problems = read_project(
         {
             "headgate.yml": HEAD,
@@ -92,7 +92,7 @@ def declared_with(*, minutes: int, trigger: str) -> Project:
 
 
 def planned(path: Path, *, rebuild: bool = False) -> Plan:
-    """Plan `job` where the world is as a path says."""
+    """Plan `job` in the situation that a path describes."""
     before = declared_with(minutes=5, trigger="10 seconds").tables
     after = declared_with(minutes=10 if path.edited else 5, trigger="1 minute" if path.configured else "10 seconds")
     observed = {T("landed"): ObservedDeployment("running", deployed=revision_of(before[T("landed")]).texts)}

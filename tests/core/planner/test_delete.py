@@ -1,4 +1,4 @@
-"""Deletes of tables, products and pipelines: what goes, what stays and for whom, and what is refused."""
+"""Deletes of tables, products and pipelines: what is deleted, what stays for others, and what is refused."""
 
 import sys
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ def delete(*tables: str, observed: Mapping[TableName, ObservedDeployment] | None
 
 
 def gone(found: Plan) -> list[str]:
-    """Return what is deleted, in the order in which it is."""
+    """Return the deleted tables in order."""
     return [str(node.table) for node in found.nodes if node.action == "delete"]
 
 

@@ -1,4 +1,4 @@
-"""Where in event time a statement can begin: the start of a window, by the column that tells the time."""
+"""The event time at which a statement can begin: the start of a window, by the column that holds the time."""
 
 import pytest
 
@@ -11,7 +11,7 @@ WATER = "WATERMARK ts DELAY OF INTERVAL 1 MINUTE"
 
 
 def begun(dml: str, at: str) -> str:
-    """Return where a statement begins and its filter; empty where nothing tells its event time."""
+    """Return where a statement begins and its filter, or "" if its event time is unknown."""
     made, problems = read_project(
         {
             "headgate.yml": MANIFEST,

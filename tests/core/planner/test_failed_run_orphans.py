@@ -1,4 +1,4 @@
-"""Old versions end by the plan that moves their last reader, and by no other."""
+"""Old versions are ended only by the plan that moves their last reader."""
 
 from dataclasses import replace
 

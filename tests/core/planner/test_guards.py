@@ -1,4 +1,4 @@
-"""Every guard over figures and policies: which word it says, and the way out of each denial."""
+"""Guards over measurements and policies: the verdict of each, and the remedy for each denial."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -33,7 +33,7 @@ def judged(
     room: Headroom | None = None,
     nodes: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> dict[str, Guard]:
-    """Judge the plan of a request, its nodes changed by table, under a policy; returns the guards by name."""
+    """Return the guards of a request's plan by name; `nodes` overrides fields of its nodes by table."""
     found = make_plan(declared, "dev", observed, replace(request, start=""))
     assert not found.refusals, found.refusals
     context = planning_context(declared, declared.environments["dev"], observed, ParseCache())

@@ -1,4 +1,4 @@
-"""Holds: where a plan waits for a word before its swap, and what it says of that."""
+"""Holds: where a plan waits for confirmation before its swap, and how it says so."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Outside readers of Headgate: each is told which table it reads now and which one it will, and no other is."""
+"""Exposures: each is told the table it reads now and after the swap, and no other is mentioned."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def test_a_reader_of_a_table_that_stays_as_it_is_is_told_nothing() -> None:
 
 
 def test_a_reader_that_the_yml_names_is_told_of_its_ticket_where_a_pointer_moves() -> None:
-    """As `headgate help releases` and the agent: nobody sees whether it names the old version itself."""
+    """As in `headgate help releases` and the agent: nobody can see whether it names the old version itself."""
     made = project(table("a", "src", settings=Settings(readers=("BI report (ana)",))), src="", b="a")
     (words,) = reader_sentences(plan(made, running(made), "a", rebuild=True))
     assert words == (

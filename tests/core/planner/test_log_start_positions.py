@@ -1,4 +1,4 @@
-"""A version that begins at a place in the log of what it streams: what is kept of it, read again and left out."""
+"""A version that begins at a position in its parent's log: which rows are kept, read again and left out."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from tests.support.domain_builders import evidence_of
 
 EDITED = {"b": "SELECT id, kind FROM STREAM a WHERE id > 7"}
 DAY = 1_767_225_600.0
-"""2026-01-01T00:00Z, when version 0 was committed; the others a minute apart."""
+"""2026-01-01T00:00Z, when version 0 was committed; the others follow a minute apart."""
 LOG = LogHistory(10, DAY + 600, tuple((n, DAY + 60 * n, n) for n in range(20, 31)))
 
 

@@ -1,4 +1,4 @@
-"""Observed states: what is asked for, and a parent of it, is started, asked for or left; nothing is destroyed."""
+"""Observed states: a requested table and its parents are started, resumed or left alone; nothing is destroyed."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ SHAPES = pytest.mark.parametrize(
 
 
 def world(state: str, *, stateful: bool, product: str, asked: str, **known: object) -> Plan:
-    """Plan one of src → a → b, where a is in a state."""
+    """Plan one table of src → a → b, where a is in a certain state."""
     declared = project(table("src"), table("a", "src", stateful=stateful, product=product), table("b", "a"))
     observed = running(declared, a=state, b="stopped") if asked == "b" else running(declared, a=state)
     if T("a") in observed:

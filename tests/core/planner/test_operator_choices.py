@@ -1,4 +1,4 @@
-"""What the operator chooses instead of the default: taken where it can be had, else refused with what can."""
+"""Operators' choices: accepted if possible, otherwise refused with the possible ones."""
 
 from dataclasses import replace
 

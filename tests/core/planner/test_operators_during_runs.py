@@ -1,4 +1,4 @@
-"""Plans applied while somebody else acts: operators stop and start, a neighbour fails, at any point of any step."""
+"""Plans applied while others act: operators stop and start, a neighbour fails, at any point of any step."""
 
 import random
 from collections import Counter
@@ -15,7 +15,7 @@ from tests.support.random_worlds import times
 from tests.support.simulated_agent import Agent, Simulated, Version
 
 OFTEN = 0.15
-"""How often somebody acts at a point between two changes."""
+"""Probability that somebody acts at a point between two changes."""
 
 
 class Others:
@@ -26,7 +26,7 @@ class Others:
         self.stopped: set[T] = set()
 
     def act(self, held: frozenset[Version]) -> None:
-        """Act, or not. A stop waits for nobody; a start waits for who holds the version, and here gives up."""
+        """Perhaps act. A stop waits for nobody; a start waits for the holder of a version, and gives up here."""
         if self._chance.random() > OFTEN:
             return
         tables = sorted({table for (table, version), row in self._pool.ledger.items() if version and not row.deleted})
@@ -43,7 +43,7 @@ class Others:
             self._pool.fail(table)
 
     def _waits(self, table: T, held: frozenset[Version]) -> bool:
-        """Return whether a step holds a table, or acts on what it reads: during a delete of that a start is refused."""
+        """Return whether a step holds a table, or deletes something that the table reads, which forbids a start."""
         rows = [row for (name, _), row in self._pool.ledger.items() if name == table]
         reads = {(binding.parent, binding.version) for row in rows for binding in row.bindings}
         return bool(held & reads) or table in {name for name, _ in held}
@@ -60,7 +60,7 @@ def test_what_goes_back_to_former_versions_is_stopped_as_well() -> None:
 
 
 def ends_of_undos(seed: int) -> Iterator[tuple[str, str]]:
-    """Release or delete in peace and go back among others, again and again; yields how each run ended."""
+    """Repeatedly release or delete undisturbed and roll back among others; yield how each run ended."""
     life, chance = born(seed, 2 + seed % 7), random.Random(seed)
     for request in (PlanRequest(everything=True, children="all"), *(_ahead(chance, life) for _ in range(3))):
         ahead = life.look().plan(request)
@@ -88,7 +88,7 @@ def ends_of_undos(seed: int) -> Iterator[tuple[str, str]]:
 
 
 def _ahead(chance: random.Random, life: Life) -> PlanRequest:
-    """Ask for a release, or for a delete of everything."""
+    """Return a request for a release, or for a delete of everything."""
     if chance.random() < 0.4:
         return PlanRequest(verb="delete", everything=True)
     table = chance.choice(sorted(life.tables))
@@ -96,7 +96,7 @@ def _ahead(chance: random.Random, life: Life) -> PlanRequest:
 
 
 def ends_of_a_life(seed: int) -> Iterator[tuple[str, str]]:
-    """Let a life pass and hold what is true between two runs; yields how each run ended."""
+    """Play a life and check the rules between its runs; yield how each run ended."""
     life, chance = born(seed, 2 + seed % 8), random.Random(seed)
     for _ in range(4):
         plan = life.next_plan()
@@ -121,7 +121,7 @@ def ends_of_a_life(seed: int) -> Iterator[tuple[str, str]]:
         if state in (RunState.FAILED, RunState.CANCELLED) and not swapped(life.pool, agent):
             assert {t: v for t, v in life.pool.pointers.items() if t in served} == served or life.pool.going
         if life.pool.going and state is not RunState.DONE:
-            # A delete that stays half done: its table has no pointer, and is planned again by hand.
+            # A delete remains half done: its table has no pointer, and a person has to plan it again.
             return
         life.pool.going = frozenset()
         life.pool.stopped.clear()
@@ -129,7 +129,7 @@ def ends_of_a_life(seed: int) -> Iterator[tuple[str, str]]:
 
 
 def a_word(pool: Simulated, agent: Agent, chance: random.Random) -> OperatorControl:
-    """Return what an operator says to a failed run: retry, cancel, or skip a step that can be skipped."""
+    """Return an operator's reaction to a failed run: retry, cancel, or skip a step that can be skipped."""
     steps = pool.journal[agent.run_id]
     run = Run(agent.run_id, pool.runs[agent.run_id], tuple(steps.values()))
     skippable = [n for n in steps if why_not_skipped(run, n) is None]
@@ -140,13 +140,13 @@ def a_word(pool: Simulated, agent: Agent, chance: random.Random) -> OperatorCont
 
 
 def swapped(pool: Simulated, agent: Agent) -> bool:
-    """Return whether a run has moved a pointer, or may have: a swap that began is carried on by a retry."""
+    """Return whether a run has moved a pointer, or may have; a retry continues a swap that has begun."""
     steps = pool.journal[agent.run_id].values()
     return any(p.step.do in (StepKind.SWAP, StepKind.UNPOINT) and p.state is not StepState.WAITS for p in steps)
 
 
 def holds(pool: Simulated, stopped: set[T]) -> None:
-    """Hold what is true between two runs, whoever has acted in them."""
+    """Assert what must hold between two runs, whoever has acted in them."""
     pool.check()
     for version, bindings in pool.queries.items():
         row = pool.ledger[version]

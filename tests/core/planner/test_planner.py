@@ -1,4 +1,4 @@
-"""Plans as text pairs: fixtures/plans/*.plan hold what is declared and observed, the request and the whole plan."""
+"""Plans as text pairs: fixtures/plans/*.plan hold declarations, observations, the request and the whole plan."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -24,15 +24,15 @@ FIGURES = {
     "rows": "rows", "bytes": "bytes", "rate": "rate_rows_s", "gone": "gone", "earliest": "earliest",
     "state_bytes": "state_bytes",
 }  # fmt: skip
-"""Words of a fixture that say what was measured of a table."""
+"""Words of a fixture for measured values of a table."""
 
 FIXTURES = sorted((Path(__file__).parents[2] / "fixtures" / "plans").glob("*.plan"))
 
 
 def read_case(text: str) -> tuple[Project, dict[T, ObservedDeployment], PlanRequest, str]:
-    """Read a fixture: `a < src x! product=p stateful` declares, `a state=failed` observes what differs from running.
+    """Read a fixture: `a < src x! product=p stateful` declares a table, `a state=failed` overrides its running state.
 
-    `a rows=800 rate=100` says what was measured of it.
+    `a rows=800 rate=100` gives its measurements.
     """
     parts: dict[str, list[str]] = {}
     head, _, expected = text.partition("plan:\n")
@@ -90,7 +90,7 @@ def _observed(
         whole = {
             field: value if field in ("rate_rows_s", "earliest") else int(value) for field, value in measured.items()
         }
-        base = replace(base, statistics=TableStatistics(**whole))  # type: ignore[arg-type]  # by the names of its fields
+        base = replace(base, statistics=TableStatistics(**whole))  # type: ignore[arg-type]  # Fields by name.
     return replace(base, **known)
 
 
@@ -142,9 +142,9 @@ def test_what_is_wrong_with_a_choice_is_said_in_the_words_of_help(chosen: tuple[
 
 
 def drawn(found: Plan) -> str:
-    """Draw a plan without its hash, then its steps."""
+    """Return the lines of a plan without its hash, followed by its steps."""
     head, *lines = plan_lines(found, 100)
-    # Nobody keeps a plan that does nothing, and its hash would name nothing.
+    # A plan that does nothing is not stored, so that it shows no hash.
     assert (found.hash[:4] in head) is not bool(found.refusals or found.empty)
     return "\n".join([*lines, *map(step_line, found.steps)]) + "\n"
 
@@ -239,8 +239,8 @@ def test_a_rate_limit_under_a_watermark_is_not_rebuilt() -> None:
     limited = table("a", "src", stateful=True)
     read = replace(
         limited.parsed.reads[0], options=(("maxFilesPerTrigger", "1"),), watermark=Watermark("ts", "1 minute")
-    )  # type: ignore[union-attr]  # a has a statement
-    limited = replace(limited, parsed=replace(limited.parsed, reads=(read,)))  # type: ignore[type-var]  # as above
+    )  # type: ignore[union-attr]  # `a` has a statement.
+    limited = replace(limited, parsed=replace(limited.parsed, reads=(read,)))  # type: ignore[type-var]  # As above.
     declared = project(table("src"), limited)
     found = plan(declared, running(declared), "a", rebuild=True)
     assert [guard.name for guard in found.guards if guard.verdict == "deny"] == ["rates"]

@@ -1,7 +1,7 @@
-"""Every kind of change as one golden text: change, kind of statement, product of the readers, state.
+"""Every kind of change in one golden text, by kind of statement, product of the readers, and state.
 
-`fixtures/plans/rows.txt` was read line by line against core/changes/README.md. To write it anew:
-`python -m tests.core.planner.test_planner_change_kinds > tests/fixtures/plans/rows.txt`.
+`fixtures/plans/rows.txt` was checked line by line against core/changes/README.md. To regenerate it: `python -m
+tests.core.planner.test_planner_change_kinds > tests/fixtures/plans/rows.txt`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -68,7 +68,7 @@ NAMED = "INSERT INTO a SELECT k, v, ts FROM STREAM src IDENTIFIED BY one"
 
 @dataclass(frozen=True)
 class Edit:
-    """A change of table `a`: what was deployed, what is declared, and what is known of its deployment."""
+    """A change of table `a`: its deployed and declared texts, and what is known of its deployment."""
 
     row: str
     kind: str
@@ -80,7 +80,7 @@ class Edit:
 
 
 def edits() -> Iterator[Edit]:
-    """Return an edit for every kind of change and of statement that can have it."""
+    """Yield an edit for every kind of change, and for each kind of statement that can have it."""
     for kind, dml in (("stateless", FREE), ("stateful", KEPT)):
         same = RevisionTexts(BASE, dml)
         yield Edit("0", kind, "nothing", same, same)
@@ -156,9 +156,9 @@ def keyless() -> str:
 
 @cache
 def declared(new: RevisionTexts, foreign: bool) -> Project:
-    """Read the project of real texts, with `a` as it is declared.
+    """Read the project from real texts, with `a` as declared.
 
-    A static side that a statement fills is a problem; one of an earlier release is still planned for.
+    A static side filled by a statement is a Problem today, but is still planned for if an earlier release deployed it.
     """
     if "JOIN dim" not in new.dml:
         return read(new, foreign, DML)
@@ -215,7 +215,7 @@ def planned(edit: Edit, *, foreign: bool, state: State) -> Plan:
 
 
 def outcome(plan: Plan) -> str:
-    """Write what a plan does, in one line without the state."""
+    """Return the effects of a plan in one line, without the state."""
     nodes = {node.table: node for node in plan.nodes}
 
     def of(name: str) -> str:
@@ -230,7 +230,7 @@ def outcome(plan: Plan) -> str:
 
 
 def lines_of(edit: Edit, *, foreign: bool) -> list[str]:
-    """Return a line for all states that come to the same; `STATE` stands for each of them."""
+    """Return one line per set of states with the same outcome, in which `STATE` stands for each of them."""
     found = []
     for state in State:
         said = outcome(planned(edit, foreign=foreign, state=state))
@@ -242,7 +242,7 @@ def lines_of(edit: Edit, *, foreign: bool) -> list[str]:
 
 
 def table() -> Iterator[str]:
-    """Return the lines of every edit, those of foreign readers only where they differ."""
+    """Yield the lines of every edit; lines for foreign readers only if they differ."""
     yield "# a is planned; b (stateless) and s (stateful) read it, first in the same product, then in a foreign one"
     yield "# states of a | a: action row strategy | b | s | left behind | warnings | refusals"
     order = {edit.row: place for place, edit in enumerate(EDITS)}
@@ -267,7 +267,9 @@ def test_every_kind_of_change_is_there() -> None:
 
 
 def test_a_plan_offers_what_the_table_of_kinds_says_may_be_chosen() -> None:
-    """All but beginning at a time or partition, which depends on the statement, and a chain: a reader keeps state."""
+    """Except beginning at a time or partition, which depends on the statement, and a chain, because a reader keeps
+    state.
+    """
     offered: dict[ChangeKind, set[str]] = {}
     for edit in EDITS:
         for node in planned(edit, foreign=False, state=State.RUNNING).nodes:

@@ -1,4 +1,4 @@
-"""The same inputs give the same bytes in any order and process; the hash changes with what matters and nothing else."""
+"""Equal inputs give equal bytes in any order and process; the hash changes only with relevant inputs."""
 
 import os
 import random
@@ -35,7 +35,7 @@ def written(plan: Plan) -> str:
 def test_the_bytes_do_not_depend_on_any_order(drawn: tuple[World, PlanRequest], chance: random.Random) -> None:
     world, request = drawn
 
-    def shuffled(items):  # type: ignore[no-untyped-def]  # Of any kind.
+    def shuffled(items):  # type: ignore[no-untyped-def]  # Items of any kind.
         found = list(items)
         chance.shuffle(found)
         return found
@@ -88,7 +88,7 @@ def test_the_bytes_do_not_depend_on_the_hash_seed(worlds: int) -> None:
     assert len(output.split()) == 2 * worlds
 
 
-# What matters
+# Relevant inputs.
 
 
 @given(SMALL, st.randoms())
@@ -118,14 +118,14 @@ def test_the_hash_changes_with_what_was_observed_inside_the_plan(
 
 
 def done(plan: Plan) -> list[object]:
-    """What a state is there for: what is done about it, and what is said of it."""
+    """Return the effects that a state can have: actions and messages."""
     return [plan.steps, plan.warnings, plan.refusals, [(node.table, node.action) for node in plan.nodes]]
 
 
 @given(cases(largest=50), st.randoms())
 @settings(max_examples=times(2))
 def test_the_hash_changes_with_what_a_statement_reads(drawn: tuple[World, PlanRequest], chance: random.Random) -> None:
-    """A statement that is re-created is bound anew, whatever it was bound to: only others' bindings matter."""
+    """The present bindings of a statement that is re-created are irrelevant, because it is bound again."""
     world, request = drawn
     plan = world.plan(request)
     stays = (Action.KEEP, Action.RESUME, Action.RECORD)
@@ -162,13 +162,13 @@ def test_the_hash_changes_with_the_request_and_the_policy(drawn: tuple[World, Pl
     assert elsewhere.plan(request).hash != plan.hash
 
 
-# What does not
+# Irrelevant inputs.
 
 
 @given(SMALL, st.randoms())
 @settings(max_examples=times(2))
 def test_the_hash_leaves_out_what_was_measured(drawn: tuple[World, PlanRequest], chance: random.Random) -> None:
-    """Figures drift from minute to minute: they may change a plan only by the verdict of a guard."""
+    """Measurements drift from minute to minute, and may change a plan only through the verdict of a guard."""
     world, request = drawn
     plan = world.plan(request)
     now = {
@@ -185,7 +185,7 @@ def test_the_hash_leaves_out_what_was_measured(drawn: tuple[World, PlanRequest],
 
 
 def verdicts_in_words(plan: Plan) -> list[object]:
-    """What a figure may change beside a guard's verdict: that a warning is there, or that history is."""
+    """Return what measurements may change besides the verdict of a guard: the presence of warnings and of retention."""
     return [plan.warnings, plan.refusals, plan.approvals, [node.retention for node in plan.nodes]]
 
 
@@ -207,7 +207,7 @@ def test_the_hash_leaves_out_what_lies_outside_of_the_plan(
 
 
 def near(world: World, plan: Plan) -> set[T]:
-    """Return every table that a plan names, with what they read, what reads them, and the rest of statement sets."""
+    """Return all tables that a plan names, their parents, their readers, and the rest of their statement sets."""
     tables = world.declared.tables
     found = {node.table for node in plan.nodes} | {left.table for left in plan.left_behind}
     found |= {refusal.table for refusal in plan.refusals} | {warned.table for warned in plan.warnings}  # type: ignore[arg-type]
@@ -228,7 +228,7 @@ def near(world: World, plan: Plan) -> set[T]:
 
 
 def retyped(world: World, name: T) -> World:
-    """Return the world with a comment more in one table's text."""
+    """Return a world in which one table's text has one more comment."""
     made = world.declared.tables[name]
     script = made.dml or made.ddl
     text = Script(script.path, f"{script.text} -- retyped")

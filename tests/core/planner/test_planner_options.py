@@ -1,4 +1,4 @@
-"""Every option of a request alone and in pairs: a plan or a refusal that says why, the same bytes each time."""
+"""Every option of a request, alone and in pairs: a plan or a refusal with a reason, always the same bytes."""
 
 from dataclasses import fields, replace
 from itertools import combinations
@@ -81,7 +81,7 @@ def test_every_pair_of_options(verb: str) -> None:
 
 
 def holds(asked: dict[str, Any]) -> None:
-    """Plan twice from requests in other orders; all that holds of every plan holds of this one."""
+    """Plan twice, from requests in different order, and check all properties of a plan."""
     request = PlanRequest(**asked)
     plan, again = made(request), made(replace(request, tables=tuple(reversed(request.tables))))
     assert canonical_text(plan_as_json(plan)) == canonical_text(plan_as_json(again)), asked
@@ -97,7 +97,7 @@ PROPERTIES = tuple(
     for holds in DEPLOY
     if holds.__name__ not in ("touches_foreign_products_only_upwards_or_as_asked", "is_never_milder_than_a_parent_asks")
 )
-"""Layers and folders reach other products, and a choice may be milder: that is what they are for."""
+"""Excluded: layers and folders reach other products, and a choice may be milder, by design."""
 
 
 def made(request: PlanRequest) -> Plan:

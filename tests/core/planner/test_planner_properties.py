@@ -1,6 +1,6 @@
-"""What holds for every plan over every graph; `--hypothesis-show-statistics` prints how many were looked at.
+"""Properties of every plan over every graph; `--hypothesis-show-statistics` prints how many cases were tried.
 
-A longer run: `pytest tests/core/planner/test_planner_properties.py --hypothesis-profile=long`.
+For a longer run: `pytest tests/core/planner/test_planner_properties.py --hypothesis-profile=long`.
 """
 
 import sys
@@ -31,7 +31,7 @@ AT_REST = (State.STOPPED, State.FAILED, State.COMPLETED)
 
 @dataclass(frozen=True)
 class Case:
-    """A plan beside the world that it was made for."""
+    """A plan and the world for which it was made."""
 
     world: World
     request: PlanRequest
@@ -43,7 +43,7 @@ class Case:
 
     @cached_property
     def behind(self) -> dict[int, int]:
-        """For every step, as bits, the steps that must be done before it."""
+        """For every step, a bit set of the steps that must be done before it."""
         found: dict[int, int] = {}
         for step in self.plan.steps:
             found[step.n] = 0
@@ -76,7 +76,7 @@ def made(world: World, request: PlanRequest) -> Case:
 
 
 def tell(case: Case) -> None:
-    """Count, for the statistics, what the plans are like."""
+    """Record the kinds of plans for Hypothesis statistics."""
     event("with steps" if case.plan.steps else "refused" if case.plan.refusals else "with nothing to do")
     for action in sorted({str(node.action) for node in case.plan.nodes}):
         event(f"with {action}")
@@ -134,7 +134,7 @@ def begins_under_parents_that_run(case: Case) -> None:
 
 
 def forgets_no_reader(case: Case) -> None:
-    """Whoever reads a table that moves on moves too, or is said to stay."""
+    """Every reader of a table that gets a new version moves too, or is reported as left behind."""
     fresh = {node.table: node.version for node in case.plan.nodes if node.action is Action.REBUILD}
     said = {(left.table, left.reads) for left in case.plan.left_behind}
     for parent, version in fresh.items():
@@ -145,7 +145,7 @@ def forgets_no_reader(case: Case) -> None:
 
 
 def names_at_every_depth_who_stays(case: Case) -> None:
-    """Whoever reads what is left behind is left behind as well, one deeper; nobody is that reads nothing old."""
+    """Readers of tables left behind are left behind too, one level deeper; tables that read nothing old never are."""
     fresh = {node.table for node in case.plan.nodes if node.action in (Action.START, Action.REBUILD)}
     left = {found.table: found.depth for found in reversed(case.plan.left_behind)}
     said = {(found.table, found.through) for found in case.plan.left_behind}
@@ -160,7 +160,7 @@ def names_at_every_depth_who_stays(case: Case) -> None:
 
 
 def is_never_milder_than_a_parent_asks(case: Case) -> None:
-    """A reader of what is re-created, inside of the plan, is re-created; beside a static side it is restarted."""
+    """Within the plan, readers of re-created tables are re-created, or restarted if they read them as a static side."""
     fresh = {node.table for node in case.plan.nodes if node.action is Action.REBUILD}
     staying = {left.table for left in case.plan.left_behind}
     for name, node in case.nodes.items():
@@ -199,7 +199,7 @@ def makes_each_version_once_and_never_an_old_one_again(case: Case) -> None:
 
 
 def destroys_nothing(case: Case) -> None:
-    """A deploy drops no pointer, and sets aside only what never served."""
+    """A deploy removes no pointer, and moves only versions to the trash that never served."""
     assert not set(case.does(StepKind.UNPOINT))
     for table_, version in case.does(StepKind.TOMBSTONE):
         seen = case.world.seen(table_)
@@ -213,7 +213,7 @@ def does_not_touch_what_is_excluded(case: Case) -> None:
 
 
 def touches_foreign_products_only_upwards_or_as_asked(case: Case) -> None:
-    """A rebuild outside of the accepted products was asked for by name, by product or by everything."""
+    """A rebuild outside the accepted products was requested by name, by product or by everything."""
     request, tables = case.request, case.world.declared.tables
     if request.children == "all" or request.everything:
         return
@@ -239,7 +239,7 @@ def swaps_everything_it_rebuilds_at_once_and_after_it_has_caught_up(case: Case) 
 
 
 def starts_a_reader_once_what_it_joins_is_complete(case: Case) -> None:
-    """Whatever a static side begins to read in the same plan, its reader's query begins after it has caught up."""
+    """A query starts only after the new version of its static side has caught up."""
     begins = (StepKind.START, StepKind.RESUME, StepKind.RESTART)
     began = {(step.table, step.version): step for step in case.plan.steps if step.do in begins}
     caught_up = {(step.table, step.version): step.n for step in case.plan.steps if step.do is StepKind.CATCH_UP}
@@ -257,7 +257,7 @@ def has_no_steps_where_it_is_refused(case: Case) -> None:
 
 
 def acts_by_its_nodes(case: Case) -> None:
-    """Steps are of nodes alone, every node that acts has steps, and the order names exactly who acts."""
+    """Steps belong to nodes, every acting node has steps, and the order lists exactly the acting tables."""
     acting = {step.table for step in case.plan.steps} | {t for step in case.plan.steps for t in step.tables}
     assert acting <= set(case.nodes) and acting == set(case.plan.order)
     if case.plan.steps:
@@ -349,13 +349,13 @@ DELETE = (
 @given(st.integers(2, 6), st.sampled_from(["start", "keep", "rebuild", "delete"]))
 @settings(max_examples=examples(12))
 def test_the_work_is_linear_in_edges(width: int, what: str) -> None:
-    """Calls, not time: 200 layers cost no more for each edge than 24 layers do."""
+    """Counts calls, not time: 200 layers cost no more per edge than 24."""
     few, many = (calls_for_an_edge(layers, width, what) for layers in (24, 200))
     assert many < few * 1.1, (few, many)
 
 
 def calls_for_an_edge(layers: int, width: int, what: str) -> float:
-    """Count the calls of functions that planning takes, divided by edges."""
+    """Return the number of function calls during planning, divided by the number of edges."""
     declared = layered(layers, width)
     world = World(declared, {} if what == "start" else running(declared))
     verb = "delete" if what == "delete" else "deploy"
@@ -376,7 +376,9 @@ def calls_for_an_edge(layers: int, width: int, what: str) -> float:
 
 
 def layered(layers: int, width: int) -> Project:
-    """Declare a graph in which every table reads all tables of the layer before: paths explode, edges do not."""
+    """Declare a graph whose tables each read all tables of the previous layer: paths grow exponentially, edges
+    linearly.
+    """
     before, tables = ["src"], [table("src")]
     for layer in range(layers):
         now = [f"t{layer:03}_{place}" for place in range(width)]

@@ -1,6 +1,6 @@
-"""The two graphs of the document that the planner comes from, each scenario it describes, as texts: fixtures/seeds.
+"""The two graphs and all scenarios of the document that the planner is based on, as texts in fixtures/seeds.
 
-To write the outcomes anew after a deliberate change: `python -m tests.core.planner.test_planner_seed_documents`.
+To regenerate the outcomes after a deliberate change: `python -m tests.core.planner.test_planner_seed_documents`.
 """
 
 import random
@@ -25,7 +25,7 @@ GRAPHS = ("orders", "topology")
 
 @dataclass(frozen=True)
 class Scenario:
-    """A title, what is there, what is asked for, and what the plan must be."""
+    """A title, the situation, the request, and the expected plan."""
 
     graph: str
     title: str
@@ -37,7 +37,7 @@ class Scenario:
 
 
 def scenarios(graph: str) -> Iterator[Scenario]:
-    """Read a file: heads before `->`, outcomes after it."""
+    """Read a file of scenarios: the situation and request before `->`, the outcome after it."""
     for part in (FOLDER / f"{graph}.txt").read_text().split("\n## ")[1:]:
         title, *lines = part.strip().splitlines()
         cut = next(place for place, line in enumerate(lines) if line.startswith("plan: ")) + 1
@@ -45,7 +45,7 @@ def scenarios(graph: str) -> Iterator[Scenario]:
 
 
 def texts_of(graph: str) -> dict[str, str]:
-    """Read a project's files."""
+    """Return a project's files."""
     folder = FOLDER / graph
     return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
@@ -86,7 +86,7 @@ def observed(scenario: Scenario, project: Project) -> dict[T, ObservedDeployment
 
 
 def request_of(words: str) -> PlanRequest:
-    """Read what is asked for as it stands on a command line."""
+    """Parse a request as written on a command line."""
     found, rest = PlanRequest(), iter(words.split())
     for word in rest:
         match word:
@@ -106,7 +106,7 @@ def request_of(words: str) -> PlanRequest:
 
 
 def outcome(plan: Plan) -> Iterator[str]:
-    """Describe what a plan does, table by table as they execute, then who stays, then the steps."""
+    """Yield what a plan does, table by table in order, then the tables left behind, then the steps."""
     kept = [node.table for node in plan.nodes if node.action == "keep"]
     for node in plan.nodes:
         if node.action != "keep":
@@ -167,10 +167,10 @@ not running, query changed, with state           | x | failed  | sum(-> max(    
 not running, query changed, state not found      | x | failed  | sum(-> max( lost | rebuild earliest
 not running, query changed, without state        | y | failed  | > 0 -> > 1     | restart in_place
 """
-"""The decision tree of a deploy in the document of the job runner, each branch with what is done here.
+"""The decision tree in the job runner's document, each branch with what Headgate does.
 
-It starts every changed query with a clean state, which repeats rows in the same table. Here a query without state goes
-on from its checkpoint, and one with state starts clean in a table of its own.
+The job runner starts every changed query with a clean state, which repeats rows in the same table. Here a stateless
+query continues from its checkpoint, and a stateful one starts clean in a new table.
 """
 
 

@@ -1,7 +1,7 @@
-"""Plans applied to a simulated pool: from any crash a run reaches what was declared, and then nothing is left to do.
+"""Plans applied to a simulated pool: after any crash a run reaches what was declared, and the next plan is empty.
 
-A life begins with nothing deployed. In each of its rounds people edit the project, statements are stopped, fail and
-lose checkpoints, and a plan is made of what is there and applied.
+A life begins with nothing deployed. In each round people edit the project, statements are stopped, fail and lose
+checkpoints, and then a plan is made and applied.
 """
 
 import random
@@ -24,12 +24,12 @@ from tests.support.random_worlds import World, Written, request_of, times, world
 from tests.support.simulated_agent import Agent, Died, Simulated, journalled
 
 POINTS = 40
-"""Crashes of one plan that are looked at; all of them, where there are no more."""
+"""Most crashes tried per plan."""
 
 
 @dataclass
 class Life:
-    """A project as it is edited, and what is deployed of it."""
+    """A project under change, and its deployments."""
 
     chance: random.Random
     tables: dict[T, Table]
@@ -38,7 +38,7 @@ class Life:
     round: int = 0
 
     def look(self) -> World:
-        """See the world as it is now."""
+        """Return the present world."""
         facts = self.world.facts
         for made in self.tables.values():
             facts.take(made)
@@ -63,7 +63,7 @@ class Life:
                 self.pool.checkpoints[key] = "another's"
 
     def next_plan(self) -> Plan:
-        """Plan something of what is there now that an agent carries out; the first plan starts everything."""
+        """Return a plan that an agent can carry out in the present world; the first plan starts everything."""
         self.round += 1
         if self.round == 1:
             return self.look().plan(PlanRequest(everything=True, children="all"))
@@ -86,7 +86,7 @@ def born(seed: int, size: int) -> Life:
 
 
 def back_of(chance: random.Random, world: World, verb: str) -> PlanRequest | None:
-    """Ask for what served before, or for what is in the trash; None where there is neither."""
+    """Return a request to restore a former version or something from the trash; None if there is none."""
     seen = world.observed
     known = [t for t, found in sorted(seen.items()) if (found.in_trash if verb == "undelete" else found.former)]
     if verb not in ("rollback", "undelete", "retire") or not known:
@@ -190,7 +190,7 @@ def test_a_plan_that_continues_a_failed_run_reaches_what_is_declared(life: Life,
 
 
 def crashed(pool: Simulated, plan: Plan, run_id: str, point: int) -> Simulated:
-    """Let the agent die at a point, and a second one a few points after it was taken up; then let it end."""
+    """Let the agent die at a point, and a second agent three points after it took over; then let the run end."""
     for dies_at in (point, 3):
         try:
             Agent(pool, plan, run_id, dies_at=dies_at).apply()
@@ -202,7 +202,7 @@ def crashed(pool: Simulated, plan: Plan, run_id: str, point: int) -> Simulated:
 
 
 def reaches_what_is_declared(life: Life, plan: Plan) -> None:
-    """Hold what a run that is done must leave: what the plan said, everything warm, and an empty plan."""
+    """Check the result of a finished run: as planned, everything warm, and nothing left to plan."""
     life.pool.settle()
     life.pool.check()
     observed = life.pool.observed()

@@ -1,4 +1,4 @@
-"""Plans for statements with state: what goes on from the checkpoint, and what must be acknowledged for it."""
+"""Plans for stateful statements: which continue from the checkpoint, and what operators must acknowledge."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Retirements: what goes into the trash and in which order, and who stands against it."""
+"""Retirements: what goes into the trash, in which order, and what prevents it."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""A keyed table that is written again in place: offered where its rows come out right, and said what stays in it."""
+"""A keyed table rewritten in place: offered if its rows come out right, with a warning about rows that stay."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -29,7 +29,7 @@ B = "SELECT id, kind, seq FROM STREAM a WHERE _change_type <> 'update_preimage'"
 
 def declared(a: str = A, *, yml: str = KEYED, b: str = B, columns: str = COLUMNS,
              parent: str = "") -> Project:  # fmt: skip
-    """Declare landed → a, keyed and read by b, which takes its changes in any order; `parent` makes b keyed below a."""
+    """Declare landed → a, keyed and read by b, which accepts changes in any order; `parent` makes b keyed below a."""
     files = small_project.texts(a=a, b=b)
     files = {path: text for path, text in files.items() if "/c/" not in path}
     for path, text in files.items():
@@ -101,7 +101,7 @@ def test_the_offer_says_what_stays_in_the_table(edit: str, stays: Fact[Notice]) 
 
 
 def test_a_reader_that_is_rebuilt_with_its_table_loses_the_changes_from_before() -> None:
-    """Where a column of a keyed table is renamed, the new version has no change of before."""
+    """After a column of a keyed table is renamed, the new version has no changes from before."""
     renamed = COLUMNS.replace("kind", "sort")
     after = declared(A.replace("kind", "kind AS sort"), columns=renamed, b=B.replace("kind", "sort"))
     lost = "changes of a from before: it begins with the rows that a has then"

@@ -1,4 +1,4 @@
-"""Rollbacks and undeletes: what comes along, what is refused with which remedy, and what keeps running for others."""
+"""Rollbacks and undeletes: what is included, what is refused with which remedy, and what keeps running for others."""
 
 from dataclasses import replace
 from typing import Any
@@ -27,7 +27,7 @@ def former(name: str, version: int, **known: Any) -> OtherVersion:
 
 
 def released(**known: dict[str, Any]) -> dict[T, ObservedDeployment]:
-    """Observe a and b as run r9 has moved them from v1 to v2; c and other read what they are said to read."""
+    """Observe a and b as moved from v1 to v2 by run r9; c and other read what the arguments say."""
     found = {T("src"): deployed(SHOP.tables[T("src")])}
     for name in ("a", "b"):
         made = deployed(SHOP.tables[T(name)], version=2, bindings={"a": 2})

@@ -1,4 +1,4 @@
-"""Plans of edits that may give more rows: they say so first, and nothing where a declared key excludes it."""
+"""Plans of edits that may multiply rows: they warn first, unless a declared key excludes it."""
 
 import pytest
 

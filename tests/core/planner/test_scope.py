@@ -1,4 +1,4 @@
-"""Scopes: what each option takes, alone and in pairs, and that a request's bytes know no order and no repetition."""
+"""Scopes: what each option selects, alone and in pairs; order and repetition do not change a request's bytes."""
 
 import json
 from collections.abc import Mapping
@@ -61,7 +61,7 @@ def resolved(
 
 
 def merged(*parts: dict[str, Any]) -> PlanRequest:
-    """Return the request that asks for all of these together."""
+    """Return one request that combines these parts."""
     values: dict[str, Any] = {}
     for part in parts:
         for name, value in part.items():

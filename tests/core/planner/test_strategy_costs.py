@@ -1,4 +1,4 @@
-"""What may be chosen for each statement of a plan, and what it costs; nothing is priced that was not measured."""
+"""The strategies offered for each statement of a plan, with their costs; nothing unmeasured has a cost."""
 
 import random
 from dataclasses import replace
@@ -177,7 +177,7 @@ def test_readers_of_a_table_that_is_made_anew_find_everything_there() -> None:
     assert node_of(planned(declared(), "a", rebuild=True, world=world), "b").retention == Retention(RetentionKind.OK)
 
 
-# What no agent carries out yet
+# Strategies that no agent carries out yet.
 
 
 def test_the_strategies_of_releases_are_planned_in_full_and_named() -> None:
@@ -349,14 +349,14 @@ def test_what_is_made_anew_from_a_table_that_was_cut_loses_rows_as_well() -> Non
 
 
 def test_a_plan_is_predicted_from_start_to_swap_and_so_is_its_way_back() -> None:
-    """ETA was the time of reading alone, 10 s for a; how a run takes three times as long was said once it ran."""
+    """The ETA was once the time of reading alone, 10 s for a, though a run takes three times as long."""
     took = dict.fromkeys(("create", "start", "validate", "swap", "stop", "restart"), Seconds(1.0, 3.0))
     asked = PlanRequest(tables=(T("a"),), rebuild=True, children="none")
     found = make_plan(declared(), "dev", observed(), asked, durations=took)
     a = node_of(found, "a")
-    # 1,000 rows at 100 a second, a tenth of that at best; three checks five seconds apart; the comparison; the swap.
+    # 1,000 rows at 100 per second, a tenth of that at best; three checks five seconds apart; the comparison; the swap.
     assert a.eta_s == 10.0 and a.predicted_low_s == found.predicted_low_s == 1 + (1 + 10) + 1 + 1
-    # At most: reading twice as slow, a trigger of 10 s, two rounds.
+    # At most: reading at half the speed, a trigger of 10 s, two rounds.
     assert a.predicted_high_s == found.predicted_high_s == 3 + (20 + 10 + 10 + 10) + 3 + 3
     assert head_parts(found)[-1] == "ETA 14\N{EN DASH}59 s" and eta_words(a) == "14\N{EN DASH}59 s"
     assert plan_from_json(plan_as_json(found)) == found

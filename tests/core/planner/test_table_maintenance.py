@@ -1,4 +1,4 @@
-"""OPTIMIZE and VACUUM as plans: which tables, what is kept, what its reviewer is told, and what stands against it."""
+"""OPTIMIZE and VACUUM as plans: the tables, what is retained, what the reviewer reads, and what prevents them."""
 
 from dataclasses import replace
 from typing import Any

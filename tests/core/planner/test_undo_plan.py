@@ -1,4 +1,4 @@
-"""What a plan prints under UNDO is what planning the old texts does, once the plan was executed."""
+"""The plan printed under UNDO has the same effect as planning the old texts after the plan was executed."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,7 +25,7 @@ from tests.support.priced_project import declared as priced
 from tests.support.priced_project import planned as planned_with_prices
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "plans" / "undo.txt"
-"""To write it anew: `python -m tests.core.planner.test_undo_plan > tests/fixtures/plans/undo.txt`."""
+"""To regenerate it: `python -m tests.core.planner.test_undo_plan > tests/fixtures/plans/undo.txt`."""
 
 FILTERED = f"{TEXTS['a'][1]} WHERE v > 1"
 GROWN = (
@@ -70,7 +70,7 @@ def test_what_is_printed_is_what_planning_the_old_text_does(edit: Edit) -> None:
 
 
 def executed(edit: Edit, plan: Plan) -> dict[T, ObservedDeployment]:
-    """Observe the world after a plan, from the texts that were declared and the versions that it made."""
+    """Observe the world after a plan, with the declared texts and the versions that the plan made."""
     nodes: dict[T, PlanNode] = {node.table: node for node in plan.nodes}
     found = {}
     for name, made in declared(edit.new, False).tables.items():

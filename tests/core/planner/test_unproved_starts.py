@@ -1,4 +1,4 @@
-"""Plans of random worlds: whatever operators skip, nothing replaces or ends a version before the next one is proved."""
+"""Plans of random worlds: whatever operators skip, no version is replaced or ended before its successor is proved."""
 
 from collections.abc import Iterable
 
@@ -25,7 +25,7 @@ GATED = BEGINS | {StepKind.CATCH_UP, StepKind.VALIDATE, StepKind.HOLD}
 
 
 def answered(intents: Iterable[RunIntent], *, proved: bool) -> list[RunEvidence]:
-    """Have everything work at once but proofs, which come where they are `proved`, and gates, which stay closed."""
+    """Answer steps with success, starts with proof only if `proved`, and leave gates closed."""
     found: list[RunEvidence] = []
     for intent in intents:
         match intent:
@@ -38,7 +38,7 @@ def answered(intents: Iterable[RunIntent], *, proved: bool) -> list[RunEvidence]
 
 
 def driven(run: Run, *, proved: bool) -> tuple[Run, list[Step]]:
-    """Skip whatever can be skipped at every look, give every word to swap, and note what was begun."""
+    """Skip every step that can be skipped, confirm every swap, and return the run with the steps that were begun."""
     words = [OperatorControl("swap"), *(OperatorControl("skip", p.step.n) for p in run.steps)]
     evidence: list[RunEvidence] = []
     begun: list[Step] = []
@@ -52,7 +52,7 @@ def driven(run: Run, *, proved: bool) -> tuple[Run, list[Step]]:
 
 
 def unproved(plan: Plan, run: Run, step: Step) -> list[int]:
-    """Return the starts of what takes the place of what a step replaces or ends, that are not proved."""
+    """Return the unproved starts of versions that replace what a step replaces or ends."""
     nodes = {node.table: node for node in plan.nodes}
     tables = step.tables or (step.table,)
     # A first pointer, or one to the same version, replaces nothing.

@@ -1,4 +1,4 @@
-"""What a parent's outcome makes of its readers, on real SQL."""
+"""The effect of a parent's outcome on its readers, on real SQL."""
 
 from dataclasses import replace
 
@@ -60,7 +60,7 @@ def declared(a: Pair, b: Pair, *, product: str = "p") -> Project:
 
 
 def runs(**tables: Pair) -> dict[T, ObservedDeployment]:
-    """Observe src, and pairs of texts as they are deployed."""
+    """Observe src, and pairs of texts as deployed."""
     texts = {T(name): RevisionTexts(ddl, dml, "trigger: 10 seconds\n") for name, (ddl, dml) in tables.items()}
     return {T("src"): ObservedDeployment("running")} | {
         name: ObservedDeployment("running", deployed=each) for name, each in texts.items()
@@ -114,11 +114,11 @@ def test_a_reader_at_rest_is_not_started_for_a_column() -> None:
     assert "b" not in actions(found)
 
 
-# What statements run on
+# Pools and engines.
 
 
 def on(pool: Pool | None = None, engine: str = "", *, now: str = "", b: Pair = COUNT) -> Plan:
-    """Plan b, which was started on a pool and an engine; the environment's pool is the default one."""
+    """Plan b, which was started on a certain pool and engine; the environment's pool is the default one."""
     project = declared(A, b)
     observed = {
         name: ObservedDeployment("running", deployed=revision_of(table).texts, pool=pool, engine=engine)

@@ -1,4 +1,4 @@
-"""A reader that is left behind between two tables: what is below it goes on with rows of the old version."""
+"""A reader left behind between two tables: everything below it continues with rows of the old version."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ B = {"exclude": (T("b"),)}
 
 
 def declared(*tables: str, **products: str) -> Project:
-    """Declare tables written as `c<b`, of product p unless it is said."""
+    """Declare tables written as `c<b`, of product p unless given."""
     pairs = [each.split("<") for each in tables]
     return project(table("src"), *(table(name, reads, product=products.get(name, "p")) for name, reads in pairs))
 

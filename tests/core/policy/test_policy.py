@@ -1,4 +1,4 @@
-"""Policies: what headgate.yml may say, who has a role, and when nothing is applied."""
+"""Policies: what headgate.yml may contain, who has a role, and when nothing is applied."""
 
 import json
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Connectors: what coordinates may name, and where their jars lie."""
+"""Connectors: valid coordinates, and where their jars are."""
 
 from dataclasses import replace
 

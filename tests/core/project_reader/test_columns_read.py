@@ -1,4 +1,4 @@
-"""Columns that are not there: each with the line that names it, the table that lacks it, and the nearest one."""
+"""Missing columns: each reported with the line that names it, the table that lacks it, and the nearest name."""
 
 import pytest
 
@@ -17,7 +17,7 @@ DDL = {
 
 
 def declaring(select: str, **ddl: str) -> dict[str, str]:
-    """Lay out an input, a static side, and a table derived from it that has dropped `total`."""
+    """Return the texts of an input, a static side, and a table derived from it without `total`."""
     found = {"headgate.yml": MANIFEST}
     for name, text in (DDL | ddl).items():
         found[f"pipelines/facts/p/{name}/sql-scripts/ddl.{name}.sql"] = text

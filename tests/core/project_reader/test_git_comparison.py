@@ -1,4 +1,4 @@
-"""A project compared with an older one: which tables changed, which are gone, and what they said."""
+"""A project compared with an older one: changed tables, removed tables, and their old texts."""
 
 import small_project
 from example_counts import examples

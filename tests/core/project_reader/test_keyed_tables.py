@@ -1,4 +1,4 @@
-"""Keyed tables in a project: what is read of them, what is wrong and where, and what may stream them."""
+"""Keyed tables in a project: their settings, Problems with their places, and who may stream them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Reading a project: every mistake has a Problem with its place and a remedy, and all come at once."""
+"""Loading a project: every mistake is a Problem with its place and a remedy, and all are reported at once."""
 
 from collections.abc import Mapping
 
@@ -25,7 +25,7 @@ def ddl(name: str, columns: str = "id BIGINT", rest: str = "USING parquet") -> s
 
 
 def texts(*extra: tuple[str, str], **tables: str) -> dict[str, str]:
-    """Lay out tables: an empty text is an external JSON table, else `SELECT …` becomes its statement."""
+    """Return the texts of tables: "" makes an external JSON table, `SELECT …` becomes the table's statement."""
     found = {"headgate.yml": MANIFEST}
     for name, select in tables.items():
         layer = "facts" if select else "sources"

@@ -1,4 +1,4 @@
-"""A project whose tables form a cycle is refused with a Problem for each knot, which names its tables in order."""
+"""A project with cyclic tables is refused with one Problem per cycle, which names its tables in order."""
 
 import random
 
@@ -15,12 +15,12 @@ environments:
   dev: {}
 """
 Graph = dict[str, set[str]]
-"""Parents by table; one without is external."""
+"""Parents by table; a table without parents is external."""
 
 
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
-    """Draw who reads whom, in any direction: of many such graphs some have an order."""
+    """Draw reads in any direction; many of these graphs have no cycle."""
     names = [f"t{number}" for number in range(draw(st.integers(2, 9)))]
     chance = random.Random(draw(st.integers(0, 2**32)))
     found: Graph = {}
@@ -43,7 +43,7 @@ def texts(graph: Graph) -> dict[str, str]:
 
 
 def above(graph: Graph, name: str) -> set[str]:
-    """Return everything that a table reads, directly or not; itself where it stands in a knot."""
+    """Return all tables that a table reads, directly or indirectly; including itself if it is in a cycle."""
     found: set[str] = set()
     waiting = list(graph[name])
     while waiting:

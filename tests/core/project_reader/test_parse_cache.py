@@ -1,4 +1,4 @@
-"""Facts only save time: whatever is known, what is read is the same."""
+"""The parse cache only saves time: results are the same with any contents."""
 
 import pickle
 import subprocess
@@ -128,9 +128,9 @@ def test_no_parser_is_loaded_when_everything_is_known() -> None:
 
 
 def test_packing_knows_every_field_of_the_values() -> None:
-    """A field that is added must be packed as well, or a known text would say less than one that is read.
+    """A new field must be packed too, or a cached text would yield less than a parsed one.
 
-    One of a read is of the project, not of the text: whether it takes changes without saying so.
+    One field of a read comes from the project instead of the text: whether it accepts changes implicitly.
     """
     counts = {
         kind.__name__: len(fields(kind)) for kind in (ParsedStatement, TableRead, Watermark, Operator, Column, TableDdl)

@@ -1,4 +1,4 @@
-"""`checks:` in a table's yml: what is read, what is wrong with it and where, and what a change of it means."""
+"""`checks:` in a table's yml: accepted forms, Problems with their places, and the meaning of a change."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Copies of projects: what was read comes back equal, and bytes that are no copy are none."""
+"""Copies of projects: a round trip preserves equality, and other bytes are rejected."""
 
 import pickle
 from pathlib import Path

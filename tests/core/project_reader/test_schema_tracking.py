@@ -1,4 +1,4 @@
-"""`schema_tracking:` in a project: for which statements it holds, and where it is a Problem."""
+"""`schema_tracking:` in a project: the statements it applies to, and where it is a Problem."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def project(select: str = SELECT, yml: str = "", default: str = "", form: str = 
 
 
 def one_place(*places: str) -> dict[str, str]:
-    """Return a project whose statement streams Delta tables of others that lie in these places."""
+    """Return a project whose statement streams others' Delta tables at these locations."""
     names = [f"e{n}" for n, _ in enumerate(places, 1)]
     found = project(" UNION ALL ".join(f"SELECT id, v FROM STREAM {name}" for name in names))
     for name, place in zip(names, places, strict=True):

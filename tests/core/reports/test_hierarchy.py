@@ -1,4 +1,4 @@
-"""The hierarchy of a table: each shared table is expanded once, where it is nearest, and nothing is left out unsaid."""
+"""The hierarchy of a table: each shared table is expanded once, where it is nearest, and omissions are shown."""
 
 from collections.abc import Mapping
 
@@ -19,7 +19,7 @@ def entries(declared: Project) -> Mapping[TableName, InventoryEntry]:
 
 
 def shown(declared: Project, root: str, direction: str, *, depth: int | None = None) -> list[str]:
-    """Write each row with its indent; ! a static side, * expanded elsewhere, +n hidden."""
+    """Return each row with its indent; ! a static side, * expanded elsewhere, +n hidden."""
     return [
         "  " * row.depth
         + row.table

@@ -45,7 +45,7 @@ def done(plan: Plan, action: Action) -> set[str]:
 
 
 def shown(answer: ImpactAnswer) -> list[str]:
-    """Write a line for each table: effect, depth, name, what leads to it, and the place that names the column."""
+    """Return a line per table: effect, depth, name, what leads to it, and the place that names the column."""
     return [
         f"{one.effect} {one.depth} {one.table} < "
         + " ".join(f"{reading.table}{'' if reading.streamed else '!'}" for reading in one.through)
@@ -60,7 +60,7 @@ CHILDREN = st.sampled_from(["", "none", "product", "all", "kitchen", "crm,web"])
 
 @st.composite
 def questions(draw: st.DrawFn) -> tuple[World, str, str]:
-    """Draw a world, a table that is deployed there, and the readers that are taken along."""
+    """Draw a world, a table deployed in it, and the option for its readers."""
     world = draw(worlds(60))
     deployed_names = [name for name in world.names() if world.seen(name).state != "absent"]
     assume(deployed_names)
@@ -114,7 +114,7 @@ def every_column() -> list[str]:
 
 
 def without(made: Table, column: str) -> Table:
-    """Take a column from a declared table, DDL and statement."""
+    """Return a declared table without a column, in DDL and statement."""
     ddl = replace(made.parsed_ddl, columns=tuple(each for each in made.parsed_ddl.columns if each.name != column))
     assert made.parsed is not None
     facts = replace(made.parsed, columns=tuple(each for each in made.parsed.columns if each.name != column))

@@ -1,4 +1,4 @@
-"""The part of a project that plans of one table look at; that a plan is the same over it, `test_impact` proves."""
+"""The part of a project that the plan of one table needs; `test_impact` shows that plans over it are equal."""
 
 from dataclasses import replace
 

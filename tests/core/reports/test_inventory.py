@@ -1,4 +1,4 @@
-"""The inventory: who feeds and reads each table, declared or only deployed, and which tables a selection takes."""
+"""The inventory: the feeds and readers of each table, declared or only deployed, and the tables of a selection."""
 
 from functools import cache
 from pathlib import Path
@@ -31,7 +31,7 @@ def sample() -> Project:
 
 
 def serving(*reads: str, **known: Any) -> StatementLine:
-    """Return a version that serves and streams from the named tables."""
+    """Return a serving version that streams from the named tables."""
     row = deployment_row(bindings=tuple(Binding(T(name), 1, True) for name in reads))
     return statement_line(row, **known)
 
