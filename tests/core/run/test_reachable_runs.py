@@ -44,7 +44,7 @@ GATED = frozenset({K.START, K.CATCH_UP, K.HOLD, K.SWAP, K.SEAM, K.OPTIMIZE})
 
 @dataclass(frozen=True)
 class Reached:
-    """A run, with what was asked for and not answered yet."""
+    """A run, with the requests that are not answered yet."""
 
     run: Run
     asked: tuple[RunIntent, ...] = ()
@@ -68,7 +68,7 @@ def answers(intent: RunIntent) -> tuple[RunEvidence, ...]:
 
 
 def spoken(run: Run) -> Iterator[tuple[OperatorControl, ...]]:
-    """Nothing, each word, and each two of them in both orders."""
+    """Yield no word, each word, and each pair of words in both orders."""
     plain = [OperatorControl(act) for act in ("pause", "resume", "cancel", "retry", "swap")]
     words = [*plain, *(OperatorControl("skip", progress.step.n) for progress in run.steps)]
     yield ()
@@ -77,19 +77,19 @@ def spoken(run: Run) -> Iterator[tuple[OperatorControl, ...]]:
 
 
 def heard(asked: Iterable[RunIntent]) -> Iterator[tuple[RunEvidence, ...]]:
-    """Every evidence that can come of what was asked, in every order."""
+    """Yield every possible evidence for the requests, in every order."""
     every = [found for intent in asked if (found := answers(intent))]
     for combined in itertools.product(*every):
         yield from itertools.permutations(combined)
 
 
 def bounded(run: Run) -> Run:
-    """Leave out what makes a run with the same future another value."""
+    """Normalize values that have no influence on a run's future."""
     return replace(run, steps=tuple(replace(p, tries=min(p.tries, 1), note="") for p in run.steps))
 
 
 def following(found: Reached) -> Iterator[tuple[Reached, tuple[RunEvidence, ...]]]:
-    """What a run can become next: with the answers and words, or under a new agent."""
+    """Yield what a run can become next: by answers and words, or under a new agent."""
     for words in spoken(found.run):
         again = recover_run(found.run) if found.run.state not in ENDED else found.run
         for run, evidence in [(again, words), *((found.run, (*said, *words)) for said in heard(found.asked))]:
@@ -99,7 +99,7 @@ def following(found: Reached) -> Iterator[tuple[Reached, tuple[RunEvidence, ...]
 
 @functools.cache
 def reachable(graph: str) -> tuple[tuple[Reached, tuple[RunEvidence, ...]], ...]:
-    """Every run that a graph can become, with what led to it."""
+    """Return every run that a graph can become, with the evidence that led to it."""
     return tuple(explored(graph))
 
 

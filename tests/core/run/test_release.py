@@ -1,4 +1,4 @@
-"""Releases as they are told: a state for each standing of a run, the pairs, and the way back or why there is none."""
+"""Reports about releases: the state for each situation of a run, the pairs, and the rollback or why there is none."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,7 @@ HELD = plan(SHOP, WORLD, "a", "b", rebuild=True, hold=True)
 
 
 def run(made: Plan = HELD, *, before: str = "", state: str = "running", **states: str) -> RunRow:
-    """Return a run of which all before the first `before` is done; each kind of step stands as it is said."""
+    """Return a run in which everything before the first `before` is done; `states` overrides by kind of step."""
     steps, open_ = [], False
     for step in made.steps:
         open_ = open_ or step.do == before
@@ -36,7 +36,7 @@ def run(made: Plan = HELD, *, before: str = "", state: str = "running", **states
 
 
 def versions(serves: int = 1, **old: Any) -> list[Deployment]:
-    """Return both versions of a and b; the old ones run on unless it is said otherwise."""
+    """Return both versions of a and b; `old` overrides fields of the old ones, which keep running."""
     found = []
     for table, parent in (("a", "src"), ("b", "a")):
         for version in (1, 2):

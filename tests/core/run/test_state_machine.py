@@ -1,4 +1,4 @@
-"""A run driven as values: order, failure passed down, an operator's words, and what a new agent finds."""
+"""A run driven by values: order, propagation of failures, operators' words, and what a new agent finds."""
 
 import itertools
 from dataclasses import replace
@@ -38,7 +38,7 @@ def step(n: int, do: StepKind, table: str, *after: int) -> Step:
 
 
 def rebuild() -> Run:
-    """Two chains that are swapped together: a is read by b; c stands alone."""
+    """Return a run with two chains that are swapped together: a is read by b; c stands alone."""
     steps = (
         step(1, StepKind.CREATE, "a"),
         step(2, StepKind.START, "a", 1),
@@ -54,7 +54,7 @@ def rebuild() -> Run:
 
 
 def drive(run: Run, answers: dict[int, object], *first: object) -> tuple[Run, list[int]]:
-    """Answer every intent with what `answers` says of its step (StepDone unless said), and note what was performed."""
+    """Answer every intent (with StepDone unless `answers` differs), and return the run with the steps performed."""
     performed: list[int] = []
     evidence: list[object] = list(first)
     for _ in range(100):
@@ -188,7 +188,7 @@ def test_every_state_has_its_row_and_ends_are_finished() -> None:
 
 
 def pending_start() -> Run:
-    """A statement whose first batch is pending; what comes after it reads it, points to it or ends the old version."""
+    """Return a run whose start awaits its first batch; later steps read it, point to it or end the old version."""
     steps = (
         step(1, StepKind.START, "a"),
         step(2, StepKind.START, "b", 1),

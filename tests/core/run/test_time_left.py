@@ -1,4 +1,4 @@
-"""What is left of a run: what was predicted of its steps, less what has passed."""
+"""The time left in a run: the predictions of its steps minus the elapsed time."""
 
 from dataclasses import dataclass, replace
 
@@ -39,13 +39,13 @@ def test_what_is_left_is_what_was_predicted_less_what_has_passed() -> None:
 
 
 def test_gates_that_wait_for_each_other_are_added_up() -> None:
-    """They were taken for gates beside each other: a chain of three said a third of what it took."""
+    """They were once treated as parallel, so that a chain of three was given a third of its time."""
     steps = (step(1, StepKind.CATCH_UP), step(2, StepKind.CATCH_UP, 1), step(3, StepKind.CATCH_UP, 2))
     assert time_left(steps, (Record(1, "waits"), Record(2, "waits"), Record(3, "waits")), 0.0) == Seconds(30.0, 90.0)
 
 
 def test_a_step_that_takes_longer_than_predicted_leaves_no_number_for_the_run() -> None:
-    """A swap after a gate that was late for a minute said `up to 2 s left` all that time."""
+    """A swap after a gate that was a minute late was once reported as `up to 2 s left` all that time."""
     steps = (step(1, StepKind.CATCH_UP), step(2, StepKind.CATCH_UP), step(3, StepKind.SWAP, 1, 2))
     swap = Record(3, "waits", predicted_low_s=1.0, predicted_high_s=2.0)
     late, beside = Record(1, "gate", 100.0), Record(2, "gate", 100.0, predicted_high_s=90.0)

@@ -1,4 +1,4 @@
-"""What may be shown to Spark: one query over declared tables, without anything that reaches out of it."""
+"""SQL that may be shown to Spark: one query over declared tables, without access to anything outside it."""
 
 import pytest
 

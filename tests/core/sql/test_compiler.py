@@ -1,4 +1,4 @@
-"""Compiling: names and nothing else."""
+"""Compiling changes names and nothing else."""
 
 import pytest
 
@@ -16,7 +16,7 @@ PHYSICAL = {
 
 
 def compiled(select: str) -> str:
-    """Compile the one SELECT of a statement without Problems."""
+    """Compile the only SELECT of a statement without Problems."""
     (parsed,), problems = read_statements(f"INSERT INTO target {select}", "f.sql")
     assert problems == ()
     return compile_select(parsed, PHYSICAL)

@@ -1,4 +1,4 @@
-"""Our reading of the corpus beside Spark's recorded verdicts, and the corpus with its tokens deleted and doubled."""
+"""Our analysis of the corpus against Spark's recorded verdicts, and the corpus with tokens deleted and doubled."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""A part of the corpus, asked again: Spark still says what was recorded of it."""
+"""A sample of the corpus, asked again: Spark still gives the recorded answers."""
 
 import re
 import uuid
@@ -18,12 +18,12 @@ pytestmark = pytest.mark.spark
 ASKED = [case for case in cases() if case.reads == "batch" and case.construct not in ("part_names", "quoted_names")][
     ::40
 ]
-"""Every fortieth case: they take about half a second each."""
+"""Every fortieth case; each takes about half a second."""
 
 
 @pytest.fixture(scope="module")
 def corpus(pool: LocalPool) -> Iterator[Session]:
-    """A session of its own, with the tables of the corpus in a database of its own."""
+    """A new session, with the tables of the corpus in a database of its own."""
     session = Session(pool.url, pool.token, str(uuid.uuid4()))
     session.attach()
     session.spark.sql("CREATE DATABASE IF NOT EXISTS corpus")
@@ -41,5 +41,5 @@ def test_spark_says_what_was_recorded(corpus: Session, tmp_path: Path, case: Cas
 
 
 def classless(said: Verdict) -> Verdict:
-    """Leave out an error class that has no name of its own."""
+    """Return a verdict without an error class that has no name of its own."""
     return replace(said, refused=re.sub(r"^_LEGACY_ERROR_TEMP_\d+: ", "", said.refused)[:100])

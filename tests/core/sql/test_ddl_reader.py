@@ -1,4 +1,4 @@
-"""ddl files: facts of a table, and what is wrong with one that cannot be read."""
+"""DDL files: the facts of a table, and the Problems of unreadable ones."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where a stream begins in the log of its table, in the text that Spark is given and in what is recorded."""
+"""The start of a stream in its table's log, in the text for Spark and in the recorded text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Random statements, and those that random ones have found: our reading beside Spark's analysis, and beside a start."""
+"""Random statements, and earlier findings of random ones: our analysis against Spark's, and against an actual start."""
 
 import uuid
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ FOUND = [line.split(maxsplit=1) for line in LISTED.read_text().splitlines() if l
 
 @pytest.fixture(scope="module")
 def asked(pool: LocalPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
-    """Spark's answers, in a session of its own."""
+    """Spark's answers, through a new session."""
     session = Session(pool.url, pool.token, str(uuid.uuid4()))
     session.attach()
     yield Asked(session, tmp_path_factory.mktemp("started"))

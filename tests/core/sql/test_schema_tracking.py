@@ -1,4 +1,4 @@
-"""Options that a start writes into the streams of a bound statement."""
+"""Options that a start adds to the streams of a bound statement."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Texts out of all proportion are read or refused; no exception escapes, and the parser never ends the process."""
+"""Extremely large texts are parsed or refused; no exception escapes, and the parser never ends the process."""
 
 import pytest
 

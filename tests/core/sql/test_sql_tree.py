@@ -1,4 +1,4 @@
-"""The shrinker of random statements: it ends at the smallest tree that fails, and asks a bounded number of times."""
+"""The shrinker of random statements ends at the smallest failing tree, after a bounded number of trials."""
 
 from random import Random
 

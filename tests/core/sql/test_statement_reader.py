@@ -1,4 +1,4 @@
-"""dml files: what statements read, write and keep, and what is wrong with those that cannot be streamed."""
+"""DML files: what statements read, write and keep, and the Problems of those that cannot be streamed."""
 
 import subprocess
 import sys
@@ -13,14 +13,14 @@ AGED = "WATERMARK ts DELAY OF INTERVAL 1 MINUTE"
 
 
 def read(select: str) -> ParsedStatement:
-    """Read one SELECT that has no Problems."""
+    """Parse one SELECT without Problems."""
     (parsed,), problems = read_statements(f"INSERT INTO target {select}", "dml.sql")
     assert problems == ()
     return parsed
 
 
 def problems_of(select: str) -> list[str]:
-    """Read one SELECT that is refused."""
+    """Return the Problems of one SELECT that is refused."""
     parsed, problems = read_statements(f"INSERT INTO target {select}", "dml.sql")
     assert parsed == ()
     assert all(problem.remedy and problem.where and problem.where.line for problem in problems)
@@ -330,7 +330,7 @@ DEEP = {
 @pytest.mark.sampled
 @pytest.mark.parametrize("shape", DEEP, ids=str)
 def test_deep_nesting_ends_in_a_result_or_a_problem(shape: str) -> None:
-    # In a process of its own, because what we guard against ends the process without an exception.
+    # In a separate process, because the failure guarded against ends the process without an exception.
     program = (
         "from core.sql.statement_reader import read_statements\n"
         f"parsed, problems = read_statements('INSERT INTO t SELECT ' + {DEEP[shape]}, 'f')\n"

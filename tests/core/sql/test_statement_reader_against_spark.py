@@ -1,4 +1,4 @@
-"""Our reading beside Spark's: compiled statements are accepted, stream, and keep the state that we say."""
+"""Our analysis against Spark: compiled statements are accepted, stream, and keep the state that we report."""
 
 import re
 from pathlib import Path
@@ -41,7 +41,7 @@ STATE = {
 
 @pytest.fixture(scope="module")
 def tables(session: Session, tmp_path_factory: pytest.TempPathFactory) -> Session:
-    """The tables of the statements, made by our own compiled DDL."""
+    """The tables of the statements, created by our own compiled DDL."""
     folder: Path = tmp_path_factory.mktemp("reading")
     for name, physical in TABLES.items():
         text = f"CREATE TABLE {name} {COLUMNS} USING parquet"

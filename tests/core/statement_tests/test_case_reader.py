@@ -1,4 +1,4 @@
-"""Cases read from texts: values by declared types, parts, CSV, and every Problem at once with its line."""
+"""Test cases parsed from text: values by declared types, parts, CSV, and all Problems at once with their lines."""
 
 from datetime import UTC, datetime
 from decimal import Decimal

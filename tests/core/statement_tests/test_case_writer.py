@@ -1,4 +1,4 @@
-"""A first case: rows by declared types that find each other, a later row for the watermark, read again as written."""
+"""A generated first case: rows by declared types that join, a later row for the watermark, and a round trip."""
 
 from datetime import UTC, datetime
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Multisets of rows with exact types: what is missing, unexpected, or differs in some columns of one key."""
+"""Multisets of typed rows: missing and unexpected rows, and rows that differ in some columns of one key."""
 
 from datetime import UTC, datetime
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Values by type: what is read, what is refused with an example, and that what is written is read again."""
+"""Values by type: accepted forms, refusals with an example, and a round trip."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Verdicts on upgrades from rows, and what is said beside the plan's own classification."""
+"""Verdicts on upgrades from rows, and their relation to the plan's own classification."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Nothing in a text of others acts on a terminal or on who reads it, in whatever form it is written."""
+"""Foreign text never affects a terminal or another reader, in any encoding."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from core.text.yaml_writer import as_yaml, as_yaml_with_blocks
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 UNSEEN = "\u034f\u115f\u1160\u17b4\u180b\u3164\ufe0f\uffa0\U000e0100"
-"""Some that have a letter's or a mark's category."""
+"""Some of them have the category of a letter or a mark."""
 EVERY = [chr(code) for code in range(0x110000)]
 
 
@@ -51,7 +51,7 @@ def test_no_character_of_unicode_that_acts_on_a_reader_gets_through(write: Calla
 
 
 SAFE = (WRITERS["yaml"], WRITERS["yaml with blocks"])
-"""Writers that refuse halves of a pair by themselves, as YAML does."""
+"""Writers that refuse lone surrogates themselves, as YAML does."""
 
 
 def test_all_other_characters_stay_as_they_are() -> None:

@@ -1,4 +1,4 @@
-"""Secrets in texts that people see: masked where they look like one, and nothing else is."""
+"""Secrets in visible text: whatever looks like one is masked, and nothing else."""
 
 import pytest
 

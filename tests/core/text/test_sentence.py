@@ -1,4 +1,4 @@
-"""Facts and sentences: kinds stay apart whatever they say, and mypy lets nothing be decided from words."""
+"""Facts and sentences: kinds differ even if their words do not, and mypy prevents decisions based on words."""
 
 from mypy import api
 

@@ -1,4 +1,4 @@
-"""What is said in a few words."""
+"""Short phrases for people."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the queries of a comparison find, on real Spark, judged as a release is."""
+"""The results of a comparison's queries on real Spark, judged as a release is."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a release expects of a table: its own edit, and what edits above it bring down."""
+"""The differences that a release expects in a table: from its own edit, and from edits above it."""
 
 from core.model.names import TableName as T
 from core.sql.comparison.row_effects import RowSide
@@ -39,7 +39,7 @@ def of_a(new: str, columns: str = A_COLUMNS) -> Expectation:
 
 
 def below(select: str, parent: Expectation, columns: str) -> Expectation:
-    """Expect of an unchanged reader of a."""
+    """Return the expectation for an unchanged reader of a."""
     same = statement("b", select, columns)
     return expected_differences(same, same, DDLS, {T("a"): parent})
 
@@ -201,7 +201,7 @@ def test_another_watermark_does_nothing_to_rows_that_are_made_one_by_one() -> No
 
 
 def test_rows_of_an_earlier_text_differ_as_that_text_does() -> None:
-    """The filter came in place, and a column with it: rows from before are still there, without a value."""
+    """The filter was added in place, and a column with it: earlier rows remain, without a value."""
     earlier = expected_differences(
         statement("a", A, "id BIGINT, kind STRING, v BIGINT, ts TIMESTAMP"),
         statement("a", f"{A.replace('ts FROM', 'ts, v * 2 AS w FROM')} WHERE id > 5", f"{A_COLUMNS}, w BIGINT"),

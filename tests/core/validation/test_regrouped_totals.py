@@ -1,4 +1,4 @@
-"""Totals of versions whose rows are grouped otherwise: what differs, and when that is unexpected."""
+"""Totals of versions with different grouping: what differs, and when that is unexpected."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a comparison found, judged: what blocks, in which words, and what never reaches a screen."""
+"""Verdicts on a comparison: what blocks, in which words, and what is never shown."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A world without Spark: a scripted pool and scripted files around a real ledger."""
+"""An agent without Spark: a scripted pool and scripted files around a real ledger."""
 
 import os
 import re
@@ -65,8 +65,11 @@ T = TypeVar("T")
 
 @dataclass
 class ScriptedPool:
-    """A pool in memory: queries, tables and views by name; `refuse` maps a query's name to Spark's refusal, `answers` a
-    question's key to what Spark says, `told` fields of a query as they are told, and `shown` as a look at it shows."""
+    """A pool in memory, with queries, tables and views by name.
+
+    `refuse` maps a query's name to Spark's refusal, `answers` a question's key to Spark's answer, `told` gives fields
+    of a query as events report them, and `shown` as a status call shows them.
+    """
 
     running: dict[str, QueryStart] = field(default_factory=dict)
     tables: dict[str, str] = field(default_factory=dict)
@@ -92,28 +95,28 @@ class ScriptedPool:
     compared: list[tuple[str, tuple[FileView, ...]]] = field(default_factory=list)
     """Queries over files, with their views."""
     answered: dict[str, tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]] = field(default_factory=dict)
-    """What a query over files gives, by a word that is in it."""
+    """Results of queries over files, by a word contained in the query."""
     slow_reads: bool = False
-    """Whether a query over files goes on until it is ended."""
+    """True if a query over files runs until it is cancelled."""
     ended_reads: set[str] = field(default_factory=set)
-    """Tags by which they were ended."""
+    """The tags by which they were cancelled."""
     looked_after: list[str] = field(default_factory=list)
-    """What OPTIMIZE and VACUUM were asked for."""
+    """Received OPTIMIZE and VACUUM statements."""
     looks_after: Callable[[str], object] = field(default=lambda sql: None)
-    """Called with each: what it does, or raises."""
+    """Called with each of them; may act or raise."""
     cloned: list[tuple[str, str, int, str]] = field(default_factory=list)
     widened: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
-    """Each clone: its name, the folder and version of what it is a clone of, and its own folder."""
+    """Each clone: its name, the folder and version of its base, and its own folder."""
     recorded: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """What logs were told that they have: by query the folder of the table and the batch."""
+    """What logs were told that they contain: for each query, the table's folder and the batch."""
     late: list[str] = field(default_factory=list)
-    """Methods of ports of which the next call misses its deadline: it waits in `overdue`."""
+    """Methods of ports whose next call misses its deadline; such a call waits in `overdue`."""
     overdue: list["LateCall"] = field(default_factory=list)
     known: dict[str, QueryStart] = field(default_factory=dict)
-    """Runs that the connection has started, each with what it was asked for."""
+    """Runs started by the connection, with the requests."""
 
     def begin(self, start: QueryStart) -> str:
-        """Begin a query as Spark does: under a run of its own, which it returns, unless its name is taken."""
+        """Begin a query as Spark does, and return its new run id; refused if its name is in use."""
         if start.name in self.running:
             raise EngineRefused(f"{start.name} is active")
         self.starts.append(start.name)
@@ -121,7 +124,7 @@ class ScriptedPool:
         return self.run_of(start.name)
 
     def run_of(self, name: str) -> str:
-        """Return the run of a query: one that a test has put there is in its first."""
+        """Return the run id of a query; one that a test has added directly is in its first run."""
         begun = self.starts.count(name)
         return f"run {begun} of {name}" if begun > 1 else f"run of {name}"
 
@@ -138,25 +141,25 @@ class ScriptedPool:
 
 
 class LateCall:
-    """A call that has missed its deadline, and whose effect is yet to come: a test says when, and who hears of it."""
+    """A call that missed its deadline and has not taken effect; a test decides when it does, and who notices."""
 
     def __init__(self, pool: ScriptedPool, effect: Callable[[], Any], start: QueryStart | None) -> None:
         self.work: Future[Any] = Future()
         self._pool, self._effect, self._start = pool, effect, start
 
     def arrive(self) -> None:
-        """Take effect, and have the call that was left behind end with it."""
+        """Take effect, and complete the abandoned call with the result."""
         try:
             self.work.set_result(self._effect())
         except HeadgateError as error:
             self.work.set_exception(error)
 
     def give_up(self) -> None:
-        """Have the call end without an answer: its effect may come all the same."""
+        """End the call without an answer; its effect may come nevertheless."""
         self.work.set_exception(MissedDeadline("the pool did not answer in time"))
 
     def arrive_unheard(self) -> None:
-        """Take effect on the pool, of which nobody is told: a start is refused where its name is taken by then."""
+        """Take effect on the pool without notice; a start is refused if its name is in use by then."""
         if self._start is None:
             self._effect()
         elif self._start.name not in self._pool.running:
@@ -201,9 +204,9 @@ class _Queries:
         return found
 
     def _refuse(self, start: QueryStart) -> None:
-        """Refuse what Spark 4.2.0 refuses: a table that is not there, a checkpoint that another query has.
+        """Refuse what Spark 4.2.0 refuses: a missing table, or a checkpoint that another query uses.
 
-        A target that is missing is made silently by `toTable`, as a table that the agent does not know.
+        `toTable` silently creates a missing target, as a table that the agent does not know.
         """
         assert start.target in self.pool.tables, f"{start.target} is written before it is made"
         missing = [name for name in _PHYSICAL.findall(start.select) if name not in self.pool.tables]
@@ -305,7 +308,7 @@ class _Tables:
     def read_files(
         self, sql: str, limit: int, views: Sequence[FileView], tag: str = ""
     ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
-        """Answer by the first word that is in the query, else with no row: no difference, no duplicate."""
+        """Answer by the first word contained in the query, or without rows: no differences, no duplicates."""
         self.pool.compared.append((sql, tuple(views)))
         while self.pool.slow_reads and tag not in self.pool.ended_reads:
             time.sleep(0.01)
@@ -358,7 +361,7 @@ class _Analysis:
 
 @dataclass
 class ScriptedFiles:
-    """Folders in memory; a checkpoint gets its id when its query is started for the first time."""
+    """Folders in memory; a checkpoint gets its id when its query starts for the first time."""
 
     pool: ScriptedPool
     owner: str
@@ -369,55 +372,55 @@ class ScriptedFiles:
     planned: int = 1
     """Batch 1 is committed everywhere."""
     sink: int | None = 1
-    """The newest batch in the record of every table."""
+    """The newest batch in every table's sink log."""
     asked_records: set[tuple[str, str, str]] = field(default_factory=set)
-    """(folder, format, query) of each record that was asked for."""
+    """(folder, format, query) of each sink log that was requested."""
     told: dict[str, Any] = field(default_factory=dict)
-    """What every owner file says beyond its ledger."""
+    """What every owner file contains besides its ledger."""
     epoch: int = 1
     machine: str = ""
     taken_over: list[str] = field(default_factory=list)
     forked: dict[str, tuple[str, OriginRows]] = field(default_factory=dict)
-    """Checkpoints that were made from another one, with what became of its rows."""
+    """Checkpoints that were forked from another one, with the treatment of its rows."""
     unreachable: set[str] = field(default_factory=set)
-    """Folders that the file system does not give at the moment."""
+    """Folders that the file system cannot reach at the moment."""
     emitted: dict[str, int] = field(default_factory=dict)
-    """Rows that a table has got since whenever, by the name of its folder."""
+    """Rows that a table has received since any moment, by the name of its folder."""
     histories: dict[str, BatchHistory] = field(default_factory=dict)
     """What batches have read, by checkpoint."""
     ids: dict[str, str] = field(default_factory=dict)
-    """Of tables, by folder."""
+    """Ids of tables, by folder."""
     log_heads: dict[str, int] = field(default_factory=dict)
-    """How far logs have come, by the folder of their table."""
+    """The newest versions of logs, by the folder of their table."""
     log_commits: dict[str, dict[int, str]] = field(default_factory=dict)
-    """What tells commits from others of their number."""
+    """Marks that identify commits among others with the same number."""
     others: dict[str, tuple[TableName, TableFault]] = field(default_factory=dict)
-    """The source that is another table, and why, by checkpoint."""
+    """For each checkpoint, the source that was replaced by another table, and the fault."""
     not_from: dict[str, str] = field(default_factory=dict)
-    """Why nothing begins at a place in a log."""
+    """The reason why no stream can begin at a position in a log."""
     logged: bool = False
-    """Whether a table has the batch of a fork only once its log was told so."""
+    """True if a table has the batch of a fork only once its log was told so."""
     versions: dict[int, int] = field(default_factory=lambda: {1: 7})
-    """Of a table with a log, by batch."""
+    """Versions of a table with a log, by batch."""
     by_hand: dict[str, tuple[int, str]] = field(default_factory=dict)
     lost: dict[tuple[str, int], tuple[str, ...]] = field(default_factory=dict)
     lacking: str = ""
     types: dict[str, Mapping[str, str]] = field(default_factory=dict)
     said: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    """Tables with rows that no statement has written: the version, and what did it."""
+    """Tables with rows that no statement wrote: the version, and the operation."""
     seeded: list[tuple[str, int | None, str]] = field(default_factory=list)
-    """Checkpoints that were seeded, each with its batch and the one that it is like."""
+    """Seeded checkpoints, with their batch and the checkpoint they resemble."""
 
     upkept: dict[str, Upkeep] = field(default_factory=dict)
-    """What OPTIMIZE or VACUUM has done since whenever, by the name of the folder."""
+    """Results of OPTIMIZE or VACUUM since any moment, by the name of the folder."""
     unread: dict[str, int] = field(default_factory=dict)
-    """Versions that were not read and that a vacuum deletes, by checkpoint."""
+    """Versions not yet read that a vacuum would delete, by checkpoint."""
     kept: float | None = 168.0
 
     held: FolderContents | None = None
     removed: set[str] = field(default_factory=set)
-    """Folders that somebody has taken away."""
-    """What every table holds."""
+    """Folders that somebody has removed."""
+    """The contents of every table."""
 
     def is_there(self, folder: str) -> bool:
         return folder not in self.removed
@@ -509,7 +512,7 @@ class ScriptedFiles:
         )
 
     def batch_history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
-        """Every version has read the same, in its batch 1, unless a test says otherwise."""
+        """Return a history in which every version read the same in its batch 1, unless a test overrides it."""
         self._reach(checkpoint)
         same = BatchHistory({1: BatchPosition(("1:a",) * sources)}, {"1:a": (1, 1)})
         return self.histories.get(checkpoint, same)
@@ -550,7 +553,7 @@ class ScriptedFiles:
             self.notes_aside[into] = self.folders.pop(folder)
 
     def remove(self, folder: str) -> bool:
-        """Delete what a test has put on the disk, as the real one does."""
+        """Delete what a test has put on the disk, as the real implementation does."""
         return TableCheckpoints(self.owner).remove(folder)
 
     def made_beside(self, checkpoint: str) -> tuple[str, ...]:
@@ -606,7 +609,7 @@ def agent(tmp_path: Path, pool: ScriptedPool) -> AgentContext:
 
 
 def settle(agent: AgentContext) -> None:
-    """Write what the reconciler writes of queries that have committed a first batch."""
+    """Write what the reconciler writes about queries that have committed a first batch."""
     pool = agent.pool
     assert isinstance(pool, ScriptedPool)
     for deployment in agent.ledger.deployments():
@@ -617,7 +620,7 @@ def settle(agent: AgentContext) -> None:
 
 @pytest.fixture(autouse=True)
 def prompt_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have every query of a run commit its first batch while the run waits, unless the pool holds it pending."""
+    """Make every query of a run commit its first batch while the run waits, unless the pool keeps it pending."""
     waits = RunDriver._wait
 
     def wait(driver: RunDriver) -> None:

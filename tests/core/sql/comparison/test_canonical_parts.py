@@ -1,4 +1,4 @@
-"""State, pre and post: which part of a statement an edit touches."""
+"""State, pre and post: the part of a statement that an edit affects."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def changed(old: str, new: str) -> set[str]:
         ("AS s", "AS total", {"canonical", "post"}),
         ("sum(v) AS s", "sum(v) * 2 AS s", {"canonical", "post"}),
         ("HAVING sum(v) > 1", "HAVING sum(v) > 1 AND k = 'x'", {"canonical", "pre"}),
-        # From the two together Spark infers a filter on the key, and pushes that below the aggregate.
+        # From both conditions Spark infers a filter on the key, and pushes it below the aggregate.
         ("HAVING sum(v) > 1", "HAVING sum(v) > 1 AND sum(v) = k", {"canonical", "state", "pre", "post"}),
         ("STREAM a", "STREAM a WITH (maxFilesPerTrigger=1)", {"canonical"}),
         ("STREAM a", "STREAM a IDENTIFIED BY x", {"canonical"}),
@@ -51,7 +51,7 @@ OUTER = f"SELECT k, s FROM (SELECT k, ts, sum(v) AS s FROM STREAM a {AGED} GROUP
     [
         ("s > 1", "s > 2", {"canonical", "post"}),
         ("SELECT k, s ", "SELECT k, s * 2 AS s ", {"canonical", "post"}),
-        # Spark pushes a filter on a key below the aggregate, and drops aggregates that nobody reads.
+        # Spark pushes a filter on a key below the aggregate, and drops unused aggregates.
         ("s > 1", "s > 1 AND k = 'x'", {"canonical", "pre"}),
         ("SELECT k, s ", "SELECT s ", {"canonical", "pre", "post"}),
     ],
@@ -66,10 +66,10 @@ NAMED = f"SELECT k AS n, id AS i, sum(v) AS s, max(w) AS m FROM STREAM a {AGED} 
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        # What is left of WHERE or HAVING is pushed below the state: there it means another key.
+        # The rest of WHERE or HAVING is pushed below the state, where it refers to another key.
         (f"SELECT n, s, m FROM ({NAMED}) WHERE i > 1", ("k AS n, id AS i", "id AS n, k AS i")),
         (f"{NAMED} HAVING i > 1", ("k AS n, id AS i", "id AS n, k AS i")),
-        # Spark keeps the state of the aggregates that are used alone.
+        # Spark only keeps the state of aggregates that are used.
         (f"SELECT n, s FROM ({NAMED})", ("sum(v) AS s, max(w) AS m", "sum(v) AS m, max(w) AS s")),
     ],
 )
@@ -95,12 +95,12 @@ def test_all_of_a_stateless_statement_is_pre() -> None:
     ],
 )
 def test_nothing_above_a_join_a_distinct_or_a_limit_is_post(select: str) -> None:
-    # The columns that a join keeps are its state, so a projection above it changes the state's schema.
+    # The columns that a join keeps are its state, so that a projection above it changes the state's schema.
     parsed = read(select)
     assert parsed.state and parsed.post == ""
 
 
 def test_the_order_of_aggregates_is_part_of_the_state() -> None:
-    # The buffer's columns lie in the order in which the aggregates are written.
+    # The buffer's columns are in the order in which the aggregates are written.
     sums = f"SELECT sum(v) AS s, max(v) AS m FROM STREAM a {AGED} GROUP BY ts"
     assert "state" in changed(sums, sums.replace("sum(v) AS s, max(v) AS m", "max(v) AS m, sum(v) AS s"))

@@ -1,4 +1,4 @@
-"""Which expressions Spark's optimizer leaves whole: the doubtful ones count as changed."""
+"""Expressions that Spark's optimizer preserves; doubtful ones count as changed."""
 
 from collections.abc import Iterator
 from random import Random

@@ -1,4 +1,4 @@
-"""What an edit does to the rows of a statement: which columns differ, which rows one version alone has, and why."""
+"""The effects of an edit on a statement's rows: which columns differ, which rows only one version has, and why."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ NESTED = "WITH c AS (SELECT id, amount * 2 AS m, kind FROM STREAM a) SELECT c.id
 
 
 def canonical(select: str) -> str:
-    """Read a query, also one that Spark takes in a batch alone."""
+    """Return a query's canonical text; batch-only queries are accepted too."""
     (found,), _ = read_any(f"INSERT INTO t {select}", "")
     return found.canonical
 
@@ -59,7 +59,7 @@ def test_a_filter_is_told_by_its_predicate_where_the_output_shows_its_columns() 
 
 @pytest.mark.parametrize("filtered", ["kind = 'x'", "other > 1", "amount > 1"])
 def test_a_filter_that_the_output_does_not_show_has_no_predicate(filtered: str) -> None:
-    """`kind` of the output is another one: upper(kind)."""
+    """The output's `kind` is a different value, upper(kind)."""
     (row,) = rows(effects(PLAIN, f"{PLAIN} WHERE {filtered}"))
     assert row[0] == "old" and row[2] == ""
 

@@ -1,4 +1,4 @@
-"""Edits after which the same input may give more rows."""
+"""Edits after which the same input may yield more rows."""
 
 import pytest
 

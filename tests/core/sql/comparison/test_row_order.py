@@ -1,4 +1,4 @@
-"""Which expressions depend on the order of rows, and which of them are lists that can be sorted."""
+"""Expressions that depend on the order of rows, and those among them that are sortable lists."""
 
 import pytest
 

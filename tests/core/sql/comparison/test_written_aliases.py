@@ -1,4 +1,4 @@
-"""What the author of a text calls the sources of its canonical text."""
+"""The author's aliases for the sources in canonical text."""
 
 from core.sql.comparison.query_edits import aliases_of_both, written_aliases
 from core.sql.statement_reader import read_any

@@ -1,4 +1,4 @@
-"""Stars with EXCEPT, drawn at random: the columns that we give them are those that Spark's analysis gives."""
+"""Random stars with EXCEPT: our expansion yields the same columns as Spark's analysis."""
 
 import uuid
 from collections.abc import Iterator
@@ -40,9 +40,9 @@ def session(pool: LocalPool) -> Iterator[Session]:
 
 
 def select(random: Random, depth: int = 1) -> str:
-    """Return a SELECT of stars over one, two or three sources, some of them such a SELECT themselves."""
+    """Return a SELECT of stars over one to three sources, some of which are such SELECTs themselves."""
     count = random.choice((1, 2, 2, 3))
-    # A lone source whose alias is the name of its own struct is not told from it.
+    # A lone source whose alias equals the name of its own struct is ambiguous.
     aliases, sources = random.sample("abcs" if count > 1 else "acs", count), []
     for alias in aliases:
         nested = depth and random.random() < 0.25
@@ -53,20 +53,20 @@ def select(random: Random, depth: int = 1) -> str:
 
 
 def star(random: Random, aliases: list[str]) -> str:
-    """Return `*`, `t.*` or `s.*`, with EXCEPT most often; not every name that it leaves out is there."""
+    """Return `*`, `t.*` or `s.*`, usually with EXCEPT, which may name missing columns."""
     whole = random.choice(("*", "*", f"{random.choice(aliases)}.*", "st.*", f"{aliases[0]}.st.*", "st.n.*"))
     if random.random() < 0.15:
         return whole
     names = random.sample(NAMES, random.choice((1, 1, 2)))
-    # Of a lone source we drop the qualifier before the star is expanded; Spark refuses it before a field.
+    # For a lone source we drop the qualifier before the star is expanded; Spark refuses it before a field.
     may = len(aliases) > 1 or "st." not in whole
     listed = ", ".join(f"{random.choice(aliases)}.{name}" if may and random.random() < 0.4 else name for name in names)
-    # Names of one column that differ by case Spark does not compare with each other.
+    # Spark does not compare names of one column that differ by case.
     return f"{whole} EXCEPT ({listed.upper() if random.random() < 0.2 else listed})"
 
 
 def ours(text: str) -> list[str] | None:
-    """Return the columns that a SELECT gives by our reading; None where a name of it cannot be followed."""
+    """Return a SELECT's columns by our analysis, or None if one of its names cannot be resolved."""
     declared = {}
     for name, columns in DDLS.items():
         ddl, problems = read_ddl(f"CREATE TABLE {name} ({columns}) USING parquet", "ddl.sql")
@@ -83,7 +83,7 @@ def ours(text: str) -> list[str] | None:
 
 
 def sparks(session: Session, text: str) -> list[str] | None:
-    """Return the columns that Spark gives a SELECT; None where it refuses it."""
+    """Return a SELECT's columns by Spark, or None if Spark refuses it."""
     try:
         return [name.lower() for name in session.spark.sql(text).columns]
     except PySparkException:

@@ -1,4 +1,4 @@
-"""Where each column of a statement comes from: text pairs in tests/fixtures/lineage, judged by hand."""
+"""The origin of each column of a statement: text pairs in tests/fixtures/lineage, verified by hand."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ FIXTURES = Path(__file__).parents[3] / "fixtures/lineage"
 
 
 def declared() -> dict[str, tuple[Column, ...]]:
-    """Read the tables that all cases share."""
+    """Return the columns of the tables that all cases share."""
     found = {}
     for text in (FIXTURES / "tables.sql").read_text().split(";\n"):
         if text.strip():
@@ -46,14 +46,14 @@ def columns_of(name: TableName) -> tuple[Column, ...] | None:
 
 
 def followed(select: str) -> StatementLineage:
-    """Read a SELECT as the statement of a table."""
+    """Return the lineage of a SELECT."""
     statements, problems = read_statements(f"INSERT INTO t {select}", "dml.t.sql")
     assert statements, problems
     return lineage_of(statements[0], columns_of)
 
 
 def told(found: StatementLineage) -> list[str]:
-    """Write a lineage as the fixtures do; conditions that stand on no column, and expressions, are left out."""
+    """Return a lineage in the form of the fixtures, without expressions and conditions that use no column."""
     lines = []
     for output in found.outputs:
         values = " ".join(place(each) for each in output.inputs if each.kind is InputKind.VALUE)

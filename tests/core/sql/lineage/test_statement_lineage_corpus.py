@@ -1,4 +1,4 @@
-"""Lineage of every statement of the corpus, beside the columns and sources that Spark 4.2.0 was recorded to find."""
+"""Lineage of every statement of the corpus, against the columns and sources recorded from Spark 4.2.0."""
 
 from sql_corpus import Case, Verdict, cases, load, tables
 
@@ -11,7 +11,7 @@ from core.sql.statement_reader import read_statements
 
 
 def declared() -> dict[str, tuple[Column, ...]]:
-    """Read the tables of the corpus; its view over orders has the columns of orders, the other views three."""
+    """Return the columns of the corpus tables; the view over orders has those of orders, other views three columns."""
     found = {}
     for text in tables():
         ddl, _ = read_ddl(text, "tables.sql")
@@ -30,7 +30,7 @@ def columns_of(name: TableName) -> tuple[Column, ...] | None:
 
 
 def accepted() -> list[tuple[str, ParsedStatement, Verdict]]:
-    """Return what both read: our statement, and what Spark said of it."""
+    """Return each statement that both we and Spark accept, with Spark's verdict."""
     found = []
     for case in cases():
         for text, verdict in zip(case.statements, RECORDED.get(case.key, []), strict=False):

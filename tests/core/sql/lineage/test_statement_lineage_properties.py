@@ -1,4 +1,4 @@
-"""Properties of lineage over generated statements: nothing is dropped, and names that mean nothing change nothing."""
+"""Properties of lineage over generated statements: it drops nothing, and does not depend on arbitrary names."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ NUMBERS = {name: [c.name for c in columns if c.type in ("int", "bigint")] for na
 
 @dataclass(frozen=True)
 class Written:
-    """A statement with `{0}`, `{1}` … where its aliases stand."""
+    """A statement with `{0}`, `{1}` … in place of its aliases."""
 
     text: str
     aliases: int
@@ -27,7 +27,7 @@ class Written:
 
 @st.composite
 def statements(draw: st.DrawFn) -> Written:
-    """A join of tables, perhaps behind a part of WITH, with expressions over their columns."""
+    """Draw a join of tables, perhaps inside a part of WITH, with expressions over their columns."""
     tables = draw(st.lists(st.sampled_from(sorted(SIMPLE)), min_size=1, max_size=3, unique=True))
     sources, columns = [], []
     for number, table in enumerate(tables):
@@ -51,7 +51,7 @@ def statements(draw: st.DrawFn) -> Written:
 
 
 def edges(found: StatementLineage) -> list[tuple[object, ...]]:
-    """Return what must not depend on names: not the text of steps, nor places."""
+    """Return what must not depend on names: everything except texts of steps and positions."""
     outputs = [
         (each.name, each.expression, tuple((i.origin, i.kind, i.fields) for i in each.inputs)) for each in found.outputs
     ]
@@ -99,7 +99,7 @@ def test_a_deleted_or_doubled_word_is_followed_or_said_and_never_raises(
     try:
         found = followed(" ".join(words))
     except AssertionError:
-        return  # The reader refuses it, with a Problem: its own properties are tested beside it.
+        return  # The reader refuses it with a Problem, which its own tests cover.
     assert found == followed(" ".join(words))
 
 

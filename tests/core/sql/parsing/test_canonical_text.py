@@ -1,4 +1,4 @@
-"""Canonical text over text pairs: equal where the meaning is equal, different wherever it might differ."""
+"""Canonical text over text pairs: equal if the meaning is equal, different wherever it might differ."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ FIXTURES = Path(__file__).parents[3] / "fixtures" / "sql"
 
 
 def pairs(name: str) -> list[tuple[str, str, str]]:
-    """Read `title / left / == / right`, cases apart by `---`."""
+    """Return (title, left, right) for cases written as `title / left / == / right`, separated by `---`."""
     found = []
     for case in (FIXTURES / name).read_text(encoding="utf-8").split("\n---\n"):
         title, _, sides = case.partition("\n")
@@ -26,7 +26,7 @@ def pairs(name: str) -> list[tuple[str, str, str]]:
 
 
 def canonical(sql: str) -> str:
-    """Write one query canonically, with its streaming clauses."""
+    """Return the canonical text of one query, with its streaming clauses."""
     marks = extract_stream_clauses(tokens_of(open_sql(sql, "q.sql")))
     query = parse_query(marks.tokens, sql)
     resolve_table_names(query, marks)

@@ -1,4 +1,4 @@
-"""Properties of canonical text over the whole corpus: its own canonical text, deaf to writing, and (x, x) is kept."""
+"""Properties of canonical text over the whole corpus: it is its own canonical text, and ignores formatting."""
 
 from functools import cache
 
@@ -20,14 +20,14 @@ from core.sql.statement_reader import read_any
 KEPT = frozenset({TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, TokenType.TRUE, TokenType.FALSE})
 """Names, and the values of options."""
 WORDS = frozenset(("STREAM", "WATERMARK", "DELAY", "OF", "INTERVAL", "IDENTIFIED"))
-"""Keywords of Spark that are names to sqlglot's tokenizer."""
+"""Keywords of Spark that sqlglot's tokenizer treats as names."""
 SPACES = (" ", "\n", "\r\n\t", " /* STREAM ; ' */ ", " -- FROM STREAM x ' \n")
 UNWRITABLE = frozenset(("pivot: of a static side with an alias", "window_functions: QUALIFY"))
-"""A pivot has two aliases, and sqlglot writes QUALIFY as a subquery of its own; neither can be streamed."""
+"""A pivot has two aliases, and sqlglot writes QUALIFY as a subquery; neither can be streamed."""
 READABLE = [
     case
     for case in cases()
-    # MERGE, which no pipeline takes, has its words for a canonical text.
+    # MERGE, which no pipeline uses, has its own words as canonical text.
     if {p.verb for p in read_any(case.text, "f.sql", every_table_streams=case.reads == "stream")[0]} - {Verb.MERGE}
 ]
 
@@ -43,7 +43,7 @@ def meaning(text: str, reads: str) -> list[tuple[object, ...]]:
 
 
 def words(text: str) -> list[Token]:
-    """Split a text into tokens; `0.5D`, three tokens to sqlglot at one place, is one word."""
+    """Split a text into tokens; `0.5D`, three tokens to sqlglot at one position, is one word."""
     found: list[Token] = []
     for token in Spark().tokenize(text.removeprefix("\ufeff")):
         if not found or token.start > found[-1].end:
@@ -52,16 +52,16 @@ def words(text: str) -> list[Token]:
 
 
 def written(plain: str, token: Token, *, upper: bool) -> str:
-    """Write one token, keywords in another case."""
+    """Return one token, keywords in another case."""
     kept = token.token_type in KEPT and plain.upper() not in WORDS
     return plain if kept or any(mark in plain for mark in "'\"`") else plain.upper() if upper else plain.lower()
 
 
 def rewritten(text: str, spaces: list[str], cased: list[bool]) -> str:
-    """Write a text with other space, comments and case of keywords; the values are taken in turn."""
+    """Return a text with different space, comments and case of keywords; the lists are used in turn."""
     text, pieces, end = text.removeprefix("\ufeff"), [""], 0
     for n, token in enumerate(words(text)):
-        # What touches may be one thing to Spark: `'it''s'`, `x'1F'`, the words of a hint.
+        # Adjacent tokens may be one thing to Spark: `'it''s'`, `x'1F'`, the words of a hint.
         pieces.append(spaces[n % len(spaces)] if token.start > end else "")
         pieces.append(written(text[token.start : token.end + 1], token, upper=cased[n % len(cased)]))
         end = token.end + 1

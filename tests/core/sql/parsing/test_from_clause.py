@@ -1,6 +1,6 @@
-"""Where a relation can stand in Spark's grammar, each place with a statement that reads one.
+"""Every place for a relation in Spark's grammar, each with a statement that reads one there.
 
-`tests/fixtures/corpus/{brackets_of_joins,places_of_relations}.txt` hold most of them beside Spark's own verdicts.
+`tests/fixtures/corpus/{brackets_of_joins,places_of_relations}.txt` hold most of them with Spark's own verdicts.
 """
 
 from pathlib import Path

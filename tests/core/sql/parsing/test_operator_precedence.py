@@ -1,4 +1,4 @@
-"""Every expression of Spark's grammar, and every pair of its operators grouped as Spark groups them."""
+"""Every expression of Spark's grammar, and every pair of its operators, grouped as Spark groups them."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -15,7 +15,7 @@ LINES = [line for line in FIXTURE.read_text(encoding="utf-8").split("\n") if lin
 NO_OPERAND = frozenset(
     ("query", "ansiNonReserved", "errorCapturingIdentifierExtra", "parameterMarker", "identifierList")
 )
-"""Rules that lead to a query, stand for a keyword, names or a mistake in one, or need a value from outside."""
+"""Rules that lead to a query, stand for a keyword, for names or an error in one, or need a value from outside."""
 _OPERATORS = "* / % DIV + - || << >> >>> & ^ | = < <=> != AND OR"
 OPERATORS = _OPERATORS.split()
 BEHIND = (
@@ -26,13 +26,13 @@ TIGHT = ("::int", ".f", " COLLATE x")
 
 
 def canonical(expression: str) -> str | None:
-    """Return how we read an expression; None where we refuse it."""
+    """Return the canonical text of an expression, or None if we refuse it."""
     parsed, problems = read_any(f"SELECT {expression} AS q FROM t", "q.sql")
     return None if any(problem.severity is Severity.ERROR for problem in problems) else parsed[0].canonical
 
 
 def split(line: str) -> tuple[str, str, str]:
-    """Return an expression, the mark behind it and the words of its Problem."""
+    """Return an expression, the mark after it, and the words of its Problem."""
     mark = next((each for each in (" !! ", " ~~ ") if each in line), "")
     expression, _, words = line.partition(mark) if mark else (line, "", "")
     return expression, mark.strip(), words
@@ -91,7 +91,7 @@ def test_a_lateral_view_needs_no_as() -> None:
 
 
 def pairs() -> Iterator[tuple[str, tuple[str, ...]]]:
-    """List pairs of operators, each with the ways to group it."""
+    """Yield pairs of operators, each with the ways to group it."""
     for a, b in product(OPERATORS, OPERATORS):
         yield f"a {a} b {b} c", (f"(a {a} b) {b} c", f"a {a} (b {b} c)")
         yield f"a BETWEEN b AND c {b} d", (f"(a BETWEEN b AND c) {b} d", f"a BETWEEN b AND (c {b} d)")
@@ -103,7 +103,6 @@ def pairs() -> Iterator[tuple[str, tuple[str, ...]]]:
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkParser]:
-    """Spark's parser for all tests of this file."""
     with spark_parser() as parser:
         yield parser
 

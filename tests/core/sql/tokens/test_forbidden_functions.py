@@ -1,4 +1,4 @@
-"""What reaches out of a query is found wherever it stands and however it is written; what has such a name is not."""
+"""Functions that reach outside a query are found everywhere and in any spelling; mere names like them are not."""
 
 import pytest
 
@@ -11,7 +11,7 @@ JAVA = "reflect('java.io.File', 'createTempFile', 'headgate', 'x')"
 
 
 def refused(select: str) -> list[str]:
-    """Return the names that a dml text is refused for."""
+    """Return the names for which a DML text is refused."""
     parsed, problems = read_statements(f"INSERT INTO target\n{select}", "dml.target.sql")
     assert bool(parsed) is not bool(problems)
     return [problem.subject for problem in problems]
@@ -65,7 +65,7 @@ def test_writing_that_hides_a_name_is_refused_for_what_it_is(name: str) -> None:
 @pytest.mark.parametrize(
     ("select", "words"),
     [
-        # Each was run on 4.2.0: Spark called the method, and sqlglot saw a comment or a string there.
+        # Each was run on 4.2.0: Spark called the method where sqlglot saw a comment or a string.
         (f"SELECT /* /*+ */ {JAVA} AS i FROM VALUES (1) -- */ i FROM STREAM a", "Spark ends a comment with /*+"),
         (f"SELECT 1 AS i FROM STREAM a /* x\n-- /*+ */ UNION ALL SELECT {JAVA} -- */", "Spark ends a comment with /*+"),
         (f"SELECT /*+ x -- */ '\n */ {JAVA.replace(chr(39), chr(34))} -- ' AS i FROM STREAM a", "a hint with quotes"),

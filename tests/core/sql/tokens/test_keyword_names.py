@@ -1,4 +1,4 @@
-"""Every keyword in every place of a name: read as the name in backticks where Spark's parser takes it for one."""
+"""Every keyword wherever a name can stand: it is a name to us, as if in backticks, whenever it is one to Spark."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -14,22 +14,22 @@ _HEAD, _WORDS, *_PLACES = (
 )
 WORDS = _WORDS.split()
 EVERY = 7
-"""One word of so many is read in each place outside of the drill."""
-# Words that we read as a name in some places alone: in others they are more likely a mistake, or the grammar's own.
+"""Outside the drill, every seventh word is tried in each place."""
+# Words that we accept as names only in some places: elsewhere they are more likely an error, or belong to the grammar.
 _REFUSED = """
     ALL AND ANTI ARRAY AS ASOF BETWEEN BY CASE COLLATE CROSS DELETE DISTINCT DIV ESCAPE EXCEPT FROM FULL GROUP HAVING IF
     ILIKE IN INNER INSERT INTERSECT IS JOIN LATERAL LEFT LIKE MERGE MINUS NATURAL NOT ON OR ORDER OVER QUALIFY REGEXP
     RIGHT RLIKE SELECT SEMI STREAM TABLE UNION UPDATE USING VALUES WATERMARK WHERE WITH
 """
 REFUSED = frozenset(_REFUSED.split())
-# The first is a function where no column has its name; before the others Spark takes WHERE for an alias.
+# The first is a function if no column has its name; before the others Spark takes WHERE for an alias.
 READ_AS_NAME = frozenset(("CURRENT_PATH", "LIMIT", "OFFSET"))
-# Spark takes these for a column where there is one, else for a function: we take them for the function everywhere.
+# Spark takes these for a column if one exists, else for a function; we always take them for the function.
 CALLED = frozenset(("CURRENT_DATE", "CURRENT_TIMESTAMP", "CURRENT_USER", "SESSION_USER"))
 
 
 class Place(NamedTuple):
-    """A place in which a name can stand."""
+    """A place where a name can stand."""
 
     name: str
     text: str
@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
 
 def place(block: str) -> Place:
-    """Read one block of the fixture."""
+    """Parse one block of the fixture."""
     head, *lines = block.strip().split("\n")
     name, _, text = head.partition(": ")
     lists = {kind: frozenset(words.split()) for kind, _, words in (line.partition(": ") for line in lines)}
@@ -49,7 +49,7 @@ PLACES = [place(block) for block in _PLACES]
 
 
 def reading(text: str) -> object:
-    """Return what we read of a text; None where we refuse it."""
+    """Return our analysis of a text, or None if we refuse it."""
     parsed, problems = read_any(text, "q.sql")
     if any(problem.severity is Severity.ERROR for problem in problems):
         return None
@@ -58,7 +58,7 @@ def reading(text: str) -> object:
 
 
 def wrong(place: Place, words: list[str]) -> list[str]:
-    """List the words that we read otherwise than Spark does in a place."""
+    """Return the words that we treat differently from Spark in a place."""
     found = []
     for word in words:
         ours, quoted = (reading(place.text.format(w=w)) for w in (word.lower(), f"`{word.lower()}`"))

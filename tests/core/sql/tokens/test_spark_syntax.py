@@ -1,4 +1,4 @@
-"""Texts that sqlglot takes and Spark does not: each is a Problem, and Spark is asked whether that is right."""
+"""Texts that sqlglot accepts and Spark refuses: each is a Problem, and Spark is asked to confirm it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Measuring: what a round writes, and what an agent knows of the rounds before it."""
+"""Measuring lag: what a round writes, and what an agent knows of earlier rounds."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ SQL = "INSERT INTO a SELECT id FROM STREAM landed"
 
 @dataclass
 class Files:
-    """A source that grows by 100 rows from look to look and a statement that takes 10 of them."""
+    """A source that grows by 100 rows between measurements, and a statement that reads 10 of them."""
 
     looks: Iterator[int] = field(default_factory=count)
 
@@ -71,7 +71,7 @@ def measured(agent: AgentContext) -> AgentContext:
 
 
 def rounds(agent: AgentContext, measurer: LagCollector, number: int) -> str:
-    """Measure so many times, five seconds apart; returns the word said last."""
+    """Measure `number` times, five seconds apart, and return the last trend."""
     for _ in range(number):
         now = agent.clock() + 5.0
         agent.clock = partial(float, now)
@@ -110,7 +110,7 @@ def test_input_that_waits_for_longer_than_the_objective_is_a_fault_that_a_new_ag
         rounds(measured, measurer, 1)
         (found,) = (one for one in measured.ledger.statements() if one.table == A)
         said.append((found.behind_s, found.fault_word))
-    # A minute is the objective of a trigger of 5 s; three measurements in a row make a fault.
+    # The objective for a trigger of 5 s is a minute; three measurements in a row make a fault.
     assert [fault for _, fault in said] == [""] * 15 + ["behind"]
     assert said[-1] == (75.0, "behind")
     rounds(measured, LagCollector(measured), 1)
@@ -180,7 +180,7 @@ def test_a_statement_is_not_stalled_for_the_time_that_it_was_stopped(
     measured: AgentContext, running_s: float, word: bool
 ) -> None:
     class Waiting(Files):
-        """A backlog that nothing was taken of for an hour."""
+        """A backlog from which nothing was read for an hour."""
 
         def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
             n = next(self.looks)
@@ -199,7 +199,7 @@ def test_a_statement_is_not_stalled_for_the_time_that_it_was_stopped(
 def test_a_round_judges_parents_before_their_readers_so_that_what_starves_one_starves_all_below_at_once(
     measured: AgentContext,
 ) -> None:
-    """By name, a reader heard of its parent in the next round: five seconds a level."""
+    """In order of names, a reader would learn of its parent only in the next round: five seconds per level."""
     (own,) = (each for each in measured.ledger.deployments() if each.table == A)
     above = RevisionTexts("d", SQL.replace("INTO a", "INTO z"), "")
     parent = replace(own, table=TableName("z"), checkpoint="/z", revision="z", texts=above)

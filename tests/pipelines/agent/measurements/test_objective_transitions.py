@@ -1,4 +1,4 @@
-"""Objectives in the timeline: one event when a table begins to miss its own, one when it meets it again."""
+"""Objectives in the timeline: one event when a table begins to miss its objective, one when it meets it again."""
 
 from dataclasses import replace
 from functools import partial
@@ -21,7 +21,7 @@ def measured(agent: AgentContext) -> AgentContext:
 
 
 def measure(agent: AgentContext, judge: ObjectiveTransitions, *behind: float | None, of: Deployment = OWN) -> None:
-    """Measure so many times, five seconds apart, against an objective of a minute."""
+    """Measure once per value, five seconds apart, against an objective of a minute."""
     for seconds in behind:
         judge.hear(of, seconds, 60.0)
         agent.clock = partial(float, agent.clock() + 5.0)
@@ -58,7 +58,7 @@ def test_what_is_stopped_or_does_not_serve_misses_nothing(measured: AgentContext
 
 
 def test_a_table_that_stays_at_its_bound_for_a_day_has_a_bounded_number_of_events(measured: AgentContext) -> None:
-    """Measured 17,280 times, and beyond the bound in every other: an entry a minute at most would be 1,440."""
+    """Of 17,280 measurements every other one misses the objective; one entry per minute would be 1,440."""
     measure(measured, ObjectiveTransitions(measured), *[59.0, 61.0] * 8640)
     assert recorded(measured) == []
     measure(measured, ObjectiveTransitions(measured), *([61.0] * 6 + [59.0] * 6) * 1440)

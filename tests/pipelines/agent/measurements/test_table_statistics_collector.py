@@ -1,4 +1,4 @@
-"""Figures of tables: what of a real folder comes into the ledger, how often, and what an asker is told."""
+"""Statistics of tables: what the ledger learns of a real folder, how often, and what callers are told."""
 
 import os
 import shutil
@@ -74,7 +74,7 @@ def landed(agent: AgentContext, tmp_path: Path) -> Landed:
 
 
 def take(agent: AgentContext, measurer: TableStatisticsCollector) -> dict[TableName, TableStatistics]:
-    """Return one round its turn; returns what the ledger holds then."""
+    """Run one round, and return the ledger's statistics after it."""
     measurer.round(tuple(agent.ledger.deployments()))
     return {table: found for (table, _), found in agent.ledger.table_statistics().items()}
 
@@ -108,7 +108,7 @@ def test_a_new_table_is_looked_at_whenever_its_age_has_doubled(agent: AgentConte
 def test_a_table_that_was_empty_when_it_was_looked_at_is_looked_at_again_once_it_has_rows(
     agent: AgentContext, landed: Landed
 ) -> None:
-    """Its age doubles ever later, and a plan counted no row of a table that had filled up since."""
+    """The interval doubles with age, and a plan used to count no rows for a table that had filled since."""
 
     def rounds(seconds: int, rows: int | None) -> float | None:
         agent.clock = partial(float, 10_000 + seconds)

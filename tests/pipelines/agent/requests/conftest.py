@@ -1,4 +1,4 @@
-"""The desk at which plans are handed over."""
+"""The desk that accepts plans."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What callers send is bounded before it is stored; what they are refused is counted, not stored one by one."""
+"""Callers' input is bounded before it is stored, and refusals are counted instead of stored one by one."""
 
 import os
 import socket

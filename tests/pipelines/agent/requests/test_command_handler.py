@@ -1,4 +1,4 @@
-"""Every request that console and command line send has an answer in the agent, and every answer is asked for."""
+"""The agent answers every request that console and command line send, and handles no others."""
 
 import re
 from pathlib import Path
@@ -18,11 +18,11 @@ from tui.agent_client.socket_client import DEADLINES_S, WITH_AN_OLDER_AGENT
 
 TUI = Path(__file__).parents[4] / "tui"
 VERBS = {"stop", "start", "restart"}
-"""Sent by `AgentCommands.act`, which is given the verb."""
+"""Sent by `AgentCommands.act`, which takes the verb as an argument."""
 
 
 def sent() -> set[str]:
-    """Find the requests that are sent, by name, in the sources of tui."""
+    """Return the names of all requests in the sources of tui."""
     return VERBS | {
         op for path in TUI.rglob("*.py") for op in re.findall(r'client\.call\(\s*"(\w+)"', path.read_text())
     }
@@ -36,7 +36,7 @@ def answered(agent: AgentContext, tmp_path: Path) -> set[str]:
         agent, StatementControl(agent, EmergencyJournal(tmp_path / "e")), runs, figures, lambda pool: None
     )
     with pytest.raises(UsageError, match="does not know"):
-        handler.handle(None, {"op": "dance"})  # type: ignore[arg-type]  # It is refused before anybody is looked at.
+        handler.handle(None, {"op": "dance"})  # type: ignore[arg-type]  # Refused before the caller is examined.
     return set(handler._answer_by_op)
 
 

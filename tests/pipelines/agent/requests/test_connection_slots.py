@@ -1,4 +1,4 @@
-"""Callers that hold connections, or send what is too large, keep nobody else from being answered."""
+"""Callers that hold connections, or send too much, do not keep others from being answered."""
 
 import socket
 import threading
@@ -29,13 +29,13 @@ ANA, BOB = 1, 2
 
 @pytest.fixture
 def at_work() -> threading.Event:
-    """Is set when answers to `peek` may end."""
+    """Set when answers to `peek` may end."""
     return threading.Event()
 
 
 @pytest.fixture
 def peeks() -> list[str]:
-    """One for each answer to `peek` that has begun."""
+    """One entry for each answer to `peek` that has begun."""
     return []
 
 
@@ -56,7 +56,7 @@ def path(tmp_path: Path, at_work: threading.Event, peeks: list[str]) -> Iterator
 
 @pytest.fixture
 def connect(path: str) -> Iterator[Callable[[], socket.socket]]:
-    """Connect a caller, who has not greeted yet."""
+    """Connect callers who have not sent a greeting yet."""
     with ExitStack() as open_ones:
 
         def connected() -> socket.socket:

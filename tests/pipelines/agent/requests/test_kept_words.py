@@ -1,4 +1,4 @@
-"""Words to a run that an agent has answered: the next agent hears them, in their order, and each of them once."""
+"""Words to a run that an agent has accepted: the next agent processes each of them once, in order."""
 
 import os
 from collections.abc import Callable
@@ -36,14 +36,14 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class DiesAfterItsAnswers(OpenRuns):
-    """A run lane whose agent is killed after its answers, and before a run hears of them."""
+    """A run lane whose agent is killed after it answers and before a run hears of it."""
 
     def wake(self, run_id: str) -> None:
         return
 
 
 def asked(agent: AgentContext, run_id: str, *acts: str, runs: type[OpenRuns] = DiesAfterItsAnswers) -> None:
-    """Give a run words at the agent's desk."""
+    """Send words about a run to the agent's desk."""
     figures = TableStatisticsCollector(agent, PoolUtilization())
     handler = CommandHandler(agent, fast_lane(agent), runs(agent), figures, lambda pool: None)
     for act in acts:
@@ -52,7 +52,7 @@ def asked(agent: AgentContext, run_id: str, *acts: str, runs: type[OpenRuns] = D
 
 
 def resumed(agent: AgentContext) -> None:
-    """Have the next agent take up what is open, until nothing is left to do."""
+    """Let the next agent resume open runs until nothing is left to do."""
     driven = OpenRuns(agent)
     driven.resume_open()
     wait_until(lambda: not driven._woken)
@@ -60,14 +60,14 @@ def resumed(agent: AgentContext) -> None:
 
 @pytest.fixture
 def release(agent: AgentContext, pool: Any) -> str:
-    """A release that was applied, of which nothing is done yet."""
+    """A release that was applied but has not begun."""
     lane.deploy(agent, pool, small_project.texts())
     return lane.submit(agent, lane.plan(agent, UPPER, REBUILD))
 
 
 @pytest.fixture
 def failed(release: str, agent: AgentContext, pool: Any) -> str:
-    """A release of which a start has failed, for a cause that has gone since."""
+    """A release in which a start has failed, for a reason that is gone by now."""
     pool.refuse["c@v2"] = EngineRefused("no memory", error_class="OOM")
     assert lane.drive(agent, release) == "failed"
     pool.refuse.clear()
@@ -170,7 +170,7 @@ def test_a_retry_whose_tables_are_taken_by_then_is_told_as_not_carried_out(
 
 @pytest.fixture
 def next_run(failed: str, agent: AgentContext, pool: Any) -> str:
-    """A run that goes on from the failed one, and is building the same versions."""
+    """A run that continues the failed one and is building the same versions."""
     next_run = lane.submit(agent, lane.plan(agent, UPPER, replace(REBUILD, continues=failed)))
     pool.refuse["c@v2"] = EngineRefused("no memory again", error_class="OOM")
     assert lane.drive(agent, next_run) == "failed"

@@ -1,4 +1,4 @@
-"""Words that let a run go on, in a freeze and over a check of a plan that needed an approval."""
+"""Words that let a run continue, during a freeze and despite a failed check of a plan that needed an approval."""
 
 import json
 from dataclasses import replace
@@ -31,7 +31,7 @@ def told(desk: Desk) -> list[OperatorControl]:
 
 
 def begun(desk: Desk, state: str, approvals: int = 0, **states: str) -> Plan:
-    """Have a held rebuild that LEE has planned stand in a state, its steps done but for those that are named."""
+    """Put a held rebuild that LEE has planned into a state; its steps are done except for the named ones."""
     made = desk.plan(replace(REBUILD_A, hold=True))
     row = plan_row(made, author_uid=LEE.person, author_process_uid=LEE.uid)
     desk.agent.ledger.put_plan(replace(row, body=json.dumps(json.loads(row.body) | {"approvals": approvals})))

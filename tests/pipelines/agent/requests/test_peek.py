@@ -1,4 +1,4 @@
-"""What a look at the rows of a table says where there are none to look at."""
+"""Answers to a request for a table's rows when there are none to show."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ def commands(agent: Any) -> CommandHandler:
 
 
 def reads(agent: Any, monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
-    """Have the pool answer each read so, or raise it."""
+    """Make the pool answer each read with a value, or raise it."""
 
     def read(self: object, sql: str, limit: int) -> Any:
         if isinstance(answer, Exception):

@@ -1,4 +1,4 @@
-"""Approvals at the agent: by another login than the author's, named by the plan, and in the audit."""
+"""Approvals at the agent: by a login other than the author's, for one plan, and audited."""
 
 import pytest
 from submission_desk import BOB, LEE, Desk, move
@@ -9,7 +9,7 @@ from pipelines.agent.requests.socket_server import Caller
 
 @pytest.fixture
 def guarded(desk: Desk) -> Desk:
-    """A policy that asks for an approval of every rebuild."""
+    """A policy that requires an approval for every rebuild."""
     desk.rule(approve=("rebuild",))
     return desk
 
@@ -29,7 +29,7 @@ def test_a_plan_waits_for_the_approval_of_another_login(guarded: Desk) -> None:
 
 
 ROOT, SERVICE = 0, 70001
-"""Users whose processes keep the login uid of who called sudo."""
+"""Users whose processes keep the login uid of the caller of sudo."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A ledger that was lost, or is an older copy, is rebuilt from the records, and every pipeline goes on where it was."""
+"""A lost ledger, or an older copy, is rebuilt from the records, and every pipeline continues from its position."""
 
 import json
 import shutil
@@ -37,13 +37,13 @@ from tests.pipelines.agent.runs.test_run_driver import (
 
 A, B, C, LANDED = map(TableName, ("a", "b", "c", "landed"))
 UPPER = small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed")
-# What is committed here has no history of batches to be compared by.
+# The commits made here have no history of batches for a comparison.
 UPPER["headgate.yml"] = UPPER["headgate.yml"].replace("dev: {}", "dev: {policy: {validate: off}}")
 REBUILD = PlanRequest(tables=(A,), rebuild=True)
 
 
 class Shop:
-    """The small project over real files: agents that serve it one after the other, and the pool that outlives them."""
+    """The small project over real files: agents that serve it one after another, and the pool that outlives them."""
 
     def __init__(self, agent: AgentContext, pool: Any, root: Path) -> None:
         self.pool, self.ledger_file = pool, root / "home" / "ledger.db"
@@ -52,7 +52,7 @@ class Shop:
         self._like = agent
 
     def serve(self, ledger_id: str = "ledger") -> AgentContext:
-        """Begin an agent, as one that has compared ledger and data folder."""
+        """Begin an agent that has already compared ledger and data folder."""
         ledger = create_or_open(self.ledger_file, environment_row(ledger_id=ledger_id))
         facts, data = ledger.facts(), self._like.layout.data
         identity = EnvironmentIdentity(ledger, data=data, home="/home", machine="m-1", clock=lambda: 5.0)
@@ -76,7 +76,7 @@ def shop(agent: AgentContext, pool: Any, tmp_path: Path) -> Shop:
 
 
 def commit(agent: AgentContext, batch: int, *names: str) -> None:
-    """Leave what Spark does after a batch in checkpoints and tables."""
+    """Write the files that Spark leaves in checkpoints and tables after a batch."""
     for name in names:
         checkpoint, table = (Path(agent.layout.data, kind, name) for kind in ("checkpoints", "tables"))
         (checkpoint / "metadata").write_text(json.dumps({"id": f"id of {name}"}))
@@ -88,7 +88,7 @@ def commit(agent: AgentContext, batch: int, *names: str) -> None:
 
 
 def rows(agent: AgentContext) -> dict[str, dict[str, Any]]:
-    """Return what the registry holds for good, and what serves."""
+    """Return the registry's durable fields, and what serves."""
     found = agent.ledger.deployments(include_deleted=True)
     return {f"{d.table}@v{d.version}": durable(d) | {"checkpoint_id": "", "serves": d.active} for d in found}
 
@@ -99,7 +99,7 @@ def reconcile(agent: AgentContext) -> None:
 
 
 def adopted(agent: AgentContext) -> list[str]:
-    """Adopt, and return the lines that were shown before."""
+    """Adopt, and return the lines shown before it."""
     adoption = Adoption(agent)
     lines: list[str] = adoption.findings()["lines"]
     assert adoption.carry_out("dev adopt")["left"] == []
@@ -109,7 +109,7 @@ def adopted(agent: AgentContext) -> list[str]:
 
 @pytest.fixture
 def lost(shop: Shop) -> tuple[AgentContext, dict[str, Any]]:
-    """A new ledger over the folder that a lost one wrote: a was rebuilt, b stopped, c deleted; and the rows of then."""
+    """A new ledger over the folder of a lost one, where a was rebuilt, b stopped and c deleted; and the lost rows."""
     agent = shop.serve()
     deploy(agent, shop.pool, small_project.texts())
     commit(agent, 4, "a__v1", "b__v1", "c__v1")

@@ -1,4 +1,4 @@
-"""Words about releases at the agent's desk: a swap and a ticket are admitted, recorded and passed on."""
+"""Words about releases at the agent's desk: a swap and a ticket are admitted, recorded and forwarded."""
 
 from dataclasses import replace
 from typing import Any
@@ -25,7 +25,7 @@ def told(desk: Desk) -> list[tuple[str, OperatorControl]]:
 
 
 def held(desk: Desk, state: str = "gate", **author: Any) -> Plan:
-    """Have the run 7f3a-1 wait for its word."""
+    """Make the run 7f3a-1 wait for confirmation."""
     made = desk.plan(HELD_A)
     desk.agent.ledger.put_plan(plan_row(made, author_uid=LEE.person, **author))
     steps = tuple(

@@ -1,4 +1,4 @@
-"""Retries and skips of failed runs: an agent that dies right after its answer has not forgotten them."""
+"""Retries and skips of failed runs are not lost if an agent dies right after its answer."""
 
 import os
 from typing import Any
@@ -23,7 +23,7 @@ CALLER = Caller(1, os.getuid(), None)
 
 
 class DiesAfterItsAnswer:
-    """A run lane that never hears a word."""
+    """A run lane that never receives a word."""
 
     def wake(self, run_id: str) -> None:
         return
@@ -46,7 +46,7 @@ def asked(agent: AgentContext, run_id: str, act: str, step: int = 0) -> None:
 
 @pytest.fixture
 def failed(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A release of which a gate has failed, and a version as well."""
+    """A release in which a gate and a version have failed."""
     run_id = begun(agent, pool)
     with monkeypatch.context() as patch:
         patch.setattr(lane.OpenGate, "look", lambda *_: GateReading(False, "lost rows", failed=True))

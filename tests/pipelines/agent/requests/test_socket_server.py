@@ -1,4 +1,4 @@
-"""The agent's socket: goes on accepting, lies in a folder of ours alone, and takes nobody for another."""
+"""The agent's socket: it keeps accepting, lies in a private folder, and identifies callers correctly."""
 
 import errno
 import os
@@ -86,7 +86,7 @@ CONNECTS = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys
 def test_login_is_read_only_while_the_process_that_connected_lives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lives: bool
 ) -> None:
-    # As if the process id were another login's by the time it is read.
+    # As if the process id belonged to another login by the time it is read.
     monkeypatch.setattr(socket_server, "_login_uid", lambda pid: 70001)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(tmp_path / "s"))
@@ -131,7 +131,7 @@ sys.stdin.read()
 
 
 def _login_can_be_written() -> bool:
-    """Whether the kernel keeps a login uid, and this process, whose children inherit it, has none."""
+    """Return whether the kernel supports login uids and this process, whose children inherit it, has none."""
     try:
         return os.getuid() == 0 and Path("/proc/self/loginuid").read_text() == str(2**32 - 1)
     except FileNotFoundError:
@@ -141,7 +141,7 @@ def _login_can_be_written() -> bool:
 @pytest.mark.skipif(not _login_can_be_written(), reason="only root can start processes that write a login uid")
 @pytest.mark.parametrize(("uid", "person"), [(12345, 12345), (0, 4242)], ids=["a user", "root, as sudo"])
 def test_who_writes_his_own_login_uid_stays_who_he_is(uid: int, person: int, tmp_path: Path) -> None:
-    # An abstract name: no folder stands in that user's way.
+    # An abstract name needs no access to a folder by that user.
     name = f"headgate-{tmp_path}"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(chr(0) + name)

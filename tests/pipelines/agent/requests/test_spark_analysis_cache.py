@@ -1,4 +1,4 @@
-"""The agent's opinions: asked once, again for another engine, bounded, and never in the way."""
+"""The agent's cache of Spark's analyses: asked once, again for another engine, bounded, and never blocking."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""Plans at the agent: taken only as it plans them itself and applied once; each refusal."""
+"""Plans at the agent: accepted only if the agent makes the same plan, applied once, and every refusal."""
 
 import json
 from collections.abc import Callable
@@ -81,7 +81,7 @@ def test_a_file_is_taken_with_its_own_time_and_keeps_its_first_author(desk: Desk
     assert desk.apply(plan, BOB) in desk.runs.driven
 
 
-# The world moves between the planning of a file and its apply.
+# The environment changes between the planning of a file and its apply.
 
 
 OUTSIDE: dict[str, Callable[[Desk], None]] = {
@@ -140,11 +140,11 @@ def test_a_world_that_changes_inside_of_a_plan_makes_it_stale_and_says_what_move
     assert desk.runs.driven == []
 
 
-# What the agent refuses, each with its own sentence.
+# Refusals, each with its own sentence.
 
 
 def edited(plan: Plan, **parts: Any) -> Plan:
-    """Change a plan, and return it the hash that it then has: a forger computes it too."""
+    """Change a plan and recompute its hash, as a forger would."""
     other = replace(plan, **parts)
     return replace(other, hash=plan_hash(other))
 

@@ -1,4 +1,4 @@
-"""Plans that something came after: executed, planned otherwise, stopped; also where the world is as it was again."""
+"""Superseded plans: executed, replanned or stopped meanwhile, even if the environment is as it was again."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -159,7 +159,7 @@ def test_a_file_of_yesterday_is_stale_by_the_same_rules(
 
 
 def released(desk: Desk, *tables: str, run: str) -> None:
-    """Have one release serve a second version of each of some tables."""
+    """Make a release serve a second version of each table."""
     ledger = desk.agent.ledger
     for table in tables:
         before = ledger.versions(T(table))[0]

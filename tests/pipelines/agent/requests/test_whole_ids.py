@@ -1,4 +1,4 @@
-"""A run is named by its whole id at the agent, and no two runs have the same one."""
+"""At the agent a run is named by its whole id, and ids are unique."""
 
 from typing import Any
 

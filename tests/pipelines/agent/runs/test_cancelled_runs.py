@@ -1,4 +1,4 @@
-"""What a cancelled run leaves: nothing half done that the ledger does not know, also where an agent was killed."""
+"""After a cancelled run nothing is half done without the ledger knowing it, even if an agent was killed."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,7 +40,7 @@ DELETE_C = PlanRequest(verb="delete", tables=(T("c"),))
 
 @dataclass
 class DieAt:
-    """Fault points that die at the first whose label has such words."""
+    """Fault points that kill at the first label containing certain words."""
 
     at: str
 
@@ -59,7 +59,7 @@ def killed(agent: AgentContext, run_id: str, where: str = "") -> None:
 
 
 def at_rest(agent: AgentContext, pool: Any) -> dict[str, Any]:
-    """Return all but what runs and is wanted: a delete has stopped it, and the ledger knows."""
+    """Return everything except running and wanted states: a delete has stopped it, and the ledger knows."""
     found = picture(agent, pool)
     rows = [(table, version, active) for table, version, _, active, _ in found["deployments"]]
     return {**found, "deployments": rows, "running": [], "aside": dict(agent.files.aside)}  # type: ignore[attr-defined]
@@ -288,7 +288,7 @@ def test_a_swap_that_is_paused_before_the_ledger_has_it_leaves_pointers_and_reco
 
 
 def rolled_back_half(agent: AgentContext, pool: Any) -> str:
-    """Rebuild, begin to roll back until the former versions run, and die."""
+    """Rebuild, begin a rollback until the former versions run, and die."""
     deploy(agent, pool, small_project.texts())
     deploy(agent, pool, UPPER, REBUILD)
     run_id = submit(agent, plan(agent, UPPER, PlanRequest(verb="rollback", tables=(T("a"),))))

@@ -1,4 +1,4 @@
-"""The gate of a rebuild: what opens it, what fails it, and what neither a clock nor a restart may make of it."""
+"""The gate of a rebuild: what opens it, what fails it, and that clocks and restarts do not affect it."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,7 +30,7 @@ def version(
 
 @dataclass
 class FakeAgent:
-    """A ledger with what was measured last, and two clocks; the wall clock can be set."""
+    """A ledger with the latest measurements, and two clocks, of which the wall clock can be set."""
 
     wall: float = 1_800_000_000.0
     passed: float = 5_000.0
@@ -75,7 +75,7 @@ class FakeAgent:
         return self.gate.look(self, self.green)  # type: ignore[arg-type]  # What a gate needs of the agent's context.
 
     def looks(self, times: int, **figures: Any) -> GateReading:
-        """Measure and look, so many times, five seconds apart."""
+        """Measure and look `times` times, five seconds apart."""
         for _ in range(times):
             self.wait(5)
             self.measure(**figures)
@@ -359,7 +359,7 @@ def test_a_ledger_that_cannot_be_read_takes_nothing_of_the_count(agent: FakeAgen
 
 
 def test_a_gate_that_is_opened_again_counts_anew(agent: FakeAgent) -> None:
-    """As after a restart of the agent: what the old gate had counted and timed is gone with it."""
+    """As after a restart of the agent: the old gate's counts and times are lost with it."""
     agent.looks(POLLS - 1)
     agent.gate = CatchUpGate(opened_at=agent.passed)
     assert not agent.look().open
@@ -458,7 +458,7 @@ def test_what_a_plan_joins_as_it_is_and_all_that_fills_it_must_be_whole() -> Non
 
 
 def test_rows_that_wait_without_an_age_open_no_gate() -> None:
-    """Files from before a clock that was set back have an age of 0 s."""
+    """Files from before a clock was set back have an age of 0 s."""
     agent = FakeAgent()
     agent.look()
     assert not agent.looks(POLLS + 1, lag_files=400, lag_rows=1_000_000, rows_total=5_000_000, behind_s=0.0).open

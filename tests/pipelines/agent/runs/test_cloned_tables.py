@@ -1,4 +1,4 @@
-"""Versions of Delta tables that begin with rows of another one: what the pool is asked, kills, and what stays."""
+"""Versions of Delta tables that begin with another version's rows: requests to the pool, kills, and what remains."""
 
 from pathlib import Path
 from typing import Any
@@ -133,7 +133,7 @@ def test_a_log_that_no_longer_tells_the_batch_ends_the_run_and_the_old_version_s
 
 
 def retired(agent: AgentContext) -> Plan:
-    """Plan a retirement, also one that is refused."""
+    """Plan a retirement, which may be refused."""
     seen = observe(agent.ledger.deployments(include_deleted=True), taken=agent.ledger.taken_versions())
     return make_plan(small_project.project(FILTERED), "dev", seen, PlanRequest(verb="retire", tables=(T("c"),)))
 
@@ -151,7 +151,7 @@ def test_what_a_clone_needs_is_not_retired_until_the_clone_does_not_serve(deploy
 
 
 def test_a_clone_of_a_cancelled_run_is_set_aside_although_it_never_served(deployed: AgentContext, pool: Any) -> None:
-    """Nothing else would take it, and for as long as it is there its base can be neither retired nor vacuumed."""
+    """Nothing else would remove it, and while it exists its base can be neither retired nor vacuumed."""
     pool.refuse["c@v2"] = EngineRefused("no", error_class="NO")
     run = lane.submit(deployed, lane.plan(deployed, FILTERED, chosen("fork")))
     assert lane.drive(deployed, run) == "failed" and of(deployed, 2).clone_of == 1
@@ -162,7 +162,7 @@ def test_a_clone_of_a_cancelled_run_is_set_aside_although_it_never_served(deploy
 
 
 def test_a_step_does_not_set_aside_what_a_clone_needs(deployed: AgentContext, pool: Any) -> None:
-    """A plan that was made before the clone was: it is looked at once more."""
+    """The plan was made before the clone, so that the step has to check again."""
     applied(deployed, pool, FILTERED, chosen("carry_over"))
     plan = lane.plan(deployed, FILTERED, PlanRequest(verb="retire", tables=(T("c"),)))
     run = lane.submit(deployed, plan)

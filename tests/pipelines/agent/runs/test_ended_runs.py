@@ -1,4 +1,4 @@
-"""A run that somebody else has ended: its thread writes nothing more, and no effect is performed for it."""
+"""A run ended by somebody else: its thread writes nothing more, and no effect is performed for it."""
 
 from dataclasses import replace
 from typing import Any
@@ -80,7 +80,7 @@ def test_a_run_that_was_ended_can_be_cancelled_by_the_word_that_came_meanwhile(a
 
 
 def accept(agent: AgentContext, run_id: str, act: str) -> None:
-    """Have a word accepted as at the agent's desk, and nobody told of it."""
+    """Accept a word as the agent's desk does, without notifying anybody."""
     if act == "retry":
         agent.ledger.retry_run(run_id, serial=agent.locks.start(), by="ana", at=1.0)
     else:
@@ -133,7 +133,7 @@ def test_a_cancel_from_before_a_run_was_ended_is_carried_out(agent: AgentContext
 
 
 def let_words_be_read(agent: AgentContext, patch: pytest.MonkeyPatch, *, times: int) -> None:
-    """Fail a run that looks for words more often, which it would do for ever."""
+    """Fail a run that looks for words more than `times` times, which it might do forever."""
     read, looks = agent.ledger.run_words, iter(range(times))
     patch.setattr(type(agent.ledger), "run_words", lambda _, of: (next(looks), read(of))[1])
 
@@ -175,7 +175,7 @@ def test_who_ends_a_run_waits_for_the_step_that_is_under_way(agent: AgentContext
     run_id = submit(agent, plan(agent, UPPER, REBUILD))
     with held_elsewhere(agent, (TableName("a"), 2)):
         ending = in_a_thread(lambda: end(agent, run_id))
-        # It takes versions in order, and waits at the next one.
+        # It acquires versions in order, and waits at the next one.
         wait_until(lambda: (TableName("a"), 1) in agent.locks.held())
         assert state_of(agent, run_id) == "running"
     ending.join(30)

@@ -1,6 +1,6 @@
-"""What a step does, held for the executor with its ports in memory and for the simulation that planning is tested on.
+"""The same steps on the executor with ports in memory, and on the simulation with which planning is tested.
 
-Each script acts on both and must leave the same in registry, catalog and pool, with the same evidence on the way.
+Each script runs on both and must leave the same registry, catalog and pool, with the same evidence.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ class Side(Protocol):
     def plan(self, files: dict[str, str], request: PlanRequest) -> Plan: ...
     def apply(self, plan: Plan, *words: OperatorControl) -> str: ...
     def perform(self, plan: Plan, step: Step) -> RunEvidence:
-        """Perform a step, once what was started before it has committed a batch."""
+        """Perform a step, once the queries started before have committed a batch."""
 
     def abort(self, plan: Plan, *versions: tuple[str, int]) -> None: ...
     def steps(self, plan: Plan) -> list[str]: ...
@@ -108,7 +108,7 @@ class Real:
     """The executor and its lane over `ScriptedPool`, `ScriptedFiles` and a ledger."""
 
     def __init__(self, agent: AgentContext, pool: Any) -> None:
-        # Nobody here reports a first batch: the proof of a restart ends after some looks.
+        # Nobody here reports a first batch, so that the proof of a restart ends after some looks.
         self.agent, self.pool = replace(agent, monotonic=partial(next, count(0.0, 50.0))), pool
         self.runs: dict[str, str] = {}
         ids: dict[str, str] = agent.files.ids  # type: ignore[attr-defined]  # A double's.
@@ -126,7 +126,7 @@ class Real:
 
     def perform(self, plan: Plan, step: Step) -> RunEvidence:
         if plan.hash not in self.runs:
-            # Without steps it holds no lease: a script performs the steps of several plans.
+            # Without steps it holds no lease, because a script performs the steps of several plans.
             ledger, run_id = self.agent.ledger, f"run-{plan.hash[:6]}"
             serial = self.agent.locks.start()
             create_run(ledger, run_row(plan.hash, id=run_id, serial=serial))
@@ -170,7 +170,7 @@ class Real:
 
 
 def registry(rows: Any) -> list[tuple[Any, ...]]:
-    """Return what both write of each version; states in between are the lane's."""
+    """Return what both write about each version; states in between belong to the lane."""
     return sorted(
         (str(d.table), d.version, str(d.wanted), str(d.state), d.active, d.external, d.revision, d.texts.dml,
          d.bindings, d.drop_after is not None, bool(d.started_at), d.begins_where)
@@ -190,7 +190,7 @@ def said(evidence: RunEvidence) -> str:
 
 
 def deployed(side: Side, *more: tuple[dict[str, str], PlanRequest]) -> list[Any]:
-    """Deploy everything, then what follows; returns what came of each plan."""
+    """Deploy everything, then the further plans, and return the result of each."""
     found: list[Any] = []
     for files, request in ((small_project.texts(), EVERYTHING), *more):
         plan = side.plan(files, request)

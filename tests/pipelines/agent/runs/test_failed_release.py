@@ -1,4 +1,4 @@
-"""A new version that fails, whenever and however: what serves is as it was, and nothing is recorded as deployed."""
+"""A new version that fails at any moment: the serving version is unchanged, and nothing is recorded as deployed."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,7 +29,7 @@ def refused(agent: AgentContext, pool: Any, patch: pytest.MonkeyPatch) -> None:
 
 
 def failing(agent: AgentContext, pool: Any, patch: pytest.MonkeyPatch) -> None:
-    """Its first batch fails."""
+    """Make the first batch of b@v2 fail."""
     pool.pending.add("b@v2")
     waits = lane.RunDriver._wait
 
@@ -73,7 +73,7 @@ def test_what_serves_is_as_it_was_and_the_change_is_still_to_be_deployed(
 
 
 def picture(agent: AgentContext, pool: Any) -> dict[str, Any]:
-    """All that a release may not change before its swap."""
+    """Return everything that a release may not change before its swap."""
     serving = [d for d in agent.ledger.deployments() if d.active]
     return {
         "views": dict(pool.views),

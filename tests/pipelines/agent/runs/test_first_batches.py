@@ -1,4 +1,4 @@
-"""Done means it works: a start waits for its first batch, within a bound, and what comes before it fails the run."""
+"""Done means it works: a start waits for its first batch within a time limit, and earlier failures fail the run."""
 
 from dataclasses import replace
 from functools import partial

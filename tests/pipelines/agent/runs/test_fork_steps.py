@@ -1,4 +1,4 @@
-"""Forks and seeds by a run: what is asked of files and catalog, kills between them, and a pointer over two tables."""
+"""Forks and seeds in a run: requests to files and catalog, kills between them, and a pointer over two tables."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def open_gates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def applied(agent: AgentContext, pool: Any, files: dict[str, str], request: PlanRequest) -> tuple[Plan, str]:
-    """Plan, submit and drive a request; returns the plan and the run."""
+    """Plan, submit and drive a request; return the plan and the run's id."""
     plan = lane.plan(agent, files, request)
     run = lane.submit(agent, plan)
     assert lane.drive(agent, run) == "done", [step.note for step in agent.ledger.run(run).steps]  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""A run that was begun before a freeze: no pointer moves until the freeze ends, and a rollback goes on."""
+"""A run that began before a freeze: no pointer moves until the freeze ends, but a rollback continues."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +27,7 @@ def freeze(agent: AgentContext, on: bool) -> None:
 
 @pytest.fixture
 def deployed(agent: AgentContext, pool: Any, fast_gates: None) -> AgentContext:  # noqa: F811  # The fixture.
-    """A world in which everything serves."""
+    """An environment in which everything serves."""
     assert lane.deploy(agent, pool, small_project.texts()) == "done"
     return agent
 
@@ -40,7 +40,7 @@ def frozen_for(
     monkeypatch: pytest.MonkeyPatch,
     then: Callable[[Any], object],
 ) -> None:
-    """Freeze the world, let an hour pass at each look at a step that waits, and have something happen `then`."""
+    """Begin a freeze, let an hour pass at each look at a waiting step, and call `then` after some hours."""
     freeze(agent, on=True)
     waits, passed, clock = run_driver.RunDriver._wait, [0], agent.monotonic
     agent.monotonic = lambda: clock() + 3600.0 * passed[0]

@@ -1,4 +1,4 @@
-"""The end of every gate: a run that waits for what does not come fails, says what to do, and can be retried."""
+"""Time limits of gates: a run that waits in vain fails, says what to do, and can be retried."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -31,13 +31,13 @@ from tests.pipelines.agent.runs.test_run_driver import (
 A = TableName("a")
 UPPER = "SELECT id, upper(kind) AS kind FROM STREAM landed"
 LOOKS = 300
-"""After so many looks what is waited for would come after all; the clock passes half an hour at each."""
+"""Looks after which the awaited event would come; the clock advances half an hour at each look."""
 ENDED = "its gate was not open after 24 hours; headgate runs retry waits again"
 
 
 @dataclass
 class Closed:
-    """What keeps a gate closed, for a long time."""
+    """Keeps a gate closed for a long time."""
 
     why: Callable[[], str]
     looks: int = 0
@@ -53,12 +53,12 @@ class Closed:
 
 @pytest.fixture
 def agent(agent: AgentContext) -> AgentContext:
-    """A world in which half an hour passes between two looks at the clock."""
+    """An agent for which half an hour passes between two looks at the clock."""
     return replace(agent, monotonic=partial(next, count(0.0, 1800.0)))
 
 
 def rebuild(agent: AgentContext, pool: Any, closed: Closed, monkeypatch: pytest.MonkeyPatch, gate: str) -> str:
-    """Begin a rebuild whose gate stays closed; returns the run once it has ended."""
+    """Begin a rebuild whose gate stays closed, and return its run once it has ended."""
     deploy(agent, pool, small_project.texts())
     made = plan(agent, small_project.texts(a=UPPER), PlanRequest(tables=(A,), rebuild=True, children="all"))
     what = staticmethod(closed.still) if gate == "why_closed" else closed.look
@@ -66,7 +66,7 @@ def rebuild(agent: AgentContext, pool: Any, closed: Closed, monkeypatch: pytest.
     perform = StepExecutor.perform
 
     def prompt(executor: StepExecutor, step: Step) -> RunEvidence:
-        """Have what has started commit its first batch before hours have passed: nothing is swapped without one."""
+        """Let started queries commit their first batch early, because nothing is swapped without one."""
         found = perform(executor, step)
         settle(agent, pool)
         return found

@@ -1,4 +1,4 @@
-"""An operator's word to a run: heard before each effect, in order, and its end is told once."""
+"""An operator's word to a run is heard before each effect, in order, and the run's end is reported once."""
 
 import threading
 from collections.abc import Callable
@@ -36,7 +36,7 @@ SERVING = {"a": "a__v1", "b": "b__v1", "c": "c__v1"}
 
 @dataclass
 class ActAt:
-    """Fault points that act once, at the first whose label has such an end or begin."""
+    """Fault points that act once, at the first label with a certain beginning or end."""
 
     at: str
     act: Callable[[], object]
@@ -55,7 +55,7 @@ def at(agent: AgentContext, where: str, act: Callable[[], object]) -> AgentConte
 
 
 def tell(agent: AgentContext, run_id: str, act: str) -> None:
-    """Have a word accepted, and nobody told of it."""
+    """Accept a word without notifying anybody."""
     agent.ledger.tell_run(run_id, OperatorControl(act, by="bob"), at=1.0)
 
 
@@ -72,7 +72,7 @@ def state_of(agent: AgentContext, run_id: str) -> str:
 
 
 def ends_told(agent: AgentContext, run_id: str) -> tuple[int, int]:
-    """How often events and audit say that a run has ended."""
+    """Return how often events and audit report a run's end."""
     events = [e for e in agent.ledger.events() if e.kind == "run" and e.summary.startswith(f"run {run_id} ")]
     audited = [e for e in agent.ledger.audits() if (e.action, e.subject) == ("run", run_id)]
     return len(events), len(audited)
@@ -138,7 +138,7 @@ def test_a_paused_run_starts_no_version_whose_stop_was_ended(
     wait_until(lambda: step_of(agent, run_id, "catch_up").note == "lag 3", 10)
     lane.tell(run_id, OperatorControl("pause"))
     wait_until(lambda: state_of(agent, run_id) == "paused", 10)
-    # An operator has stopped the table, and started what serves again.
+    # An operator has stopped the table, and restarted the serving version.
     pool.running.pop("c@v2")
     agent.ledger.update_deployment(TableName("c"), 2, wanted="stopped", state="stopped")
     wait_until(lambda: step_of(agent, run_id, "catch_up").note == "c@v2 is stopped: it starts once the run is resumed")

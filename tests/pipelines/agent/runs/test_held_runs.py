@@ -1,4 +1,4 @@
-"""Runs that are held before their swap: who may give the word, when, and what becomes of it."""
+"""Runs held before their swap: who may confirm them, when, and what happens then."""
 
 import json
 import os
@@ -40,12 +40,12 @@ def prompt(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setattr(run_driver, "POLL_S", 0.001)
     lane.deploy(agent, pool, small_project.texts())
     yield
-    # A run that is held at the end of its test would be driven on during the next ones.
+    # Otherwise a run still held at the end of its test would continue during the next ones.
     agent.stopping.set()
 
 
 def begun(agent: AgentContext, files: dict[str, str] | None = None) -> tuple[Plan, str, OpenRuns]:
-    """Have a rebuild of everything driven until it is held."""
+    """Drive a rebuild of everything until it is held."""
     made = lane.plan(agent, files or soaking(A_REBUILD[0]), HELD)
     run_id = lane.submit(agent, made)
     driven = OpenRuns(agent)
@@ -106,7 +106,7 @@ def test_a_new_version_that_a_start_of_what_serves_has_left_stopped_is_not_said_
     agent: AgentContext, pool: Any
 ) -> None:
     _, run_id, driven = begun(agent)
-    # As a stop of the table and a start of what serves leave it.
+    # The state after a stop of the table and a start of its serving version.
     agent.ledger.update_deployment(T("a"), 2, wanted="stopped", state="stopped")
     assert ended(agent, run_id) == "failed"
     note = next(step.note for step in row_of(agent, run_id).steps if step.do == "hold")

@@ -1,4 +1,4 @@
-"""A held release over a scripted pool, and a rollback, killed at every point, and then met by somebody else."""
+"""A held release over a scripted pool, and a rollback, killed at every point while another actor works."""
 
 import threading
 import time
@@ -35,7 +35,7 @@ WORD, CANCEL, RETRY = OperatorControl("swap", by="bob"), OperatorControl("cancel
 
 @dataclass
 class Watched(lane.KillAt):
-    """Fault points that keep their labels, and give a run the word once it is held."""
+    """Fault points that record their labels, and confirm a run once it is held."""
 
     held: Callable[[], object] = field(default=lambda: None)
     labels: list[str] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Watched(lane.KillAt):
 
 @dataclass
 class Trial:
-    """A world with a release or a rollback that is submitted."""
+    """An environment with a submitted release or rollback."""
 
     agent: AgentContext
     pool: Any
@@ -63,7 +63,7 @@ class Trial:
         self.after = {table: f"{table}__v{new}" for table, _, new in versions}
 
     def drive(self, *words: OperatorControl, at: int = 0) -> tuple[str, list[str]]:
-        """Drive the run as a new agent does; returns its state, `killed` where it died, and what it passed."""
+        """Drive the run as a new agent does; return its state, or `killed`, and the points it passed."""
         watched = Watched(at, held=lambda: self.tell(WORD))
         for word in words:
             self.tell(word)
@@ -101,7 +101,7 @@ class Trial:
         return {name for name in wanted if not name.startswith("d@")}
 
     def serving(self) -> dict[str, str]:
-        """Return what serves of the released tables; every pointer leads to what serves."""
+        """Return the serving versions of the released tables, and assert that every pointer leads to them."""
         every = self.agent.ledger.deployments()
         served = {str(d.table): f"{d.table}__v{d.version}" for d in every if d.active and not d.external}
         assert self.pool.views == served
@@ -115,7 +115,7 @@ Begun = Callable[[str], Trial]
 
 
 def names(pointers: dict[str, str]) -> set[str]:
-    """Return the queries of versions."""
+    """Return the names of versions' queries."""
     return {version.replace("__", "@") for version in pointers.values()}
 
 
@@ -126,7 +126,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=[pytest.param(n, marks=pytest.mark.long) if n else n for n in range(3)])
 def third(request: pytest.FixtureRequest) -> int:
-    """Which third of the points is tried; the second and the last take a command of their own."""
+    """The third of the points to try; the second and last are tried in separate runs."""
     return int(request.param)
 
 
@@ -165,7 +165,7 @@ def test_a_cancel_after_a_kill_at_any_point_leaves_what_served_or_what_was_swapp
         state, labels = trial.drive(at=at)
         where = (at, labels[-1])
         assert state == "killed", where
-        # A run that has ended is told nothing more.
+        # A run that has ended accepts no more words.
         state, _ = trial.drive(*() if trial.state() == "done" else (CANCEL,))
         if trial.serving() == trial.after:
             assert trial.release() is ReleaseState.DONE, where
@@ -198,7 +198,6 @@ def test_a_stop_after_a_kill_at_any_point_is_met_and_a_retry_ends_the_run(begun:
 
 
 def restarts_one(trial: Trial) -> None:
-    """Restart a statement of the release."""
     fast_lane(trial.agent).restart((T("b"),), time.monotonic(), by="bob")
 
 

@@ -1,4 +1,4 @@
-"""A column that Spark would end every reader for: they stand still while it is added, and go on whoever dies."""
+"""A column whose addition would end every reader in Spark: readers pause meanwhile, and resume whoever dies."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from tests.pipelines.agent.runs.test_run_driver import EVERYTHING, KillAt, Kille
 
 
 def on_delta(columns: str = "kind STRING") -> dict[str, str]:
-    """Write the small project with its tables on Delta; `a` has these columns."""
+    """Return the small project with its tables on Delta; `a` has these columns."""
     files = small_project.texts()
     for path, text in files.items():
         if "/ddl." in path:
@@ -47,7 +47,7 @@ def deployed(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) ->
 
 @dataclass
 class Looks(FaultPoints):
-    """What runs at each fault point of the alteration."""
+    """Code that runs at each fault point of the alteration."""
 
     pool: Any
     seen: list[list[str]] = field(default_factory=list)
@@ -165,7 +165,7 @@ def alteration(made: Plan) -> Step:
 
 @pytest.mark.drill
 def test_an_agent_that_dies_anywhere_leaves_a_run_that_ends_the_same(deployed: AgentContext, pool: Any) -> None:
-    # Each round adds a column in a run of its own, and dies one point later than the one before.
+    # Each round adds a column in a new run, and dies one point later than the round before.
     for point in range(1, 100):
         added = [f"more{n}" for n in range(1, point + 1)]
         files = on_delta(", ".join(["kind STRING", *(f"{name} INT" for name in added)]))

@@ -1,4 +1,4 @@
-"""A swap whose pointers cannot all be moved moves none, wherever the agent dies meanwhile."""
+"""A swap that cannot move all pointers moves none, wherever the agent dies meanwhile."""
 
 import time
 from collections.abc import Callable
@@ -38,7 +38,7 @@ NO = EngineRefused("the metastore says no", error_class="METASTORE")
 
 @dataclass
 class Labelled(lane.KillAt):
-    """Fault points that also keep their labels."""
+    """Fault points that also record their labels."""
 
     labels: list[str] = field(default_factory=list)
 
@@ -55,7 +55,7 @@ def fast_gates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, how_often: dict[str, int]) -> None:
-    """Have the pool refuse to point a view to a target so many times."""
+    """Make the pool refuse to point a view to a target, as often as given."""
     real = conftest._Tables.point
 
     def point(tables: Any, view: str, targets: tuple[str, ...], columns: tuple[str, ...]) -> None:
@@ -164,7 +164,7 @@ def test_a_cancel_puts_pointers_back_that_a_swap_has_moved(
         else:
             patch.setattr(type(agent.ledger), "activate", locked)
         assert lane.drive(agent, run_id) == "failed"
-    # A pool that is away is asked again by the cancel; with one that is there a swap that fails leaves nothing moved.
+    # If the pool is away, the cancel asks again; if it is there, a failed swap leaves every pointer unmoved.
     assert (pool.views == BEFORE) is (fails == "ledger") and serving(agent) == BEFORE
     assert lane.drive(agent, run_id, OperatorControl("cancel")) == "cancelled"
     assert pool.views == BEFORE == serving(agent)
@@ -172,7 +172,7 @@ def test_a_cancel_puts_pointers_back_that_a_swap_has_moved(
 
 
 def cut_off(real: Callable[..., float]) -> Callable[..., float]:
-    """Have the pool go away once the first pointer has moved."""
+    """Make the pool go away once the first pointer has moved."""
 
     def swap(tables: Any, pointers: Any, before: Any) -> float:
         real(tables, pointers[:1], before)
@@ -246,7 +246,7 @@ def test_a_cancel_after_a_kill_does_not_call_aborted_what_the_ledger_has_swapped
 def read_locked_after_the_swap(
     agent: AgentContext, monkeypatch: pytest.MonkeyPatch, then: Callable[[], object]
 ) -> None:
-    """Have the ledger be locked once, by `then`, right after it has recorded a swap."""
+    """Lock the ledger once, by `then`, right after it has recorded a swap."""
     first, passed_over = [True], pointer_steps.passed_over
 
     def once(*given: Any) -> str:
@@ -320,7 +320,7 @@ def test_a_swap_that_meets_a_bug_of_ours_leaves_no_pointer_moved(
 
 @dataclass
 class KilledAt:
-    """Fault points that die at a label."""
+    """Fault points that kill at a label."""
 
     label: str
 
@@ -336,7 +336,7 @@ def row_of(agent: AgentContext, run_id: str) -> RunRow:
 
 
 def cut_off_once(real: Callable[..., float]) -> Callable[..., float]:
-    """Have the pool be silent once the first pointer of the first swap has moved."""
+    """Make the pool silent once the first pointer of the first swap has moved."""
     first = [True]
 
     def swap(tables: Any, pointers: Any, before: Any) -> float:

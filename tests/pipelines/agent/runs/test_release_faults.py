@@ -1,4 +1,4 @@
-"""Releases in a bad world: a full disk, a silent pool, two operators, versions that fail, checks that are no query."""
+"""Releases under faults: a full disk, a silent pool, two operators, failing versions, invalid checks."""
 
 import errno
 from contextlib import suppress
@@ -148,12 +148,12 @@ def test_words_of_two_operators_at_once_leave_pointers_as_the_ledger_has_them(
     lane.deploy(agent, pool, small_project.texts())
     _, run_id, driven = held(agent)
     for word in words.split():
-        # Nothing is heard after a cancel.
+        # No words are accepted after a cancel.
         with suppress(UsageError):
             agent.ledger.tell_run(run_id, OperatorControl(word, by="bob"), at=1.0)
     driven.wake(run_id)
     assert ended(agent, run_id) == ("cancelled" if "cancel" in words else "done")
-    # What was replaced soaks.
+    # The replaced versions are soaking.
     wait_until(lambda: len(pool.running) == (3 if "cancel" in words else 6))
     assert pool.views == serving(agent)
 

@@ -1,4 +1,4 @@
-"""A cancel that is tried again: each version is given up at most once, and a start that comes after it holds."""
+"""A repeated cancel: each version is given up at most once, and a later start of one holds."""
 
 import time
 from collections.abc import Callable
@@ -31,7 +31,7 @@ SERVING = dict.fromkeys(("a@v1", "b@v1", "c@v1"), "running")
 
 
 def cancelled(agent: AgentContext, run_id: str) -> None:
-    """Drive a run until it is cancelled, and everything is done about it."""
+    """Drive a run until it is cancelled and all its clean-up is done."""
     lane = OpenRuns(agent)
     lane.drive(run_id)
     wait_until(lambda: not lane._woken)
@@ -43,7 +43,7 @@ def wanted(agent: AgentContext) -> dict[str, str]:
 
 
 class HeldTwice:
-    """a@v2, which somebody else holds during the first two tries of a cancel; the others are given up before it."""
+    """a@v2 is held by another actor during the first two tries of a cancel; the other versions are given up first."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, after_each: Callable[[], object]) -> None:
         self.left = 2
@@ -74,7 +74,7 @@ def test_a_cancel_that_is_tried_again_leaves_running_what_an_operator_has_starte
     held = HeldTwice(monkeypatch, start)
     cancelled(at(agent, "before swap running", lambda: tell(agent, run_id, "cancel")), run_id)
     assert (started, held.left) == (["started, first batch pending"], 0)
-    # a@v2 runs on as well, because c@v2 reads it.
+    # a@v2 also continues, because c@v2 reads it.
     assert sorted(pool.running) == sorted([*SERVING, "a@v2", "c@v2"])
     assert wanted(agent) == {**SERVING, "a@v2": "running", "b@v2": "stopped", "c@v2": "running"}
 
@@ -130,7 +130,7 @@ def test_a_cancel_that_is_tried_again_tells_once_what_runs_on(
     run_id = submit(agent, plan(agent, UPPER, REBUILD))
 
     def cancel() -> None:
-        # What serves reads c@v2 by now.
+        # The serving version reads c@v2 by now.
         bound = Binding(TableName("c"), 2, streamed=True)
         agent.ledger.update_deployment(TableName("b"), 1, bindings=(bound,))
         tell(agent, run_id, "cancel")

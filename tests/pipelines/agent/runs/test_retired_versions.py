@@ -1,4 +1,4 @@
-"""Tickets at a swap, and the retirement of what was replaced: refused while it is read, into the trash, purged."""
+"""Tickets at a swap, and the retirement of replaced versions: refused while they are read, into the trash, purged."""
 
 from dataclasses import replace
 from typing import Any

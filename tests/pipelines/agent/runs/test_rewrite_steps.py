@@ -1,4 +1,4 @@
-"""A keyed table that is written again in place: on a checkpoint of its own, killed at every point, retried, stopped."""
+"""A keyed table rewritten in place: on a checkpoint of its own, killed at every point, retried, stopped."""
 
 import time
 from dataclasses import replace
@@ -24,7 +24,7 @@ REWRITE_A = PlanRequest(tables=(T("a"),), choices=(StrategyChoice(T("a"), "keyed
 
 
 def keyed(select: str = "SELECT id, kind FROM STREAM landed") -> dict[str, str]:
-    """Return the small project with `a` keyed and on Delta, and readers that take its changes in any order."""
+    """Return the small project with `a` keyed and on Delta, and readers that accept its changes in any order."""
     changes = "SELECT id, kind FROM STREAM a WHERE _change_type <> 'update_preimage'"
     files = small_project.texts(a=select, b=changes, c=changes)
     for table, product in (("b", "p"), ("c", "other")):
