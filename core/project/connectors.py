@@ -56,9 +56,9 @@ def built_for_another_spark(artifact: str) -> str:
     if not found or (found["spark"], found["scala"]) == (SPARK, _SCALA):
         return ""
     if found["spark"] == SPARK:
-        return f"is Delta for Scala {found['scala']}, and pools run Scala {_SCALA}"
+        return f"is Delta for Scala {found['scala']}, but pools run Scala {_SCALA}"
     other = f"Spark {found['spark']}" if found["spark"] else "an older Spark"
-    return f"is Delta for {other}, and pools run Spark {SPARK}"
+    return f"is Delta for {other}, but pools run Spark {SPARK}"
 
 
 def is_exclusion(text: str) -> bool:

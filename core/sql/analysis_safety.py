@@ -44,5 +44,5 @@ def _foreign_function(tokens: Sequence[Token]) -> str:
             first -= 2
         parts = [str(token.text).lower() for token in tokens[first : index + 1 : 2]]
         if parts[:-1] not in _BUILTIN:
-            return f"{'.'.join(parts)} is a function of a catalog, whose code is loaded by an analysis"
+            return f"{'.'.join(parts)} is a catalog function, and an analysis would load its code"
     return ""

@@ -13,7 +13,16 @@ from core.model.names import parse_table_name
 from core.model.problems import Problem
 from core.sql.statement import Column, TableDdl
 from core.sql.tokens.data_types import element_type, fields_of, key_type, read_type
-from core.sql.tokens.lexer import SqlDiagnostic, SqlText, closing_bracket, is_word, open_sql, statements_of, tokens_of
+from core.sql.tokens.lexer import (
+    SqlDiagnostic,
+    SqlText,
+    closing_bracket,
+    is_word,
+    key_values,
+    open_sql,
+    statements_of,
+    tokens_of,
+)
 
 _REMEDY = "write CREATE TABLE <table> (<column> <type>, …) USING <format>"
 
@@ -188,7 +197,8 @@ def _clause(tokens: Sequence[Token], index: int, clauses: _Clauses) -> int:
             setattr(clauses, word.lower(), text)
         case "OPTIONS" | "TBLPROPERTIES" if value.token_type is TokenType.L_PAREN:
             end = closing_bracket(tokens, index + length)
-            pairs = _pairs(tokens[index + length + 1 : end])
+            listed = key_values(tokens[index + length + 1 : end], "key")
+            pairs = tuple((key, str(value.text)) for _, key, value in listed)
             setattr(clauses, "options" if word == "OPTIONS" else "properties", pairs)
             return end + 1
         case "PARTITIONED BY" if value.token_type is TokenType.L_PAREN:
@@ -197,7 +207,7 @@ def _clause(tokens: Sequence[Token], index: int, clauses: _Clauses) -> int:
             return end + 1
         case "AS" | "SELECT":
             raise SqlDiagnostic(
-                "CREATE TABLE … AS SELECT is no stream", "write columns here, INSERT in dml", token.start
+                "CREATE TABLE … AS SELECT is not a stream", "write columns here, INSERT in dml", token.start
             )
         case _:
             remedy = "allowed: USING, OPTIONS, PARTITIONED BY, LOCATION, COMMENT, TBLPROPERTIES"
@@ -227,26 +237,4 @@ def _names(tokens: Sequence[Token]) -> tuple[str, ...]:
                 raise SqlDiagnostic("a table can be partitioned by columns only", "name columns", token.start)
         else:
             found.append(str(token.text))
-    return tuple(found)
-
-
-def _pairs(tokens: Sequence[Token]) -> tuple[tuple[str, str], ...]:
-    """Read `'k'='v', a.b = 1, c 2`."""
-    found: list[tuple[str, str]] = []
-    index = 0
-    while index < len(tokens):
-        start, key = index, str(tokens[index].text)
-        index += 1
-        while index + 1 < len(tokens) and tokens[index].token_type is TokenType.DOT:
-            key, index = f"{key}.{tokens[index + 1].text}", index + 2
-        if index < len(tokens) and tokens[index].token_type is TokenType.EQ:
-            index += 1
-        if index >= len(tokens) or tokens[index].token_type is TokenType.COMMA:
-            raise SqlDiagnostic("this key has no value", "write 'key'='value'", tokens[start].start, subject=key)
-        found.append((key, str(tokens[index].text)))
-        index += 1
-        if index < len(tokens):
-            if tokens[index].token_type is not TokenType.COMMA:
-                raise SqlDiagnostic("the key-value pairs cannot be read", "write 'key'='value', …", tokens[index].start)
-            index += 1
     return tuple(found)

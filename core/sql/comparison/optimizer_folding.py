@@ -16,13 +16,11 @@ from core.model.names import whole_number
 from core.sql.parsing.canonical_text import sql_of
 from core.sql.streaming.aggregation import aggregate_function
 
-_NULLABLE = frozenset(
-    (
-        *("sum", "avg", "mean", "min", "max", "first", "first_value", "last", "last_value", "any_value", "max_by"),
-        *("min_by", "median", "std", "stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp"),
-        *("bool_and", "bool_or", "every", "some", "any", "try_sum", "try_avg"),
-    )
-)
+_NULLABLE_WORDS = """
+    sum avg mean min max first first_value last last_value any_value max_by min_by median std stddev stddev_pop
+    stddev_samp variance var_pop var_samp bool_and bool_or every some any try_sum try_avg
+"""
+_NULLABLE = frozenset(_NULLABLE_WORDS.split())
 """Aggregates with a nullable type, so that a test for NULL is not folded."""
 _ARITHMETIC = (
     *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.DPipe),
@@ -32,23 +30,11 @@ _ORDERING = (exp.LT, exp.LTE)
 """Canonical text has no > or >=."""
 _COMPARISONS = (*_ORDERING, exp.EQ, exp.NEQ, exp.NullSafeEQ)
 _COALESCING = frozenset(("coalesce", "nvl", "ifnull"))
-_CONDITIONAL = frozenset(
-    (
-        *(
-            "nvl2",
-            "nullif",
-            "isnull",
-            "isnotnull",
-            "isnan",
-            "nanvl",
-            "decode",
-            "equal_null",
-            "zeroifnull",
-            "nullifzero",
-        ),
-        *("rand", "randn", "uuid", "typeof", "assert_true", "raise_error", "element_at", "try_element_at"),
-    )
-)
+_CONDITIONAL_WORDS = """
+    nvl2 nullif isnull isnotnull isnan nanvl decode equal_null zeroifnull nullifzero rand randn uuid typeof
+    assert_true raise_error element_at try_element_at
+"""
+_CONDITIONAL = frozenset(_CONDITIONAL_WORDS.split())
 """Functions that may not read all their arguments, or that Spark can simplify by rules of their own."""
 _LARGEST = 2**31 - 1
 """A larger number may exceed the type that it is compared with, so that Spark knows the result."""

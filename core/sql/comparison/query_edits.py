@@ -297,7 +297,7 @@ def _kind(join: Any) -> str:
 def _met(join: Any) -> Counter[str]:
     on = join.args.get("on")
     using = [f"USING {each.name}" for each in join.args.get("using") or []]
-    return Counter([*using, *(sql_of(each) for each in (and_terms(on) if on is not None else ()))])
+    return Counter([*using, *(sql_of(each) for each in and_terms(on))])
 
 
 def terms_of(select: Any, clause: str) -> Counter[str]:

@@ -2,15 +2,17 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
 
 from core.model.names import TableName
+from core.sql.comparison.qualified_columns import ColumnsOf
 from core.sql.comparison.query_edits import aliases_of_both, compared_blocks, terms_of
 from core.sql.parsing.canonical_text import and_terms, sql_of
+from core.sql.parsing.from_clause import join_words
 from core.sql.parsing.function_names import GENERATORS
 from core.sql.statement import ParsedStatement
 from core.sql.streaming.aggregation import aggregates_in
@@ -22,9 +24,6 @@ _ONE_ROW = ("json_tuple", "parse_url_tuple")
 
 _SLIDES = re.compile(r"\bwindow\([^']+, '([^']+)', '([^']+)'")
 """A window with its length and its slide."""
-
-ColumnsOf = Mapping[TableName, Sequence[str]]
-"""Columns by table, in lower case; a missing table has unknown columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ def _joins_of(select: Any) -> Iterator[_Join]:
     from_ = select.args.get("from_")
     earlier = [from_.this] if from_ is not None else []
     for join in select.args.get("joins") or []:
-        kind = " ".join(str(join.args[key]).upper() for key in ("method", "side", "kind") if join.args.get(key))
+        kind = join_words(join)
         source = join.this
         if not (kind.endswith(("SEMI", "ANTI")) or isinstance(source, exp.Lateral)):
             streams = [isinstance(each, exp.Table) and each.name.startswith(_STREAM) for each in (*earlier, source)]
@@ -133,7 +132,7 @@ def _equated(join: _Join, columns: ColumnsOf) -> frozenset[str]:
         return bool(column.table == called if column.table else column.name.lower() in own)
 
     on, where = join.node.args.get("on"), join.node.parent.args.get("where")
-    terms = [*(and_terms(on) if on is not None else ()), *(and_terms(where.this) if where is not None else ())]
+    terms = [*and_terms(on), *(and_terms(where.this) if where is not None else ())]
     found = {each.name.lower() for each in join.node.args.get("using") or []}
     for term in terms:
         if sql_of(term) not in join.terms or not isinstance(term, (exp.EQ, exp.NullSafeEQ)):

@@ -25,6 +25,7 @@ from core.sql.lineage.relations import (
     without_fields,
 )
 from core.sql.parsing.canonical_text import sql_of
+from core.sql.parsing.from_clause import first_offset
 from core.sql.parsing.function_names import AGGREGATES, LITERAL_FUNCTIONS
 from core.sql.parsing.parser import bare_call
 from core.sql.parsing.star_expansion import is_star, left_out, name_parts, qualifiers_of
@@ -84,7 +85,7 @@ class ColumnResolver:
             self._expression(inner, place, found)
             if isinstance(inner, exp.Anonymous) and str(inner.this) in TIME_WINDOWS:
                 found.kind = WINDOW_TYPE
-        found.expression, found.label, found.offset = sql_of(inner), label, first_offset_or_zero(node)
+        found.expression, found.label, found.offset = sql_of(inner), label, first_offset(node, 0)
         return found
 
     def _struct_fields(self, node: Any, place: ResolutionScope) -> dict[str, RelationColumn]:
@@ -179,7 +180,7 @@ class ColumnResolver:
                 missing = "it is not a struct with known fields"
             found = [("", inner) for name in names if item is not None and (inner := field_of(item, [name]))]
         if missing:
-            self.miss(".".join([*self._written(parts, place), "*"]), missing, within, first_offset_or_zero(star))
+            self.miss(".".join([*self._written(parts, place), "*"]), missing, within, first_offset(star, 0))
         return self._without(star, found, place, missing=bool(missing))
 
     def _without(
@@ -292,11 +293,6 @@ class ColumnResolver:
                 names[0] = side.relations[names[0]].written
                 break
         return names
-
-
-def first_offset_or_zero(node: Any) -> int:
-    """Return the offset of the first name below a node; 0 if no name has one."""
-    return min((each.meta["start"] for each in node.find_all(exp.Identifier) if "start" in each.meta), default=0)
 
 
 def offset_of(part: Any) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 from sqlglot import exp
 
 from core.model.names import TableName, parse_table_name
-from core.sql.lineage.column_resolution import ColumnResolver, ResolutionScope, first_offset_or_zero, offset_of
+from core.sql.lineage.column_resolution import ColumnResolver, ResolutionScope, offset_of
 from core.sql.lineage.generators_and_pivots import generated_relation, pivoted_relation
 from core.sql.lineage.relations import (
     JoinSide,
@@ -22,7 +22,7 @@ from core.sql.lineage.relations import (
     table_column,
 )
 from core.sql.parsing.canonical_text import sql_of
-from core.sql.parsing.from_clause import is_group
+from core.sql.parsing.from_clause import first_offset, is_group, join_words
 from core.sql.parsing.function_names import plain_function_name
 from core.sql.parsing.parser import parse_expression
 from core.sql.parsing.stream_clauses import HIDDEN, StreamClauses, WatermarkClause
@@ -151,7 +151,7 @@ class FromSources:
 
     def join(self, left: JoinSide, join: Any, ctes: Ctes, outer: Sides) -> JoinSide:
         right = self.read(join.this, ctes, (left, *outer) if isinstance(join.this, exp.Lateral) else outer)
-        kind = " ".join(str(join.args[key]).upper() for key in ("method", "side", "kind") if join.args.get(key))
+        kind = join_words(join)
         _show_apart(left, right)
         using = [each.name.lower() for each in join.args.get("using") or []]
         if "NATURAL" in kind:
@@ -233,7 +233,7 @@ def add_row_decision(
 def add_explode_decision(call: Any, relation: Relation, clause: str, deciding: dict[RowDecision, None]) -> None:
     """Record that an exploded collection decides the number of rows."""
     found = made_column("", relation.items, sql_of(call))
-    found.offset = first_offset_or_zero(call)
+    found.offset = first_offset(call, 0)
     deciding[RowDecision(clause, found)] = None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from core.model.names import whole_number
-from core.sql.lineage.column_resolution import ColumnResolver, ResolutionScope, first_offset_or_zero
+from core.sql.lineage.column_resolution import ColumnResolver, ResolutionScope
 from core.sql.lineage.relations import (
     Relation,
     RelationColumn,
@@ -22,6 +22,7 @@ from core.sql.lineage.relations import (
     side_of,
 )
 from core.sql.parsing.canonical_text import sql_of
+from core.sql.parsing.from_clause import first_offset
 from core.sql.parsing.function_names import PREFIX
 from core.sql.tokens.data_types import element_type, fields_of, key_type
 
@@ -56,7 +57,7 @@ def generated_relation(call: Any, place: ResolutionScope, walk: ColumnResolver, 
         count = len(arguments) - 1 if function == "json_tuple" else len(names)
         found = [_part(f"c{number}", whole) for number in range(count)]
         missing = "" if count else f"the columns of {function or 'this call'} are unknown"
-    text, offset = sql_of(call), first_offset_or_zero(call)
+    text, offset = sql_of(call), first_offset(call, 0)
     for item in found:
         item.expression, item.offset = text, offset
     for item, name in zip(found, names, strict=False):
@@ -113,7 +114,7 @@ def pivoted_relation(pivot: Any, relation: Relation, ctes: Mapping[str, Relation
         found = None
     if found is None:
         reason = "this form of PIVOT or UNPIVOT cannot be traced"
-        walk.miss("PIVOT", reason, "PIVOT", first_offset_or_zero(pivot))
+        walk.miss("PIVOT", reason, "PIVOT", first_offset(pivot, 0))
         found = Relation([], relation.deciding, relation.tables, reason)
     found.shown, found.written = relation.shown, relation.written
     return found

@@ -14,7 +14,6 @@ from core.sql.lineage.column_resolution import (
     ColumnResolver,
     ColumnsOf,
     ResolutionScope,
-    first_offset_or_zero,
 )
 from core.sql.lineage.from_sources import Ctes, FromSources, Sides, add_explode_decision, add_row_decision, fold_names
 from core.sql.lineage.generators_and_pivots import generated_relation, is_generator
@@ -41,6 +40,7 @@ from core.sql.lineage.relations import (
     united_column,
 )
 from core.sql.parsing.canonical_text import sql_of
+from core.sql.parsing.from_clause import first_offset
 from core.sql.parsing.parser import parse_query
 from core.sql.parsing.star_expansion import is_star
 from core.sql.parsing.stream_clauses import extract_stream_clauses
@@ -219,14 +219,14 @@ class _StatementTracer:
             pairs = [(item, other) for item in left.items for other in right.named(item.name)]
         elif len(left.items) != len(right.items) and not missing:
             reason = f"its sides have {len(left.items)} and {len(right.items)} columns"
-            self.walk.miss(word, reason, word, first_offset_or_zero(query.expression))
+            self.walk.miss(word, reason, word, first_offset(query.expression, 0))
         if isinstance(query, exp.Union):
             united = {id(item): united_column(item, other) for item, other in pairs}
             items = [united.get(id(item), item) for item in left.items]
         else:
             items = left.items
             both = made_column("", [*left.items, *right.items], word)
-            both.offset = first_offset_or_zero(query.expression)
+            both.offset = first_offset(query.expression, 0)
             deciding[RowDecision(word, both)] = None
         if isinstance(query, exp.Union) and query.args.get("distinct"):
             deciding[RowDecision("UNION", made_column("", items, ", ".join(item.name for item in items)))] = None

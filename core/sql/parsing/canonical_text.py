@@ -89,9 +89,9 @@ def normalise(tree: Any) -> Any:
 
 
 def and_terms(condition: Any) -> list[Any]:
-    """Split a condition into its AND terms, in order."""
+    """Split a condition into its AND terms, in order; None has none."""
     found: list[Any] = []
-    waiting = [condition]
+    waiting = [condition] if condition is not None else []
     while waiting:
         node = waiting.pop()
         if isinstance(node, exp.And):

@@ -93,6 +93,11 @@ def sources_of(source: Any) -> list[Any]:
     return [source.this, *(each for join in source.this.args["joins"] for each in sources_of(join.this))]
 
 
+def join_words(join: Any) -> str:
+    """Return the keywords before JOIN in upper case; empty for a plain JOIN."""
+    return " ".join(str(join.args[key]).upper() for key in ("method", "side", "kind") if join.args.get(key))
+
+
 def joined_by(select: Any) -> tuple[list[Any], list[Any]]:
     """Return the sources of a SELECT from left to right, and all its joins, including those of groups."""
     from_, waiting = select.args.get("from_"), list(select.args.get("joins") or [])
@@ -113,9 +118,9 @@ def aliases_of(select: Any) -> frozenset[str]:
     return frozenset(source.alias for source in [*joined_by(select)[0], *(select.args.get("laterals") or [])])
 
 
-def first_offset(node: Any) -> int:
-    """Return the offset of the first name below a node; -1 if no name has one."""
-    return min((each.meta["start"] for each in node.find_all(exp.Identifier) if "start" in each.meta), default=-1)
+def first_offset(node: Any, default: int = -1) -> int:
+    """Return the offset of the first name below a node; `default` if no name has one."""
+    return min((each.meta["start"] for each in node.find_all(exp.Identifier) if "start" in each.meta), default=default)
 
 
 def _check_query(node: Any, parent: Any) -> None:
@@ -200,7 +205,7 @@ def _shape_join(join: Any) -> list[Any]:
 
 
 def _check_join(join: Any) -> None:
-    words = " ".join(str(join.args[key]).upper() for key in ("method", "side", "kind") if join.args.get(key))
+    words = join_words(join)
     if words not in _JOINS:
         raise _refused(f"{words} JOIN", join, "write JOIN … ON …")
     if isinstance(join.this, exp.Lateral) and words not in _LATERAL_JOINS:

@@ -254,4 +254,4 @@ def _like(token: Token, kind: TokenType, text: str) -> Token:
 
 
 def _refused(summary: str, token: Token) -> SqlDiagnostic:
-    return SqlDiagnostic(summary, "put what stands first in brackets", token.start, condition="PARSE_SYNTAX_ERROR")
+    return SqlDiagnostic(summary, "put the first condition in brackets", token.start, condition="PARSE_SYNTAX_ERROR")

@@ -33,20 +33,10 @@ _FAILURES = (SqlglotError, ArithmeticError, AttributeError, LookupError, TypeErr
 _TYPE_TOKENS = frozenset((TokenType.VAR, TokenType.TIME, TokenType.NULL, TokenType.COLLATE))
 _QUERIES = frozenset((TokenType.SELECT, TokenType.VALUES, TokenType.WITH))
 """Keywords that occur at most once in a statement without nested queries."""
-_CLAUSES = (
-    "SELECT",
-    "FROM",
-    "WHERE",
-    "GROUP",
-    "HAVING",
-    "ORDER",
-    "LIMIT",
-    "JOIN",
-    "UNION",
-    "WINDOW",
-    "LATERAL",
-    "VALUES",
-)
+_CLAUSES_WORDS = """
+    SELECT FROM WHERE GROUP HAVING ORDER LIMIT JOIN UNION WINDOW LATERAL VALUES
+"""
+_CLAUSES = tuple(_CLAUSES_WORDS.split())
 """Keywords that a misspelt word may stand for: sqlglot reads it as a name and fails at the token after it."""
 _FUNCTIONS_BY_NAME: dict[str, type[exp.Expression]] = {
     "current_date": exp.CurrentDate,

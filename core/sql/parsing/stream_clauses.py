@@ -11,7 +11,7 @@ from sqlglot import Token, TokenType, exp
 
 from core.sql.parsing.canonical_text import normalise, sql_of
 from core.sql.parsing.parser import parse_expression
-from core.sql.tokens.lexer import BRACKETS, SqlDiagnostic, closing_bracket, end_of, is_word, word_of
+from core.sql.tokens.lexer import BRACKETS, SqlDiagnostic, closing_bracket, end_of, is_word, key_values, word_of
 from core.sql.tokens.table_name_tokens import (
     FROM_FIRST,
     SELECT_ALL,
@@ -26,46 +26,15 @@ HIDDEN = "hg_w_"
 """Prefix of an alias that carries the watermark of a source other than `STREAM t`; its number is an index into
 `hidden`.
 """
-_NOT_AFTER_STREAM = (
-    "AS",
-    "JOIN",
-    "LEFT",
-    "RIGHT",
-    "FULL",
-    "INNER",
-    "CROSS",
-    "NATURAL",
-    "SEMI",
-    "ANTI",
-    "ON",
-    "USING",
-)
-_ENDS = (
-    "WHERE",
-    "GROUP",
-    "GROUP BY",
-    "HAVING",
-    "ORDER",
-    "ORDER BY",
-    "SORT BY",
-    "CLUSTER BY",
-    "DISTRIBUTE BY",
-    "LIMIT",
-    "OFFSET",
-    "WINDOW",
-    "QUALIFY",
-    "UNION",
-    "EXCEPT",
-    "INTERSECT",
-    "MINUS",
-    "LATERAL",
-    "TABLESAMPLE",
-    "PIVOT",
-    "UNPIVOT",
-    "SELECT",
-    "FROM",
-    "OUTER",
-)
+_NOT_AFTER_STREAM_WORDS = """
+    AS JOIN LEFT RIGHT FULL INNER CROSS NATURAL SEMI ANTI ON USING
+"""
+_NOT_AFTER_STREAM = tuple(_NOT_AFTER_STREAM_WORDS.split())
+_ENDS_WORDS = """
+    WHERE GROUP HAVING ORDER LIMIT OFFSET WINDOW QUALIFY UNION EXCEPT INTERSECT MINUS LATERAL TABLESAMPLE PIVOT
+    UNPIVOT SELECT FROM OUTER
+"""
+_ENDS = (*_ENDS_WORDS.split(), "GROUP BY", "ORDER BY", "SORT BY", "CLUSTER BY", "DISTRIBUTE BY")
 _END_WORDS = frozenset(_ENDS)
 _TURNING = _END_WORDS - {"LATERAL", "OUTER", "TABLESAMPLE", "PIVOT", "UNPIVOT"}
 """Keywords that end FROM."""
@@ -433,7 +402,9 @@ def unknown_option(name: str) -> str | None:
     """Return a remedy for an option that no known source has; None for a known option."""
     lowered = name.lower()
     if lowered in _TRACKING:
-        return "leave it out, and write schema_tracking: true in its yml: the place is one of each version's checkpoint"
+        return (
+            "remove it, and write schema_tracking: true in the yml: the location belongs to each version's checkpoint"
+        )
     if lowered in KNOWN or lowered.startswith("kafka."):
         return None
     close = get_close_matches(lowered, KNOWN, n=1, cutoff=0.6)
@@ -446,34 +417,17 @@ _OPTION_VALUES = (TokenType.STRING, TokenType.NUMBER)
 def options_in(tokens: Sequence[Token], diagnostics: list[SqlDiagnostic]) -> tuple[tuple[str, str], ...]:
     """Read `'k'='v', a.b = 1, c 2`, the forms that Spark accepts; unknown options are added to `diagnostics`."""
     found: list[tuple[str, str]] = []
-    index = 0
     if not tokens:
         raise SqlDiagnostic("WITH () contains no options", "write WITH ('name'='value')", -1)
-    while index < len(tokens):
-        start, key = index, str(tokens[index].text)
-        index += 1
-        while index + 1 < len(tokens) and tokens[index].token_type is TokenType.DOT:
-            key += f".{tokens[index + 1].text}"
-            index += 2
-        if index < len(tokens) and tokens[index].token_type is TokenType.EQ:
-            index += 1
-        if index >= len(tokens) or tokens[index].token_type is TokenType.COMMA:
-            raise SqlDiagnostic("this option has no value", "write 'name'='value'", tokens[start].start, subject=key)
-        if tokens[index].token_type not in _OPTION_VALUES and not is_word(tokens[index], "TRUE", "FALSE"):
-            way = "write 'name'='value'"
-            condition = "PARSE_SYNTAX_ERROR"
-            raise SqlDiagnostic(
-                "an option's value cannot be an identifier", way, tokens[index].start, subject=key, condition=condition
-            )
-        found.append((key, str(tokens[index].text)))
-        index += 1
+    for token, key, value in key_values(tokens, "option"):
+        if value.token_type not in _OPTION_VALUES and not is_word(value, "TRUE", "FALSE"):
+            summary, condition = "an option's value cannot be an identifier", "PARSE_SYNTAX_ERROR"
+            raise SqlDiagnostic(summary, "write 'name'='value'", value.start, subject=key, condition=condition)
+        found.append((key, str(value.text)))
         if (remedy := unknown_option(key)) is not None:
-            summary = f"{key} is not an option of a streaming read"
-            diagnostics.append(SqlDiagnostic(summary, remedy, tokens[start].start, subject=key))
-        if index < len(tokens):
-            if tokens[index].token_type is not TokenType.COMMA:
-                raise SqlDiagnostic("the options cannot be parsed", "write 'name'='value', …", tokens[index].start)
-            index += 1
+            diagnostics.append(
+                SqlDiagnostic(f"{key} is not an option of a streaming read", remedy, token.start, subject=key)
+            )
     return tuple(found)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from core.sql.parsing.from_clause import joined_by
+from core.sql.parsing.from_clause import first_offset, joined_by
 from core.sql.parsing.function_names import TABLE_FUNCTIONS, plain_function_name
 from core.sql.parsing.stream_clauses import HIDDEN, ExtractedClauses, StreamClauses
 from core.sql.tokens.lexer import SqlDiagnostic
@@ -87,7 +87,10 @@ def _query(query: Any, ctes: AliasScope, outer: list[AliasScope], names: TableNa
         if query.find(exp.Column) is not None:
             condition = "INVALID_INLINE_TABLE.CANNOT_EVALUATE_EXPRESSION_IN_INLINE_TABLE"
             raise SqlDiagnostic(
-                "VALUES contains constants, not columns", "write SELECT … FROM", _offset(query), condition=condition
+                "VALUES contains constants, not columns",
+                "write SELECT … FROM",
+                first_offset(query, 0),
+                condition=condition,
             )
         _each_expression(query.expressions, ctes, outer, names)
     _each_expression((query.args.get(key) for key in _ENDS), ctes, outer, names)
@@ -100,7 +103,9 @@ def _check_limit(query: Any) -> None:
         if held is not None and held.name.upper() != "ALL":
             condition = "INVALID_LIMIT_LIKE_EXPRESSION.IS_UNFOLDABLE"
             summary = f"{word.upper()} takes a constant"
-            raise SqlDiagnostic(summary, "write a number", _offset(held), subject=word.upper(), condition=condition)
+            raise SqlDiagnostic(
+                summary, "write a number", first_offset(held, 0), subject=word.upper(), condition=condition
+            )
 
 
 def _sides(query: Any) -> list[Any]:
@@ -124,13 +129,15 @@ def _with(query: Any, ctes: AliasScope, outer: list[AliasScope], names: TableNam
         written = cte.alias.lower()
         if written in own:
             summary, remedy = f"two WITH queries are named {written}", "give each a unique name"
-            raise SqlDiagnostic(summary, remedy, _offset(cte), subject=written, condition="DUPLICATED_CTE_NAMES")
+            raise SqlDiagnostic(
+                summary, remedy, first_offset(cte, 0), subject=written, condition="DUPLICATED_CTE_NAMES"
+            )
         own.add(written)
         if with_.args.get("recursive"):
             raise SqlDiagnostic(
                 "a recursive WITH cannot be streamed",
                 "write it without RECURSIVE",
-                _offset(cte),
+                first_offset(cte, 0),
                 subject=written,
             )
         _query(cte.this, inner, outer, names)
@@ -146,7 +153,7 @@ def _select(select: Any, ctes: AliasScope, outer: list[AliasScope], names: Table
     scope: AliasScope = {}
     if (into := select.args.get("into")) is not None:
         remedy = "write INSERT INTO t SELECT …"
-        raise SqlDiagnostic("SELECT … INTO is not Spark SQL", remedy, _offset(into), subject="INTO")
+        raise SqlDiagnostic("SELECT … INTO is not Spark SQL", remedy, first_offset(into, 0), subject="INTO")
     sources, joins = joined_by(select)
     for join in joins:
         before = _connector(join, names.marks) if join.kind == "CROSS" or isinstance(join.this, exp.Lateral) else None
@@ -174,7 +181,7 @@ def _select(select: Any, ctes: AliasScope, outer: list[AliasScope], names: Table
 
 def _connector(join: Any, marks: ExtractedClauses) -> tuple[int, bool] | None:
     """Return the keyword or comma of a join: the last one before the first joined name."""
-    start = _offset(join.this)
+    start = first_offset(join.this, 0)
     return next((each for each in reversed(marks.connectors) if each[0] < start), None)
 
 
@@ -241,7 +248,7 @@ def _table(table: Any, ctes: AliasScope, names: TableNames) -> None:
 
 def _check_function(table: Any) -> None:
     """Reject a table function that is not Spark's: it may read tables that Headgate does not see."""
-    inner, place = table.this, _offset(table)
+    inner, place = table.this, first_offset(table, 0)
     if isinstance(inner, exp.Dot):
         remedy = "write catalog.database.table, or the table name alone"
         raise SqlDiagnostic(
@@ -320,12 +327,15 @@ def _expressions(
             condition = "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY.HIGHER_ORDER_FUNCTION"
             remedy = "join the table, and use its column inside"
             raise SqlDiagnostic(
-                "a query is not allowed inside a lambda function", remedy, _offset(each), condition=condition
+                "a query is not allowed inside a lambda function", remedy, first_offset(each, 0), condition=condition
             )
         if kind is exp.WindowSpec and any(isinstance(each.args.get(key), exp.Query) for key in ("start", "end")):
             remedy = "write a number"
             raise SqlDiagnostic(
-                "a window frame does not take a query", remedy, _offset(each), condition="_LEGACY_ERROR_TEMP_0064"
+                "a window frame does not take a query",
+                remedy,
+                first_offset(each, 0),
+                condition="_LEGACY_ERROR_TEMP_0064",
             )
         if isinstance(each, exp.Lateral):
             waiting.append(each.this)
@@ -350,7 +360,7 @@ def _column(column: Any, outer: list[AliasScope], scope: AliasScope, names: Tabl
     if not found:
         remedy = f"qualify it with the alias after the parentheses, or drop {qualifier}"
         summary = f"{qualifier} is hidden by the parentheses around it"
-        raise SqlDiagnostic(summary, remedy, _offset(column), subject=qualifier, condition="UNRESOLVED_COLUMN")
+        raise SqlDiagnostic(summary, remedy, first_offset(column, 0), subject=qualifier, condition="UNRESOLVED_COLUMN")
     if found in names.unnamed:
         names.qualifying.add(names.unnamed[found])
     after = parts[count:]
@@ -359,12 +369,6 @@ def _column(column: Any, outer: list[AliasScope], scope: AliasScope, names: Tabl
     for key, part in zip(keys, [*reversed(parts), None, None, None], strict=False):
         if column.args.get(key) is not part:
             column.set(key, part)
-
-
-def _offset(node: Any) -> int:
-    """Return the offset of the first name below a node; 0 if no name has one."""
-    places = [each.meta["start"] for each in node.find_all(exp.Identifier) if "start" in each.meta]
-    return min(places, default=0)
 
 
 def unread_tables(sources: Iterable[Any], names: TableNames, marks: ExtractedClauses) -> Iterator[SqlDiagnostic]:

@@ -17,7 +17,6 @@ from core.sql.streaming.relation_properties import (
     first_place,
     is_event_time,
     no_watermark,
-    refused_by_spark,
     several_times,
     starred,
 )
@@ -96,7 +95,7 @@ def aggregated(select: Any, flow: RelationProperties, found: StreamFindings) -> 
     for call in calls.values():
         if call.find(exp.Distinct) is not None:
             remedy = "use approx_count_distinct, or deduplicate in an upstream statement"
-            found.diagnostics.append(refused_by_spark("DISTINCT inside an aggregate cannot be streamed", remedy, call))
+            found.refuse("DISTINCT inside an aggregate cannot be streamed", remedy, call)
     stand_for = [each for key in keys for each in _meanings(key, select)]
     kind = _window_kind(stand_for, select, found)
     # Spark adds the number of the grouping set to the keys of CUBE and ROLLUP.
@@ -104,13 +103,11 @@ def aggregated(select: Any, flow: RelationProperties, found: StreamFindings) -> 
     constant = constant and not any(isinstance(key, (exp.Rollup, exp.Cube, exp.GroupingSets)) for key in keys)
     if kind == "session_window" and constant:
         remedy = "add a key to GROUP BY"
-        found.diagnostics.append(
-            refused_by_spark("a session window without a grouping key cannot be streamed", remedy, select, "")
-        )
+        found.refuse("a session window without a grouping key cannot be streamed", remedy, select, "")
     if any(_nulls_sessions(key) for key in keys):
         remedy = "group by the session window beside ROLLUP or CUBE: GROUP BY session_window(…), ROLLUP (k)"
         summary = "a session window that a grouping set leaves out fails on the first row"
-        found.diagnostics.append(refused_by_spark(summary, remedy, select, ""))
+        found.refuse(summary, remedy, select, "")
     meant = [_with_meaning(key, select) for key in keys]
     times = _event_times(keys, select, flow)
     if len(times) > 1:
@@ -168,7 +165,7 @@ def _window_kind(meanings: list[Any], select: Any, found: StreamFindings) -> str
     if len(windows) > 1:
         remedy = "group by one window, and aggregate its result in an outer SELECT"
         summary = "two time windows are not allowed in one SELECT"
-        found.diagnostics.append(refused_by_spark(summary, remedy, select, "_LEGACY_ERROR_TEMP_1039"))
+        found.refuse(summary, remedy, select, "_LEGACY_ERROR_TEMP_1039")
     kinds = {TIME_WINDOWS[str(call.this)] for node in meanings for call in _windows_in(node)}
     return next((each for each in ("session_window", "window") if each in kinds), "aggregate")
 

@@ -10,7 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from core.sql.parsing.canonical_text import and_terms, sql_of
-from core.sql.parsing.from_clause import is_group, sources_of
+from core.sql.parsing.from_clause import is_group, join_words, sources_of
 from core.sql.statement import Operator
 from core.sql.streaming.relation_properties import (
     NO_EQUALITY,
@@ -19,7 +19,6 @@ from core.sql.streaming.relation_properties import (
     carries,
     first_place,
     is_event_time,
-    refused_by_spark,
     several_times,
 )
 
@@ -30,7 +29,7 @@ def joined_relations(
     join: Any, left: RelationProperties, right: RelationProperties, select: Any, found: StreamFindings
 ) -> RelationProperties:
     """Return the join of two relations; `select` is the SELECT whose WHERE applies to it, None inside brackets."""
-    words = " ".join(str(join.args[key]).upper() for key in ("method", "side", "kind") if join.args.get(key))
+    words = join_words(join)
     outputs = _outputs(join, words, left, right)
     static = left.static | right.static
     if not (left.streaming or right.streaming):
@@ -59,13 +58,9 @@ def joined_relations(
     keys = sorted((each for each in met if _is_join_key(each, aliases)), key=first_place)
     if not (keys or using or "NATURAL" in words):
         remedy = "write ON left.key = right.key"
-        found.diagnostics.append(
-            refused_by_spark("a join of two streams needs an equality condition", remedy, join, NO_EQUALITY)
-        )
+        found.refuse("a join of two streams needs an equality condition", remedy, join, NO_EQUALITY)
     elif "CROSS" in words and not join.meta.get("comma"):
-        found.diagnostics.append(
-            refused_by_spark("Spark rejects a CROSS JOIN of two streams", "write JOIN … ON …", join, "")
-        )
+        found.refuse("Spark rejects a CROSS JOIN of two streams", "write JOIN … ON …", join, "")
     for side, name in ((left, "left"), (right, "right")):
         times = event_times_needed(side, needed_at(join, found.query)) if len(side.event_times) > 1 else set()
         if len(times) > 1:
@@ -75,11 +70,11 @@ def joined_relations(
     if "SEMI" in words and met_in and met_in <= left.static:
         remedy = "name a column of the stream on the left in ON, or join the table after the semi join"
         summary = "if ON of a semi join names no stream on the left, Spark compares only the table with each batch"
-        found.diagnostics.append(refused_by_spark(summary, remedy, join, ""))
+        found.refuse(summary, remedy, join, "")
     elif left.crossed and met_in & left.static:
         remedy = "join the table with a condition of its own, or after the join of the streams"
         summary = "Spark joins the table first, without a condition, to the stream on the left"
-        found.diagnostics.append(refused_by_spark(summary, remedy, join, ""))
+        found.refuse(summary, remedy, join, "")
     _Sides(join, left, right).check(words, met, keys, using, found)
     detail = words or "INNER"
     if met:
@@ -118,7 +113,7 @@ def check_laterals(select: Any, found: StreamFindings) -> None:
         if any(isinstance(each, (exp.Kwarg, exp.PropertyEQ)) for each in lateral.this.iter_expressions()):
             remedy = "use positional arguments, or LATERAL in FROM"
             summary = "LATERAL VIEW does not take named arguments"
-            found.diagnostics.append(refused_by_spark(summary, remedy, lateral, "PARSE_SYNTAX_ERROR"))
+            found.refuse(summary, remedy, lateral, "PARSE_SYNTAX_ERROR")
 
 
 class _Sides:
@@ -135,18 +130,18 @@ class _Sides:
         join = self._join
         if "ANTI" in words:
             remedy = "write LEFT JOIN … WHERE right.key IS NULL"
-            found.diagnostics.append(refused_by_spark("Spark rejects an anti join of two streams", remedy, join))
+            found.refuse("Spark rejects an anti join of two streams", remedy, join)
             return
         if not join.side and "SEMI" not in words:
             return
         name = words if "JOIN" in words else f"{words} JOIN"
         if not (self._left.event_times or self._right.event_times):
             summary = f"{name} of two streams needs a watermark"
-            found.diagnostics.append(refused_by_spark(summary, "write WATERMARK … DELAY OF … on both sides", join))
+            found.refuse(summary, "write WATERMARK … DELAY OF … on both sides", join)
         elif not (self._by_key(keys, using) or self._by_range(words, met)):
             remedy = "add to ON: equal event times, or a time range that bounds how long the preserved side waits"
             summary = f"{name} of two streams needs a condition on event time"
-            found.diagnostics.append(refused_by_spark(summary, remedy, join))
+            found.refuse(summary, remedy, join)
 
     def _by_key(self, keys: list[Any], using: tuple[str, ...]) -> bool:
         """Return whether an event time is a join key."""
@@ -235,11 +230,11 @@ def _check_lateral(join: Any, found: StreamFindings) -> None:
     if join.meta.get("on"):
         remedy = "move the condition to WHERE"
         summary = "LATERAL with ON next to a stream is a join that keeps state"
-        found.diagnostics.append(refused_by_spark(summary, remedy, join, _WITHOUT_WATERMARK, subject="LATERAL"))
+        found.refuse(summary, remedy, join, _WITHOUT_WATERMARK, subject="LATERAL")
     elif isinstance(lateral.this, exp.Query) and lateral.this.find(exp.From) is not None:
         remedy = "write a join with ON, or a subquery that names its columns"
         summary = "LATERAL (SELECT …) next to a stream keeps state that Headgate does not see"
-        found.diagnostics.append(refused_by_spark(summary, remedy, join, "", subject="LATERAL"))
+        found.refuse(summary, remedy, join, "", subject="LATERAL")
 
 
 def _check_static_join(join: Any, words: str, found: StreamFindings, *, stream_left: bool) -> None:
@@ -249,7 +244,7 @@ def _check_static_join(join: Any, words: str, found: StreamFindings, *, stream_l
     kept = "left" if stream_left else "right"
     summary = f"Spark rejects a {words} JOIN of a stream and a batch table"
     remedy = f"only the stream side may be preserved: write {kept.upper()} JOIN, with the stream on the {kept}"
-    found.diagnostics.append(refused_by_spark(summary, remedy, join))
+    found.refuse(summary, remedy, join)
 
 
 # Columns that are still needed at a join and above it: Spark prunes the others before it plans (run on 4.2.0).
@@ -342,7 +337,7 @@ def _joined(first: Any, joins: list[Any], needed: Names, conditions: list[Any], 
         left = {each.alias for source in (first, *(other.this for other in joins[:index])) for each in _sources(source)}
         right = {each.alias for each in _sources(join.this)}
         on = join.args.get("on")
-        met = [*conditions, *(and_terms(on) if on is not None else [])]
+        met = [*conditions, *(and_terms(on))]
         # ON of an outer join is pushed to the nullable side, ON of a semi join to both.
         kept = "" if _is_semi(join) else str(join.side)
         to_left = [each for each in met if kept not in ("LEFT", "FULL") and _only(each, left)]

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from core.sql.parsing.from_clause import first_offset
 from core.sql.parsing.star_expansion import left_out, qualifiers_of
 from core.sql.parsing.table_names import NamedRead
 from core.sql.statement import Operator
@@ -50,6 +51,10 @@ class StreamFindings:
     numbering: list[SqlDiagnostic] = field(default_factory=list)
     """Calls that number rows, which Spark rejects anywhere in a streaming statement."""
 
+    def refuse(self, summary: str, remedy: str, node: Any, condition: str = UNSUPPORTED, *, subject: str = "") -> None:
+        """Add the diagnostic for a node that Spark rejects."""
+        self.diagnostics.append(refused_by_spark(summary, remedy, node, condition, subject=subject))
+
 
 def under_alias(flow: RelationProperties, alias: str) -> RelationProperties:
     """Return a relation under its alias."""
@@ -65,7 +70,7 @@ def with_column_names(flow: RelationProperties, alias: Any, found: StreamFinding
     old = flow.outputs or ()
     if flow.outputs is not None and len(columns) != len(old):
         summary = f"{len(columns)} column aliases are given for {len(old)} columns"
-        found.diagnostics.append(refused_by_spark(summary, "name each column once", alias, "ASSIGNMENT_ARITY_MISMATCH"))
+        found.refuse(summary, "name each column once", alias, "ASSIGNMENT_ARITY_MISMATCH")
     events = frozenset(new for new, name in zip(columns, old, strict=False) if name in flow.event_times)
     return replace(flow, event_times=events, outputs=tuple(columns))
 
@@ -129,5 +134,4 @@ def refused_by_spark(
     summary: str, remedy: str, node: Any, condition: str = UNSUPPORTED, *, subject: str = ""
 ) -> SqlDiagnostic:
     """Return the diagnostic for a node that Spark rejects, at its first name or else at the statement's start."""
-    places = [each.meta["start"] for each in node.find_all(exp.Identifier) if "start" in each.meta]
-    return SqlDiagnostic(summary, remedy, min(places, default=-1), subject=subject, condition=condition)
+    return SqlDiagnostic(summary, remedy, first_offset(node), subject=subject, condition=condition)

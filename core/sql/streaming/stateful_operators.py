@@ -82,7 +82,7 @@ def _check_unread_streams(with_: Any, ctes: dict[str, RelationProperties], found
         if ctes[cte.alias].streaming:
             name = cte.meta["written"]
             summary = f"{name}, a WITH query that nothing reads, makes Spark treat a subquery over tables as a stream"
-            found.diagnostics.append(refused_by_spark(summary, f"remove {name}", cte))
+            found.refuse(summary, f"remove {name}", cte)
 
 
 def _is_read(cte: Any, query: Any) -> bool:
@@ -96,14 +96,10 @@ def _ends(query: Any, flow: RelationProperties, found: StreamFindings) -> Relati
     for key, words in (("order", "ORDER BY"), ("sort", "SORT BY"), ("cluster", "CLUSTER BY")):
         if query.args.get(key) is not None:
             remedy = f"remove {words}"
-            found.diagnostics.append(
-                refused_by_spark(f"{words} cannot be streamed", remedy, query.args[key], subject=words)
-            )
+            found.refuse(f"{words} cannot be streamed", remedy, query.args[key], subject=words)
     if query.args.get("offset") is not None:
         offset = query.args["offset"]
-        found.diagnostics.append(
-            refused_by_spark("OFFSET cannot be streamed", "remove OFFSET", offset, subject="OFFSET")
-        )
+        found.refuse("OFFSET cannot be streamed", "remove OFFSET", offset, subject="OFFSET")
     limit = query.args.get("limit")
     if limit is not None:
         flow = _limited(query, flow, sql_of(limit.expression).lower())
@@ -142,9 +138,7 @@ def _combined(
     word = type(query).__name__.upper()
     if left.outputs is not None and right.outputs is not None and len(left.outputs) != len(right.outputs):
         summary = f"the sides of {word} have {len(left.outputs)} and {len(right.outputs)} columns"
-        found.diagnostics.append(
-            refused_by_spark(summary, "select the same number of columns on both sides", query, "NUM_COLUMNS_MISMATCH")
-        )
+        found.refuse(summary, "select the same number of columns on both sides", query, "NUM_COLUMNS_MISMATCH")
     if not (left.streaming or right.streaming):
         return RelationProperties(outputs=left.outputs)
     union = isinstance(query, exp.Union)
@@ -153,17 +147,13 @@ def _combined(
     if not (union or anti):
         remedy = "write a join with a static table, or EXISTS over one"
         condition = "" if isinstance(query, exp.Except) and not right.streaming else UNSUPPORTED
-        found.diagnostics.append(
-            refused_by_spark(f"{word} with a stream is not supported", remedy, query, condition, subject=word)
-        )
+        found.refuse(f"{word} with a stream is not supported", remedy, query, condition, subject=word)
     elif query.args.get("by_name"):
         remedy = "write UNION ALL, with the columns in the same order"
-        found.diagnostics.append(
-            refused_by_spark("UNION BY NAME is not Spark SQL", remedy, query, "PARSE_SYNTAX_ERROR")
-        )
+        found.refuse("UNION BY NAME is not Spark SQL", remedy, query, "PARSE_SYNTAX_ERROR")
     elif union and left.streaming != right.streaming:
         remedy = "read both sides with STREAM, or neither"
-        found.diagnostics.append(refused_by_spark("Spark rejects a UNION of a stream and a batch table", remedy, query))
+        found.refuse("Spark rejects a UNION of a stream and a batch table", remedy, query)
     # A union has the columns of its first side, including their watermarks (4.2.0, run).
     watermarked = left.watermarked or right.watermarked
     flow = RelationProperties(True, (*left.operators, *right.operators), left.event_times, left.outputs, watermarked)
@@ -220,9 +210,7 @@ def _source(source: Any, ctes: dict[str, RelationProperties], found: StreamFindi
     else:
         flow = RelationProperties()
     if flow.streaming and source.args.get("sample") is not None:
-        found.diagnostics.append(
-            refused_by_spark("TABLESAMPLE cannot be used on a stream", "write WHERE rand() < 0.1", source)
-        )
+        found.refuse("TABLESAMPLE cannot be used on a stream", "write WHERE rand() < 0.1", source)
     flow = _pivoted(source, _marked(flow, mark, source, found), found)
     return under_alias(with_column_names(flow, source.args.get("alias"), found), source.alias)
 
@@ -264,12 +252,12 @@ def _marked(
         return flow
     if flow.watermarked:
         remedy = "write only one WATERMARK, after the STREAM or here"
-        found.diagnostics.append(refused_by_spark("a watermark cannot be set on top of another", remedy, source, ""))
+        found.refuse("a watermark cannot be set on top of another", remedy, source, "")
     name = mark.watermark.name
     if not name:
         remedy = "name it: WATERMARK <expression> AS <name> DELAY OF …"
         condition = "REQUIRES_EXPLICIT_NAME_IN_WATERMARK_CLAUSE"
-        found.diagnostics.append(refused_by_spark("the watermark's expression has no name", remedy, source, condition))
+        found.refuse("the watermark's expression has no name", remedy, source, condition)
         return flow
     added = mark.watermark.text.endswith(f" AS {name}")
     outputs = None if added else flow.outputs
@@ -329,7 +317,7 @@ def _check_subqueries(select: Any, ctes: dict[str, RelationProperties], found: S
                 remedy = "write a join of the two streams instead of IN, EXISTS or a scalar subquery"
                 condition = "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY"
                 summary = "a stream is not allowed in a subquery expression"
-                found.diagnostics.append(refused_by_spark(summary, remedy, each, condition))
+                found.refuse(summary, remedy, each, condition)
         else:
             if isinstance(each, exp.Anonymous) and each.this == "monotonically_increasing_id":
                 remedy = "use uuid(), or a key of the row"
@@ -354,4 +342,4 @@ def _check_windows(select: Any, found: StreamFindings) -> None:
         if window is not None and window.find_ancestor(exp.Select) is select:
             remedy = "group by window(…) instead: only time windows can be streamed"
             condition = "NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING"
-            found.diagnostics.append(refused_by_spark("OVER cannot be streamed", remedy, window, condition))
+            found.refuse("OVER cannot be streamed", remedy, window, condition)

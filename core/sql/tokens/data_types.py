@@ -86,37 +86,17 @@ def _closing_quote(text: str, opened: int) -> int:
 
 # Written name → the name that Spark prints: both cast to the same type on 4.2.0 (run), which rejects TIME, and GEOMETRY
 # and GEOGRAPHY without a reference system.
+_PLAIN_TYPES = """
+    boolean tinyint smallint int bigint float double date timestamp timestamp_ntz string binary variant void
+"""
 _SIMPLE = {
-    "boolean": "boolean",
-    "tinyint": "tinyint",
-    "byte": "tinyint",
-    "smallint": "smallint",
-    "short": "smallint",
-    "int": "int",
-    "integer": "int",
-    "bigint": "bigint",
-    "long": "bigint",
-    "float": "float",
-    "real": "float",
-    "double": "double",
-    "date": "date",
-    "timestamp": "timestamp",
-    "timestamp_ntz": "timestamp_ntz",
+    **{name: name for name in _PLAIN_TYPES.split()},
+    **{"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint", "real": "float"},
     "timestamp_ltz": "timestamp",
-    "string": "string",
-    "binary": "binary",
-    "variant": "variant",
-    "void": "void",
 }
 _SIZED = {
-    "decimal": "decimal",
-    "dec": "decimal",
-    "numeric": "decimal",
-    "char": "char",
-    "character": "char",
-    "varchar": "varchar",
-    "geometry": "geometry",
-    "geography": "geography",
+    **{name: name for name in ("decimal", "char", "varchar", "geometry", "geography")},
+    **{"dec": "decimal", "numeric": "decimal", "character": "char"},
 }
 _NESTED = ("array", "map", "struct")
 _UNITS = ("year", "month", "day", "hour", "minute", "second")

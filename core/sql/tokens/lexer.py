@@ -152,6 +152,28 @@ def closing_bracket(tokens: Sequence[Token], opened: int) -> int:
     raise SqlDiagnostic("this bracket is never closed", "close it", tokens[opened].start)
 
 
+def key_values(tokens: Sequence[Token], what: str) -> Iterator[tuple[Token, str, Token]]:
+    """Yield key token, key and value token of `'k'='v', a.b = 1, c 2`; raises SqlDiagnostic for a malformed list.
+
+    `what` names an entry in messages: key, option.
+    """
+    index = 0
+    while index < len(tokens):
+        start, key = tokens[index], str(tokens[index].text)
+        index += 1
+        while index + 1 < len(tokens) and tokens[index].token_type is TokenType.DOT:
+            key, index = f"{key}.{tokens[index + 1].text}", index + 2
+        if index < len(tokens) and tokens[index].token_type is TokenType.EQ:
+            index += 1
+        if index >= len(tokens) or tokens[index].token_type is TokenType.COMMA:
+            raise SqlDiagnostic(f"this {what} has no value", "write 'name'='value'", start.start, subject=key)
+        yield start, key, tokens[index]
+        index += 1
+        if index < len(tokens) and tokens[index].token_type is not TokenType.COMMA:
+            raise SqlDiagnostic(f"the {what}s cannot be parsed", "write 'name'='value', …", tokens[index].start)
+        index += 1
+
+
 def end_of(token: Token) -> int:
     """Return the offset after a token."""
     return int(token.end) + 1

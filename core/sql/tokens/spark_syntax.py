@@ -254,7 +254,7 @@ def _quantified(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
         word = str(tokens[index].text).upper()
         return _refuse(f"{word} with a query is not Spark SQL", "write IN, EXISTS, or max(…)", tokens[index])
     if compares and _kind(tokens, index + 1) is TokenType.L_PAREN and _kind(tokens, index + 2) is TokenType.R_PAREN:
-        return _refuse("LIKE compares with no pattern", "list the patterns", tokens[index])
+        return _refuse("LIKE ANY has no patterns", "list the patterns", tokens[index])
     return None
 
 

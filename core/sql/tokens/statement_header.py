@@ -159,7 +159,7 @@ def _no_query(tokens: Sequence[Token], after: int, target: WrittenName) -> SqlDi
 
 def _create(tokens: list[Token], at: int) -> StatementHeader:
     """Split `CREATE [OR REPLACE] TABLE [IF NOT EXISTS] t … [AS] query`."""
-    rule = SqlDiagnostic("CREATE belongs into the ddl file", HEADER_REMEDY, tokens[at].start, subject="CREATE")
+    rule = SqlDiagnostic("CREATE belongs in the ddl file", HEADER_REMEDY, tokens[at].start, subject="CREATE")
     words = " ".join(str(token.text).upper() for token in tokens[at : at + 7])
     opening = next((each for each in _CREATING if f"{words} ".startswith(f"{each} ")), "")
     after = at + len(opening.split())

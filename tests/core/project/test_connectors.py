@@ -22,10 +22,10 @@ def test_what_this_version_brings_is_for_the_spark_that_is_installed() -> None:
         ("io.delta:delta-spark_4.2_2.13:4.5.0", ""),
         ("org.apache.kafka:kafka-clients:3.9.0", ""),
         ("delta-spark", "is not group:artifact:version"),
-        ("io.delta:delta-spark_2.13:4.0.0", "is Delta for an older Spark, and pools run Spark 4.2"),
-        ("io.delta:delta-spark_4.1_2.13:4.4.0", "is Delta for Spark 4.1, and pools run Spark 4.2"),
-        ("io.delta:delta-spark_4.2_2.12:4.4.0", "is Delta for Scala 2.12, and pools run Scala 2.13"),
-        ("io.delta:delta-core_2.12:2.4.0", "is Delta for an older Spark, and pools run Spark 4.2"),
+        ("io.delta:delta-spark_2.13:4.0.0", "is Delta for an older Spark, but pools run Spark 4.2"),
+        ("io.delta:delta-spark_4.1_2.13:4.4.0", "is Delta for Spark 4.1, but pools run Spark 4.2"),
+        ("io.delta:delta-spark_4.2_2.12:4.4.0", "is Delta for Scala 2.12, but pools run Scala 2.13"),
+        ("io.delta:delta-core_2.12:2.4.0", "is Delta for an older Spark, but pools run Spark 4.2"),
     ],
 )
 def test_delta_for_another_spark_is_told_in_words(coordinate: str, wrong: str) -> None:

@@ -43,7 +43,7 @@ def test_what_is_wrong_is_told_with_its_line() -> None:
     wrong = f"connectors:\n  delta:\n{coordinates}    exclude: [a]\n    jar: x\n"
     assert read(wrong)[1] == [
         "headgate.yml:10: connectors.delta.jar is not a known key",
-        "headgate.yml:8: io.delta:delta-spark_4.0_2.13:4.0.0 is Delta for Spark 4.0, and pools run Spark 4.2",
+        "headgate.yml:8: io.delta:delta-spark_4.0_2.13:4.0.0 is Delta for Spark 4.0, but pools run Spark 4.2",
         "headgate.yml:9: connectors.delta.exclude must be a list of group:artifact",
     ]
     assert read("connectors: {kafka: {}}")[1] == ["headgate.yml:5: kafka is not a connector that this version knows"]

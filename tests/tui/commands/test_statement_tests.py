@@ -128,7 +128,7 @@ def test_mistakes_in_cases_and_unsafe_statements_are_two_before_anything_is_run(
     sql.write_text("INSERT INTO a SELECT id, reflect('java.lang.System', 'getenv', 'HOME') AS kind FROM STREAM landed;")
     assert "reflect calls a Java method" in said(["test"], capsys, 2)
     sql.write_text("INSERT INTO a SELECT id, other.db.f(kind) AS kind FROM STREAM landed;")
-    assert "is a function of a catalog" in said(["test"], capsys, 2)
+    assert "is a catalog function" in said(["test"], capsys, 2)
     assert asked == []
 
 
