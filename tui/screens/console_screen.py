@@ -19,6 +19,7 @@ from tui.presentation.interaction.input_line import input_line_cells
 from tui.presentation.interaction.keymap import KNOWN_KEYS, ConfirmationLevel, ConsoleAction, keymap_of
 from tui.presentation.screen_content.screen_frame import (
     STANDING_LINES,
+    WIDE,
     banner_line,
     breadcrumb_line,
     choices,
@@ -114,7 +115,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
 
     def _fit(self, width: int, height: int) -> None:
         self.set_class(width < NEED_WIDTH or height < NEED_HEIGHT, "-small")
-        self.set_class(width >= 160, "-wide")
+        self.set_class(width >= WIDE, "-wide")
 
     def on_screen_resume(self) -> None:
         self.redraw()

@@ -172,7 +172,8 @@ class HomeScreen(StatementListScreen):
         if statement is not None:
             self.list.choose(statement.table)
         if self.state.monotonic() - self.key_at >= RESTS_S:
-            self.inspector.show(inspector_lines(entry, self.details, view, look, self.inspector.size.width))
+            room = self.inspector.size
+            self.inspector.show(inspector_lines(entry, self.details, view, look, width=room.width, height=room.height))
         self.below_left.show(event_lines(view, look, self.below_left.size.width))
         self.below_right.show(changes_lines(view, look, self.below_right.size.width))
 

@@ -10,6 +10,9 @@ from tui.presentation.styling.theme import Paint, Palette
 GAP = 6
 """Equal cells between two changed ones that are cheaper to send again than to jump over."""
 
+SMALL_FRAME = 6_000
+"""Bytes of a frame up to which a shorter order is looked for; a longer one is worth no more time."""
+
 
 class CellStyle(NamedTuple):
     """How a cell looks, as parameters of SGR (ECMA-48 8.3.117)."""
@@ -88,30 +91,70 @@ class ShadowScreen:
         self.dirty.add(y)
 
     def flush(self) -> str:
-        """Return the bytes that make the terminal show what is wanted; empty when it does already."""
+        """Return the bytes that make the terminal show what is wanted; empty when it does already.
+
+        A small frame is written look by look where that is shorter than row by row: a change of colour costs more
+        than a move of the cursor.
+        """
+        changed = [y for y in sorted(self.dirty) if self.cells[y] != self.wanted[y]]
+        by_row = self._written(
+            _Piece(y, start, end) for y in changed for start, end in _changed_runs(self.cells[y], self.wanted[y], GAP)
+        )
+        by_look = by_row
+        if len(by_row) <= SMALL_FRAME:
+            runs = ((y, run) for y in changed for run in _changed_runs(self.cells[y], self.wanted[y], 0))
+            pieces = [piece for y, run in runs for piece in _pieces_of_one_look(self.wanted[y], y, run)]
+            first = {piece.look: at for at, piece in reversed(list(enumerate(pieces)))}
+            by_look = self._written(sorted(pieces, key=lambda piece: first[piece.look]))
+        for y in changed:
+            self.cells[y] = list(self.wanted[y])
+        self.dirty.clear()
+        return min(by_row, by_look, key=len)
+
+    def _written(self, pieces: Iterable["_Piece"]) -> str:
         out: list[str] = []
         pen = _Pen()
-        for y in sorted(self.dirty):
-            shown, wanted = self.cells[y], self.wanted[y]
-            if shown == wanted:
-                continue
-            for start, end in _changed_runs(shown, wanted):
-                pen.move(out, start, y)
-                for x in range(start, end):
-                    if wanted[x][0]:
-                        if not pen.known:
-                            pen.move(out, x, y)
-                        pen.draw(out, wanted[x])
-                        # Not every terminal lays a combining mark over its letter.
-                        pen.known = len(wanted[x][0]) < 2
-                pen.x = end
-                # At the right edge a terminal may hold the cursor back: its column is not to be relied on.
-                pen.known = pen.known and end < self.width
-            self.cells[y] = list(wanted)
-        self.dirty.clear()
+        for y, start, end, _ in pieces:
+            row = self.wanted[y]
+            pen.move(out, start, y)
+            for x in range(start, end):
+                if row[x][0]:
+                    if not pen.known:
+                        pen.move(out, x, y)
+                    pen.draw(out, row[x])
+                    # Not every terminal lays a combining mark over its letter.
+                    pen.known = len(row[x][0]) < 2
+            pen.x = end
+            # At the right edge a terminal may hold the cursor back: its column is not to be relied on.
+            pen.known = pen.known and end < self.width
         if out and pen.look != PLAIN:
             out.append("\x1b[m")
         return "".join(out)
+
+
+class _Piece(NamedTuple):
+    """Cells of one row that are written in one go: `end` is not among them."""
+
+    y: int
+    start: int
+    end: int
+    look: CellStyle = PLAIN
+
+
+def _pieces_of_one_look(row: list[Cell], y: int, run: tuple[int, int]) -> Iterable[_Piece]:
+    """Split a run of cells wherever the look changes; blanks of the same ground belong to what precedes them."""
+    start, end = run
+    look = row[start][1]
+    for x in range(start, end):
+        text, own = row[x]
+        if not text or own == look or (not own.fg and own.bg == look.bg and not own.attributes):
+            continue
+        if not look.fg and own.bg == look.bg and not look.attributes:
+            look = own
+            continue
+        yield _Piece(y, start, x, look)
+        start, look = x, own
+    yield _Piece(y, start, end, look)
 
 
 def _cut(cells: tuple[str, ...], room: int) -> tuple[str, ...]:
@@ -129,15 +172,15 @@ def _blank(look: CellStyle) -> Cell:
 _SEEN = {"4", "7"}
 
 
-def _changed_runs(shown: list[Cell], wanted: list[Cell]) -> list[tuple[int, int]]:
-    """List runs of changed cells as (start, end), joining those that lie close together."""
+def _changed_runs(shown: list[Cell], wanted: list[Cell], gap: int) -> list[tuple[int, int]]:
+    """List runs of changed cells as (start, end), joining those with at most `gap` equal cells between them."""
     runs: list[tuple[int, int]] = []
     for x, (old, new) in enumerate(zip(shown, wanted, strict=True)):
         if old == new:
             continue
         start = x - 1 if x and wanted[x][0] == "" else x
         end = x + 2 if x + 1 < len(wanted) and wanted[x + 1][0] == "" else x + 1
-        if runs and start - runs[-1][1] <= GAP:
+        if runs and start - runs[-1][1] <= gap:
             runs[-1] = (runs[-1][0], max(end, runs[-1][1]))
         else:
             runs.append((start, end))

@@ -11,6 +11,7 @@ from tui.presentation.interaction.action_availability import action_context_of
 from tui.presentation.screen_content.inspector import changes_lines, event_lines, inspector_lines
 from tui.presentation.screen_content.screen_frame import (
     STANDING_LINES,
+    WIDE,
     ConsoleIdentity,
     KeyHint,
     banner_line,
@@ -59,7 +60,7 @@ def first_picture_lines(
     text, at, tone = standing_message(view, fresh, now)
     said = message_lines(text, at, tone, width, most=STANDING_LINES)
     body = height - 3 - len(said)
-    page = body - 1 if width < 160 else body - LOWER - 1
+    page = body - 1 if width < WIDE else body - LOWER - 1
     counts = counted(len(view.statements), "table")
     if len(entries) > page:
         counts += f", {counted(len(entries) - page, 'more row')} below"
@@ -67,7 +68,7 @@ def first_picture_lines(
         PictureLine(fit(banner_line(identity, view, fresh, width), width), band=True),
         PictureLine(breadcrumb_line((entries[0].name,) if entries else ("all",), "", counts, width)),
     ]
-    if width >= 160:
+    if width >= WIDE:
         rows.extend(PictureLine(content) for content in _wide(entries, view, look, width, body))
     else:
         columns = columns_for(width, wide=False)
@@ -85,7 +86,7 @@ def first_picture_lines(
 
 def tree_page(width: int, height: int) -> int:
     """Return how many rows of the tree fit below its heading where the message has one line."""
-    return height - 5 - (LOWER if width >= 160 else 0)
+    return height - 5 - (LOWER if width >= WIDE else 0)
 
 
 def first_hints(view: LedgerView, fresh: Freshness, entry: TreeRow | None, user: str) -> tuple[KeyHint, ...]:
@@ -104,8 +105,9 @@ def _wide(entries: Sequence[TreeRow], view: LedgerView, look: RowContext, width:
     ]
     names = list(view.statements.values())[:body]
     listed = [header(columns, middle), *(statement_row(one, columns, middle, look) for one in names)]
-    inspector = fold_all(inspector_lines(entries[0] if entries else None, None, view, look, INSPECTOR), INSPECTOR)
     upper = body - LOWER
+    first = entries[0] if entries else None
+    inspector = fold_all(inspector_lines(first, None, view, look, width=INSPECTOR, height=upper), INSPECTOR)
     rows = [
         (*fit(_at(tree, y), TREE), *fit(_at(listed, y), middle), *fit(_at(inspector, y), INSPECTOR))
         for y in range(upper)

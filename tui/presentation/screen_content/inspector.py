@@ -16,14 +16,26 @@ from tui.presentation.styling.value_formatting import moment
 from tui.presentation.view.ledger_view import LedgerView
 from tui.presentation.view.statement_tree import TreeRow, tables_of
 
+HEAD_LINES, TALL = 7, 40
+"""Lines that state, verdict and error need at most, as a rule; a pane with fewer than `TALL` reserves none."""
 SQL_LINES = 16
 """Lines of a statement's SQL below its sheet."""
 
 
 def inspector_lines(
-    entry: TreeRow | None, details: StatementDetails | None, view: LedgerView, look: RowContext, width: int
+    entry: TreeRow | None,
+    details: StatementDetails | None,
+    view: LedgerView,
+    look: RowContext,
+    *,
+    width: int,
+    height: int = 0,
 ) -> tuple[Line, ...]:
-    """Write the sheet of the row under the cursor, and its SQL; `details` are of one statement, maybe of another."""
+    """Write the sheet of the row under the cursor, then its SQL; ignore `details` of another statement.
+
+    In a pane of at least `TALL` lines the facts below verdict and error always begin on the same line, so that what two
+    statements have in common is not redrawn.
+    """
     if entry is None:
         return ()
     if entry.statement is None:
@@ -33,14 +45,17 @@ def inspector_lines(
     read = deployed is not None and (deployed.table, deployed.version) == (statement.table, statement.version)
     known = details if details is not None and read else StatementDetails(statement.table)
     sql = colour_sql(known.shown.texts.dml, " ")[:SQL_LINES] if known.shown is not None else ()
-    return (*sheet_lines(statement_sheet(statement, known, view, look), look, width), EMPTY, *sql)
+    facts = statement_sheet(statement, known, view, look)
+    body = [fact.name for fact in facts].index("product")
+    head = sheet_lines(facts[:body], look, width)
+    space = (EMPTY,) * (HEAD_LINES - len(head) if height >= TALL else 0)
+    return (*head, *space, *sheet_lines(facts[body:], look, width), EMPTY, *sql)
 
 
 def branch_lines(entry: TreeRow, view: LedgerView, look: RowContext, width: int) -> tuple[Line, ...]:
     """Write what is not well below a branch of the tree."""
     lines: list[Line] = [
         line((f" {entry.name}", Tone.TITLE), (f"  {counted(len(tables_of(entry, view)), 'statement')}", Tone.DIM)),
-        EMPTY,
     ]
     below = entry.tables or entry.below
     faults = [found for name in below if (found := view.statement(name)) is not None and found.faulty]

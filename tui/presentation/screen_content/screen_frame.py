@@ -31,6 +31,8 @@ from tui.presentation.styling.value_formatting import clock
 from tui.presentation.view.ledger_view import Freshness, LedgerView
 
 SEPARATOR = "   "
+WIDE = 160
+"""Cells from which a terminal is wide: Home has panes beside its tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +156,12 @@ class KeyHint:
 
 
 def footer(screen: str, now: ActionContext) -> tuple[KeyHint, ...]:
-    """Return the footer's keys by rank: those that are possible now, on this row, before those that are not."""
+    """Return the footer's keys by rank."""
     ranked = sorted((one for one in actions_on_screen(screen) if one.rank < 99), key=lambda action: action.rank)
-    shown = [
+    return tuple(
         KeyHint(KEY_NAMES.get(one.keys[0], one.keys[0]), action_label(one, now), not why_not_possible(one, now))
         for one in ranked
-    ]
-    return tuple(sorted(shown, key=lambda hint: not hint.possible))
+    )
 
 
 def dialog_keys(question: ConfirmationDialog) -> tuple[KeyHint, ...]:
@@ -182,15 +183,18 @@ def choices(words: Sequence[str], width: int, ellipsis: str) -> Line:
 
 
 def hints(items: Sequence[KeyHint], width: int, *, help_key: bool = True) -> Line:
-    """Write the last line: as many keys as fit, in order of importance, and always `? keys` where it works."""
+    """Write the last line: as many keys as fit, and always `? keys` where it works.
+
+    Keys that are possible now go before the others on a narrow terminal. On a wide one each keeps its position from
+    row to row, so that a cursor key redraws little.
+    """
     last = line((" ? ", Tone.KEY), ("keys ", Tone.DIM)) if help_key else ()
     spans: list[Span] = []
     room = width - line_width(last)
-    for item in items:
-        piece = f" {item.key} {item.label} "
-        if width_of(piece) > room:
+    for item in items if width >= WIDE else sorted(items, key=lambda item: not item.possible):
+        room -= width_of(f" {item.key} {item.label} ")
+        if room < 0:
             break
-        room -= width_of(piece)
         if item.possible:
             spans += [Span(f" {item.key} ", Tone.KEY), Span(f"{item.label} ", Tone.DIM)]
         else:

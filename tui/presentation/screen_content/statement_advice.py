@@ -32,12 +32,9 @@ def advise(
     table = statement.table if statement.line.active else query_name(statement.line.table, statement.version)
     if statement.state is State.FAILED:
         restart = "press R" if by_key else f"run headgate restart {table}"
-        deploy = "stage it with D and make a new plan" if by_key else f"then run headgate plan deploy {statement.table}"
-        return (
-            f"It failed {long_duration(look.now - statement.since)} ago and does not run. If the cause is outside "
-            f"the SQL, fix it, then {restart}. If it is in the SQL, correct the file, {deploy}.",
-            Tone.BAD,
-        )
+        plan = "stage it with D and plan again" if by_key else f"run headgate plan deploy {statement.table}"
+        failed = f"It failed {long_duration(look.now - statement.since)} ago. Fix the cause and {restart}"
+        return f"{failed}; if the cause is in the SQL, correct the file and {plan}.", Tone.BAD
     if statement.state is State.STOPPED:
         start = "S" if by_key else f"headgate start {table}"
         words = f"It was stopped on purpose; table and checkpoint are kept. {start} starts it where it left off."

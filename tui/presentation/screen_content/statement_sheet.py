@@ -35,6 +35,8 @@ FRESH_S = 60.0
 LABEL = 12
 """Cells of a name and the space around it."""
 CURVE, LONGEST_CURVE = 16, 64
+ROOMY = 60
+"""Cells beside the names from which a pane shows every part of a fact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +49,13 @@ class SheetFact:
     curve: tuple[float | None, ...] | None = None
     """Samples behind its first part, oldest first; a plain text has none."""
     curve_tone: Tone = Tone.ACCENT
-    path: str = ""
-    """Where it lies; the inspector has no room for it."""
+    more: tuple[Span, ...] = ()
+    """Parts that a pane of less than `ROOMY` cells leaves out: they follow from others, or are long paths."""
 
 
 def sheet_text(facts: Iterable[SheetFact]) -> list[str]:
     """Write each fact as one line, however long."""
-    texts = ((fact.name, *(part.text for part in fact.parts), fact.path) for fact in facts)
+    texts = ((fact.name, *(part.text for part in (*fact.parts, *fact.more))) for fact in facts)
     return [f"{name:<{LABEL}}{'  '.join(filter(None, parts))}" for name, *parts in texts]
 
 
@@ -69,8 +71,7 @@ def sheet_lines(facts: Iterable[SheetFact], look: RowContext, width: int) -> tup
 
 
 def _rows(fact: SheetFact, look: RowContext, width: int) -> Iterator[Line]:
-    parts = [part for part in fact.parts if part.text]
-    parts += [Span(fact.path, Tone.DIM)] if fact.path and width >= 60 else []
+    parts = [part for part in (*fact.parts, *(fact.more if width >= ROOMY else ())) if part.text]
     if fact.curve is not None:
         cells = max(CURVE, min(width - 52, LONGEST_CURVE))
         curve = Span(sparkline(fact.curve, cells, look.glyphs.levels), fact.curve_tone)
@@ -109,11 +110,12 @@ def statement_sheet(
     known = details.measurement or row.measurement
     if readers is None:
         readers = [(name, view.statements[name].version) for name in statement.readers if view.statement(name)]
+    revision = Span(f"revision {row.revision[:8]}", Tone.DIM)
     read_by = [Span(f"{table}@v{version}" if version else table) for table, version in readers]
     facts = [
         _head(statement, look),
         SheetFact("error", (Span(error_text(row), Tone.BAD),)) if row.error else None,
-        SheetFact("product", _about(statement)),
+        SheetFact("product", _about(statement), more=() if statement.external else (revision,)),
         SheetFact("read by", tuple(read_by) or (Span("nothing here", Tone.DIM),)),
     ]
     if not statement.external:
@@ -121,15 +123,14 @@ def statement_sheet(
             verdict, tone = advise(statement, known, view, look, by_key=by_key)
             facts.insert(1, SheetFact("VERDICT", (Span(verdict, tone),)))
         facts.insert(-1, SheetFact("reads", _reads(statement, deployed)))
-        folder = deployed.folder if deployed is not None else ""
-        facts.append(SheetFact("writes", _writes(statement, deployed, look), path=folder))
+        facts.append(_writes(statement, deployed, look))
         trigger = Span(f"trigger {statement.line.trigger}", Tone.DIM)
         facts += _measured(statement, known, details, look) if known is not None else (SheetFact("batch", (trigger,)),)
     # What is read after the list stands below it, so that nothing moves on the screen once it has been read.
     facts += _holds(details, known, look.now) if deployed is not None else ()
     if deployed is not None and not statement.external:
         facts += _kept(deployed, details.versions)
-    return tuple(fact for fact in facts if fact is not None and any(part.text for part in fact.parts))
+    return tuple(fact for fact in facts if fact is not None and any(part.text for part in (*fact.parts, *fact.more)))
 
 
 def _head(statement: StatementView, look: RowContext) -> SheetFact:
@@ -140,14 +141,16 @@ def _head(statement: StatementView, look: RowContext) -> SheetFact:
     state = Span(f"{look.glyphs.states[statement.state]} {since}".strip(), STATE_TONES[statement.state])
     is_as_wanted = statement.line.wanted == str(statement.state)
     wanted = Span("" if is_as_wanted else f"wanted {statement.line.wanted}", Tone.DIM)
-    restarts = Span(f"restarts {statement.line.restarts}", Tone.DIM)
-    return SheetFact("table", (Span(f"{statement.table} v{statement.version}", Tone.TITLE), state, wanted, restarts))
+    restarts = (Span(f"restarts {statement.line.restarts}", Tone.DIM),)
+    parts = (Span(f"{statement.table} v{statement.version}", Tone.TITLE), state, wanted)
+    return (
+        SheetFact("table", (*parts, *restarts)) if statement.line.restarts else SheetFact("table", parts, more=restarts)
+    )
 
 
 def _about(statement: StatementView) -> tuple[Span, ...]:
     owner = Span(f"owner {statement.owner}" if statement.owner else "")
-    revision = "" if statement.external else f"revision {statement.line.revision[:8]}"
-    return (Span(statement.product), Span(statement.layer), owner, Span(revision, Tone.DIM))
+    return (Span(statement.product), Span(statement.layer), owner)
 
 
 def _reads(statement: StatementView, deployed: Deployment | None) -> tuple[Span, ...]:
@@ -162,16 +165,17 @@ def _reads(statement: StatementView, deployed: Deployment | None) -> tuple[Span,
     return (*(parents or [Span("nothing", Tone.DIM)]), *begins)
 
 
-def _writes(statement: StatementView, deployed: Deployment | None, look: RowContext) -> tuple[Span, ...]:
-    serves = f"pointer {statement.table} {look.glyphs.arrow} v{statement.version}"
-    pointer = Span(serves if statement.line.active else "not serving yet", Tone.DIM)
-    name = Span(f"{statement.table}__v{statement.version}")
-    if deployed is None:
-        return (name, Span(statement.line.format, Tone.DIM), pointer)
-    # A keyed mode has the number of its writer.
-    how = f"{deployed.format}, {'keyed' if deployed.mode.startswith('upsert') else deployed.mode}"
-    clone = f"a clone of v{deployed.clone_of}" if deployed.clone_of else ""
-    return (name, Span(how, Tone.DIM), Span(clone), pointer)
+def _writes(statement: StatementView, deployed: Deployment | None, look: RowContext) -> SheetFact:
+    name, how, clone, folder = Span(f"{statement.table}__v{statement.version}"), statement.line.format, "", ""
+    if deployed is not None:
+        # A keyed mode has the number of its writer.
+        how = f"{deployed.format}, {'keyed' if deployed.mode.startswith('upsert') else deployed.mode}"
+        clone, folder = f"a clone of v{deployed.clone_of}" if deployed.clone_of else "", deployed.folder
+    parts = (name, Span(how, Tone.DIM), Span(clone))
+    if not statement.line.active:
+        return SheetFact("writes", (*parts, Span("not serving yet", Tone.DIM)), more=(Span(folder, Tone.DIM),))
+    pointer = Span(f"pointer {statement.table} {look.glyphs.arrow} v{statement.version}", Tone.DIM)
+    return SheetFact("writes", parts, more=(pointer, Span(folder, Tone.DIM)))
 
 
 def _holds(details: StatementDetails, known: Measurement | None, now: float) -> Iterator[SheetFact]:
@@ -255,8 +259,9 @@ def _measured(
             Span(f"{long_number(known.state_rows)} rows" if held else "none, it is stateless"),
             Span(short_size(known.state_bytes) if held else ""),
             Span(f"watermark {known.watermark[:19] or 'none'}" if held or known.watermark else "", dim),
-            Span(f"dropped rows {'-' if dropped is None else dropped}" if held or dropped else "", dim),
+            Span(f"dropped rows {dropped}" if dropped else "", dim),
         ),
+        more=(Span(f"dropped rows {'-' if dropped is None else dropped}" if held and not dropped else "", dim),),
     )
     shares = sorted(batch_shares(known.durations).items(), key=lambda one: -one[1])
     yield SheetFact("bound by", tuple(Span(f"{part} {round(100 * share)}%") for part, share in shares))
@@ -277,16 +282,15 @@ def _float(value: float | None) -> float | None:
 
 
 def _kept(deployed: Deployment, versions: Iterable[Deployment]) -> Iterator[SheetFact]:
-    yield SheetFact("checkpoint", (Span(f"id {deployed.checkpoint_id or '-'}"),), path=deployed.checkpoint)
+    checkpoint = (Span(f"id {deployed.checkpoint_id or '-'}"), Span(deployed.checkpoint, Tone.DIM))
+    yield SheetFact("checkpoint", (), more=checkpoint)
     if deployed.pool is not None:
         yield SheetFact("pool", (Span(deployed.pool.name), Span(spark_ui_words(deployed.pool), Tone.DIM)))
-    yield SheetFact(
-        "versions",
-        tuple(
-            Span(
-                f"v{one.version} {one.state}{' serves' if one.active else ''}"
-                f"{' deleted' if one.drop_after is not None else ''}"
-            )
-            for one in versions
-        ),
+    listed = tuple(
+        Span(
+            f"v{one.version} {one.state}{' serves' if one.active else ''}"
+            f"{' deleted' if one.drop_after is not None else ''}"
+        )
+        for one in versions
     )
+    yield SheetFact("versions", listed if len(listed) > 1 else (), more=listed if len(listed) == 1 else ())
