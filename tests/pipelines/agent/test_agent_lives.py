@@ -1,4 +1,4 @@
-"""Lives of the real agent in virtual time: some that are drawn, those that once broke a rule, and what all pass."""
+"""Lives of the real agent in virtual time: some random ones, those that once broke a rule, and their coverage."""
 
 import ast
 import re
@@ -14,7 +14,7 @@ from core.model.actions import StepKind
 ROOT = Path(__file__).parents[3]
 KEPT = sorted((ROOT / "tests/fixtures/lives").glob("*.life"))
 SEEDS = (4, 6, 15, 58, 66, 82, 115, 122, 147, 212, 231, 293, 560, 702, 1041, 1319, 1831, 1894, 2837)
-"""Chosen so that at least two lives pass every point that is asked for, and each kind of fault meets one."""
+"""Chosen so that at least two lives pass every required point, and each kind of fault affects one."""
 DRILLED = range(300, 340)
 
 NOT_DRAWN = {
@@ -26,7 +26,7 @@ NOT_DRAWN = {
     StepKind.VACUUM: "no table of a life is on Delta",
 }
 POINTS_NOT_DRAWN = ("rewrite ", "fork clone", ". begins", ". done")
-"""How the points begin, with `.` for what is filled in, that only such steps pass."""
+"""Prefixes of points that only undrawn steps pass, with `.` for the filled-in part."""
 
 REQUESTS = {
     "run": ("start", "stop", "point", "unpoint", "create", "forget", "alter", "list"),
@@ -34,7 +34,7 @@ REQUESTS = {
     "reconcile": ("start", "stop", "list"),
     "pool": ("attach", "create", "point"),
 }
-"""What each thread asks of the server: sent, taking effect, and answered."""
+"""The requests of each thread to the server: sent, taking effect, and answered."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def lives() -> Iterator[Lives]:
 
 @pytest.fixture(scope="module")
 def report(lives: Lives) -> Report:
-    """Live all seeds once."""
+    """Play all seeds once."""
     return live_many(lives, SEEDS)
 
 
@@ -87,7 +87,7 @@ def test_lives_pass_every_edge_of_a_step(report: Report) -> None:
 
 @pytest.mark.drill
 def test_lives_pass_every_edge_of_a_request(report: Report) -> None:
-    """Sent by each thread that sends it, taking effect, heard of; and what each writes into the ledger."""
+    """Requests sent by each thread, taking effect and answered, and the ledger writes of each thread."""
     pairs = ((lane, kind) for lane, kinds in REQUESTS.items() for kind in kinds)
     edges = {f"{lane} {does} {kind}" for lane, kind in pairs for does in ("sends", "effects", "hears")}
     edges |= {f"{lane} wrote" for lane in ("run", "socket", "reconcile")}
@@ -104,7 +104,7 @@ def test_lives_pass_every_fault_point_of_the_agent(report: Report) -> None:
 
 @pytest.mark.drill
 def test_every_kind_of_fault_comes_to_pass_and_meets_something(report: Report) -> None:
-    """A fault that is drawn, and that no request, call or thread ever meets, tests nothing."""
+    """A drawn fault that never affects a request, call or thread tests nothing."""
     assert not {kind for kind in FAULTS if not report.came[kind] or not report.met[kind]}
 
 

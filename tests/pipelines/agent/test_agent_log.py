@@ -1,4 +1,4 @@
-"""The agent's log does not grow without an end, whoever writes into it."""
+"""The agent's log is bounded, whoever writes into it."""
 
 import logging
 import subprocess

@@ -1,4 +1,4 @@
-"""The agent as a whole, without a pool: it ends when its home is taken away, and makes nothing anew."""
+"""The whole agent without a pool: it ends when its home is removed, and recreates nothing."""
 
 import os
 import shutil
@@ -88,7 +88,7 @@ def test_an_agent_whose_home_is_taken_away_ends_with_its_pool(
 
 
 class Answering(Keeper):
-    """A pool whose list of queries is refused, whatever else it answers."""
+    """A pool that refuses to list its queries, and answers everything else."""
 
     up = True
     heard_of: HeadgateError | None = None
@@ -128,7 +128,7 @@ def test_statements_of_a_pool_that_refuses_to_list_them_are_not_said_to_run(
 
 
 class StoppedMeanwhile(Answering):
-    """A pool that refuses to list its queries, the first time after an operator has stopped one."""
+    """A pool that refuses to list its queries, for the first time after an operator has stopped one."""
 
     ledger: Any = None
     asked = 0
@@ -166,7 +166,7 @@ def test_a_stop_that_came_while_the_pool_was_asked_is_not_called_unknown(
 
 
 class CountingDown(Keeper):
-    """A pool that is waited for, with seconds that count down."""
+    """A pool that is awaited, with a countdown of seconds."""
 
     rounds = 0
 
@@ -226,7 +226,7 @@ def test_what_changed_last_is_recorded_before_an_agent_ends(tmp_path: Path, monk
 
 
 class OnAFullDisk(Keeper):
-    """A pool whose log is bounded after the trash was purged."""
+    """A pool whose log must be bounded after the trash was purged."""
 
     bounded: threading.Event
     acts: list[str]

@@ -1,4 +1,4 @@
-"""Keyed tables from plan to start: how they are made, and that the code which writes one stays with it."""
+"""Keyed tables from plan to start: how they are created, and that each keeps the writer code it was deployed with."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""A world that was restored, cloned or moved is noticed and said, and nothing starts until it is adopted."""
+"""A restored, cloned or moved environment is noticed and reported, and nothing starts until it is adopted."""
 
 import fcntl
 import json
@@ -45,14 +45,14 @@ OURS = EnvironmentMark("ledger", 1, "m", "/home", 7)
 
 
 class Place:
-    """A home and a data folder on disk, and the agents that serve them one after the other."""
+    """A home and a data folder on disk, and the agents that serve them one after another."""
 
     def __init__(self, root: Path) -> None:
         self.home, self.data = root / "home", root / "data"
         self.machine = "m-1"
 
     def serve(self, rounds: int = 3, ledger_id: str = "ledger") -> str:
-        """Begin an agent, let it compare and count on, and end it; returns its doubt."""
+        """Begin an agent, let it compare and count on, and end it; return its doubt."""
         facts = environment_row(ledger_id=ledger_id)
         with create_or_open(self.home / "ledger.db", facts) as ledger:
             identity = self.identity(ledger)
@@ -66,7 +66,7 @@ class Place:
         return EnvironmentIdentity(ledger, **place, clock=lambda: 1.0, **more)
 
     def copy(self, what: str) -> Callable[[], None]:
-        """Copy home or data folder; returns what puts the copy back."""
+        """Copy home or data folder, and return a function that restores the copy."""
         place, kept = getattr(self, what), self.home.parent / f"{what} then"
         shutil.copytree(place, kept)
 
@@ -240,7 +240,7 @@ def test_an_adoption_beside_a_look_at_the_mark_leaves_no_doubt(tmp_path: Path, m
             found = read_mark(data)
             if not adopting:
                 adopting.append(in_a_thread(lambda: identity.adopt(lambda epoch: None)))
-                # It ends here, or waits for the look that it came into.
+                # It ends here, or waits for the look that it overlapped with.
                 adopting[0].join(1)
             return found
 
@@ -262,7 +262,7 @@ def test_every_part_of_the_mark_counts(field: str) -> None:
 
 @pytest.fixture
 def doubted(agent: AgentContext) -> AgentContext:
-    """A world whose ledger is behind its data folder, with one version that is wanted running."""
+    """An environment whose ledger is behind its data folder, with one version that should be running."""
     data = Path(agent.layout.data)
     data.mkdir(parents=True)
     home = agent.places.home
@@ -328,9 +328,9 @@ def test_an_adoption_says_what_it_does_asks_and_begins_an_epoch(doubted: AgentCo
 
 @contextmanager
 def server_over_data(agent: AgentContext, home: str, recorded_in: str = "") -> Iterator[int]:
-    """Run a process that holds the data folder's lock as the server of a home, and end it; yields its id.
+    """Run a process that holds the data folder's lock as the server of a home, and end it; yield its id.
 
-    Its record may lie in another home, which is a copy.
+    Its record may be in another home, which is a copy.
     """
     with open(Path(agent.layout.data, "_headgate_pool"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -444,7 +444,8 @@ def test_a_ledger_that_headgate_restore_has_put_back_is_in_doubt_until_it_is_ado
     assert place.serve() == ""
     ledger = place.home / "ledger.db"
     back_up(ledger, tmp_path / "monday.db")
-    # Nothing has counted on since the backup: the marks are equal, and only the epoch tells that this is another world.
+    # No counts have changed since the backup: the marks are equal, and only the epoch shows that the environment
+    # differs.
     who = {"project_id": "p-id", "project": "p", "environment": "dev", "actor": "ana"}
     assert restore(tmp_path / "monday.db", ledger, now=1.0, **who).epoch == 2
     assert place.serve() == "the ledger is of epoch 2, and the data folder of epoch 1"

@@ -1,4 +1,4 @@
-"""One hand on a statement at a time: an operator acts while a run goes on, and a stop always wins."""
+"""One actor per statement at a time: an operator acts during a run, and a stop always wins."""
 
 import re
 import threading
@@ -46,12 +46,14 @@ FILTERED = "SELECT id, kind FROM STREAM a WHERE id > 1"
 
 @pytest.fixture
 def agent(agent: AgentContext) -> AgentContext:
-    """A world whose time passes quickly: nobody here reports a first batch, and the proof of a restart ends."""
+    """An agent whose clock runs fast, because nobody here reports a first batch, so that the proof of a restart times
+    out.
+    """
     return replace(agent, monotonic=partial(next, count(0.0, 50.0)))
 
 
 class Meanwhile:
-    """Somebody acts once, just before the effect of one step; for `AgentContext.faults`."""
+    """Calls a function once, just before the effect of one step; for `AgentContext.faults`."""
 
     def __init__(self, label: str, act: Callable[[], object]) -> None:
         self.label, self.act = label, act
@@ -64,7 +66,7 @@ class Meanwhile:
 
 
 def drive_while(agent: AgentContext, made: Plan, label: str, act: Callable[[], object]) -> tuple[str, str]:
-    """Drive a plan while somebody acts before one of its steps; returns the run and how it ended."""
+    """Drive a plan while another actor acts before one of its steps; return the run and its final state."""
     meanwhile = Meanwhile(label, act)
     run_id = submit(agent, made)
     state = drive(replace(agent, faults=meanwhile), run_id)  # type: ignore[arg-type]  # A double.
@@ -271,7 +273,7 @@ def test_a_version_that_falls_behind_after_its_gate_is_swapped_in_once_it_has_ca
 
 
 def failed_swap(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Plan]:
-    """Rebuild a and its readers until the swap, which Spark refuses."""
+    """Rebuild a and its readers up to the swap, which Spark refuses."""
     deploy(agent, pool, small_project.texts())
     made = plan(agent, small_project.texts(a=UPPER), REBUILD)
     real = agent.ledger.activate

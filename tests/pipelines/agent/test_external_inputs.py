@@ -1,4 +1,4 @@
-"""Delta tables of others through the agent: registered where their log is, compared with their DDL, left alone."""
+"""Delta tables of others in the agent: registered where their log is, compared with their DDL, and left alone."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +31,7 @@ ALL = PlanRequest(everything=True, children="all")
 
 
 def files(ddl: str = DDL, **selects: str) -> dict[str, str]:
-    """Return a project whose input is a Delta table of others."""
+    """Return a project whose input is somebody else's Delta table."""
     found = small_project.texts(**selects)
     place = next(path for path in found if path.endswith("ddl.landed.sql"))
     return found | {place: ddl, "headgate.yml": found["headgate.yml"] + "connectors: {delta: {}}\n"}
@@ -46,7 +46,7 @@ def open_gates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def lake(agent: Any) -> Any:
-    """A world in which the table of others is there, with a column more than is declared."""
+    """An environment in which that table exists, with one more column than declared."""
     agent.files.ids[LAKE] = "id-1"
     agent.files.types[LAKE] = {"id": "bigint", "Kind": "string", "more": "int"}
     return agent
@@ -77,7 +77,7 @@ def a(agent: AgentContext) -> Any:
 
 
 def register_step(agent: AgentContext, pool: Any, texts: dict[str, str]) -> tuple[str, str]:
-    """Apply a plan of all, and return the state and the note of its first step."""
+    """Apply a plan for everything, and return the state and the note of its first step."""
     run = lane.submit(agent, lane.plan(agent, texts, ALL))
     lane.drive(agent, run)
     steps = agent.ledger.run(run).steps  # type: ignore[union-attr]

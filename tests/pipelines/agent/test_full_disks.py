@@ -1,4 +1,4 @@
-"""Full disks: which one it is, what is free there, and what goes on by itself once there is space."""
+"""Full disks: which disk is full, what is free there, and what continues by itself once there is space."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The world knows itself: folders of another run, copies of another age, and a ledger that is not the one it was."""
+"""Identity checks: folders of another run, copies of another age, and a replaced ledger."""
 
 from dataclasses import replace
 from typing import Any
@@ -32,7 +32,7 @@ UPPER = "SELECT id, upper(kind) AS kind FROM STREAM landed"
 
 @pytest.fixture
 def stopped(agent: AgentContext) -> Deployment:
-    """A version that run 7f3a has made, and that does not run."""
+    """A version that run 7f3a has made, and that is stopped."""
     return put_made(agent, deployment_row(state="stopped", made_by="7f3a"), "7f3a")
 
 

@@ -1,4 +1,4 @@
-"""Isolation: one bad statement or table harms nobody else; it is marked with its error and tried again."""
+"""Isolation: a bad statement or table harms no other; it is marked with its error and retried."""
 
 import threading
 import time
@@ -37,7 +37,7 @@ BAD, GOOD = TableName("a"), TableName("b")
 
 @pytest.fixture
 def agent(agent: AgentContext) -> AgentContext:
-    """A world in which a minute passes with each look at the clock: whatever waits is due."""
+    """An agent for which a minute passes with each look at the clock, so that everything waiting is due."""
     return replace(agent, monotonic=partial(next, count(0.0, 60.0)))
 
 
@@ -53,7 +53,7 @@ def deploy(agent: AgentContext, *tables: str, **changed: Any) -> None:
 
 
 def lost(pool: Any) -> None:
-    """Lose every query with its session."""
+    """Lose every query together with its session."""
     pool.running.clear()
 
 
@@ -368,7 +368,7 @@ def hang() -> None:
 
 
 class FrozenQueries:
-    """Queries of a server that takes calls and never answers; a call ends with its deadline, as gRPC's does."""
+    """Queries of a server that accepts calls and never answers; a call ends with its deadline, as in gRPC."""
 
     def __init__(self) -> None:
         self.threads: list[int] = []
@@ -386,7 +386,7 @@ class FrozenQueries:
 
 
 class FrozenPool:
-    """A pool that was frozen after its catalog had been filled, behind a real breaker and real deadlines."""
+    """A pool that was frozen after its catalog was filled, behind a real breaker and real deadlines."""
 
     def __init__(self) -> None:
         session: Any = object.__new__(Session)
@@ -419,7 +419,7 @@ def test_a_frozen_pool_with_a_hundred_statements_costs_few_threads_and_nothing_i
             reconciler.round(BeforeRound.of(agent), (), ())
     outcomes = fast_lane(agent).stop(tuple(map(TableName, tables)), time.monotonic(), by="bob")
     assert len(outcomes) == 100 and {outcome.came for outcome in outcomes} <= UNCONFIRMED
-    # Each act has a thread for itself and one for its call; two belong to the breaker.
+    # Each operation has one thread, and another for its call; two belong to the breaker.
     assert max(pool.queries.threads) <= before + 2 * ACTS_AT_ONCE + 2
     pool.breaker.close()
     wait_until(lambda: threading.active_count() <= before + 1)

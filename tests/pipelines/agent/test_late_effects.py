@@ -1,4 +1,4 @@
-"""Effects that come after their deadline: recognised by what was asked for, and waited for by whoever comes next."""
+"""Effects after their deadline: matched with their request, and awaited by the next operation."""
 
 import time
 from pathlib import Path
@@ -51,7 +51,7 @@ def row(agent: AgentContext, table: TableName = C) -> Deployment:
 
 @pytest.fixture
 def late(agent: AgentContext, pool: Any, reconciler: Reconciler) -> Any:
-    """The start of c, which was lost with its session, has missed its deadline."""
+    """The start of c, whose query was lost with its session, has missed its deadline."""
     deploy(agent, pool, small_project.texts())
     del pool.running["c@v1"]
     pool.late.append("start")
@@ -110,7 +110,7 @@ def test_a_late_start_that_is_as_the_ledger_has_it_is_found_and_not_begun_again(
 def test_a_query_under_a_run_that_nobody_has_recorded_does_not_go_on(
     state: str, agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    """Another agent has asked for it, with a text from before, and was killed."""
+    """Another agent requested it with an older text, and was killed."""
     deploy(agent, pool, small_project.texts())
     before = pool.running.pop("c@v1")
     run_id = "" if state == "failed" else row(agent).run_id

@@ -1,4 +1,4 @@
-"""The agent as a program: what it refuses before it has made anything."""
+"""The agent as a program: what it refuses before it has created anything."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Of two words of operators the later one holds, by whichever road each came, and evidence never writes an intent."""
+"""Of two operators' words the later one holds, whichever way each came, and evidence never changes an intent."""
 
 import json
 import threading
@@ -40,13 +40,13 @@ FILTERED = "SELECT id, kind FROM STREAM a WHERE id > 1"
 
 @pytest.fixture
 def agent(agent: AgentContext) -> AgentContext:
-    """A world whose time passes quickly, where the proof of a restart ends."""
+    """An agent whose clock runs fast, so that the proof of a restart times out."""
     return replace(agent, monotonic=partial(next, count(0.0, 50.0)))
 
 
 @pytest.fixture
 def deployed(agent: AgentContext, pool: Any) -> AgentContext:
-    """a@v1, b@v1 and c@v1, which run."""
+    """a@v1, b@v1 and c@v1, all running."""
     assert deploy(agent, pool, small_project.texts()) == "done"
     return agent
 
@@ -207,7 +207,7 @@ def test_a_stop_between_a_start_and_the_same_stop_before_it_is_not_taken_for_a_r
 def test_a_stop_whose_write_ends_late_changes_nothing_of_what_was_started_since(
     deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The thread that waits for the ledger is left behind, and writes once it is free."""
+    """The thread that waits for the ledger is abandoned, and writes once the ledger is free."""
     lane, released = fast_lane(deployed), threading.Event()
     real = type(deployed.ledger).stop_statements
     written: list[bool] = []
@@ -300,7 +300,7 @@ def test_a_retry_leaves_running_what_an_operator_has_started_meanwhile(deployed:
     assert (version(deployed, A, 2).wanted, "a@v2" in pool.running) == ("running", True)
 
 
-# What may refuse is asked before what runs is stopped.
+# Everything that may refuse is checked before the running query is stopped.
 
 
 def refuse_checkpoint(agent: AgentContext) -> None:

@@ -1,4 +1,4 @@
-"""A ticket whose time is over is an event, once, for as long as its reader reads what was replaced."""
+"""An overdue ticket is one event, for as long as its reader reads the replaced version."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Pointers that lead elsewhere than the ledger says are put right, whoever has moved them, and when."""
+"""Pointers that deviate from the ledger are corrected, whoever moved them, and whenever."""
 
 from typing import Any
 

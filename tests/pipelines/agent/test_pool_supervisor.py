@@ -1,4 +1,4 @@
-"""The pool's supervisor over a process and sessions in memory: started, adopted, lost, died, silent, ended."""
+"""The pool's supervisor over a process and sessions in memory: started, adopted, lost, dead, silent, ended."""
 
 import os
 import sys
@@ -25,7 +25,7 @@ from state.ledger import Ledger, create_or_open
 
 @dataclass
 class Machine:
-    """The server's process and the sessions on it; what is in `fails` is raised by the act of that name, each time."""
+    """The server's process and its sessions; an operation listed in `fails` raises the given error each time."""
 
     running: bool = False
     did: list[str] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Machine:
 
 @dataclass
 class FakeProcess:
-    """What a LocalPool is for its supervisor."""
+    """Stands in for LocalPool."""
 
     machine: Machine
     url: str = "sc://127.0.0.1:1"
@@ -74,7 +74,7 @@ class FakeProcess:
 
 
 class FakeSession(Session):
-    """A Session without a server, which makes calls as every other; an id that was refused once is refused for ever."""
+    """A Session without a server that makes calls as usual; an id that was refused once is refused forever."""
 
     def __init__(self, machine: Machine, session_id: str, lost: Callable[[Session], None]) -> None:
         self.machine = machine
@@ -118,12 +118,12 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 def supervise(
     machine: Machine, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., PoolSupervisor]:
-    """Make a supervisor; a second one is a new agent."""
+    """Return a function that makes a supervisor; a second one is a new agent."""
     monkeypatch.setattr(pool_supervisor, "LocalPool", lambda home, pool, **_: FakeProcess(machine))
     monkeypatch.setattr(spark_connection, "Session", lambda url, token, id, lost: FakeSession(machine, id, lost))
     for name in ("SparkQueries", "SparkTables", "SparkAnalysis"):
         monkeypatch.setattr(spark_connection, name, lambda *_: "a port")
-    # A session is closed beside; here it is over when the act is.
+    # Sessions are normally closed in a thread; here the thread is finished when it is started.
     monkeypatch.setattr(spark_connection, "threading", SimpleNamespace(Thread=AtOnce))
     places = EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a.sock"), os.getuid())
 
@@ -138,7 +138,7 @@ def supervise(
 
 @dataclass
 class AtOnce:
-    """A thread that has ended when it is started."""
+    """A thread that is finished when it is started."""
 
     target: Callable[[], None]
     daemon: bool = True
@@ -164,7 +164,7 @@ def said(ledger: Ledger) -> tuple[str, int, str]:
 
 
 def told(ledger: Ledger) -> list[str]:
-    """Return what events say of the environment, oldest first."""
+    """Return the summaries of events about the environment's pool, oldest first."""
     return [event.summary for event in reversed(ledger.events()) if (event.kind, event.about) == ("pool", "")]
 
 
@@ -432,7 +432,7 @@ STOPPED = MaybeStopped("Cannot call methods on a stopped SparkContext.")
 
 
 def kept(keeper: PoolSupervisor) -> bool:
-    """Keep the pool for one round; returns whether it is up after it."""
+    """Keep the pool for one round; return whether it is up afterwards."""
     try:
         keeper.keep()
     except PoolUnreachable:
@@ -446,7 +446,7 @@ def test_a_pool_that_answers_and_runs_nothing_is_ended_and_started_again(
     keeper = supervise()
     keeper.keep()
     machine.did.clear()
-    # It attaches, it answers pings: statements alone fail, and the list of queries is one of them.
+    # It accepts sessions and answers pings: only statements fail, and listing queries is one of them.
     machine.fails.update({"prove": STOPPED, "list": STOPPED})
     with pytest.raises(EngineStopped) as raised:
         called(keeper, machine.act, "list")

@@ -1,4 +1,4 @@
-"""Wanted against actual: what is lost is started again, what failed is said, what is under way is left alone."""
+"""Wanted against actual state: lost queries are restarted, failures reported, and work in progress left alone."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -31,7 +31,7 @@ def reconciler(agent: AgentContext, tmp_path: Path) -> Reconciler:
 
 
 def deploy(agent: AgentContext, **changed: Any) -> Deployment:
-    """Write a running a@v1 whose checkpoint is ours."""
+    """Write a running a@v1 whose checkpoint belongs to this ledger."""
     return put_made(agent, deployment_row(**({"query_id": "q", "run_id": "r1"} | changed)))
 
 
@@ -96,7 +96,7 @@ def test_a_version_that_was_started_after_the_pool_was_asked_is_left_alone(
 def test_a_version_that_was_given_another_text_after_the_pool_was_asked_is_left_to_the_next_round(
     wanted: str, state: str, listed: bool, agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    """A step has written the new text, and was refused its start."""
+    """A step has written the new text, and its start was refused."""
     deploy(agent, wanted=wanted, state=state, run_id="r1")
     before, queries = BeforeRound.of(agent), ReportedQuery("a@v1", "q", "r1", True)
     agent.files.prepare("/c/a__v1.seam", {})
@@ -339,7 +339,7 @@ def test_a_doubt_that_comes_up_during_a_round_fails_no_statement(
 
 
 def rounds_of(reconciler: Reconciler, pool: Any, *told: dict[str, Any]) -> list[str]:
-    """Reconcile once for each of what the query tells; returns the states."""
+    """Reconcile once for each report of the query, and return the states."""
     states = []
     for fields in told:
         pool.told = fields

@@ -1,4 +1,4 @@
-"""Records of the registry in the data folder: before a start, at a swap, in rounds, and never over a newer one."""
+"""Registry records in the data folder: written before a start, at a swap and in rounds, never over newer ones."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Statements that track the columns which they stream: the SELECT of each start, and what their end means."""
+"""Statements that track their sources' columns: the SELECT of each start, and the meaning of their end."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ KEPT = "columns of what it reads have changed: a start goes on over that"
 
 
 def put(agent: AgentContext, yml: str = TRACKED, **more: Any) -> Deployment:
-    """Put a running c@v1 into the registry that streams two tables on Delta and one of files."""
+    """Register a running c@v1 that streams two tables on Delta and one of files."""
     for name, form, version in (("p", "delta", 3), ("f", "parquet", 1), ("s", "delta", 1), ("q", "delta", 0)):
         put_made(agent, deployment_row(name, version=version, format=form, checkpoint=f"/c/{name}"))
     texts = RevisionTexts("CREATE TABLE c (id BIGINT) USING delta;", f"INSERT INTO c {SELECT};", yml)
@@ -59,7 +59,7 @@ def test_without_it_a_statement_starts_as_it_was_compiled(agent: AgentContext) -
 
 
 def ended(agent: AgentContext, tmp_path: Path, found: Deployment) -> tuple[str, list[tuple[str, str]]]:
-    """Reconcile after the statement has ended with other columns; returns its state and its events."""
+    """Reconcile after the statement has ended because of changed columns; return its state and events."""
     agent.files.ids[found.folder] = found.table_id  # type: ignore[attr-defined]  # Scripted.
     over = ReportedQuery("c@v1", "q", "r1", False, error_class=COLUMNS_KEPT, error=KEPT)
     Reconciler(agent, EmergencyJournal(tmp_path / "e.jsonl")).round(BeforeRound.of(agent), (), (over,))

@@ -1,4 +1,4 @@
-"""An operator's acts by the fast lane: what is done, and what is written among the events and in the audit."""
+"""Operators' direct control of statements: effects, events and audit."""
 
 import time
 from dataclasses import replace
@@ -31,7 +31,7 @@ ALICE: Any = SimpleNamespace(name="alice")
 
 @pytest.fixture
 def acts(agent: AgentContext, tmp_path: Path) -> StatementControl:
-    """Acts on a running a@v1 that reads an external table."""
+    """Control over a running a@v1 that reads an external table."""
     row = put_made(agent, deployment_row(query_id="q", run_id="r1"))
     landed = replace(row, table=LANDED, version=0, external=True, checkpoint="", bindings=())
     agent.ledger.put_deployment(landed)
@@ -39,7 +39,7 @@ def acts(agent: AgentContext, tmp_path: Path) -> StatementControl:
 
 
 class ToldRuns:
-    """A run lane that keeps what it was told."""
+    """A run lane that records the words it receives."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -238,19 +238,19 @@ def test_a_start_of_several_that_are_all_refused_is_refused(agent: AgentContext,
     ]
 
 
-# A ledger that fails between the word of a start and the record of what came of it.
+# The ledger fails between the word of a start and the record of its result.
 
 DISK = EngineRefused("No space left on device", error_class="IO")
 
 
 def reconcile(agent: AgentContext, acts: StatementControl) -> None:
-    """Carry out a round that finds what the pool runs."""
+    """Run one round with the pool's running queries."""
     reconciler = Reconciler(agent, acts._emergency)
     reconciler.round(BeforeRound.of(agent), agent.pool.connection().queries.active(), ())
 
 
 def fill(agent: AgentContext, patch: pytest.MonkeyPatch, *names: str) -> None:
-    """Have the ledger refuse some of its writes."""
+    """Make the ledger refuse some of its writes."""
 
     def full(*_: Any, **__: Any) -> None:
         raise LedgerUnavailable("the ledger cannot be written: database or disk is full")
@@ -269,7 +269,7 @@ def test_a_start_that_the_ledger_could_not_take_is_told_as_started_and_goes_on(
     else:
         agent.ledger.update_deployment(A, 1, state="failed", error="no disk", query_id="", run_id="")
     with monkeypatch.context() as patch:
-        # `restart` keeps a record before its start.
+        # `restart` writes a record before its start.
         fill(agent, patch, "add_event", "end_stop", "take_back")
         patch.setattr(deployment_lifecycle, "_record_start", partial(agent.ledger.end_stop, A))
         (came,) = getattr(acts, act)((A,), time.monotonic(), by="bob")

@@ -1,4 +1,4 @@
-"""The walk of a stop through the agent, from its socket to Spark: each function on it is named here."""
+"""The path of a stop through the agent, from its socket to Spark, with every function on it."""
 
 import socket
 import sys
@@ -41,7 +41,7 @@ WALK = [
 
 
 class SparkOfOneQuery:
-    """A Spark whose one query takes down who was on the way to its stop."""
+    """A Spark whose only query records the call stacks that lead to its stop."""
 
     def __init__(self) -> None:
         self.active: list[Any] = [SimpleNamespace(name="a@v1", id="q", runId="r1", stop=self.stop)]
@@ -53,14 +53,14 @@ class SparkOfOneQuery:
 
     def stop(self) -> None:
         walks = [_ours(frame) for frame in sys._current_frames().values()]
-        # Each thread waits for the next: that of the connection, that of this stop, that of the call with its deadline.
+        # Each thread waits for the next: the connection's, this stop's, and the one of the call with its deadline.
         self.walk = [name for first in ("SocketServer._serve", "in_threads.<locals>.work", "call.<locals>.run")
                      for walk in walks if walk[:1] == [first] for name in walk]  # fmt: skip
         self.active = []
 
 
 def _ours(frame: FrameType | None) -> list[str]:
-    """Return our functions on the stack of one thread, outermost first."""
+    """Return our functions on a thread's stack, outermost first."""
     found: list[str] = []
     while frame is not None:
         if PIPELINES in frame.f_code.co_filename:
@@ -72,7 +72,7 @@ def _ours(frame: FrameType | None) -> list[str]:
 def test_stop_goes_from_the_socket_to_spark_by_these_functions_alone(
     agent: AgentContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # No thread of a write that took too long may be left over.
+    # No thread of a write that timed out may remain.
     monkeypatch.setattr(statement_control, "LEDGER_S", 60.0)
     agent.ledger.put_deployment(deployment_row(query_id="q", run_id="r1"))
     spark = SparkOfOneQuery()

@@ -1,4 +1,4 @@
-"""Tables with an id of their own: registered where they are, refused and stopped where another one is there."""
+"""Tables with ids: registered where they are, refused and stopped if another table is in their place."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +30,7 @@ DELETES = RevisionTexts(
 
 
 def on_delta(agent: Any, **more: Any) -> Any:
-    """Put a running version of a table on Delta into the registry, with table and checkpoint in place."""
+    """Register a running version of a table on Delta, whose table and checkpoint exist."""
     found = deployment_row("t", format="delta", table_id="id-1", **more)
     agent.ledger.put_deployment(found)
     agent.files.folders |= {found.folder: {"run": ""}, found.checkpoint: {"run": ""}}
@@ -304,7 +304,7 @@ def test_a_keyed_table_without_the_keys_that_were_deleted_from_it_is_told_before
 
 
 def with_deleted_keys(agent: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, str]:
-    """Put a keyed version into the registry whose table of deleted keys was looked at; returns it, and that folder."""
+    """Register a keyed version whose table of deleted keys was looked for; return the version and that folder."""
     found = on_delta(agent, mode="upsert/2", texts=DELETES)
     place, read = f"{found.folder}/deleted", agent.files.read
     ChangedTables(agent).round()

@@ -1,4 +1,4 @@
-"""Purging: each version's own files, when as much time has really passed, whatever the wall clock says."""
+"""Purging: only a version's own files, and only after enough real time, whatever the wall clock says."""
 
 import json
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class Clocks:
         self.agent.uptime = lambda: Uptime(self.boot, self.up)
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, with a round of housekeeping every five minutes at first and at the end."""
+        """Let time pass, with a round of housekeeping after five minutes, and twice at the end."""
         for step in (ROUND_S, seconds - 2 * ROUND_S, ROUND_S):
             self.wall += step
             self.up += step
@@ -55,7 +55,7 @@ def clocks(agent: AgentContext) -> Clocks:
 
 
 def set_aside(agent: AgentContext, table: str, *, drop_after: float, trash: str) -> Path:
-    """Record a deleted version whose table folder lies in the trash; returns the folder."""
+    """Record a deleted version whose table folder is in the trash; return the folder."""
     agent.ledger.put_deployment(deployment_row(table, active=False))
     root = f"{agent.layout.data}/trash/{trash}"
     folder = Path(root, "tables", f"{table}__v1")
@@ -95,7 +95,7 @@ def test_files_go_after_their_deadline_and_not_before(agent: AgentContext, clock
 def test_purging_one_version_leaves_the_files_of_others_that_one_run_set_aside(
     agent: AgentContext, clocks: Clocks
 ) -> None:
-    """As an agent before has recorded them: one folder for all versions of a run."""
+    """As earlier agents recorded it: one folder for all versions of a run."""
     due = set_aside(agent, "a", drop_after=clocks.wall + DAY_S, trash="run-7")
     kept = set_aside(agent, "b", drop_after=clocks.wall + 9 * DAY_S, trash="run-7")
     clocks.wait(2 * DAY_S)
@@ -252,7 +252,7 @@ JUMPS: dict[str, tuple[float, ...]] = {
     "back and forth": (30.0, -400.0, 3650.0, -20.0, 0.5),
     "minutes": (0.01, -0.02, 0.005),
 }
-"""By how many days the clock is set, one after the other."""
+"""The days by which the clock is set, one jump after another."""
 
 every_jump = pytest.mark.parametrize("jumps", JUMPS.values(), ids=JUMPS)
 
@@ -264,7 +264,7 @@ def set_clock(clocks: Clocks, jumps: tuple[float, ...]) -> None:
 
 
 def lasts(clocks: Clocks, days: float, is_over: Callable[[], bool], *, since: float = 50_000.0) -> None:
-    """Check that something is over after so many days of uptime since then, and not before."""
+    """Assert that something is over after `days` of uptime since `since`, and not before."""
     clocks.wait(since + days * DAY_S - clocks.up - ROUND_S)
     assert not is_over()
     clocks.wait(3 * ROUND_S)
@@ -284,7 +284,7 @@ def test_what_was_deleted_before_the_clock_was_set_is_kept_for_its_time_and_no_l
 def test_what_is_deleted_while_the_clock_is_wrong_is_kept_for_its_time_and_no_longer(
     jumps: tuple[float, ...], agent: AgentContext, clocks: Clocks
 ) -> None:
-    """The deletion comes after the first setting and before anybody has looked; the clock is set right later."""
+    """The deletion comes after the first jump and before any check; the clock is corrected later."""
     clocks.wall += jumps[0] * DAY_S
     kept: list[Path] = []
     record_deadline(agent, 7 * DAY_S, lambda at: kept.append(set_aside(agent, "a", drop_after=at, trash="a__v1")))
@@ -323,7 +323,7 @@ def test_a_checkpoint_from_before_a_seam_is_kept_for_its_time_however_the_clock_
 def test_a_row_is_not_forgotten_before_its_time_however_the_clock_is_set(
     jumps: tuple[float, ...], agent: AgentContext, clocks: Clocks
 ) -> None:
-    """A clock that was set back, and stays, keeps what was written before for that much longer."""
+    """A clock that was set back, and stays so, keeps earlier entries for that much longer."""
 
     def is_kept() -> bool:
         agent.ledger.forget_old(forgetting_time(agent.ledger.clock_check(), agent.clock(), FORGETS_S))
@@ -362,7 +362,7 @@ def test_a_machine_that_is_off_every_night_forgets_in_days_of_the_calendar(agent
 def test_a_full_disk_keeps_nothing_of_what_would_free_it(
     agent: AgentContext, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ledger takes no write at all; files go, and the ledger says so once it can."""
+    """The ledger accepts no writes at all; files are deleted, and the ledger records it once it can."""
     gone = set_aside(agent, "a", drop_after=clocks.wall + DAY_S, trash="a__v1")
     later = set_aside(agent, "b", drop_after=clocks.wall + 9 * DAY_S, trash="b__v1")
 

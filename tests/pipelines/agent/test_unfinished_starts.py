@@ -1,4 +1,4 @@
-"""Starts and restarts that a kill has cut off: the reconciler of the next agent carries out what is wanted."""
+"""Starts and restarts interrupted by a kill: the next agent's reconciler carries out what is wanted."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -121,7 +121,7 @@ def test_a_stop_after_a_start_that_was_cut_off_holds(
 
 @pytest.fixture
 def undeleting(deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[OpenRuns, str]]:
-    """A run that brings c back, of which the pool is silent while its statement is to be resumed."""
+    """A run that restores c, during which the pool is silent when its statement is to be resumed."""
 
     def away(*_: Any) -> None:
         pool.reachable = False
@@ -160,7 +160,7 @@ def test_what_a_cancelled_run_was_to_resume_does_not_begin_afterwards_and_reads_
 
 
 def stopped_while_the_pool_was_down(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`headgate down`, a stop of c, and `headgate up`: the row still names the query of before."""
+    """`headgate down`, a stop of c, and `headgate up`: the row still names the old query."""
     pool.running.clear()
     for found in agent.ledger.deployments():
         if not found.external:
@@ -291,13 +291,13 @@ def is_not_there(*_: Any, **__: Any) -> None:
 
 
 def each_in_turn(*acts: Callable[..., object]) -> Callable[..., object]:
-    """Return a double that does each act once, and the last one for ever."""
+    """Return a function that performs each act once in turn, and the last one from then on."""
     left = list(acts)
     return lambda *args, **more: (left.pop(0) if len(left) > 1 else left[0])(*args, **more)
 
 
 def restart_after_a_stop_that_the_pool_did_not_hear(agent: AgentContext, pool: Any) -> str:
-    """Restart c, which runs while an operator's stop of it waits for the pool; returns how the run has ended."""
+    """Restart c, which runs while an operator's stop of it waits for the pool; return the final state of the run."""
     agent.locks.count_above(agent.ledger.newest_serial())
     pool.refuse_stop["c@v1"] = PoolUnreachable("the pool is silent")
     fast_lane(agent).stop((C,), time.monotonic(), by="ana")
@@ -443,7 +443,7 @@ def test_no_run_goes_on_from_one_whose_cancel_was_accepted(deployed: AgentContex
 
 @pytest.fixture
 def unreadable_once_started(deployed: AgentContext, monkeypatch: pytest.MonkeyPatch) -> AgentContext:
-    """A world in which the place of a checkpoint cannot be reached while the start of its query is recorded."""
+    """An environment in which a checkpoint's folder cannot be reached while the start of its query is recorded."""
     unreachable: set[str] = deployed.files.unreachable  # type: ignore[attr-defined]  # Scripted.
     recorded = deployment_lifecycle._record_start
 

@@ -1,4 +1,4 @@
-"""The generator as a run: continuity over restarts, its limits, its control and status files."""
+"""The event generator as a process: continuity over restarts, its limits, its control and status files."""
 
 import json
 import os
@@ -29,7 +29,7 @@ ROOMY = 10**12
 
 @dataclass
 class Clock:
-    """A clock that is a number; `each` is called before every second with the seconds passed."""
+    """A clock that is a number; `each` is called before every second with the elapsed seconds."""
 
     until: int
     at: float = 1_800_000_000.0

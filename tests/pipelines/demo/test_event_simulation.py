@@ -1,4 +1,4 @@
-"""One second of the pizzeria: decided by ids, repeated byte for byte, late within a bound."""
+"""One second of the pizzeria: determined by ids, identical in every byte, with bounded lateness."""
 
 import json
 from collections import Counter
@@ -49,7 +49,7 @@ def test_ids_grow_without_gap_and_a_repeated_id_is_a_repeated_line() -> None:
         lines = [line for second in landed for line in second[feed]]
         first_seen = [json.loads(line)["id"] for line in dict.fromkeys(lines)]
         assert len(set(first_seen)) == len(first_seen)
-        if feed != "payments":  # Payments get their id with the order, and land when they are due.
+        if feed != "payments":  # Payments get their id with the order, and land when due.
             assert first_seen == list(range(1, len(first_seen) + 1))
 
 

@@ -1,4 +1,4 @@
-"""The reference over a few landed lines that a person can check."""
+"""The expected results for a few landed lines that a person can verify."""
 
 import json
 from collections import Counter

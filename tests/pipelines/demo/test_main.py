@@ -1,4 +1,4 @@
-"""The process's commands: one JSON object on stdout, errors as objects with their exit codes."""
+"""The process's commands: one JSON object on stdout, and errors as objects with exit codes."""
 
 import json
 import subprocess

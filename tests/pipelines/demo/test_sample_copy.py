@@ -1,4 +1,4 @@
-"""Copies of the sample: made whole, found again, refused where they do not belong, purged by their marker."""
+"""Copies of the sample: complete, recognized, refused in wrong folders, and purged by their marker."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Settling: the feeds end whole, closing events lie beyond every window, and the feeds can go on after it."""
+"""Settling: the feeds end with complete files, closing events are later than every window, and feeds can resume."""
 
 import json
 import subprocess

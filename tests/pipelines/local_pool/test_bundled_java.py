@@ -1,4 +1,4 @@
-"""The JAVA_HOME of ours: what its `java` passes on, against a program that prints its words, and the real runtime."""
+"""Our bundled JAVA_HOME: the arguments that its `java` forwards to a test program, and the real runtime."""
 
 import subprocess
 import sys
@@ -74,7 +74,7 @@ def test_the_bundled_java_starts_with_the_words_of_sparks_launcher(tmp_path: Pat
 
 
 def _echo(folder: Path) -> str:
-    """Write a program that prints its words, each with a NUL behind it."""
+    """Write a program that prints its arguments, each followed by NUL."""
     program = folder / "it's a program"
     program.write_text('#!/bin/sh\nfor word in "$@"; do printf "%s\\0" "$word"; done\n', "utf-8")
     program.chmod(0o755)

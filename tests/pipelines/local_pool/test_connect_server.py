@@ -108,7 +108,7 @@ def test_a_server_whose_record_is_gone_with_the_home_is_known_and_ended_and_anot
 
 @pytest.fixture
 def sleeping(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Servers that only sleep, in place of Spark; what was started is ended with the test."""
+    """Servers that only sleep, in place of Spark; all are ended with the test."""
     monkeypatch.setattr(LocalPool, "check_java", lambda _: JavaCheck("/nowhere/bin/java", "/nowhere", 17, "Java 17"))
     sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
     monkeypatch.setattr(
@@ -338,7 +338,7 @@ def test_the_logs_of_the_last_servers_are_kept(tmp_path: Path) -> None:
 @pytest.mark.drill
 @pytest.mark.spark
 def test_a_machine_with_nothing_but_python_runs_a_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No variable is set, and PATH leads to Python alone, as in a container that has no Java."""
+    """No variable is set, and PATH leads only to Python, as in a container without Java."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python3").symlink_to(sys.executable)
     for name in os.environ:

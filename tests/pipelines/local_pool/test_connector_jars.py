@@ -1,4 +1,4 @@
-"""Jars of connectors: fetched once, taken as given, and refused by the name of what is missing."""
+"""Jars of connectors: downloaded once, used as given, and refused with the name of a missing one."""
 
 import json
 from dataclasses import replace
@@ -15,11 +15,11 @@ from pipelines.local_pool.java_and_spark import find_java, spark_home
 
 JARS = ("io.delta_delta-spark_4.2_2.13-4.4.0.jar", "io.delta_delta-storage-4.4.0.jar")
 WHOLE = b"PK\x05\x06" + bytes(18)
-"""A jar without entries: the end record of a zip file alone."""
+"""A jar without entries: only the end record of a zip file."""
 
 
 def spark(folder: Path, does: str) -> Path:
-    """Make a Spark whose `spark-submit` does what a shell line says, with the ivy folder as $ivy."""
+    """Create a Spark whose `spark-submit` runs a shell line, with the ivy folder as $ivy."""
     program = folder / "spark" / "bin" / "spark-submit"
     program.parent.mkdir(parents=True, exist_ok=True)
     finds = "for word; do case $word in spark.jars.ivy=*) ivy=${word#*=} ;; esac; done"

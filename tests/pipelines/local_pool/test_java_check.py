@@ -1,4 +1,4 @@
-"""Which Java is taken and why, against programs that only say what a Java would say."""
+"""The choice of Java and its reason, with programs that only print what a Java would print."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ FULL = "jdk.incubator.vector@17.0.15"
 
 @pytest.fixture(autouse=True)
 def bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A package that brings Java 21 without the module that Spark's launcher asks for."""
+    """A package with Java 21 that lacks the module which Spark's launcher needs."""
     program = _java(tmp_path / "package", 'openjdk version "21.0.8" 2025-07-15', "java.base@21.0.8") + "/java"
     monkeypatch.setattr(java_and_spark, "bundled_java", lambda: program)
     return program
@@ -96,7 +96,7 @@ def test_a_bundled_java_that_does_not_run_here_is_no_java(tmp_path: Path, monkey
 
 
 def _java(folder: Path, version: str, modules: str = "") -> str:
-    """Write a program that says so; returns its folder."""
+    """Write a program that prints a version and modules; return its folder."""
     folder.mkdir(parents=True)
     program = folder / "java"
     program.write_text(

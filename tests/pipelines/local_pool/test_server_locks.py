@@ -1,4 +1,4 @@
-"""The locks of a server: held for its life, and given up by the system a moment after a kill."""
+"""A server's locks: held for its lifetime, and released by the system a moment after a kill."""
 
 import fcntl
 import os
@@ -15,7 +15,7 @@ from pipelines.local_pool.process_locks import server_locks, server_over
 
 
 def held_by(home: Path, pid: int) -> int:
-    """Hold the lock of a home in the name of a process; returns the descriptor that holds it."""
+    """Hold the lock of a home in the name of a process; return the file descriptor."""
     lock = os.open(home / "pool.lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
     os.write(lock, str(pid).encode())

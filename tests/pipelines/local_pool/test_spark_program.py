@@ -1,4 +1,4 @@
-"""Spark as a server of ours is given it: programs and jars, and no Python that is compiled anew by each process."""
+"""The copy of Spark for our servers: programs and jars, and no Python that each process would compile again."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ from pipelines.local_pool.java_and_spark import write_spark_home
 
 
 def installed(folder: Path) -> Path:
-    """Make what an installed PySpark has."""
+    """Create the files of an installed PySpark."""
     for name in ("bin/spark-submit", "jars/spark-core.jar", "python/lib/pyspark.zip"):
         file = folder / "pyspark" / name
         file.parent.mkdir(parents=True)

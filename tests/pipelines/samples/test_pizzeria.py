@@ -1,4 +1,4 @@
-"""What the shipped sample promises, read from its texts."""
+"""The properties of the shipped sample, read from its texts."""
 
 import re
 

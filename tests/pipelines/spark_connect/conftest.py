@@ -1,4 +1,4 @@
-"""A folder with a landing of JSON files and tables over it, on the shared pool."""
+"""A folder with landed JSON files and tables over it, on the shared pool."""
 
 import json
 import os
@@ -23,13 +23,13 @@ from pipelines.storage.source_lag import SourceLags
 
 @dataclass
 class Field:
-    """Tables with names of their own, so that tests share a server and not their things."""
+    """Tables with unique names, so that tests can share a server."""
 
     folder: Path
     session: Session
     mark: str = field(default_factory=lambda: uuid.uuid4().hex[:6])
     parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Columns by which a table is partitioned, by its name."""
+    """Partition columns by table name."""
 
     def __post_init__(self) -> None:
         self.queries = SparkQueries(self.session)
@@ -45,7 +45,7 @@ class Field:
         self.tables.create(self.source, f"CREATE TABLE IF NOT EXISTS {self.source} ({columns}) USING json {location}")
 
     def land(self, rows: int, *, a: int = 1) -> None:
-        """Land one file, whole."""
+        """Land one complete file."""
         lines = [json.dumps({"a": a, "b": f"b{n % 3}", "ts": f"2026-01-01T00:00:{n % 60:02d}Z"}) for n in range(rows)]
         hidden = self.folder / "landing" / ".hidden"
         hidden.write_text("".join(f"{line}\n" for line in lines))
@@ -53,7 +53,7 @@ class Field:
         self.landed += 1
 
     def table(self, name: str, columns: str = "a BIGINT, b STRING", partitioned: str = "") -> str:
-        """Make a table, empty, and return its physical name."""
+        """Create an empty table and return its physical name."""
         physical = f"{name}_{self.mark}__v1"
         self.parts[name] = (partitioned,) if partitioned else ()
         parts = f"PARTITIONED BY ({partitioned})" if partitioned else ""
@@ -65,7 +65,7 @@ class Field:
         return physical
 
     def start(self, name: str, select: str, *, trigger: str = "0 seconds", run_id: str = "") -> ReportedQuery:
-        """Start the query that fills a table, or find it as `run_id`; its checkpoint is made with it."""
+        """Start the query that fills a table, or find it running as `run_id`; creates its checkpoint."""
         physical = f"{name}_{self.mark}__v1"
         self.files.prepare(self.checkpoint(name), {"table": name})
         return self.queries.start(
@@ -96,20 +96,20 @@ class Field:
         return self.files.lag(self.checkpoint(name), given)
 
     def count(self, sql: str) -> int:
-        """Run a batch query that gives one number."""
+        """Run a batch query that returns one number."""
         value = self.tables.read(sql, 1)[1][0][0]
         assert isinstance(value, int)
         return value
 
     def until(self, condition: Callable[[], object], seconds: float = 60) -> None:
-        """Wait for a condition; fails when it does not come to pass."""
+        """Wait for a condition; fail on timeout."""
         ends_at = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < ends_at, "it did not come to pass"
             time.sleep(0.05)
 
     def mine(self) -> dict[str, ReportedQuery]:
-        """The queries of this field, by name."""
+        """Return the queries of this field, by name."""
         return {query.name: query for query in self.queries.active() if self.mark in query.name}
 
 

@@ -1,4 +1,4 @@
-"""Spark's own answers: each operator, refusals of analyser, planner and streaming check, sameness, and no traces."""
+"""Spark's own answers: operators, refusals by analyzer, planner and streaming check, equality, and no side effects."""
 
 import uuid
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ TABLES = tuple(
 
 @pytest.fixture(scope="module")
 def analysis(session: Session) -> Iterator[SparkAnalysis]:
-    """An analysis beside the shared operating session, cleared at the end."""
+    """An analysis next to the shared operating session, cleared at the end."""
     analysis = SparkAnalysis(session)
     yield analysis
     analysis.clear()
@@ -125,11 +125,11 @@ def test_refusal_has_sparks_class_and_message(
         ("SELECT i FROM STREAM a WHERE i > 0", "SELECT i FROM STREAM a WHERE i > 1", False),
         ("SELECT i FROM STREAM a", "SELECT i AS j FROM STREAM a", False),
         ("SELECT i FROM STREAM a WHERE k = 'x'", "SELECT i FROM STREAM a WHERE k = 'y'", False),
-        # `sameSemantics` alone says no to these.
+        # `sameSemantics` alone does not recognize these.
         ("SELECT i FROM STREAM a WHERE i > 0", "WITH q AS (SELECT * FROM STREAM a) SELECT i FROM q WHERE i > 0", True),
         (f"SELECT i, ts FROM STREAM a {AGED}", f"SELECT a.i, a.ts FROM STREAM a {AGED}", True),
         (f"SELECT i, ts FROM STREAM a {AGED}", f"SELECT i, ts FROM STREAM a {AGED.replace('1', '2')}", False),
-        # A false negative that stays: Spark draws a new seed for each analysis.
+        # A remaining false negative: Spark draws a new seed for each analysis.
         ("SELECT rand() AS r FROM STREAM a", "SELECT rand() AS r FROM STREAM a", False),
     ],
 )  # fmt: skip
@@ -157,7 +157,7 @@ def test_declaration_that_spark_cannot_make_is_no_opinion(analysis: SparkAnalysi
 
 
 def test_nothing_is_started_and_nothing_is_left(session: Session) -> None:
-    # Beside another session than the other tests', because the names of what is made come from it.
+    # In a separate session, because the names of created objects derive from it.
     analysis = SparkAnalysis(session.beside(str(uuid.uuid4())))
     before = databases(session)
     analysis.ask(AnalysisQuestion(side("SELECT i FROM STREAM a"), AnalysedRevision("SELECT 1 AS i", ())))
@@ -174,7 +174,7 @@ CALL = "('java.io.File', 'createTempFile', 'headgate_analysed', 'x')"
 
 
 def made(pool: LocalPool) -> list[Path]:
-    """Return the files that a method called by a statement of these tests has made; the pool is on this machine."""
+    """Return the files created by a method called in a statement of these tests; the pool is on this machine."""
     return sorted((pool._work / "tmp").glob("headgate_analysed*"))
 
 
@@ -206,7 +206,7 @@ def test_a_query_calls_the_method_outside_of_an_analysis(session: Session, pool:
 
 
 def test_every_function_of_the_server_has_been_gone_through(session: Session) -> None:
-    # A newer Spark has more: look at what they reach, add them to FORBIDDEN or not, and then to BUILTINS.
+    # A newer Spark has more: check what they reach, add them to FORBIDDEN if necessary, and then to BUILTINS.
     known = {name for (name,) in session.spark.sql("SHOW SYSTEM FUNCTIONS").collect() if name.isidentifier()}
     assert len(known) > 500
     assert known <= BUILTINS
@@ -220,7 +220,7 @@ def test_path_in_place_of_a_table_is_not_read(analysis: SparkAnalysis, tmp_path:
 
 
 def databases(session: Session) -> dict[str, Path]:
-    """Return the folder of each database of an analysis; the pool is on this machine, and other tests share it."""
+    """Return the folder of each database of an analysis; other tests share the pool, which is on this machine."""
     found = {}
     for (name,) in session.spark.sql("SHOW DATABASES LIKE 'headgate_analysis*'").collect():
         rows = session.spark.sql(f"DESCRIBE DATABASE {name}").collect()

@@ -1,4 +1,4 @@
-"""Attaching to a real pool: no try leaves a channel, a thread or a file behind, whatever it fails on."""
+"""Attaching to a real pool: no attempt leaks a channel, a thread or a file, however it fails."""
 
 import os
 import socket
@@ -37,7 +37,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 @pytest.fixture
 def supervise(pool: LocalPool, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Supervise":
-    """Make a supervisor of the tests' server as if it were a remote one, or of another address."""
+    """Return a function that makes a supervisor of the tests' server as a remote one, or of another address."""
 
     def session(url: str, token: str, session_id: str, lost: Callable[[Session], None]) -> Session:
         return Session(url, pool.token, session_id, lost=lost)

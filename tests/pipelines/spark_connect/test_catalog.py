@@ -1,4 +1,4 @@
-"""The catalog on real Spark: idempotent calls, pointers that are altered, reads that are fresh."""
+"""The catalog on real Spark: idempotent calls, pointers altered in place, and up-to-date reads."""
 
 import contextlib
 import threading
@@ -18,7 +18,7 @@ from pipelines.spark_connect.session import Session
 pytestmark = pytest.mark.spark
 
 HEAVY = "SELECT count(*) FROM range(10000000000) AS r WHERE hash(r.id) = 7 AND sqrt(r.id) > 3"
-"""Half a minute of every core: longer than any condition here, and no harm to the rest of the run if it is left."""
+"""Half a minute on every core: longer than any wait here, yet harmless to the rest of the run if it is abandoned."""
 
 
 def names(ground: Any) -> set[str]:
@@ -323,7 +323,7 @@ def test_a_read_that_is_ended_as_it_begins_leaves_no_work_behind(ground: Any) ->
         while thread.is_alive():
             tables.end_reads("headgate-mine")
             thread.join(0.02)
-        # A job that was left behind holds every core, and this one would wait for it.
+        # An abandoned job would hold every core, and this one would wait for it.
         assert ground.session.call(8, tables.read, "SELECT count(*) FROM range(10)", 1)[1] == ((10,),), number
     reader.close()
 
@@ -356,5 +356,5 @@ def test_a_partitioned_table_is_written_partitioned_also_after_it_was_registered
 
 
 def _running_operations(session: Session) -> int:
-    """Operations of a session that an interrupt still finds."""
+    """Return the number of operations in a session that an interrupt still finds."""
     return len(session.spark.interruptAll())

@@ -1,4 +1,4 @@
-"""What is read out of Spark's messages; the messages were copied from Spark 4.2.0."""
+"""Facts parsed from Spark's messages, which were copied from Spark 4.2.0."""
 
 import grpc
 import pytest

@@ -1,4 +1,4 @@
-"""What is read out of EXPLAIN; the texts were given by Spark 4.2.0 over Connect."""
+"""Facts parsed from EXPLAIN; the texts come from Spark 4.2.0 over Connect."""
 
 from core.changes.spark_analysis import AnalysedOperator, AnalysedRead
 from pipelines.spark_connect.explain_output import (

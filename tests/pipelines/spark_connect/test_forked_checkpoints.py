@@ -1,4 +1,4 @@
-"""Forked and seeded checkpoints on real Spark: every row exactly once in the new version, past a compaction."""
+"""Forked and seeded checkpoints on real Spark: every row exactly once in the new version, even past a compaction."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def folders(ground: Any, name: str) -> VersionFolders:
 
 
 def ready(ground: Any, name: str, columns: str = "a BIGINT, b STRING", partitioned: str = "") -> None:
-    """Make a table and its checkpoint, as a run creates a version."""
+    """Create a table and its checkpoint, as a run creates a version."""
     for folder in (ground.place(name), ground.checkpoint(name)):
         ground.files.prepare(folder, NOTE)
     ground.table(name, columns, partitioned)
@@ -51,7 +51,7 @@ def start(ground: Any, name: str, select: str, queries: Any = None, *, trigger: 
 
 
 def land(ground: Any, first: int, last: int, *, each: int = 2) -> None:
-    """Land rows numbered from `first` to before `last`, `each` in a file; a minute of event time apart."""
+    """Land rows numbered from `first` to before `last`, `each` per file, a minute of event time apart."""
     for number in range(first, last, each):
         hidden = ground.folder / "landing" / ".hidden"
         rows = (
@@ -59,7 +59,7 @@ def land(ground: Any, first: int, last: int, *, each: int = 2) -> None:
             for n in range(number, number + each)
         )
         hidden.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-        # Spark reads by age: rows come in their order, and none of them late.
+        # Spark reads by age: rows come in order, and none of them late.
         os.utime(hidden, (LANDED_S + number, LANDED_S + number))
         os.rename(hidden, ground.folder / "landing" / f"f {number:06d}.json")
 
@@ -78,14 +78,14 @@ def committed(ground: Any, name: str) -> int:
 
 
 def behind(ground: Any, name: str) -> int:
-    """Rows that are not read yet, by the files of the landing."""
+    """Return the number of landed files that are not read yet."""
     return int(ground.lag(name, ("in", f"{ground.folder}/landing", "json"))[0].files)
 
 
 @pytest.mark.drill
 @pytest.mark.parametrize("rows", [OriginRows.LEFT, *(pytest.param(rows, marks=pytest.mark.drill) for rows in _OTHERS)])
 def test_every_row_is_once_in_the_new_version_or_before_it(ground: Any, rows: OriginRows) -> None:
-    """The origin runs on while it is forked, and both pass the compaction of their records at batch 9 and 19."""
+    """The origin continues while it is forked, and both sink logs are compacted at batches 9 and 19."""
     one_by_one = "WITH ('maxFilesPerTrigger'='1')"
     land(ground, 0, 30)
     ready(ground, "old")
@@ -153,7 +153,7 @@ def test_a_forked_state_counts_on_as_the_old_one_does(ground: Any, pool: LocalPo
 
 
 def test_a_seeded_version_holds_what_came_after_it(ground: Any) -> None:
-    """From a plain folder, and from a table that another query writes; settings are pinned by its first own batch."""
+    """From a plain folder, and from a table written by another query; settings are pinned by its first own batch."""
     land(ground, 0, 10)
     ready(ground, "above")
     start(ground, "above", f"SELECT a, b FROM STREAM {ground.source}")
@@ -172,7 +172,7 @@ def test_a_seeded_version_holds_what_came_after_it(ground: Any) -> None:
     land(ground, 10, 40)
     ground.until(lambda: numbers(ground, "plain").total() >= 30 and numbers(ground, "table").total() >= 30)
     assert numbers(ground, "plain") == Counter(range(10, 40)) == numbers(ground, "table")
-    # A window of 20 minutes is closed once a row comes 5 minutes after it; the rows before the seed are in none.
+    # A window of 20 minutes closes once a row comes 5 minutes after it; rows from before the seed are in none.
     ground.until(lambda: len(read(ground, "counted")) == 3)
     assert sorted(read(ground, "counted", "b, a")) == [("b0", 3), ("b1", 4), ("b2", 3)]
     offsets = Path(ground.checkpoint("plain"), "offsets/1").read_text().split("\n")

@@ -1,4 +1,4 @@
-"""What is kept of events, without a server: the newest progress, and when a run was heard of."""
+"""What is retained of events, without a server: the newest progress, and when a run was last heard."""
 
 import json
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Lag measured from files against the truth: rows landed minus rows written, on real Spark."""
+"""Lag measured from files against the truth on real Spark: rows landed minus rows written."""
 
 import os
 from pathlib import Path
@@ -85,7 +85,7 @@ def test_a_parent_moved_away_leaves_its_child_active_and_its_lag_missing(ground:
     ground.until(lambda: ground.files.read(ground.checkpoint("child")).batch == 0)
     ground.queries.stop(ground.query("parent"))
     ground.tables.forget(f"parent_{ground.mark}__v1")
-    # A query that is listing the folder at that moment fails.
+    # A query that is listing the folder at that moment would fail.
     ground.until(lambda: waits(ground.queries.look(child)))
     os.rename(ground.place("parent"), f"{ground.folder}/trash")
     assert ground.lag("child", source)[0].missing

@@ -1,4 +1,4 @@
-"""What Spark does with a checkpoint and a sink of different age, and that both are told apart before a start."""
+"""Spark's behavior with a checkpoint and a sink of different ages, and that a start detects both cases."""
 
 import shutil
 from pathlib import Path
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.spark
 
 
 def run_batches(ground: Any, last: int) -> None:
-    """Land a file a batch until the query has committed batch `last`."""
+    """Land one file per batch until the query has committed batch `last`."""
     files, checkpoint = ground.files, ground.checkpoint("t")
     committed = files.read(checkpoint).batch if Path(checkpoint).exists() else None
     for batch in range(0 if committed is None else committed + 1, last + 1):
@@ -24,7 +24,7 @@ def run_batches(ground: Any, last: int) -> None:
 
 
 def ages(ground: Any) -> tuple[int | None, int | None, int | None]:
-    """Return the planned and the committed batch of the checkpoint, and the newest of the sink."""
+    """Return the planned and the committed batch of the checkpoint, and the newest batch of the sink."""
     found = ground.files.read(ground.checkpoint("t"))
     return found.planned, found.batch, ground.files.sink_batch(ground.place("t"))
 
@@ -45,7 +45,7 @@ def test_a_checkpoint_restored_from_an_older_copy_loses_rows_without_a_word_and_
     with pytest.raises(Refused, match="stands at batch 1 and its table at batch 11") as refused:
         check(ground)
     assert "--rebuild" in refused.value.remedy
-    # What a start would do: the rows of the new files come as batch 2, which the sink has already.
+    # A start would write the rows of the new files as batch 2, which the sink already has.
     shutil.rmtree(Path(checkpoint, "sources"))
     shutil.copytree(f"{checkpoint}.copy/sources", f"{checkpoint}/sources")
     ground.land(10, a=99)
@@ -96,7 +96,7 @@ def test_a_batch_that_was_cut_off_after_it_was_written_is_no_other_age(ground: A
 
 @pytest.mark.drill
 def test_a_batch_that_another_has_begun_meanwhile_ends_a_statement(ground: Any) -> None:
-    """A second server on one checkpoint: its record of the next batch is there when the first comes to write it."""
+    """Two servers on one checkpoint: the second has recorded the next batch before the first tries to."""
     ground.table("t")
     ground.land(10, a=0)
     ground.start("t", f"SELECT a, b FROM STREAM {ground.source}")

@@ -1,4 +1,4 @@
-"""The Python of a pool: what is said of one that cannot run a writer, and that our own pool's can."""
+"""The Python of a pool: the message if it cannot run a writer, and that our own pool's can."""
 
 import sys
 from typing import Any

@@ -1,4 +1,4 @@
-"""Sessions on real Spark: the operating configuration, the limit on idleness, one's own session for reading."""
+"""Sessions on real Spark: the operating configuration, the idle limit, and a separate session for reads."""
 
 import os
 

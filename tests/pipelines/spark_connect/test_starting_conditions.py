@@ -1,4 +1,4 @@
-"""A version that begins at a time, on real Spark: what came before never arrives, all else once, whole windows only."""
+"""A version that begins at a time, on real Spark: earlier rows never arrive, later ones once, in whole windows only."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def test_rows_from_the_time_on_arrive_once_across_a_stop_and_an_edit(ground: Any
     ground.table("t", "a BIGINT, b STRING")
     for n in range(4):
         ground.land(60, a=n)
-        # The statement is edited after the first two files: the condition stays, because it is not in its text.
+        # The statement is edited after the first two files: the condition stays, because it is not in the text.
         more = " WHERE length(src.b) = 2" if n > 1 else ""
         ground.start("t", compiled(ground, f"SELECT a, src.b FROM STREAM src WITH ('maxFilesPerTrigger'='1'){more}"))
         ground.until(lambda n=n: ground.files.read(ground.checkpoint("t")).batch == n)

@@ -1,4 +1,4 @@
-"""Streaming queries on real Spark: what a start, a stop, an end and a client's death really do."""
+"""Streaming queries on real Spark: the actual effects of a start, a stop, an end and a client's death."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ def test_a_started_query_fills_its_table_and_reports_progress(ground: Any) -> No
 
 @pytest.mark.drill
 def test_an_idle_query_is_heard_of_though_it_commits_nothing(ground: Any) -> None:
-    """Every 10 s, as the session is set; without a listener the silence would only grow."""
+    """Every 10 s, as the session is configured; without a listener the silence would only grow."""
     ground.land(2)
     ground.table("t")
     name = ground.start("t", f"SELECT a, b FROM STREAM {ground.source}").name

@@ -1,4 +1,4 @@
-"""The writer of keyed tables: sent as a value, with all that it needs; what it writes is tried on Delta itself."""
+"""The writer of keyed tables is sent by value, with all that it needs; other tests try its writes on Delta."""
 
 import pickle
 import subprocess
@@ -51,7 +51,7 @@ def test_a_version_that_is_not_known_is_refused() -> None:
 
 @pytest.fixture
 def queries() -> SparkQueries:
-    """Queries of a session that nobody asks for anything."""
+    """Queries of a session that is never used."""
     found = object.__new__(SparkQueries)
     found._beginning_writer = threading.Lock()
     return found

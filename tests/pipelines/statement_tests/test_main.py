@@ -1,4 +1,4 @@
-"""The process that runs cases leaves neither server nor folder, also where whoever asked is killed."""
+"""The process that runs cases leaves neither server nor folder, even if its caller is killed."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Runs against a scripted pool: to the end, failed and retried, overtaken, and killed at every point."""
+"""Runs against a scripted pool: finished, failed and retried, overtaken, and killed at every point."""
 
 import copy
 import json
@@ -40,7 +40,7 @@ class Killed(BaseException):
 
 @dataclass
 class KillAt:
-    """Fault points that die at the n-th pass, or only count."""
+    """Fault points that kill at the n-th pass, or only count."""
 
     at: int = 0
     passed: int = 0
@@ -53,7 +53,7 @@ class KillAt:
 
 @dataclass
 class OpenGate:
-    """A gate over an empty backlog: it opens at its second look, like `CatchUpGate` only for a version that runs."""
+    """A gate over an empty backlog that opens at its second look, and only for a running version, like `CatchUpGate`."""
 
     opened_at: float
     whole: bool = False
@@ -106,7 +106,7 @@ def drive(agent: AgentContext, run_id: str, *words: OperatorControl) -> str:
 
 
 def settle(agent: AgentContext, pool: Any) -> None:
-    """What the reconciler writes of running queries."""
+    """Write what the reconciler writes about running queries."""
     for deployment in agent.ledger.deployments():
         if f"{deployment.table}@v{deployment.version}" in pool.running:
             agent.ledger.update_deployment(deployment.table, deployment.version, state="running")
@@ -119,7 +119,7 @@ def deploy(agent: AgentContext, pool: Any, files: dict[str, str], request: PlanR
 
 
 def picture(agent: AgentContext, pool: Any) -> dict[str, Any]:
-    """All that the world shows of what was done."""
+    """Return everything observable that a run leaves."""
     return {
         "running": sorted(pool.running),
         "views": dict(pool.views),
@@ -209,7 +209,7 @@ FIXED = "SELECT id, upper(kind) AS kind FROM STREAM a"
 def go_on(
     agent: AgentContext, pool: Any, files: dict[str, str], failed: str, request: PlanRequest = EVERYTHING
 ) -> Plan:
-    """Plan what goes on from a failed run, with the fix in the files, and drive it to its end."""
+    """Plan the continuation of a failed run, with the fix in the files, and drive it to its end."""
     pool.refuse.clear()
     settle(agent, pool)
     made = plan(agent, files, replace(request, continues=failed))
@@ -305,7 +305,7 @@ def test_a_run_is_continued_once_and_only_after_it_failed(agent: AgentContext, p
 
 
 class KeptAgent:
-    """A scripted world as it was at one moment, to begin again from: ledger, data folder, pool and files."""
+    """A snapshot of a scripted environment to start from again: ledger, data folder, pool and files."""
 
     def __init__(self, agent: AgentContext, folder: Path) -> None:
         self._agent, self._kept, self._facts = agent, folder, agent.ledger.facts()
@@ -316,7 +316,7 @@ class KeptAgent:
             reader.copy_to(folder / "ledger.db")
 
     def again(self, folder: Path) -> AgentContext:
-        """Begin again, with the ledger in a folder of its own, and with the data folder of the world before."""
+        """Start again from the snapshot, with the ledger in a new folder and the data folder restored."""
         folder.mkdir()
         shutil.copy(self._kept / "ledger.db", folder)
         shutil.rmtree(self._agent.layout.data)
@@ -335,7 +335,7 @@ SEQUENCE = (
 
 
 def is_killed(agent: AgentContext, files: dict[str, str], request: PlanRequest, faults: KillAt) -> bool:
-    """Perform a request to its end; after a kill a new agent takes the open run up."""
+    """Carry out a request, with a new agent after a kill, and return whether it was killed."""
     run_id, killed = submit(agent, plan(agent, files, request)), False
     try:
         state = drive(replace(agent, faults=faults), run_id)  # type: ignore[arg-type]  # Counts and kills.
@@ -349,7 +349,7 @@ def is_killed(agent: AgentContext, files: dict[str, str], request: PlanRequest, 
 @pytest.mark.drill
 @pytest.mark.parametrize("third", [0, *(pytest.param(n, marks=[pytest.mark.drill, pytest.mark.long]) for n in (1, 2))])
 def test_a_kill_at_any_point_ends_in_the_same_world(third: int, tmp_path: Path, agent: AgentContext, pool: Any) -> None:
-    """At a third of the points where the long ones are left out."""
+    """A third of the points is tried when long tests are left out."""
     kept: list[tuple[KeptAgent, int]] = []
     for number, each in enumerate(SEQUENCE):
         before, counting = KeptAgent(agent, tmp_path / f"before {number}"), KillAt()
@@ -377,7 +377,7 @@ def start_of(agent: AgentContext, run_id: str) -> StepRow:
 
 
 def taken_up_after_a_kill(agent: AgentContext, monkeypatch: pytest.MonkeyPatch) -> tuple[str, int]:
-    """Have an agent end while the first start of a run waits for its batch; returns run and step."""
+    """End an agent while the first start of a run waits for its batch; return run and step."""
     monkeypatch.setattr(step_executor.starting_steps, "look_for_proof", waits_for_ever)
     run_id = submit(agent, plan(agent, small_project.texts(), EVERYTHING))
     before = OpenRuns(agent)
@@ -469,7 +469,7 @@ def test_our_own_bug_fails_its_step_and_is_not_begun_for_ever(
 
 
 def unreadable(agent: AgentContext, pool: Any, plan_is: str) -> tuple[str, OpenRuns]:
-    """Leave an open run of a rebuild at its gate, whose plan no version reads."""
+    """Leave an open run of a rebuild at its gate, with a plan that no version can read."""
     deploy(agent, pool, small_project.texts())
     request = PlanRequest(tables=(TableName("a"),), rebuild=True, children="all")
     run_id = submit(

@@ -1,4 +1,4 @@
-"""A statement that keeps its table over another version of what it streams: exactly there, or not at all."""
+"""A statement that keeps its table over another version of its parent: it continues exactly, or not at all."""
 
 import time
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ SEAM_B = PlanRequest(tables=(T("a"),), rebuild=True, choices=(StrategyChoice(T("
 
 @pytest.fixture
 def old(agent: AgentContext, pool: Any) -> Iterator[AgentContext]:
-    """Serve landed → a → b, c, where time passes with every look."""
+    """Serve landed → a → b, c, with a clock that advances at every look."""
     moments = count(0.0, 60.0)
     made = replace(agent, monotonic=lambda: next(moments))
     deploy(made, pool, small_project.texts())
@@ -50,7 +50,7 @@ def row(agent: AgentContext, table: str, version: int) -> Deployment:
 
 
 def reads(*consumed: str, held: dict[str, tuple[int, int]] | None = None) -> BatchHistory:
-    """Return batches from 0 that have read what is said; a reader finds in the table what each of them has written."""
+    """Return batches from 0 with the given read positions; each batch has written one file unless `held` is given."""
     batches = {n: BatchPosition((mark,)) for n, mark in enumerate(consumed)}
     return BatchHistory(batches, {f"{n + 1}:w": (n, n) for n in batches} if held is None else held)
 
@@ -168,7 +168,7 @@ def test_a_stopped_statement_stays_stopped_where_no_batch_fits_after_its_stop(
 
 @dataclass
 class ArrivesAt:
-    """A start that another agent has asked for, and that comes at a fault point of this one."""
+    """A start requested by another agent that takes effect at one of this agent's fault points."""
 
     label: str
     pool: Any

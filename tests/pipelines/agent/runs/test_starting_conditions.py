@@ -1,4 +1,4 @@
-"""A version that begins at a time: its filter is its own, outlives restarts and edits, and ends with a rebuild."""
+"""A version that begins at a time: its filter is its own, survives restarts and edits, and ends with a rebuild."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,7 @@ LANDED = "pipelines/sources/p/landed/sql-scripts/ddl.landed.sql"
 
 
 def texts(**changed: str) -> dict[str, str]:
-    """Return the small project's texts, its landed rows with a time."""
+    """Return the small project's texts, with a time in its landed rows."""
     files = small_project.texts(**changed)
     return files | {LANDED: files[LANDED].replace("kind STRING", "kind STRING, ts TIMESTAMP")}
 

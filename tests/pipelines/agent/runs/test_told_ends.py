@@ -1,4 +1,4 @@
-"""The end of a run and words that it has not carried out: told in the transaction that records them, once."""
+"""A run's end and the words that it did not carry out are reported once, in the transaction that records them."""
 
 import sqlite3
 from dataclasses import replace
@@ -47,20 +47,20 @@ def die(*_: Any) -> None:
 
 
 def next_agent(agent: AgentContext) -> None:
-    """Have the next agent take up what is open, until nothing is left to do."""
+    """Let the next agent resume open runs until nothing is left to do."""
     lane = OpenRuns(agent)
     lane.resume_open()
     wait_until(lambda: not lane._woken)
 
 
 def told(agent: AgentContext, what: str) -> list[tuple[str, str]]:
-    """The events that say so, oldest first, with their details."""
+    """Return the summary and details of matching events, oldest first."""
     return [(e.summary, e.detail) for e in reversed(agent.ledger.events()) if what in e.summary]
 
 
 @pytest.fixture
 def release(agent: AgentContext, pool: Any) -> str:
-    """A release that was applied, of which nothing is done yet."""
+    """A release that was applied but has not begun."""
     deploy(agent, pool, small_project.texts())
     return submit(agent, plan(agent, UPPER, REBUILD))
 

@@ -1,4 +1,4 @@
-"""OPTIMIZE and VACUUM as steps: done once, found again after a kill, refused while something is to be read, ended."""
+"""OPTIMIZE and VACUUM as steps: done once, recognized after a kill, refused while rows are unread, and ended."""
 
 import threading
 from dataclasses import replace
@@ -33,7 +33,7 @@ def fast_gates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def made_on_delta(agent: AgentContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have every table an id of its own."""
+    """Give every table an id of its own."""
     monkeypatch.setattr(agent.files, "identity", lambda folder, format: f"id of {folder}")
 
 
@@ -149,7 +149,7 @@ def test_an_agent_killed_at_any_point_leaves_what_the_next_one_ends(
 
 
 class AtOnce:
-    """A thread that is over when it has started, so that what kills an agent kills it in there as well."""
+    """A thread that runs when it is started, so that a kill of the agent also happens inside it."""
 
     def __init__(self, target: Any, args: tuple[Any, ...] = (), **_: Any) -> None:
         self._work = partial(target, *args)
@@ -284,7 +284,7 @@ def test_the_keys_that_were_deleted_are_looked_after_before_their_table(
     pool.looked_after.clear()
     agent.files.removed.add(f"{deleted}/_delta_log")  # type: ignore[attr-defined]  # Scripted.
     agent.files.upkept.clear()  # type: ignore[attr-defined]  # Scripted.
-    # One that runs has such a table once it has begun.
+    # A running one has such a table once it has begun.
     agent.ledger.update_deployment(T("a"), 1, wanted="stopped", state="stopped", query_id="")
     assert lane.drive(agent, run_of(agent, verb, "a", files=files, nonce="2", **more)) == "done"
     assert pool.looked_after == [f"{verb} a__v1{hours}"], "no key was deleted yet"

@@ -1,4 +1,4 @@
-"""Validation of a release against a scripted pool: what blocks, what is waited for, and what is never compared."""
+"""Validation of a release against a scripted pool: what blocks, what is awaited, and what is never compared."""
 
 import threading
 from dataclasses import replace
@@ -251,7 +251,7 @@ def test_rows_of_batches_that_nobody_can_read_of_are_never_taken_for_no_rows(ser
     place = served.layout.checkpoint_folder(T("a"), 1)
     assert ("a__v1", "parquet", f"id in {place}") in files.asked_records
     assert {format for _, format, _ in files.asked_records} == {"parquet"}
-    files.sink = None  # Now neither has written a batch.
+    files.sink = None  # Now neither version has written a batch.
     thread.join(30)
     assert step_of(served, run).note == "equal in 7 checks"
 

@@ -1,4 +1,4 @@
-"""What a comparison of two versions expects besides the edits: rows that a seam has left, and parts."""
+"""What a comparison of two versions expects besides their edits: rows kept by a seam, and partial versions."""
 
 from dataclasses import replace
 from typing import Any

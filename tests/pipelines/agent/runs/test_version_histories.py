@@ -1,4 +1,4 @@
-"""Which versions' batches are read for a comparison: both, and what they stream from, by the bindings in the ledger."""
+"""The versions whose batches a comparison reads: both, and their parents according to the ledger's bindings."""
 
 from ledger_rows import deployment_row
 

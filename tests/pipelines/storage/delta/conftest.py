@@ -25,7 +25,7 @@ from pipelines.storage.delta_tables import DeltaTables
 
 @dataclass
 class Lake:
-    """Tables with names of their own, so that tests share a server and not their things."""
+    """Tables with unique names, so that tests can share a server."""
 
     folder: Path
     session: Session
@@ -38,11 +38,11 @@ class Lake:
         self.read_anew()
 
     def read_anew(self) -> None:
-        """Forget what is known of logs, as an agent that was started again does."""
+        """Forget what is known of logs, as a restarted agent does."""
         self.files = TableCheckpoints("ledger", logs={"delta": DeltaTables(refresh_s=0)})
 
     def name(self, table: str) -> str:
-        """Return the name in the catalog."""
+        """Return a table's name in the catalog."""
         return f"{table}_{self.mark}__v1"
 
     def place(self, table: str) -> str:
@@ -55,7 +55,7 @@ class Lake:
         return compile_ddl(found, self.name(table), f"{self.place(table)}/delta")
 
     def table(self, table: str, columns: str = "id BIGINT, v STRING", rest: str = "USING delta") -> str:
-        """Make a table as a run makes it, and return its name in the catalog."""
+        """Create a table as a run does, and return its name in the catalog."""
         self.files.prepare(self.place(table), {"run": "r"})
         self.tables.create(self.name(table), self.ddl(table, columns, rest))
         return self.name(table)
@@ -64,7 +64,7 @@ class Lake:
         return [tuple(row) for row in self.session.spark.sql(text).collect()]
 
     def insert(self, table: str, rows: int, *, files: int = 1, at: int = 0) -> None:
-        """Commit so many rows in so many files as one version."""
+        """Commit `rows` rows in `files` files as one version."""
         self.sql(f"INSERT INTO {self.name(table)} SELECT {at} + id, concat('v', id) FROM range(0, {rows}, 1, {files})")
 
     def start(
@@ -77,7 +77,7 @@ class Lake:
         parts: tuple[str, ...] = (),
         upsert: Upsert | None = None,
     ) -> ReportedQuery:
-        """Start the query that fills a table, as soon as the pool can begin the process that it may need."""
+        """Start the query that fills a table, once the pool can begin the process that it may need."""
         place = self.checkpoint(checkpoint or table)
         self.files.prepare(place, {"run": "r"})
         about = (self.query(table), select, self.name(table), "delta", place, trigger)
@@ -93,12 +93,12 @@ class Lake:
         return started[0]
 
     def upsert(self, table: str, *columns: str, sequence: str = "", deletes: str = "") -> Upsert:
-        """Return how a table is written by the first of its columns."""
+        """Return how a table is written, keyed by the first of its columns."""
         place, checkpoint = self.place(table), self.checkpoint(table)
         return Upsert(f"{place}/delta", f"{place}/deleted", checkpoint, columns, columns[:1], sequence, deletes)
 
     def run(self, table: str, select: str, *, checkpoint: str = "", upsert: Upsert | None = None) -> None:
-        """Have the query of a table read what there is, and end."""
+        """Let a table's query read everything available, and end."""
         query = self.start(table, select, checkpoint=checkpoint, trigger="available now", upsert=upsert)
         self.until(lambda: query.name not in self.mine())
         ended = [
@@ -126,20 +126,20 @@ class Lake:
         return int(str(self.sql(f"SELECT count(*) FROM {self.name(table)}")[0][0]))
 
     def until(self, condition: Callable[[], object], seconds: float = 60) -> None:
-        """Wait for a condition; fails when it does not come to pass."""
+        """Wait for a condition; fail on timeout."""
         ends_at = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < ends_at, "it did not come to pass"
             time.sleep(0.05)
 
     def mine(self) -> dict[str, ReportedQuery]:
-        """The queries of this lake, by name."""
+        """Return the queries of this lake, by name."""
         return {query.name: query for query in self.queries.active() if self.mark in query.name}
 
 
 @pytest.fixture(scope="session")
 def delta_queries(delta_session: Session) -> SparkQueries:
-    """The queries of the shared session, which one listener hears."""
+    """The queries of the shared session, with its only listener."""
     return SparkQueries(delta_session)
 
 

@@ -1,4 +1,4 @@
-"""Columns of Delta tables that take a wider type, another name, or go: what Spark does, and what the log says."""
+"""Delta columns that are widened, renamed or dropped: Spark's behavior, and the contents of the log."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ WIDENING = "delta.enableTypeWidening"
 
 
 def ended(lake: Any, **selects: str) -> dict[str, str]:
-    """Have queries read what there is, and return the class of the error with which each ended; empty without one."""
+    """Let queries read everything available, and return each one's error class, or ""."""
     started = {table: lake.start(table, select, trigger="available now") for table, select in selects.items()}
     names = {query.name for query in started.values()}
     lake.until(lambda: not names & lake.mine().keys())

@@ -1,4 +1,4 @@
-"""Files of tables by format: each one with a log has what reads it, and no other one has."""
+"""Files of tables by format: every format with a log has a reader for it, and no other has one."""
 
 from pathlib import Path
 

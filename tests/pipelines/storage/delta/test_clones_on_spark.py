@@ -1,4 +1,4 @@
-"""A version that begins with rows of another one, or where it stands: exact on Spark, and what a clone depends on."""
+"""A version that begins with another one's rows or position: exact on Spark; and the dependencies of a clone."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def ids(lake: Any, table: str) -> list[int]:
 
 
 def begun(lake: Any, table: str, rows: OriginRows) -> Cut:
-    """Have a table go on where `c` stands, as the steps of a run do."""
+    """Let a table continue from the position of `c`, by the steps of a run."""
     lake.table(table)
     lake.files.prepare(lake.checkpoint(table), {"run": "r"})
     cut = lake.files.fork(folders(lake, "c"), folders(lake, table), {"run": "r"}, rows=rows)
@@ -115,7 +115,7 @@ def own_files(lake: Any, table: str) -> list[Path]:
 
 @pytest.mark.long
 def test_a_clone_breaks_when_files_of_what_it_was_cloned_from_go(lake: Any) -> None:
-    """So what it was cloned from is neither set aside nor vacuumed while it is there."""
+    """Hence the base of a clone is neither moved to the trash nor vacuumed while the clone exists."""
     streams(lake)
     cut = begun(lake, "g", OriginRows.INSIDE)
     base = Path(lake.place("c")) / "delta"
@@ -152,7 +152,7 @@ def test_a_clone_has_the_columns_of_what_it_was_cloned_from_and_is_given_those_t
 
 
 def begun_at(lake: Any, table: str, start: LogStart) -> str:
-    """Return the statement over `p` of a version that begins at a place in its log."""
+    """Return the statement over `p` of a version that begins at a position in its log."""
     lake.table(table)
     return f"SELECT * FROM STREAM {lake.name('p')} WITH ('{start.option}'='{start.value}')"
 

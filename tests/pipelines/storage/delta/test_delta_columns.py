@@ -1,4 +1,4 @@
-"""Columns of Delta's logs in the words of DESCRIBE: the same as Spark says, or none."""
+"""Columns from Delta's logs in the notation of DESCRIBE: equal to Spark's, or none."""
 
 import json
 from pathlib import Path

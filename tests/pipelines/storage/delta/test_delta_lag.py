@@ -1,4 +1,4 @@
-"""The lag of statements that read Delta tables, without Spark: what waits, and what a look at it reads."""
+"""The lag of statements that read Delta tables, without Spark: pending rows, and the bytes that a look reads."""
 
 import shutil
 import time

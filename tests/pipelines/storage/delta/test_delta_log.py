@@ -1,4 +1,4 @@
-"""Logs of Delta tables without Spark: what is read again, what is refused, and what tells one log from another."""
+"""Logs of Delta tables without Spark: repeated reads, refusals, and how logs are distinguished."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""What Delta does on real Spark, and that our formulas and words stand on it: each trap is one test."""
+"""Delta's behavior on real Spark, on which our formulas and messages depend: one test per trap."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.drill]
 
 
 def sums(lake: Any, table: str, versions: tuple[int, ...]) -> tuple[int, int, int]:
-    """Return files, bytes and rows that Delta's own history says of versions."""
+    """Return the files, bytes and rows of versions according to Delta's own history."""
     found = {row["version"]: row["operationMetrics"] for row in _history(lake, table)}
     chosen = [found[version] for version in versions]
     files = sum(int(m.get("numFiles") or m.get("numAddedFiles") or 0) for m in chosen)
@@ -97,14 +97,14 @@ def test_lag_within_the_initial_snapshot_and_within_a_version(lake: Any) -> None
     for batch, offset in sorted(offsets.items()):
         left -= written[batch]
         waits = DeltaTables().lag(offset, "p", f"{lake.place('p')}/delta")
-        # What was committed later waits as well at each of these offsets, as the log says now.
+        # Later commits are pending too at each of these offsets, according to the present log.
         assert waits.rows == left, (batch, offset)
         seen.append(waits.rows)
     assert seen[-1] == 0 and lake.count("c") == 30
 
 
 def _batches(lake: Any, table: str) -> list[tuple[str, int]]:
-    """Return the transaction line and the rows of each commit of a query."""
+    """Return the transaction line and the number of rows for each commit of a query."""
     found = []
     for path in sorted(Path(lake.place(table), "delta/_delta_log").glob("*.json")):
         lines = path.read_text().splitlines()
@@ -197,7 +197,7 @@ def test_a_checkpoint_restored_from_an_older_copy_loses_rows_without_a_word_and_
     sink = lake.files.sink_batch(lake.place("c"), format="delta", query=found.id)
     with pytest.raises(Refused, match="stands at batch 0 and its table at batch 1"):
         refuse_other_age("c@v1", found.planned, found.batch, sink)
-    # What a start would do: new rows come as batch 1, which the table has already.
+    # A start would write new rows as batch 1, which the table already has.
     lake.insert("p", 1, at=99)
     lake.run("c", select)
     assert lake.count("c") == 6, "the rows of the new batch were lost"

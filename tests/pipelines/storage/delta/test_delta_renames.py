@@ -1,4 +1,4 @@
-"""Columns that were renamed or dropped by hand, as the log tells them: by physical names, wherever a reader stands."""
+"""Columns renamed or dropped by hand, found in the log by physical names, whatever a reader's position."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ AND = "and only with schema_tracking does a stream go on over that, also where i
 
 
 def field(name: str, kind: Any = "long", *, of: str = "") -> dict[str, Any]:
-    """Return a column; `of` is its physical name, where it has another one."""
+    """Return a column; `of` is its physical name if that differs."""
     return {
         "name": name,
         "type": kind,

@@ -1,4 +1,4 @@
-"""Which files a vacuum would delete and a statement has still to read, without Spark."""
+"""Files that a vacuum would delete although a statement has still to read them, without Spark."""
 
 from pathlib import Path
 

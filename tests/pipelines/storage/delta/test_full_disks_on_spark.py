@@ -1,4 +1,4 @@
-"""A full disk on real Spark: told by what a keyed statement, one that appends and OPTIMIZE say; needs root to mount."""
+"""A full disk on real Spark, as reported by keyed and appending statements and by OPTIMIZE; needs root to mount."""
 
 import subprocess
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ EVENTS = "id BIGINT, v STRING, seq BIGINT"
 
 @pytest.fixture
 def small(lake: Any) -> Iterator[Path]:
-    """A disk of 3 MB, on which the table `k` is."""
+    """A disk of 3 MB with the table `k`."""
     lake.files.prepare(lake.place("k"), {"run": "r"})
     place = Path(lake.place("k"), "delta")
     place.mkdir()

@@ -1,4 +1,4 @@
-"""Places in the log of a Delta table: where a query's batch ends, what is there to begin at, and files of a clone."""
+"""Positions in a Delta table's log: the end of a query's batch, possible starts, and files of a clone."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ DAY = 1_767_225_600.0
 
 
 def written(root: Path) -> WrittenLog:
-    """Return a table of which versions 1 to 5 were committed a minute apart, with 1 to 5 rows."""
+    """Return a table whose versions 1 to 5 were committed a minute apart, with 1 to 5 rows."""
     log = WrittenLog(root / "p__v1")
     for n in range(1, 6):
         log.commit(n, at=DAY + 60 * n)
@@ -34,7 +34,7 @@ def moment(seconds: float) -> str:
 
 @pytest.fixture
 def on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take the data files of written logs for being there."""
+    """Treat the data files of written logs as present."""
     monkeypatch.setattr("pipelines.storage.delta_readers.os.path.exists", lambda path: True)
 
 

@@ -1,4 +1,4 @@
-"""Streams of Delta that keep the columns which they have read: what ends them, what they go on over, and exact rows."""
+"""Delta streams that track their columns: what ends them, what they continue over, and exact rows."""
 
 import json
 import os
@@ -20,14 +20,14 @@ KEPT, GOES = "DELTA_STREAMING_METADATA_EVOLUTION", ""
 
 
 def ends(lake: Any, table: str, select: str) -> str:
-    """Have a query read what there is, and return the class of the error with which it ended; empty without one."""
+    """Let a query read everything available, and return its error class, or ""."""
     query = lake.start(table, select, trigger="available now")
     lake.until(lambda: query.name not in lake.mine())
     return str({each.run_id: each.error_class for each in lake.queries.ended()}.get(query.run_id, ""))
 
 
 def tracked(lake: Any, table: str, select: str, sources: int = 1) -> str:
-    """Write into a SELECT what the start of a statement does that tracks the columns of so many sources."""
+    """Return a SELECT with the options that the start of a tracking statement adds to its sources."""
     place = lake.checkpoint(table)
     return with_stream_options(select, {ordinal: tracking_options(place, ordinal) for ordinal in range(sources)})
 
@@ -191,7 +191,7 @@ def test_a_copy_of_a_checkpoint_leaves_what_was_kept_behind_and_has_each_row_onc
 
 
 def _copy(lake: Any, table: str, *, kept: bool) -> None:
-    """Copy the checkpoint of c for another table, with or without the columns that it has kept."""
+    """Copy the checkpoint of c for another table, with or without its tracked columns."""
     place = Path(lake.checkpoint(table))
     shutil.copytree(lake.checkpoint("c"), place, ignore=None if kept else shutil.ignore_patterns("schemas"))
     (place / "metadata").write_text(json.dumps({"id": f"00000000-0000-0000-0000-{len(table):012}"}))

@@ -1,4 +1,4 @@
-"""Delta tables that others write, on real Spark: registered and read, and never made or changed by us."""
+"""Delta tables written by others, on real Spark: registered and read, but never created or changed by us."""
 
 import os
 import shutil
