@@ -1,6 +1,4 @@
-"""Fixtures of the whole run: Spark servers shared by all workers and started on demand, and three workers if all tests
-run.
-"""
+"""Fixtures of the whole run: Spark servers shared by all workers and started on demand, and the number of workers."""
 
 import fcntl
 import os

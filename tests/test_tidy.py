@@ -68,9 +68,7 @@ def test_values_are_told_apart_by_name() -> None:
 
 
 def told_by_position(path: Path) -> Iterator[str]:
-    """Yield long unpackings and calls with many positional arguments; a `call` may have two more for deadline and
-    function.
-    """
+    """Yield long unpackings and calls with many positional arguments, not counting a `call`'s deadline and function."""
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Call) and not any(isinstance(argument, ast.Starred) for argument in node.args):
             forwards = isinstance(node.func, ast.Attribute) and node.func.attr == "call"

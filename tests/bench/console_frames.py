@@ -31,7 +31,7 @@ def peak_mb(pid: int) -> float:
 
 
 def first_content_ms(home: Path, width: int, height: int) -> tuple[float, float, int, float]:
-    """Start the console; return milliseconds until content shows and until keys are accepted, bytes, and CPU until
+    """Start the console; return the ms until content shows and until it takes keys, bytes, and CPU seconds until
     content.
     """
     with Terminal([sys.executable, "-m", "tests.terminal.ledger_under_load", str(home)], width, height) as terminal:

@@ -179,9 +179,7 @@ def _under_load(driven: Statements, found: Figures) -> None:
 
 
 def _waited(counted: Callable[[], int], of: int, ends_at: float, since: float) -> tuple[float, str, int, int]:
-    """Wait until the count is reached or time runs out; return the seconds since `since`, their unit, the count, and
-    `of`.
-    """
+    """Wait for the count or the time limit; return the seconds since `since`, their unit, count and `of`."""
     while (done := counted()) < of and time.monotonic() < ends_at:
         time.sleep(0.2)
     return time.monotonic() - since, "s", done, of

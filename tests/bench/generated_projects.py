@@ -129,9 +129,7 @@ def project_texts(tables: int, seed: int = 7) -> dict[str, str]:
 
 
 def layered_texts(layers: int, width: int) -> dict[str, str]:
-    """Return a project whose tables each read all tables of the previous layer: paths grow exponentially, edges
-    linearly.
-    """
+    """Return a project whose tables read the whole previous layer: paths grow exponentially, edges linearly."""
     texts = {"headgate.yml": MANIFEST}
     before = ["landed"]
     folder = "pipelines/sources/deep/landed/sql-scripts"

@@ -201,9 +201,7 @@ def _agent(folder: Path, histories: list[History]) -> AgentContext:
 
 
 def _rounds(agent: AgentContext, collector: LagCollector, histories: list[History], rounds: int) -> float:
-    """Let every statement write and read a file, measure, and keep house every five minutes; return the CPU time of
-    both.
-    """
+    """Let all statements write and read a file, measure, keep house every five minutes; return the CPU time."""
     cpu = 0.0
     for _ in range(rounds):
         for history in histories:

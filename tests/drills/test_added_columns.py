@@ -176,9 +176,7 @@ def test_an_agent_and_a_server_killed_behind_a_wider_type_end_the_same(tiny: Tin
 
 
 def killed_at(tiny: Tiny, at: str, *, server_too: bool) -> None:
-    """Plan and apply the declared change with an agent that dies at a point, and wait until the next agent has ended
-    the run.
-    """
+    """Plan and apply the declared change with an agent that dies at a point; wait until the next agent ends the run."""
     plan = tiny.plan("kept")
     before = tiny.agent_pid()
     os.kill(before, signal.SIGKILL)

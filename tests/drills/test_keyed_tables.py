@@ -61,9 +61,7 @@ Held = dict[int, tuple[str, int]]
 
 @dataclass
 class Events:
-    """Random events on a few keys, out of order within and across files, and the rows that a table must hold after
-    them.
-    """
+    """Random events on a few keys, out of order within and across files, and the rows that a table must then hold."""
 
     chance: random.Random
     newest: int = 0

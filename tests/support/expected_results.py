@@ -58,8 +58,8 @@ class ExpectedTable:
 
 
 def real_rows_query(table: str, physical: str = "", rules: ExpectedRules = ExpectedRules()) -> str:
-    """Return the SQL that reads a table's rows in the form of `expected_rows`; `physical` is the name to read from if
-    it differs.
+    """Return the SQL that reads a table's rows in the form of `expected_rows`; `physical` overrides the name to read
+    from.
     """
     answer = EXPECTED_TABLES[table]
     columns = answer.columns

@@ -66,9 +66,7 @@ def replay(path: Path, objectives: Mapping[str, str]) -> tuple[dict[str, float],
 
 
 def _parents_first(measured: list[list[str]]) -> list[list[str]]:
-    """Sort each round in the order in which the agent measures: parents first. Rounds are recognized by the gap between
-    them.
-    """
+    """Sort each round in the order in which the agent measures, parents first; gaps in time separate rounds."""
     by_table = depths(
         (TableName(fields[1]), [TableName(source.partition(":")[0]) for source in fields[15:]]) for fields in measured
     )

@@ -429,9 +429,7 @@ class Rules:
                 self.run_states[run.id] = run.state
 
     def _look_at_doubt(self) -> None:
-        """Check that an environment nobody else has touched is never in doubt; an interrupted adoption must be
-        repeated.
-        """
+        """Check that an untouched environment is never in doubt; an interrupted adoption must be repeated."""
         if self.ledger is None or self.touched or any(word.act == "adopt" for word in self.words):
             return
         with self.ledger.looked_at():

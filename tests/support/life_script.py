@@ -17,8 +17,8 @@ FAULTS = (
     "clock jumps", "query fails", "starts are late", "effects are late", "answers are lost", "effects repeat",
     "first batch is late", "a start is refused", "another hand", "stands still", "a start is late", "stops are early",
 )  # fmt: skip
-"""Kinds of faults. With `a start is late` the next start of one version is delayed; with `stops are early` stops are
-answered before their effect.
+"""Kinds of faults. `a start is late` delays the next start of one version; with `stops are early` stops are answered
+before their effect.
 """
 
 LABELS = (

@@ -115,9 +115,7 @@ class Lives:
             log.setLevel(before[1])
 
     def shrink(self, script: Script, rule: str, *, most: int = 200) -> Script:
-        """Return a script reduced in events and settings as far as it still breaks the rule, after at most `most`
-        trials.
-        """
+        """Return a script reduced as far as it still breaks the rule, after at most `most` trials."""
         tried = 0
 
         def fails(candidate: Script) -> bool:

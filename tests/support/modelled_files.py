@@ -76,9 +76,7 @@ class Disk:
 
 
 class ModelledFiles:
-    """Implements `core.ports.storage.Checkpoints` for one agent; events can happen at each call, and the disk may be
-    away.
-    """
+    """Implements `core.ports.storage.Checkpoints` for one agent; each call is a point, and the disk may be away."""
 
     def __init__(self, disk: Disk, server: Any, owner: str, *, epoch: int = 1) -> None:
         self._disk, self._server, self._owner = disk, server, owner

@@ -329,7 +329,5 @@ def _leave_orphan_version(chance: random.Random, name: T, observed: dict[T, Obse
 
 
 def times(factor: int) -> int:
-    """Return how many worlds a test draws: 4 times `factor`, or 20 and 2,000 times with `--hypothesis-profile=drill`
-    and `long`.
-    """
+    """Return how many worlds a test draws: 4 times `factor`, 20 times in the profile `drill`, 2,000 in `long`."""
     return examples(20 * factor)

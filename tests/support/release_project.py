@@ -93,9 +93,7 @@ class Released(Tiny):
         self.land(6)
 
     def renew_agent(self, points: Sequence[str] = ()) -> None:
-        """Kill the agent and start another, as a service manager would; it dies at the first of `points` that it
-        passes.
-        """
+        """Kill the agent and start another, as a service manager would; it dies at the first of `points`."""
         if self.agent is None:
             with suppress(OSError, ValueError):
                 os.kill(self.agent_pid(), signal.SIGKILL)
@@ -157,9 +155,7 @@ class Released(Tiny):
         return self.confirmed("runs", "cancel", run_id)
 
     def begin_run(self, plan: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
-        """Apply a plan and detach; the approval by another login is written into the ledger, because this process has
-        only one.
-        """
+        """Apply a plan and detach; another login's approval is written into the ledger, as this process has one."""
         with closing(sqlite3.connect(self.home() / "ledger.db", timeout=30)) as ledger, ledger:
             approved = "INSERT OR REPLACE INTO approval (plan_hash, uid, login, at) VALUES (?, 4711, 'bob', ?)"
             ledger.execute(approved, (plan["hash"], time.time()))
@@ -174,9 +170,7 @@ class Released(Tiny):
         return {str(table) for (table,) in found} >= set(tables)
 
     def learn(self, plan: Mapping[str, Any]) -> None:
-        """Record which text makes the rows of a plan's versions; versions past a seam, and their readers, mix two
-        texts.
-        """
+        """Record which text makes the rows of a plan's versions; versions past a seam, and their readers, have two."""
         if any(step["do"] == "seam" for step in plan["steps"]):
             for table in RELEASED[1:]:
                 self.texts_of.pop((table, self.serving()[table][0]), None)
@@ -197,9 +191,7 @@ def released(root: Path) -> Iterator[Released]:
 
 
 def rows_of(world: Released, *tables: str) -> dict[str, Rows]:
-    """Count the rows of each table's serving version by SQL in the pool; rows of a different text than recorded count
-    as missing.
-    """
+    """Count the rows of each serving version by SQL in the pool; rows of another text count as missing."""
     with asked(world) as session:
         sql = " UNION ALL ".join(f"SELECT '{table}', id, substring(kind, 2) FROM {table}" for table in tables)
         found = session.call(60, session.spark.sql(sql).collect)

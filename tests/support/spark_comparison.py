@@ -106,9 +106,7 @@ def reason(finding: Finding) -> str:
 
 
 class Asked:
-    """Asks Spark about queries over the tables of `random_sql`, either by analysis alone or by running them over one
-    row.
-    """
+    """Asks Spark about queries over the tables of `random_sql`, by analysis alone or by running them over one row."""
 
     def __init__(self, session: Session, folder: Path, name: str = "random_statements") -> None:
         self._session = session

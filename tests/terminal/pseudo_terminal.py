@@ -72,9 +72,7 @@ class Terminal:
         return True
 
     def wait(self, condition: Callable[[str], bool], seconds: float = PATIENCE_S) -> str:
-        """Receive output until a condition holds for the screen's text, and return that; fails with the text on
-        timeout.
-        """
+        """Receive output until a condition holds for the screen's text; return it; on timeout, fail with the text."""
         ends = time.monotonic() + seconds
         while time.monotonic() < ends:
             if condition(self.text()):

@@ -46,9 +46,7 @@ def read_until(said: Sequence[Said], table: str, since: float, until: float) -> 
 
 
 def test_ten_minutes_have_no_fault(recorded: Recorded) -> None:
-    """At a load of fifteen, with batches of up to 32 s on a trigger of 10 s, a rule by rows showed a banner in 52 of
-    120 rounds.
-    """
+    """At a load of fifteen, with batches of up to 32 s, a rule by rows showed a banner in 52 of 120 rounds."""
     phases, said = recorded
     well = [one for one in said if one.at < phases["stopped"]]
     assert len(well) >= 16 * 117

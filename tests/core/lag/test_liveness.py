@@ -82,9 +82,7 @@ def test_usual_is_the_median_of_the_batches_that_read_something() -> None:
 
 @pytest.mark.parametrize(("name", "silences"), [("overloaded.csv", 15), ("driven.csv", 5)])
 def test_recorded_courses_on_busy_machines_were_running_throughout(name: str, silences: int) -> None:
-    """At a load of 12 on two cores batches grew from 3 to 23 s; time between commits counts as silence while input is
-    pending.
-    """
+    """At a load of 12 on two cores batches grew from 3 to 23 s; time between commits with pending input is silence."""
     points: list[Point] = []
     longest = heard_at = 0.0
     for row in (Path(__file__).parents[2] / "fixtures/lag" / name).read_text().splitlines()[1:]:

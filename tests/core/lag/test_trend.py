@@ -90,9 +90,7 @@ def test_five_times_more_than_it_can_take_is_growing_within_30_s_and_does_not_fl
 @EVERY_TRIGGER
 @EVERY_SEED
 def test_batches_that_get_longer_and_longer_are_growing_most_of_the_time(trigger_s: float, seed: int) -> None:
-    """Nothing is known while one huge batch runs, so that the trend may come later, and need only be right in the long
-    run.
-    """
+    """Nothing is known while one huge batch runs, so that the trend may come later, but must be right in the end."""
     watch = Watch(slow(seed, trigger_s))
     watch.look(120)
     watch.model.rate *= 5

@@ -87,9 +87,7 @@ def test_what_cannot_be_undone_waits_until_a_start_is_proved(nodes: tuple[PlanNo
 
 
 def test_a_gate_below_another_one_has_read_while_that_was_waited_for(nodes: tuple[PlanNode, ...]) -> None:
-    """A chain of three was predicted to take 44 to 189 s and took 47 s; a gate below was predicted at 18 s and took 15
-    s.
-    """
+    """A chain of three was predicted at 44 to 189 s and took 47 s; a gate below was predicted at 18 s and took 15 s."""
     steps = (step(1, StepKind.CATCH_UP, A), step(2, StepKind.CATCH_UP, B, 1))
     found = predicted(nodes, steps)
     assert of_step(found, 2) == (10.0, 20 + 10 + 24)

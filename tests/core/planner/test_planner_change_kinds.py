@@ -267,9 +267,7 @@ def test_every_kind_of_change_is_there() -> None:
 
 
 def test_a_plan_offers_what_the_table_of_kinds_says_may_be_chosen() -> None:
-    """Except beginning at a time or partition, which depends on the statement, and a chain, because a reader keeps
-    state.
-    """
+    """Except beginning at a time or partition, which depends on the statement, and a chain, as a reader has state."""
     offered: dict[ChangeKind, set[str]] = {}
     for edit in EDITS:
         for node in planned(edit, foreign=False, state=State.RUNNING).nodes:

@@ -376,9 +376,7 @@ def calls_for_an_edge(layers: int, width: int, what: str) -> float:
 
 
 def layered(layers: int, width: int) -> Project:
-    """Declare a graph whose tables each read all tables of the previous layer: paths grow exponentially, edges
-    linearly.
-    """
+    """Declare a graph whose tables read the whole previous layer: paths grow exponentially, edges linearly."""
     before, tables = ["src"], [table("src")]
     for layer in range(layers):
         now = [f"t{layer:03}_{place}" for place in range(width)]

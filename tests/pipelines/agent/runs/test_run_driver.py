@@ -53,7 +53,7 @@ class KillAt:
 
 @dataclass
 class OpenGate:
-    """A gate over an empty backlog that opens at its second look, and only for a running version, like `CatchUpGate`."""
+    """A gate over an empty backlog that opens at its second look; like `CatchUpGate`, only for a running version."""
 
     opened_at: float
     whole: bool = False
