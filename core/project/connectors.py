@@ -5,6 +5,8 @@ import json
 import re
 from dataclasses import dataclass
 
+from core.text.sentence import Fact, FactKind
+
 SPARK = "4.2"
 """The minor version of Spark that pools run (`pipelines.doctor.ENGINE`); jars are built for one version."""
 
@@ -42,23 +44,33 @@ CONNECTORS = {connector.name: connector for connector in (DELTA,)}
 """Connectors known to this version, used if headgate.yml gives only their name."""
 
 
-def wrong_coordinate(coordinate: str) -> str:
-    """Return what is wrong with a coordinate, its form or the Spark it was built for; empty if it is valid."""
+class ArtifactFault(FactKind):
+    """Why an artifact cannot be used."""
+
+    FORM = "is not group:artifact:version"
+    SCALA = "is Delta for Scala {found}, but pools run Scala {expected}"
+    SPARK = "is Delta for Spark {found}, but pools run Spark {expected}"
+    OLDER_SPARK = "is Delta for an older Spark, but pools run Spark {expected}"
+
+
+def coordinate_fault(coordinate: str) -> Fact[ArtifactFault] | None:
+    """Return what is wrong with a coordinate, its form or the Spark it was built for; None if it is valid."""
     if not _COORDINATE.match(coordinate):
-        return "is not group:artifact:version"
+        return ArtifactFault.FORM.of()
     group, artifact, _ = coordinate.split(":")
-    return built_for_another_spark(artifact) if group == "io.delta" else ""
+    return artifact_fault(artifact) if group == "io.delta" else None
 
 
-def built_for_another_spark(artifact: str) -> str:
-    """Return why an artifact of Delta cannot run on these pools; empty if it can, and for any other artifact."""
+def artifact_fault(artifact: str) -> Fact[ArtifactFault] | None:
+    """Return why an artifact of Delta cannot run on these pools; None if it can, and for any other artifact."""
     found = _DELTA.match(artifact)
     if not found or (found["spark"], found["scala"]) == (SPARK, _SCALA):
-        return ""
+        return None
     if found["spark"] == SPARK:
-        return f"is Delta for Scala {found['scala']}, but pools run Scala {_SCALA}"
-    other = f"Spark {found['spark']}" if found["spark"] else "an older Spark"
-    return f"is Delta for {other}, but pools run Spark {SPARK}"
+        return ArtifactFault.SCALA.of(found=found["scala"], expected=_SCALA)
+    if found["spark"]:
+        return ArtifactFault.SPARK.of(found=found["spark"], expected=SPARK)
+    return ArtifactFault.OLDER_SPARK.of(expected=SPARK)
 
 
 def is_exclusion(text: str) -> bool:

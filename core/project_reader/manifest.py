@@ -10,7 +10,7 @@ from core.model.names import TableName
 from core.model.problems import Problem, Where
 from core.policy.freeze_windows import parse_freeze_window
 from core.policy.model import ALLOW, APPROVABLE, ASK, POLICY_KEYS, ROLES, Policy
-from core.project.connectors import CONNECTORS, Connector, is_exclusion, wrong_coordinate
+from core.project.connectors import CONNECTORS, Connector, coordinate_fault, is_exclusion
 from core.project.manifest_head import MANIFEST_PATH, ManifestHead
 from core.project.model import Environment, Pool, Settings
 from core.project_reader.paths import ScriptFolder, read_script_folders
@@ -273,7 +273,7 @@ def _coordinates(section: YamlSection, default: tuple[str, ...], example: str) -
     given = section.texts("coordinates", default)
     lines = dict(section.entries("coordinates"))
     for coordinate in given:
-        if wrong := wrong_coordinate(coordinate):
+        if wrong := coordinate_fault(coordinate):
             where = Where(section.path, lines.get(coordinate, section.line))
             section.problems.append(Problem(f"{coordinate} {wrong}", f"write {example}", where, coordinate))
     return given

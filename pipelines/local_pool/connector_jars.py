@@ -17,7 +17,7 @@ from core.project.connectors import (
     DELTA,
     FETCHED_LIST,
     Connector,
-    built_for_another_spark,
+    artifact_fault,
     fetched_folder,
 )
 from pipelines.local_pool.java_and_spark import spark_environment
@@ -186,7 +186,7 @@ def _check_given(connector: Connector, jars: Iterable[Path]) -> None:
     found = {match["artifact"]: match["version"] for jar in jars if (match := _JAR_OF_DELTA.match(jar.name))}
     default = CONNECTORS[connector.name].coordinates[0]
     for artifact in found:
-        if wrong := built_for_another_spark(artifact):
+        if wrong := artifact_fault(artifact):
             raise _refusal(connector, f"{artifact} {wrong}", f"give the jars of {default}")
     for needed in _DELTA_NEEDS:
         if not any(artifact == needed or artifact.startswith(f"{needed}_") for artifact in found):

@@ -61,7 +61,7 @@ def test_a_pair_of_surrogates_is_one_character() -> None:
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
-def test_what_is_no_number_is_null(number: str) -> None:
+def test_nan_and_infinity_are_null(number: str) -> None:
     assert decode_frame(f'{{"a":{number},"b":[1.5]}}'.encode()) == {"a": None, "b": [1.5]}
 
 

@@ -58,7 +58,7 @@ def shown(found: ColumnLineage) -> list[str]:
     ]
 
 
-def test_a_column_is_followed_up_to_what_lands_with_all_that_decides_its_rows() -> None:
+def test_a_column_is_traced_to_landed_tables_with_all_row_conditions() -> None:
     found = traced("counted.kind")
     assert shown(found) == [
         "kept.kind -> counted.kind",
@@ -102,7 +102,7 @@ def test_steps_inside_a_statement_are_on_the_edge() -> None:
     assert [(step.name, step.expression) for step in edge.through] == [("q.kind", "kind")]
 
 
-def test_what_cannot_be_followed_is_a_gap_where_it_stands_and_for_everything_below() -> None:
+def test_an_unresolved_name_is_a_gap_at_its_position_and_downstream() -> None:
     broken = "INSERT INTO kept SELECT id, nope AS kind, amount FROM STREAM landed WHERE gone > 1"
     for words in ("kept.kind", "counted.kind", "both.word"):
         gaps = {(gap.at.column, gap.name) for gap in traced(words, kept=broken).gaps}
@@ -168,7 +168,7 @@ KEYED = {
 
 
 @pytest.mark.parametrize("said", [False, True], ids=["implied", "written"])
-def test_what_a_change_feed_adds_is_traced_to_the_feed_of_its_table(said: bool) -> None:
+def test_change_feed_columns_are_traced_to_the_feed_of_their_table(said: bool) -> None:
     texts = dict(KEYED)
     if said:
         place = "pipelines/facts/p/marked/sql-scripts/dml.marked.sql"

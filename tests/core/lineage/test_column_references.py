@@ -73,7 +73,7 @@ def test_a_star_hands_a_column_on_while_the_reader_declares_it() -> None:
     assert column_reference_lines("x", T("orders"), table, PROJECT) == "dml.r.sql:2"
 
 
-def test_what_cannot_be_followed_counts() -> None:
+def test_an_unresolved_name_counts_as_a_use() -> None:
     table = reader("INSERT INTO r SELECT o.k AS x FROM STREAM orders AS o JOIN q ON\n q.id = o.k")
     assert column_reference_lines("id", T("orders"), table, PROJECT) == "dml.r.sql:2"
     assert column_reference_lines("id", T("p"), table, PROJECT) == ""

@@ -69,7 +69,7 @@ def test_any_word_is_a_selector_or_a_mistake_with_a_remedy(word: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["", "+", "++a", "a++", "a+b", "1+", "+a+3b", "tag:", "layer:fact", "x-y+"])
-def test_what_is_no_selector_is_refused(word: str) -> None:
+def test_an_invalid_selector_is_refused(word: str) -> None:
     with pytest.raises(HeadgateError):
         parse_selector(word)
 

@@ -48,7 +48,7 @@ def test_a_table_that_reads_itself_is_a_cycle_of_one() -> None:
     assert graph(a="a", b="").cycles() == (("a",),)
 
 
-def test_each_knot_gives_one_cycle() -> None:
+def test_every_strongly_connected_component_has_one_cycle() -> None:
     assert graph(a="b", b="a", x="y", y="x", z="x").cycles() == (("a", "b"), ("x", "y"))
 
 

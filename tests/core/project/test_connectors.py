@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from core.project.connectors import CONNECTORS, DELTA, SPARK, fetched_folder, wrong_coordinate
+from core.project.connectors import CONNECTORS, DELTA, SPARK, coordinate_fault, fetched_folder
 
 
-def test_what_this_version_brings_is_for_the_spark_that_is_installed() -> None:
+def test_built_in_connectors_match_the_installed_spark() -> None:
     from importlib.metadata import version
 
     assert version("pyspark").startswith(f"{SPARK}.")
     assert not [
-        wrong_coordinate(each) for known in CONNECTORS.values() for each in known.coordinates if wrong_coordinate(each)
+        coordinate_fault(each) for known in CONNECTORS.values() for each in known.coordinates if coordinate_fault(each)
     ]
 
 
@@ -28,8 +28,8 @@ def test_what_this_version_brings_is_for_the_spark_that_is_installed() -> None:
         ("io.delta:delta-core_2.12:2.4.0", "is Delta for an older Spark, but pools run Spark 4.2"),
     ],
 )
-def test_delta_for_another_spark_is_told_in_words(coordinate: str, wrong: str) -> None:
-    assert wrong_coordinate(coordinate) == wrong
+def test_delta_for_another_spark_is_refused(coordinate: str, wrong: str) -> None:
+    assert str(coordinate_fault(coordinate) or "") == wrong
 
 
 def test_other_coordinates_are_another_folder_and_given_jars_are_not() -> None:

@@ -39,5 +39,5 @@ def test_query_over_declared_tables_may_be_shown(select: str) -> None:
         ("SELECT /* /*+ */ reflect('a', 'b') -- */ i FROM a", "Headgate cannot read it: Spark ends a comment"),
     ],
 )
-def test_anything_else_is_not_and_the_reason_is_said(select: str, why: str) -> None:
+def test_any_other_query_is_unsafe_with_a_reason(select: str, why: str) -> None:
     assert unsafe_for_analysis(select).startswith(why)

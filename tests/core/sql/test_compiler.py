@@ -136,7 +136,7 @@ def test_stream_is_written_where_every_table_streams(written: str, expected: str
         ),
     ],
 )
-def test_a_version_that_begins_later_filters_what_it_streams_below_everything_else(written: str, expected: str) -> None:
+def test_a_version_that_starts_later_filters_its_stream_before_all_else(written: str, expected: str) -> None:
     (parsed,), problems = read_statements(f"INSERT INTO target {written}", "f.sql")
     assert problems == ()
     assert compile_select(parsed, PHYSICAL, {TableName("orders"): "ts >= 1", TableName("dim"): "x"}) == expected

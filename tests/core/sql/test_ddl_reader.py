@@ -96,7 +96,7 @@ def test_types_have_one_form(written: str, normal: str) -> None:
         ("CREATE TABLE t (a INT COMMENT 'x) USING parquet", "the SQL cannot be parsed: a string", (1, 31)),
     ],
 )
-def test_a_wrong_table_is_one_problem_with_its_place(text: str, summary: str, place: tuple[int, int]) -> None:
+def test_an_invalid_table_is_one_problem_with_its_position(text: str, summary: str, place: tuple[int, int]) -> None:
     ddl, (problem,) = read_ddl(text, "ddl.t.sql")
     assert ddl is None
     assert problem.summary.startswith(summary)

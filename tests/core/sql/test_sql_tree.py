@@ -6,7 +6,7 @@ from random_sql import statement
 from sql_tree import Node, exchanged, nodes, shrunk
 
 
-def test_a_failing_statement_shrinks_to_what_makes_it_fail() -> None:
+def test_a_failing_statement_shrinks_to_its_cause() -> None:
     tree = next(tree for tree in map(statement, map(Random, range(200))) if "session_window" in str(tree))
     small = shrunk(tree, lambda each: "session_window" in str(each), asks=5_000)
     assert "session_window" in str(small) and len(str(small)) < len(str(tree)) / 2

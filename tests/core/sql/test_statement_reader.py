@@ -246,14 +246,14 @@ def test_other_statements_are_problems(text: str, summary: str) -> None:
         ("INSERT INTO t VALUES (1)", "", "t"),
     ],
 )
-def test_any_statement_says_what_it_reads_and_writes(text: str, reads: str, writes: str) -> None:
+def test_every_statement_has_its_reads_and_writes(text: str, reads: str, writes: str) -> None:
     (parsed,), problems = read_any(text, "q.sql")
     assert [problem for problem in problems if problem.severity is Severity.ERROR] == []
     assert (" ".join(read.table for read in parsed.reads), parsed.writes) == (reads, writes)
     assert read_statements(text, "q.sql")[0] == ()
 
 
-def test_merges_that_write_otherwise_are_told_apart() -> None:
+def test_merges_with_different_writes_differ() -> None:
     merge = "MERGE INTO t USING a ON t.i = a.i WHEN MATCHED THEN "
     (deleting,), (updating,) = (read_any(merge + what, "q.sql")[0] for what in ("DELETE", "UPDATE SET *"))
     assert deleting.canonical != updating.canonical and deleting.columns == ()
@@ -288,7 +288,7 @@ def test_a_statement_set_of_another_engine_is_one_problem(text: str) -> None:
         ("FROM STREAM a b 'x\ny' c", "`'x…` is not expected here", "is missing or misspelt at `'x…` or before it"),
     ],
 )
-def test_a_parse_error_quotes_the_token_and_says_what_to_do(text: str, summary: str, remedy: str) -> None:
+def test_a_parse_error_quotes_the_token_and_has_a_remedy(text: str, summary: str, remedy: str) -> None:
     _, (problem,) = read_statements(f"INSERT INTO t SELECT k {text}", "dml.t.sql")
     assert problem.summary == f"the SQL cannot be parsed: {summary}"
     assert problem.remedy.endswith(remedy)
@@ -301,7 +301,7 @@ def test_a_problem_quotes_the_text_around_its_place() -> None:
     assert problem.remedy == "did you mean maxFilesPerTrigger?"
 
 
-def test_the_caret_stands_below_the_place_behind_tabs_and_cut_text() -> None:
+def test_the_caret_is_below_the_position_after_tabs_and_clipped_text() -> None:
     _, (problem,) = read_statements(f"INSERT INTO t\tSELECT k FROM STREAM a WHERE {'x' * 40}\tz", "dml.t.sql")
     quoted, caret = problem.detail.split("\n")
     assert quoted[caret.index("^")] == "z" and quoted.startswith("…")

@@ -73,7 +73,7 @@ def test_all_other_characters_stay_as_they_are() -> None:
         ("日本 é 😀 \u00a0", "日本 é 😀 \u00a0"),
     ],
 )
-def test_what_acts_is_written_by_its_number(text: str, written: str) -> None:
+def test_a_control_character_is_written_by_its_number(text: str, written: str) -> None:
     assert escape_control_characters(text) == written
 
 

@@ -31,7 +31,7 @@ def test_a_secret_is_masked(text: str, masked: str) -> None:
         "extraneous token: FORM",
     ],
 )
-def test_what_is_no_secret_is_left_as_it_is(text: str) -> None:
+def test_text_without_secrets_is_unchanged(text: str) -> None:
     assert mask_secrets(text) == text
 
 

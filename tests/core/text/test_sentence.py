@@ -11,7 +11,7 @@ class Refused(FactKind):
     LEFT_BEHIND = "{tables} would be left behind: {why}"
 
 
-def test_two_kinds_with_one_sentence_are_two() -> None:
+def test_two_kinds_with_the_same_sentence_differ() -> None:
     assert Refused.KEEPS_STATE is not Refused.COUNTS
     assert Refused.KEEPS_STATE.of() != Refused.COUNTS.of()
     assert str(Refused.KEEPS_STATE.of()) == str(Refused.COUNTS.of())

@@ -17,5 +17,5 @@ from core.text.wording import duration_range
         (3700.0, 9000.0, "1\N{EN DASH}3 h"),
     ],
 )
-def test_a_range_is_said_in_one_unit_and_never_narrower_than_it_is(low_s: float, high_s: float, words: str) -> None:
+def test_a_range_has_one_unit_and_is_never_narrowed(low_s: float, high_s: float, words: str) -> None:
     assert duration_range(low_s, high_s) == words

@@ -43,13 +43,13 @@ def read(text: str) -> ParsedStatement:
 
 
 @pytest.mark.parametrize("condition", WHOLE.strip().splitlines())
-def test_what_spark_leaves_whole_is_no_part_of_the_state(condition: str) -> None:
+def test_expressions_that_spark_keeps_whole_are_not_part_of_the_state(condition: str) -> None:
     assert read(f"SELECT k, sum(v) AS s {SOURCE} HAVING {condition.strip()}").read_above == ""
     assert read(f"SELECT k, sum(v) + 1 AS s {SOURCE} HAVING {condition.strip()}").read_above == ""
 
 
 @pytest.mark.parametrize("condition", DOUBTFUL.strip().splitlines())
-def test_what_spark_may_simplify_is_a_part_of_the_state(condition: str) -> None:
+def test_expressions_that_spark_may_simplify_are_part_of_the_state(condition: str) -> None:
     text = f"SELECT k, sum(v) AS s {SOURCE} HAVING {condition.strip()}"
     assert read(text).read_above in read(text).state
     assert " HAVING " in read(text).read_above
@@ -73,7 +73,7 @@ def test_a_value_is_whole_or_a_part_of_the_state(value: str, whole: bool) -> Non
     assert (read(f"SELECT k, {value} AS s {SOURCE}").read_above == "") is whole
 
 
-def test_a_query_around_an_aggregate_counts_with_what_it_reads() -> None:
+def test_a_query_around_an_aggregate_is_compared_with_its_reads() -> None:
     inner = f"SELECT k, sum(v) AS s, count(*) AS c, uuid() AS r {SOURCE}"
     assert read(f"SELECT k, s FROM ({inner}) AS q WHERE c > 1 AND s > 2").read_above == ""
     assert "c <= c" in read(f"SELECT k, s FROM ({inner}) AS q WHERE c >= c AND s > 2").read_above

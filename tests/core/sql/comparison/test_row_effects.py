@@ -47,7 +47,7 @@ def test_the_same_query_does_nothing(select: str) -> None:
     assert (dict(found.changed), found.rows, found.anything) == ({}, (), None)
 
 
-def test_a_filter_is_told_by_its_predicate_where_the_output_shows_its_columns() -> None:
+def test_a_filter_on_output_columns_has_a_predicate() -> None:
     assert rows(effects(PLAIN, f"{PLAIN} WHERE id > 3")) == [
         ("old", "filter added: id > 3", "NOT coalesce((`id` > 3), false)")
     ]
@@ -82,7 +82,7 @@ def test_a_predicate_on_an_edited_column_is_dropped() -> None:
     assert set(found.changed) == {"id"} and rows(found)[0][2] == ""
 
 
-def test_a_left_join_changes_no_row_and_an_inner_one_may_remove_some() -> None:
+def test_a_left_join_keeps_all_rows_and_an_inner_join_may_remove_some() -> None:
     joined = PLAIN.replace(" FROM", ", p.name FROM") + " {} JOIN p ON p.k = o.kind"
     left, inner, full = (effects(PLAIN, joined.format(word)) for word in ("LEFT", "INNER", "FULL OUTER"))
     assert (dict(left.changed), left.rows, left.anything) == ({}, (), None)
@@ -91,7 +91,7 @@ def test_a_left_join_changes_no_row_and_an_inner_one_may_remove_some() -> None:
     assert [row[0] for row in rows(effects(joined.format("INNER"), PLAIN))] == ["new"]
 
 
-def test_of_groups_a_filter_on_a_key_removes_whole_ones_and_any_other_changes_what_is_computed() -> None:
+def test_a_filter_on_a_group_key_removes_groups_and_any_other_changes_aggregates() -> None:
     on_key = effects(GROUPED, GROUPED.replace(" GROUP", " WHERE kind = 'x' GROUP"))
     assert rows(on_key) == [("old", "filter added: kind = 'x'", "NOT coalesce((`kind` = 'x'), false)")]
     assert not on_key.changed and on_key.keys == ("w", "kind")
@@ -100,7 +100,7 @@ def test_of_groups_a_filter_on_a_key_removes_whole_ones_and_any_other_changes_wh
     assert texts(other.changed) == dict.fromkeys(("n", "s"), "filter added: v > 0")
 
 
-def test_having_is_told_by_the_aggregate_that_the_output_shows() -> None:
+def test_having_on_an_output_aggregate_has_a_predicate() -> None:
     found = effects(GROUPED, f"{GROUPED} HAVING count(*) > 2")
     assert (
         rows(found) == [("old", "HAVING added: count(*) > 2", "NOT coalesce((`n` > 2), false)")] and not found.changed
@@ -117,7 +117,7 @@ def test_having_is_told_by_the_aggregate_that_the_output_shows() -> None:
         (f"{GROUPED} UNION {GROUPED}", "the structure of the query changed"),
     ],
 )
-def test_what_decides_what_a_row_is_leaves_nothing_to_be_paired(new: str, why: str) -> None:
+def test_rows_cannot_be_paired_after_an_edit_of_what_a_row_stands_for(new: str, why: str) -> None:
     assert str(effects(GROUPED, new).anything).startswith(why)
 
 
@@ -126,13 +126,13 @@ def test_a_lateral_view_is_named_without_the_alias_of_the_canonical_text() -> No
     assert str(found.once) == "lateral view changed: none → LATERAL VIEW explode(array(1, 2))" and not found.alike
 
 
-def test_a_column_of_a_lateral_view_is_named_by_what_is_exploded() -> None:
+def test_a_column_of_a_lateral_view_is_named_by_its_exploded_expression() -> None:
     plain = f"{PLAIN} LATERAL VIEW explode(tags) v AS tag"
     found = effects(plain, plain.replace("upper(kind)", "v.tag"))
     assert str(found.changed["kind"]) == "column kind: upper(kind) → `explode(tags)`.tag"
 
 
-def test_only_what_removes_a_key_of_a_group_or_distinct_makes_rows_alike() -> None:
+def test_only_removing_a_group_key_or_distinct_makes_rows_alike() -> None:
     assert str(effects(GROUPED, GROUPED.replace(", kind", "")).alike).startswith("GROUP BY changed")
     assert effects(GROUPED, f"{GROUPED}, v").alike is None
     distinct = PLAIN.replace("SELECT", "SELECT DISTINCT")
@@ -159,7 +159,7 @@ def test_a_row_is_distinct_only_once() -> None:
     ("view", "side"),
     [("explode(tags)", "old"), ("explode(array())", "old"), ("explode(array(1))", ""), ("OUTER explode(tags)", "")],
 )
-def test_a_lateral_view_takes_away_only_rows_of_which_it_explodes_nothing(view: str, side: str) -> None:
+def test_a_lateral_view_drops_only_rows_with_an_empty_collection(view: str, side: str) -> None:
     viewed = f"{PLAIN} LATERAL VIEW {view} x AS y"
     assert [row[0] for row in rows(effects(PLAIN, viewed))] == ([side] if side else [])
     assert [row[0] for row in rows(effects(viewed, PLAIN))] == (["new"] if side else [])
@@ -188,7 +188,7 @@ def test_a_branch_of_a_union_that_is_edited_is_neither_removed_nor_added() -> No
     assert old.why == new.why and old.why.startswith("branch changed: SELECT id, kind FROM STREAM a")
 
 
-def test_a_left_join_that_becomes_an_inner_one_loses_what_has_no_match_and_nothing_else() -> None:
+def test_a_left_join_turned_inner_loses_only_rows_without_a_match() -> None:
     left = "SELECT o.id, p.name, p.zone AS z FROM STREAM a AS o LEFT JOIN p ON p.k = o.kind"
     inner = left.replace("LEFT ", "")
     ((side, why, predicate),) = rows(effects(left, inner))
@@ -199,7 +199,7 @@ def test_a_left_join_that_becomes_an_inner_one_loses_what_has_no_match_and_nothi
     assert [(row.side.value, row.predicate, row.alike) for row in other] == [("old", "", True), ("new", "", False)]
 
 
-def test_what_is_grouped_otherwise_keeps_its_totals() -> None:
+def test_regrouped_rows_keep_their_totals() -> None:
     found = effects(GROUPED, GROUPED.replace(", kind GROUP", " GROUP").replace("), kind", ")").replace(" kind,", ""))
     assert str(found.anything).startswith("GROUP BY changed") and found.totals is not None
     assert found.totals.keys == ("w",) and not found.totals.unless
@@ -227,7 +227,7 @@ def test_a_field_of_the_window_is_a_key_however_it_is_written() -> None:
     [("nullif(a, 0)", True), ("CASE WHEN a THEN 1 END", True), ("CASE WHEN a THEN 1 ELSE 2 END", False),
      ("try_cast(a AS INT)", False), ("NULL", True), ("a + 1", False), ("lag(a) OVER (ORDER BY b)", True)],
 )  # fmt: skip
-def test_only_what_is_made_to_give_null_is_expected_to(expression: str, expected: bool) -> None:
+def test_only_deliberate_nulls_are_expected(expression: str, expected: bool) -> None:
     assert makes_nulls(expression) is expected
 
 

@@ -38,7 +38,7 @@ PLAIN = "SELECT s.id FROM STREAM s"
         (", d WHERE s.id = d.id", "d ON s.id = d.id", "id"),
     ],
 )
-def test_a_join_says_what_it_meets_on_and_which_columns_it_equates(join: str, detail: str, equated: str) -> None:
+def test_a_join_has_its_condition_and_its_equated_columns(join: str, detail: str, equated: str) -> None:
     ((edit, said, table, columns),) = multipliers(PLAIN, f"{PLAIN} {join}")
     assert (edit, table, columns) == ("join added", "d", frozenset(filter(None, [equated])))
     assert said == detail
@@ -55,7 +55,7 @@ def test_a_join_says_what_it_meets_on_and_which_columns_it_equates(join: str, de
         "SELECT DISTINCT s.id FROM STREAM s",
     ],
 )
-def test_what_meets_one_row_at_most_multiplies_none(text: str) -> None:
+def test_a_join_with_at_most_one_match_multiplies_no_rows(text: str) -> None:
     assert multipliers(PLAIN, text) == []
     assert multipliers(text, text) == []
 
@@ -66,7 +66,7 @@ def test_a_table_that_is_read_twice_is_called_as_in_the_file() -> None:
     assert (detail, table) == ("d AS q ON q.id IN (s.id, 1)", "d")
 
 
-def test_a_condition_that_becomes_laxer_may_multiply_and_a_stricter_one_does_not() -> None:
+def test_only_a_weaker_join_condition_may_multiply_rows() -> None:
     one, two = f"{PLAIN} JOIN d ON d.id = s.id", f"{PLAIN} JOIN d ON d.id = s.id AND d.n = s.k"
     assert multipliers(one, two) == []
     ((edit, *_),) = multipliers(two, one)
@@ -103,7 +103,7 @@ def test_a_window_that_slides_counts_a_row_several_times() -> None:
     assert multipliers(text.format(", '30 seconds'"), text.format("")) == []
 
 
-def test_an_outer_lateral_view_adds_a_row_where_there_was_none_and_multiplies_none() -> None:
+def test_an_outer_lateral_view_multiplies_no_rows() -> None:
     text = f"{PLAIN} LATERAL VIEW {{}}(s.l) AS x"
     assert multipliers(text.format("explode"), text.format("explode_outer")) == []
 

@@ -22,7 +22,5 @@ from core.sql.expression_properties import RowOrder, row_order
         ("(", None),
     ],
 )
-def test_the_order_of_rows_matters_only_to_what_takes_the_first_one_or_lists_them(
-    expression: str, expected: RowOrder | None
-) -> None:
+def test_row_order_matters_only_to_lists_and_first_values(expression: str, expected: RowOrder | None) -> None:
     assert row_order(expression) == expected

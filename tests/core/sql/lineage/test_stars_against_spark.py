@@ -93,7 +93,7 @@ def sparks(session: Session, text: str) -> list[str] | None:
 @pytest.mark.sampled
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", range(10))
-def test_a_star_stands_for_the_columns_that_spark_gives_it(session: Session, seed: int) -> None:
+def test_a_star_has_the_columns_of_sparks_analysis(session: Session, seed: int) -> None:
     for number in range(30):
         text = select(Random(f"{seed}/{number}"))
         assert ours(text) == sparks(session, text), text

@@ -76,7 +76,7 @@ def test_every_column_and_every_condition_is_followed_to_the_tables(select: str,
 
 
 @pytest.mark.parametrize("name", ["current_date", "current_timestamp", "current_user", "session_user"])
-def test_a_column_with_the_name_of_a_function_without_brackets_comes_first(name: str) -> None:
+def test_a_column_takes_precedence_over_a_function_without_brackets(name: str) -> None:
     (parsed,), _ = read_statements(f"INSERT INTO s SELECT {name} AS d FROM STREAM t", "q.sql")
     for columns, origins in (((Column(name, ""),), [name]), ((Column("a", ""),), [])):
         found = lineage_of(parsed, {TableName("t"): columns}.get)

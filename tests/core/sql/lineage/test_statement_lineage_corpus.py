@@ -57,7 +57,7 @@ def tables_of(found: StatementLineage) -> set[str]:
     return {str(i.origin.table) for each in (*found.outputs, *found.conditions) for i in each.inputs}
 
 
-def test_a_statement_that_spark_refuses_is_followed_or_said_and_never_raises() -> None:
+def test_lineage_never_raises_for_a_statement_that_spark_rejects() -> None:
     for case in cases():
         assert isinstance(case, Case)
         for parsed in read_statements(case.text, "dml.sql", every_table_streams=case.reads == "stream")[0]:

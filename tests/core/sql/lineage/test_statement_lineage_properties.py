@@ -60,7 +60,7 @@ def edges(found: StatementLineage) -> list[tuple[object, ...]]:
 
 
 @given(statements())
-def test_each_output_has_inputs_or_something_that_is_not_followed(written: Written) -> None:
+def test_every_output_has_inputs_or_an_unresolved_name(written: Written) -> None:
     found = followed(written.named("a", "b", "c", "d"))
     assert tuple(each.name for each in found.outputs) == written.outputs
     missed = {each.within for each in found.unresolved}
@@ -90,7 +90,7 @@ def test_every_input_is_a_column_of_a_table_that_is_read(written: Written) -> No
 
 @settings(max_examples=examples(300))
 @given(st.sampled_from(CASES), st.data())
-def test_a_deleted_or_doubled_word_is_followed_or_said_and_never_raises(
+def test_lineage_never_raises_for_a_deleted_or_repeated_word(
     case: tuple[str, str, list[str]], data: st.DataObject
 ) -> None:
     words = case[1].split(" ")

@@ -35,10 +35,10 @@ def canonical(sql: str) -> str:
 
 
 @pytest.mark.parametrize(("title", "left", "right"), pairs("equal.txt"), ids=lambda value: value[:40])
-def test_equal_meaning_has_one_text(title: str, left: str, right: str) -> None:
+def test_equivalent_queries_have_one_text(title: str, left: str, right: str) -> None:
     assert canonical(left) == canonical(right), title
 
 
 @pytest.mark.parametrize(("title", "left", "right"), pairs("different.txt"), ids=lambda value: value[:40])
-def test_what_may_differ_has_two_texts(title: str, left: str, right: str) -> None:
+def test_queries_that_may_differ_have_different_texts(title: str, left: str, right: str) -> None:
     assert canonical(left) != canonical(right), title

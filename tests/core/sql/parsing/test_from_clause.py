@@ -85,13 +85,13 @@ def test_what_spark_refuses_is_refused_below_brackets(select: str, summary: str)
     assert any(problem.summary.startswith(summary) for problem in problems), problems
 
 
-def test_no_check_is_claimed_for_what_spark_finds_when_it_plans() -> None:
+def test_planning_errors_of_spark_are_not_claimed_as_analysis_errors() -> None:
     select = "WITH p AS (SELECT x.k FROM STREAM a AS x JOIN STREAM b AS y ON x.i > y.i) SELECT k FROM STREAM c"
     _, (problem,) = read_statements(f"INSERT INTO t {select}", "dml.sql")
     assert problem.summary.endswith("a WITH query that nothing reads")
 
 
-def test_what_the_parser_takes_for_a_table_and_nobody_reads_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parsed_table_without_a_read_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         statement_reader,
         "resolve_table_names",

@@ -18,7 +18,7 @@ def refused(select: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", sorted(FORBIDDEN))
-def test_each_forbidden_function_is_a_problem_with_its_place_and_a_remedy(name: str) -> None:
+def test_every_forbidden_function_is_a_problem_with_position_and_remedy(name: str) -> None:
     parsed, (problem,) = read_statements(
         f"INSERT INTO target\nSELECT i,\n  {name}(k, 'a') AS x FROM STREAM a", "dml.sql"
     )
@@ -50,7 +50,7 @@ def test_each_forbidden_function_is_a_problem_with_its_place_and_a_remedy(name: 
         ),
     ],
 )
-def test_forbidden_function_is_found_wherever_it_stands_and_however_it_is_written(select: str) -> None:
+def test_a_forbidden_function_is_found_in_any_position_and_spelling(select: str) -> None:
     assert refused(select) == ["reflect"]
 
 

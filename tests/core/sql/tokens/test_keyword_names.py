@@ -92,7 +92,7 @@ def test_every_keyword_is_read_as_a_name_where_spark_reads_one(place: Place) -> 
         ("SELECT a FROM STREAM s AS inner", "INNER cannot be the alias of a table"),
     ],
 )
-def test_a_word_that_is_no_name_says_what_it_is(text: str, summary: str) -> None:
+def test_a_keyword_that_is_not_a_name_keeps_its_meaning(text: str, summary: str) -> None:
     _, problems = read_any(text, "q.sql")
     assert problems[0].summary == summary and problems[0].remedy
 

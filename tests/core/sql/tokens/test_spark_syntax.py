@@ -15,7 +15,7 @@ REFUSED = [text for text, _ in BLOCKS if not text.startswith("otherwise: ")]
 
 
 @pytest.mark.parametrize(("text", "summary"), TEXTS, ids=[text for text, _ in TEXTS])
-def test_what_spark_does_not_take_is_a_problem(text: str, summary: str) -> None:
+def test_a_text_that_spark_rejects_is_a_problem(text: str, summary: str) -> None:
     _, problems = read_any(text, "q.sql")
     errors = [problem for problem in problems if problem.severity is Severity.ERROR]
     assert errors and errors[0].summary.startswith(summary)
@@ -35,7 +35,7 @@ def test_what_spark_does_not_take_is_a_problem(text: str, summary: str) -> None:
         "SELECT window(ts, '1 hour').start, left(a, 1), if(a, b, c), map('k', :x) FROM s",
     ],
 )
-def test_what_spark_takes_is_no_problem_of_syntax(select: str) -> None:
+def test_a_text_that_spark_accepts_has_no_syntax_problem(select: str) -> None:
     _, problems = read_any(select, "q.sql")
     summaries = [problem.summary for problem in problems if problem.severity is Severity.ERROR]
     assert [each for each in summaries if "a parameter is used here" not in each] == []
