@@ -1,4 +1,4 @@
-"""The agent's port to files of tables and checkpoints, and what is read of them: commits, lag, contents of a folder."""
+"""The agent's port to files of tables and checkpoints, and the values read from them."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -18,16 +18,16 @@ Sources = tuple[tuple[int, TableName, str, str], ...]
 
 
 class FolderTaken(Refused):
-    """The folder is this ledger's, and another run has used it: nothing may be appended to it."""
+    """The folder belongs to this ledger, but another run has used it, so nothing may be appended."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFault:
-    """Why a statement cannot go on with a table: decided by the kind, told by the clause."""
+    """Why a statement cannot continue with a table, as a kind and a clause for people."""
 
     kind: TableFaultKind
     why: str
-    """One clause for people, which nothing reads."""
+    """A clause for people."""
     remedy: str = ""
 
     @property
@@ -36,13 +36,13 @@ class TableFault:
         return self.refused().sentence
 
     def refused(self) -> Refused:
-        """Return the error that says it."""
+        """Return the fault as an error."""
         return Refused(self.why, remedy=self.remedy)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointState:
-    """What lies in a checkpoint folder; None batch means that none was committed."""
+    """The contents of a checkpoint folder; `batch` is None if none was committed."""
 
     id: str
     """The streaming query id of Spark's `metadata`; empty before the first start."""
@@ -56,10 +56,10 @@ class CheckpointState:
     consumed: Mapping[int, int] = field(default_factory=dict)
     """Source ordinal → last consumed entry of its file log (`logOffset`), as of the newest commit."""
     epoch: int = 0
-    """Of the owner file, as `machine` and `run`: the world epoch of its ledger; 0 where it says none."""
+    """Ledger epoch in the owner file, which also has `machine` and `run`; 0 if it has none."""
     machine: str = ""
     run: str = ""
-    """The run that has made the folder."""
+    """The run that created the folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,32 +82,32 @@ class SourceLag:
     missing: bool = False
     """The source is gone or was replaced."""
     versions: int | None = None
-    """Versions of the source that are not wholly read; None where it has no versions."""
+    """Versions of the source that are not completely read; None without a transaction log."""
 
 
 @dataclass(frozen=True, slots=True)
 class FolderContents:
-    """What a table's folder holds: files that its log names and that are there, or all of them where it has none."""
+    """The files of a table: existing files named by its log, or all files without a log."""
 
     files: int
     bytes: int
     rows: int | None
-    """None where they cannot even be estimated."""
+    """None if they cannot be estimated."""
     exact: bool
     """Whether all rows were counted."""
     earliest: float | None
     """When the oldest file was written, epoch seconds; None while there is none."""
     newest: float | None = None
-    """When the newest one was."""
+    """When the newest file was written."""
     small_files: int | None = None
-    """Files of less than `SMALL_FILE`; None where no log of versions says so."""
+    """Files smaller than `SMALL_FILE`; None without a transaction log."""
     log_entries: int | None = None
-    """Versions since the last checkpoint of the log; None where there is no such log."""
+    """Versions since the last checkpoint of the log; None without a transaction log."""
     log_bytes: int | None = None
-    """What these are written in; None where they are too many to be looked at."""
+    """Bytes of these versions; None if there are too many to look at."""
 
     def as_statistics(self, at: float, gone: int | None, history: LogHistory | None) -> TableStatistics:
-        """Return what is recorded of a table that was looked at then, with how many files its statement misses."""
+        """Return table statistics measured at `at`; `gone` is the number of input files that no longer exist."""
         return TableStatistics(
             at,
             self.rows,
@@ -124,26 +124,26 @@ class FolderContents:
 
 
 class OriginRows(Enum):
-    """What becomes of the rows of the version that another one goes on from."""
+    """What happens to the rows of a version that another version continues."""
 
     LEFT = "left"
-    """They stay where they are: the new version holds what comes after them."""
+    """They stay in the old version; the new one holds later rows only."""
     INSIDE = "inside"
-    """The new version holds them too: its files are those of the old one, and new ones beside them."""
+    """The new version includes them by referencing the old files."""
     BEFORE = "before"
-    """The new version has them in a table of their own (`VersionFolders.before`), as they were stored."""
+    """The new version has them in a separate table (`VersionFolders.before`), unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionFolders:
-    """Where a version of a statement lies: absolute folders of its table and of its checkpoint."""
+    """The absolute folders of a version's table and checkpoint."""
 
     table: str
     checkpoint: str
 
     @property
     def before(self) -> str:
-        """Return the folder of the rows that came before its own; it moves with its table."""
+        """The folder of earlier rows, which moves with the table."""
         return f"{self.table}/{BEFORE_FOLDER}"
 
 
@@ -152,17 +152,17 @@ BEFORE_FOLDER = "_before"
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a version begins that was not begun from nothing."""
+    """Where a version starts that does not start empty."""
 
     batch: int | None
-    """The last batch that it does not run itself; None where it runs all of them."""
+    """The last batch that it does not run itself; None if it runs all batches."""
     id: str
-    """The streaming query id of its checkpoint; empty where Spark gives it one."""
+    """The streaming query id of its checkpoint; empty if Spark will assign one."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenFile:
-    """A file of a source that counts as read."""
+    """A source file marked as read."""
 
     path: str
     """A URI, exactly as Spark writes it."""
@@ -171,33 +171,33 @@ class SeenFile:
 
 @dataclass(frozen=True, slots=True)
 class SeenLog:
-    """A table with a transaction log, of which everything before a version counts as read."""
+    """A transaction log marked as read up to a version."""
 
     offset: str
-    """What stands for it in a checkpoint's offsets."""
+    """Its representation in a checkpoint's offsets."""
     version: int = 0
-    """The first one that is not read."""
+    """The first unread version."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogMark:
-    """Where the transaction log of a table stands, so that an older copy of it is told from it."""
+    """The position of a transaction log, to recognize an older copy of the table."""
 
     id: str
-    """Of the table."""
+    """Id of the table."""
     version: int
     commit: str
-    """What tells the commit of that version from another one; empty where it is no longer in the log."""
+    """Digest of the commit of that version; empty if it is no longer in the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """What OPTIMIZE or VACUUM has done, as the log of a table says."""
+    """The result of OPTIMIZE or VACUUM, from the log of the table."""
 
     files: int
-    """Files that were written into others, or deleted."""
+    """Files compacted or deleted."""
     made: int = 0
-    """Files that were written of them."""
+    """Files created by compaction."""
 
     def __add__(self, other: "Upkeep") -> "Upkeep":
         return Upkeep(self.files + other.files, self.made + other.made)
@@ -364,7 +364,7 @@ class Checkpoints(Protocol):
     def why_not_from(
         self, folder: str, format: str, start: LogStart, *, takes_changes: bool, tracked: bool = False
     ) -> Sentence | None:
-        """Explain why a stream of a table cannot begin at a place in its log now; None if it can."""
+        """Explain why a stream cannot start at a position in the log of a table now; None if it can."""
 
     def upkeep(self, place: str, operation: str, tag: str) -> Upkeep | None:
         """Return what the newest completed `OPTIMIZE` or `VACUUM` with a tag did to the table of a log."""

@@ -1,6 +1,6 @@
-"""What would happen below a table if it were rebuilt, dropped, or lost a column: decided by the planner's functions.
+"""Impact analysis: what happens downstream of a table that is rebuilt, dropped, or loses a column.
 
-An answer is what a plan of its request decides for each reader, at every depth; nothing is planned step by step.
+Answers come from the planner's own decisions for every downstream table; no steps are planned.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,7 +32,7 @@ from core.text.wording import did_you_mean
 
 
 class ImpactEvent(StrEnum):
-    """What would be done to the table."""
+    """The hypothetical change of the table."""
 
     REBUILT = "rebuilt"
     DROPPED = "dropped"
@@ -40,21 +40,21 @@ class ImpactEvent(StrEnum):
 
 
 class ImpactEffect(StrEnum):
-    """What would happen to a reader, the most severe first."""
+    """What would happen to a reader, most severe first."""
 
     REFUSED = "refused"
-    """It stands in the way: no plan does this while it reads what it reads."""
+    """The reader blocks the change: no plan would do it while the reader stays as it is."""
     DELETED = "deleted"
     STRANDED = "stranded"
-    """It could not be started again."""
+    """The reader could not be restarted."""
     STARVED = "starved"
-    """It would run and read nothing more."""
+    """The reader would keep running without new input."""
     REBUILT = "rebuilt"
     RESTARTED = "restarted"
     STARTED = "started"
     RESUMED = "resumed"
     LEFT_BEHIND = "left behind"
-    """It stays on the old version, which goes on running for it."""
+    """The reader stays on the old version, which keeps running for it."""
     UNAFFECTED = "unaffected"
 
 
@@ -69,62 +69,62 @@ _SEVERITY = {effect: place for place, effect in enumerate(ImpactEffect)}
 
 @dataclass(frozen=True, slots=True)
 class ReachedTable:
-    """A table below the one that is asked about, or of one statement set with it."""
+    """A table downstream of the changed one, or in the same statement set."""
 
     table: TableName
     product: str
-    """Empty where it is deployed and no longer declared."""
+    """Empty if it is deployed but no longer declared."""
     layer: str
     owner: str
     depth: int
-    """Readings between it and the table; 0 for the rest of its statement set."""
+    """Distance from the changed table in readings; 0 for the rest of its statement set."""
     through: tuple[InventoryReading, ...]
-    """What it reads of the table and of what is below it, by name."""
+    """What it reads of the changed table and of other reached tables, by name."""
     stateful: bool | None
-    """None where it is no longer declared."""
+    """None if it is no longer declared."""
     keyed: bool | None
-    """Whether its rows replace others by their key; None as above."""
+    """Whether it upserts by key; None if it is no longer declared."""
     state: str
     effect: ImpactEffect
     why: str
     place: str = ""
-    """Where it names the column, or what is made from it: `dml.orders.sql:3,7`."""
+    """Where it uses the column or a value derived from it: `dml.orders.sql:3,7`."""
     output_columns: tuple[str, ...] = ()
-    """Its own columns that are made from the column."""
+    """Its own columns derived from the column."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImpactAnswer:
-    """What would happen after one event."""
+    """The effects of one change."""
 
     event: ImpactEvent
     request: PlanRequest | None
-    """What a plan would be asked for; None where the files must be edited first."""
+    """The plan request for the change; None if the files must be edited first."""
     refusals: tuple[PlanRefusal, ...]
-    """Why no such plan can be applied, besides readers that are refused."""
+    """Why the plan could not be applied, besides readers that block it."""
     reached: tuple[ReachedTable, ...]
-    """The most severe first, then by depth and name."""
+    """Most severe first, then by depth and name."""
     outside: tuple[Exposure, ...]
 
     @property
     def refused(self) -> bool:
-        """Return whether a plan of it would be refused."""
+        """Whether a plan for the change would be refused."""
         return bool(self.refusals) or any(one.effect is ImpactEffect.REFUSED for one in self.reached)
 
 
 @dataclass(frozen=True, slots=True)
 class Impact:
-    """All answers about a table, or about one of its columns."""
+    """All answers about a table or one of its columns."""
 
     root: ColumnOrigin
     external: bool
     deployed: bool
-    """Whether they are about what is deployed; else about all declared tables as if they ran."""
+    """True if the answers concern deployed tables, False if declared tables as if deployed."""
     answers: tuple[ImpactAnswer, ...]
     columns: Mapping[str, Mapping[TableName, str]]
-    """Without a column: who uses each of them directly, and where; only of a declared table."""
+    """If no column was asked about: direct users of each column and where; only for a declared table."""
     edited: tuple[TableName, ...] = ()
-    """The table and those below it whose files say otherwise than what is deployed: columns are traced in the files."""
+    """The table and downstream tables whose files differ from the deployed text; columns are traced in the files."""
 
 
 def impact_of(
@@ -185,7 +185,7 @@ def _children(words: str, project: Project, part: Project) -> str:
 
 
 def as_if_running(project: Project) -> dict[TableName, ObservedDeployment]:
-    """Observe every declared table as if its declared text ran as version 1."""
+    """Return observations as if every declared table ran as version 1."""
     found = {}
     for name, table in project.tables.items():
         reads = table.parsed.reads if table.parsed is not None else ()
@@ -211,7 +211,7 @@ class _Asking:
 
 
 def _rebuilt(asking: _Asking) -> ImpactAnswer:
-    """Decide a rebuild of the table; of an external one, which its maker rebuilds, a rebuild of its readers."""
+    """Decide a rebuild of the table; for an external table, a rebuild of its readers."""
     context = asking.context
     asked: tuple[TableName, ...] = (asking.table,)
     if context.observed.is_external(asking.table):
@@ -227,7 +227,7 @@ def _rebuilt(asking: _Asking) -> ImpactAnswer:
 def _rebuilding(
     asking: _Asking, asked: tuple[TableName, ...]
 ) -> tuple[PlanRequest, tuple[PlanRefusal, ...], dict[TableName, tuple[ImpactEffect, str]]]:
-    """Decide a rebuild of some tables, and return what happens to each table that it meets."""
+    """Decide a rebuild of tables; return the effect on each table that it reaches."""
     request = normal_request(PlanRequest(tables=asked, rebuild=True, children=asking.children or "product"))
     if not asked:
         return request, (), {}
@@ -248,9 +248,9 @@ def _rebuilding(
 
 
 def _lost(asking: _Asking, uses: Mapping[TableName, ColumnUse]) -> ImpactAnswer:
-    """Decide the loss of a column: the table is rebuilt, and whoever names the column is in the way.
+    """Decide the loss of a column: the table is rebuilt, and readers that name the column block it.
 
-    An external table stays as it is, and those who name the column are rebuilt once they do not any more.
+    An external table is not rebuilt; readers that name the column are rebuilt once edited.
     """
     table, column = asking.table, f"{asking.table}.{asking.root.column}"
     direct = {name: use.direct for name, use in uses.items() if use.direct}
@@ -272,12 +272,12 @@ def _lost(asking: _Asking, uses: Mapping[TableName, ColumnUse]) -> ImpactAnswer:
 
 
 def _edited(context: PlanningContext, name: TableName) -> str:
-    """Return the words for a place in an edited file, where another text is deployed; empty for any other place."""
+    """Return a note for locations in a file that differs from the deployed text; empty for other files."""
     return " of the edited file; another text is deployed" if _is_edited(context, name) else ""
 
 
 def _is_edited(context: PlanningContext, name: TableName) -> bool:
-    """Return whether the files say otherwise of a table than what is deployed; not where one of both is not known."""
+    """True if the files of a table are known to differ from the deployed texts."""
     seen = context.observed.deployment(name).deployed
     if seen is None or name not in context.declared.tables:
         return False
@@ -286,7 +286,7 @@ def _is_edited(context: PlanningContext, name: TableName) -> bool:
 
 
 def _dropped(asking: _Asking) -> ImpactAnswer:
-    """Decide a delete of the table, and what would become of those that stay if it were gone all the same."""
+    """Decide a delete of the table, and the effect on remaining readers if it were deleted anyway."""
     context = asking.context
     request = normal_request(PlanRequest(verb="delete", tables=(asking.table,), children=asking.children))
     scope = resolve_scope(request, context)
@@ -303,7 +303,7 @@ def _dropped(asking: _Asking) -> ImpactAnswer:
 
 
 def _without(asking: _Asking, name: TableName, gone: set[TableName]) -> tuple[ImpactEffect, str] | None:
-    """Describe what becomes of a table that stays while what it is bound to goes; None where that stays."""
+    """Return the effect on a remaining table whose inputs are deleted; None if none is."""
     context = asking.context
     lost = {binding.parent: binding.streamed for binding in context.bindings.of(name) if binding.parent in gone}
     names = ", ".join(sorted(lost))
@@ -319,7 +319,7 @@ def _without(asking: _Asking, name: TableName, gone: set[TableName]) -> tuple[Im
 
 
 def _starve(bindings: TableBindings, effects: dict[TableName, tuple[ImpactEffect, str]]) -> None:
-    """Return what streams a table that would write nothing more, at every depth."""
+    """Return the tables that stream, at any depth, from a table that would write nothing more."""
     waiting = [name for name, (effect, _) in sorted(effects.items()) if effect in _DRY]
     for parent in waiting:
         for child in bindings.readers(parent):

@@ -1,4 +1,4 @@
-"""What a change of one table can reach: its readers at every depth, and the part of the project that its plans see.
+"""The scope of a change: all downstream tables, and the part of the project needed to plan it.
 
 Readers are declared or deployed, with the statement sets that are met. The part is all of them and everything upstream
 of them: a plan of the table is the same over this part as over the whole; it costs by the part.
@@ -20,7 +20,7 @@ from core.reports.inventory import InventoryReading
 def affected_part(
     project: Project, observed: Mapping[TableName, ObservedDeployment], root: TableName
 ) -> tuple[Project, Mapping[TableName, ObservedDeployment]]:
-    """Return the part around a table; all of it where a deployed statement's readings are not known but from its texts.
+    """Return the part around a table; everything if bindings of a deployed statement are unknown.
 
     One pass over the project, then linear in the part.
     """
@@ -58,7 +58,7 @@ def _leads_astray(name: TableName, seen: ObservedDeployment) -> bool:
 def _readings(
     project: Project, observed: Mapping[TableName, ObservedDeployment]
 ) -> tuple[Mapping[TableName, set[TableName]], Mapping[TableName, list[TableName]]]:
-    """Return parents and children, by the declared texts and as deployed."""
+    """Return parents and children by name, declared and deployed ones together."""
     parents: dict[TableName, set[TableName]] = {}
     for name, table in project.tables.items():
         if table.parsed is not None:
@@ -75,20 +75,20 @@ def _readings(
 
 @dataclass(frozen=True, slots=True)
 class DownstreamReach:
-    """Every table that a change of one may reach."""
+    """All tables that a change may reach."""
 
     depth: Mapping[TableName, int]
-    """Readings between it and the table, which is at 0; the tables of a statement set are at one depth."""
+    """Distance in readings from the changed table, which is at 0; a statement set shares one depth."""
     through: Mapping[TableName, tuple[InventoryReading, ...]]
-    """What it reads of the others, by name; a table that came with its statement set may read none."""
+    """What each table reads of the others, by name; empty for some members of statement sets."""
     readers: frozenset[TableName]
-    """Those that readings alone lead to; others are reached where a statement set is rebuilt as one."""
+    """Tables reached through readings alone; others belong to a statement set that is rebuilt together."""
 
 
 def downstream_reach(
     declared: DeclaredTables, bindings: TableBindings, tracer: LineageTracer, root: TableName
 ) -> DownstreamReach:
-    """Walk down breadth-first: first over readings alone, then with the statement sets. Linear in readings."""
+    """Walk downstream breadth-first, first over readings, then over statement sets too. Linear in readings."""
     readers: dict[TableName, dict[TableName, bool]] = {}
 
     def step(table: TableName) -> dict[TableName, bool]:
@@ -117,7 +117,7 @@ def downstream_reach(
 
 
 def _readers(bindings: TableBindings, tracer: LineageTracer, parent: TableName) -> dict[TableName, bool]:
-    """Return who reads a table, by its text or as it is bound, with whether it streams it."""
+    """Return the readers of a table, declared or bound, and whether they stream it."""
     found: dict[TableName, bool] = {}
     for reader in tracer.readers(parent):
         reads = reader.parsed.reads if reader.parsed is not None else ()

@@ -1,6 +1,6 @@
-"""Inventory: every table with its upstream and downstream tables and its serving version; the same as a hierarchy.
+"""Inventory of all tables with upstream, downstream and serving version, as a list or as a hierarchy.
 
-A reading counts when a statement is declared with it or still bound to it: what is deployed may be older than files.
+A reading counts if it is declared or still bound, since the deployed text may be older than the files.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,16 +12,16 @@ from core.observed.versions import StatementLine
 from core.project.model import Layer, Project, Table
 
 SINKS = frozenset({Layer.FACT, Layer.VIEW})
-"""Layers whose tables are made for people and programs outside: nothing has to read them here."""
+"""Layers whose tables are made for outside readers and may have none in the project."""
 
 
 @dataclass(frozen=True, slots=True)
 class InventoryReading:
-    """One parent of a table, or one child."""
+    """One direct upstream or downstream table."""
 
     table: TableName
     streamed: bool
-    """Also where it is read as a static side besides."""
+    """Also True if it is read as a static side as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,10 @@ class InventoryEntry:
     stateful: bool
     """False for an external table."""
     keyed: bool
-    """Whether its rows replace others by their key; False for an external table."""
+    """Whether it upserts by key; False for an external table."""
     owner: str
     folder: str
-    """Of the project, with forward slashes; empty where the table is only deployed."""
+    """Folder in the project, with forward slashes; empty if the table is only deployed."""
     files: tuple[str, ...]
     """DDL, then the statement."""
     parents: tuple[InventoryReading, ...]
@@ -47,20 +47,20 @@ class InventoryEntry:
     children: tuple[InventoryReading, ...]
     """By name."""
     products: tuple[str, ...]
-    """Of its readers, sorted, without its own."""
+    """Products of its readers, sorted, without its own."""
     declared: bool
     serving: StatementLine | None
-    """None where it is not deployed, or no ledger is there."""
+    """None if it is not deployed or there is no ledger."""
 
     @property
     def unused(self) -> bool:
-        """Return whether nothing reads it, and it is neither a fact nor a view."""
+        """True if it has no readers and is neither a fact nor a view."""
         return not self.children and self.layer not in SINKS
 
 
 @dataclass(frozen=True, slots=True)
 class InventorySelection:
-    """Which tables are wanted; what is asked for must all hold."""
+    """A filter for tables; all conditions must hold."""
 
     products: tuple[str, ...] = ()
     """Any of them; empty means all."""
@@ -69,7 +69,7 @@ class InventorySelection:
     cross_product: bool = False
 
     def takes(self, entry: InventoryEntry) -> bool:
-        """Return whether a table is wanted."""
+        """True if a table matches."""
         return (
             (not self.products or entry.product in self.products)
             and (not self.unused or entry.unused)
@@ -79,7 +79,7 @@ class InventorySelection:
 
 
 def inventory_of(project: Project, serving: Mapping[TableName, StatementLine]) -> tuple[InventoryEntry, ...]:
-    """List every table that is declared or deployed, by name."""
+    """List all declared and deployed tables by name."""
     names = sorted({*project.tables, *serving})
     parents: dict[TableName, tuple[InventoryReading, ...]] = {}
     children: dict[TableName, list[InventoryReading]] = {}
@@ -110,7 +110,7 @@ def select(entries: Iterable[InventoryEntry], selection: InventorySelection) -> 
 
 
 def _declared_reads(table: Table) -> dict[TableName, bool]:
-    """Return what a table's text reads, and whether it streams it; true where it reads it both ways."""
+    """Return the tables that a text reads and whether it streams them; True if it reads one both ways."""
     found: dict[TableName, bool] = {}
     for read in table.parsed.reads if table.parsed is not None else ():
         found[read.table] = read.streaming or found.get(read.table, False)
@@ -181,19 +181,19 @@ UPSTREAM, DOWNSTREAM = "up", "down"
 
 @dataclass(frozen=True, slots=True)
 class HierarchyRow:
-    """One row; rows come in the order of reading, each above its parents or children."""
+    """One row of a hierarchy; rows are in reading order, each before its parents or children."""
 
     table: TableName
     entry: InventoryEntry | None
-    """None for a table that a deployed statement reads and that is neither declared nor deployed."""
+    """None for a table that is read but neither declared nor deployed."""
     depth: int
     """0 for the table itself."""
     streamed: bool
-    """Whether the lower of this table and the one it hangs on streams the other; True for the table itself."""
+    """Whether the connection to its neighbour is a stream; True for the table itself."""
     again: bool = False
-    """Whether it is expanded in another place."""
+    """Whether it is expanded in another row."""
     hidden: int = 0
-    """Tables next to it that the bound on the depth leaves out."""
+    """Number of neighbours omitted because of the depth limit."""
 
 
 def hierarchy(

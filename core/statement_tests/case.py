@@ -1,4 +1,4 @@
-"""A test case of a statement as values: rows in, in parts, and the rows that are expected."""
+"""A test case of a statement: input rows in parts, and the expected rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ Row = tuple[object, ...]
 """Values in the order of the declared columns, as `core.statement_tests.typed_values` gives them."""
 
 Part = Mapping[TableName, tuple[Row, ...]]
-"""What arrives for one micro-batch, by table that is read."""
+"""The input of one micro-batch, by table."""
 
 TypedColumns = tuple[tuple[str, str], ...]
 """Declared columns as (name, type), in order."""
@@ -20,7 +20,7 @@ TypedColumns = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class StatementCase:
-    """One file of a folder `tests`, or what is known of it before it has expected rows."""
+    """One file of a `tests` folder; `expected` may still be missing."""
 
     name: str
     """The file's name without its ending."""
@@ -29,15 +29,15 @@ class StatementCase:
     table: TableName
     """The table whose statement is tested."""
     parts: tuple[Part, ...]
-    """Micro-batches, in order; what is read as a static side is in the first."""
+    """Micro-batches in order; rows of static sides are in the first."""
     expected: tuple[Row, ...] = ()
     """All rows that the statement writes over all parts, in any order."""
     key: tuple[str, ...] = ()
-    """Columns by which a missing row and an unexpected one are taken for the same."""
+    """Columns by which missing and unexpected rows are paired."""
     tolerance: float = field(default=1e-9)
-    """By how much floats may differ, relative to the greater one."""
+    """Allowed difference of floats, relative to the greater one."""
 
     @property
     def label(self) -> str:
-        """Return how the case is named to people."""
+        """The name of the case for people."""
         return f"{self.table}/{self.name}"

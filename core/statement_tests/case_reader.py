@@ -1,4 +1,4 @@
-"""Texts of `tests` folders → cases, or Problems with file and line: all of them, from all files."""
+"""Parse the files of `tests` folders into cases; mistakes become Problems with file and line."""
 
 import csv
 import io
@@ -20,12 +20,12 @@ from core.text.wording import counted, did_you_mean
 KEYS = ("description", "table", "given", "expect", "key", "tolerance")
 
 MOST_ROWS = 10_000
-"""Rows of one fixture: a test is a few rows that people read."""
+"""Most rows of one fixture; tests should be small enough to read."""
 
 
 @dataclass(frozen=True, slots=True)
 class _CaseFile:
-    """One file while it is read."""
+    """One file while it is being read."""
 
     path: str
     top: YamlSection
@@ -40,7 +40,7 @@ class _CaseFile:
 def read_cases(
     texts: Mapping[str, str], tables: Mapping[TableName, Table]
 ) -> tuple[tuple[StatementCase, ...], tuple[Problem, ...]]:
-    """Read every YAML file of the folders `tests` as a case; a file with an error Problem gives none."""
+    """Read every YAML file of `tests` folders as a case; files with errors yield none."""
     problems: list[Problem] = []
     found: list[StatementCase] = []
     units: dict[str, list[Table]] = {}
@@ -66,7 +66,7 @@ def read_cases(
 
 
 def refuse_unsafe(table: Table) -> Iterator[Problem]:
-    """Yield why the statement of a table is not shown to Spark by a test, as no plan shows it."""
+    """Yield Problems if a statement is unsafe to analyse, so that no test sends it to Spark."""
     if table.parsed is not None and table.dml is not None and (why := unsafe_for_analysis(table.parsed.select)):
         where = Where(table.dml.path, table.parsed.line)
         yield Problem(f"{table.name} cannot be tested: {why}", "correct the statement", where, table.name)
@@ -172,7 +172,7 @@ def _part(file: _CaseFile, value: YamlValue, parsed: ParsedStatement, number: in
 
 
 def _rows(file: _CaseFile, value: YamlValue, key: str, table: TableName, columns: TypedColumns) -> tuple[Row, ...]:
-    """Read rows, or the CSV file that is named in their place; wrong ones are reported and left out."""
+    """Read rows, or the named CSV file; wrong rows are reported and omitted."""
     if value.text is not None and value.text.endswith(".csv"):
         return _rows_of_csv(file, value, table, columns)
     if value.items is None:
@@ -225,7 +225,7 @@ def _rows_of_csv(file: _CaseFile, value: YamlValue, table: TableName, columns: T
 
 
 def _cells(file: _CaseFile, path: str, table: TableName, columns: TypedColumns) -> Iterator[Row]:
-    """Yield the rows of a CSV file: a line of column names, then a line for each row; an empty cell is NULL."""
+    """Yield the rows of a CSV file with a header line; an empty cell is NULL."""
     reader = csv.reader(io.StringIO(file.csv_files[posixpath.basename(path)], newline=""), strict=True)
     kinds = {name.lower(): kind for name, kind in columns}
     head = [name.strip().lower() for name in next(reader, [])]

@@ -1,4 +1,4 @@
-"""A first case for a statement: plausible rows from declarations, and its file with the rows that were recorded."""
+"""Generation of a first test case: plausible input rows, and its file with the recorded output."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ from core.statement_tests.case_reader import columns_of
 from core.statement_tests.typed_values import can_be_written, quoted_text, written_value
 
 ROWS = 3
-"""Rows of each table in the first part."""
+"""Rows per table in the first part."""
 
 _HEAD = """\
 # A first case, by headgate test init: rows made up from the declarations. What stands under expect was RECORDED: it is
@@ -28,12 +28,12 @@ _PLAIN = re.compile(r"[a-z_][a-z0-9_]*\Z", re.IGNORECASE)
 
 
 def first_case_path(table: Table) -> str:
-    """Return where the first case of a table's statement is written."""
+    """Return the path of the first case of a table's statement."""
     return f"{table.folder}/{TESTS_FOLDER}/{table.name}_recorded.yml"
 
 
 def first_case(table: Table, tables: Mapping[TableName, Table]) -> StatementCase:
-    """Make up rows for each table that a statement reads; a later row of each stream where a watermark must pass.
+    """Generate rows for each input table, with a later row per stream if a watermark must pass.
 
     Rows of all tables are numbered alike, so that joins by ids find each other; texts that the statement compares a
     column with are among its values.
@@ -58,7 +58,7 @@ def first_case(table: Table, tables: Mapping[TableName, Table]) -> StatementCase
 
 
 def written_case(case: StatementCase, rows: Iterable[Row], tables: Mapping[TableName, Table]) -> str:
-    """Write a case as its file, with the rows that were recorded."""
+    """Return the file of a case with its recorded rows."""
     table = tables[case.table]
     beside = [each for each in tables.values() if each.folder == table.folder and not each.external]
     named = f"table: {case.table}\n" if len(beside) > 1 else ""
@@ -88,7 +88,7 @@ def _key(name: str) -> str:
 
 
 def _literals(parsed: ParsedStatement) -> dict[tuple[str, bool], list[str]]:
-    """Return the texts that columns are compared with, by column and by whether it is to be equal."""
+    """Return string literals compared with columns, by column and by whether they must be equal."""
     found: dict[tuple[str, bool], list[str]] = {}
     for name, operator, texts in _LITERAL.findall(parsed.select):
         key = name.lower(), operator not in ("<>", "!=")
@@ -97,7 +97,7 @@ def _literals(parsed: ParsedStatement) -> dict[tuple[str, bool], list[str]]:
 
 
 def _row(columns: TypedColumns, number: int, literals: Mapping[tuple[str, bool], list[str]]) -> Row:
-    """Make up one row: a text that is asked for is in each of them, one that is ruled out in the last of a part."""
+    """Generate one row: required literals occur in every row, excluded ones in the last row of a part."""
     values: list[object] = []
     for name, kind in columns:
         wanted, ruled_out = (literals.get((name.lower(), equal), []) for equal in (True, False))

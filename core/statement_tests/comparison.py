@@ -1,4 +1,4 @@
-"""Rows that were expected against rows that were found, as multisets: missing, unexpected, or different by key."""
+"""Comparison of expected and actual rows as multisets: missing, unexpected, or differing by key."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -9,15 +9,15 @@ from core.statement_tests.case import Row, TypedColumns
 from core.statement_tests.typed_values import written_value
 
 MOST_FOUND = 20_000
-"""Rows that are read of what a statement wrote; a case that writes more fails for that."""
+"""Most rows read of a statement's output; a case that writes more fails."""
 
 SHOWN = 10
-"""Rows of each kind that are told; the others are counted."""
+"""Rows shown of each kind; the others are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowDifference:
-    """How two multisets of rows differ; equal ones have nothing in any of the three."""
+    """The difference of two multisets of rows; all three parts are empty if they are equal."""
 
     columns: TypedColumns
     missing: tuple[Row, ...] = ()
@@ -25,14 +25,14 @@ class RowDifference:
     unexpected: tuple[Row, ...] = ()
     """Found and not expected."""
     differing: tuple[tuple[Row, Row], ...] = ()
-    """Expected and found, with the same key and other values."""
+    """Pairs of expected and found rows with the same key but different values."""
 
     def __bool__(self) -> bool:
-        """Return whether there is any difference."""
+        """True if there is any difference."""
         return bool(self.missing or self.unexpected or self.differing)
 
     def as_json(self) -> dict[str, Any]:
-        """Return counts, and the first rows of each kind with values as a fixture would hold them."""
+        """Return counts and the first rows of each kind, with values in fixture notation."""
         return {
             "missing": len(self.missing),
             "unexpected": len(self.unexpected),
@@ -59,7 +59,7 @@ def compare_rows(
     key: Sequence[str] = (),
     tolerance: float = 0.0,
 ) -> RowDifference:
-    """Pair equal rows, floats within a relative tolerance; then what is left, by key where it names one row of each."""
+    """Pair equal rows, floats within a relative tolerance; then pair the rest by unique keys."""
     groups: dict[object, list[tuple[tuple[float, ...], Row]]] = {}
     for row in sorted(found, key=_order):
         shape, floats = _split(row)
@@ -101,7 +101,7 @@ def _by_key(rows: Iterable[Row], places: Sequence[int]) -> dict[str, list[Row]]:
 
 
 def _without(rows: Iterable[Row], paired: Iterable[Row]) -> list[Row]:
-    """Return the rows without those that are paired, by identity: equal rows are different ones here."""
+    """Return the unpaired rows, compared by identity."""
     gone = {id(row) for row in paired}
     return [row for row in rows if id(row) not in gone]
 
@@ -111,7 +111,7 @@ def _order(row: Row) -> str:
 
 
 def _split(row: Row) -> tuple[object, tuple[float, ...]]:
-    """Return what must be equal exactly, types included, and the floats of a row in their order."""
+    """Split a row into the part that must be exactly equal, types included, and its floats in order."""
     floats: list[float] = []
 
     def shape(value: object) -> object:

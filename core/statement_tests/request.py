@@ -1,4 +1,4 @@
-"""What the process that runs cases is asked, and what it answers: values that go through JSON unchanged."""
+"""Request and result of the process that runs test cases; both survive JSON unchanged."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -8,7 +8,7 @@ from typing import Any
 from core.project.revision import RevisionTexts
 
 CASE_S = 60.0
-"""How long one case may take, unless the operator says otherwise."""
+"""Default time limit of one case, in seconds."""
 
 _OWN = (
     "spark.sql.catalog",
@@ -17,7 +17,7 @@ _OWN = (
     "spark.sql.extensions",
     "spark.sql.streaming.check",
 )
-"""Settings that lead to tables, files or code of the operator's."""
+"""Prefixes of settings that refer to tables, files or code of the pool."""
 
 
 class CaseOutcome(StrEnum):
@@ -25,40 +25,40 @@ class CaseOutcome(StrEnum):
 
     PASSED = "passed"
     FAILED = "failed"
-    """Its rows are not those that were expected, or an upgrade gives other rows."""
+    """Its rows differ from the expected ones, or an upgrade produces other rows."""
     ERROR = "error"
     """Spark refused it or did not finish."""
     SKIPPED = "skipped"
-    """It could not be tried; says why."""
+    """It could not be run; the summary says why."""
 
 
 class UpgradeVerdict(StrEnum):
-    """What the old checkpoint did to the new text."""
+    """How the new text behaved on the old checkpoint."""
 
     SAFE = "safe"
-    """The same rows as without the old text."""
+    """Same rows as without the old text."""
     SEAM = "seam"
-    """Rows that were written before differ, those written afterwards are right."""
+    """Rows written before the upgrade differ; later rows are correct."""
     MIXED = "mixed"
-    """Rows that the new text wrote are wrong, because of what the old one left in the checkpoint."""
+    """Rows written by the new text are wrong because of old state in the checkpoint."""
     REFUSED = "refused"
-    """Spark does not go on from the old checkpoint, or the table cannot be read any more."""
+    """Spark cannot continue from the old checkpoint, or the table became unreadable."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseRequest:
-    """Cases to run, with every text that they need."""
+    """Cases to run, with all texts that they need."""
 
     texts: Mapping[str, str]
-    """Declaring files by path: headgate.yml, and the folders of the tested tables and of what they read."""
+    """Declaring files by path: headgate.yml, and the folders of the tested tables and their inputs."""
     tests: Mapping[str, str]
     """Files of the folders `tests` by path."""
     cases: tuple[str, ...] = ()
     """Paths of the cases to run, in order."""
     old: Mapping[str, RevisionTexts] = field(default_factory=dict)
-    """By table, what an upgrade begins with; empty where the cases are run as they are."""
+    """The old texts by table, for upgrade tests; empty otherwise."""
     record: str = ""
-    """A table whose first case is made up, run and answered as a text; then there are no `cases`."""
+    """A table for which a first case is generated, run and returned as text, instead of `cases`."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Spark settings that decide what a statement computes."""
     case_s: float = CASE_S
@@ -69,13 +69,13 @@ class CaseRequest:
 
 
 def request_from_json(body: Mapping[str, Any]) -> CaseRequest:
-    """Read what `CaseRequest.as_json` wrote."""
+    """Parse the output of `CaseRequest.as_json`."""
     old = {table: RevisionTexts(**texts) for table, texts in body["old"].items()}
     return CaseRequest(**{**body, "cases": tuple(body["cases"]), "old": old})
 
 
 def settings_of_meaning(conf: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Return what a test takes over from a declared pool: settings of SQL, but none that lead to its tables or code.
+    """Return the pool settings that a test uses: SQL settings that do not refer to tables or code.
 
     Times without a zone are UTC unless the pool says otherwise.
     """
@@ -95,11 +95,11 @@ class CaseResult:
     """One sentence without a full stop."""
     took_s: float = 0.0
     difference: Mapping[str, Any] | None = None
-    """`RowDifference.as_json`, None where there is none."""
+    """`RowDifference.as_json`; None if there is no difference."""
     verdict: str = ""
-    """An UpgradeVerdict, empty where no upgrade was tried."""
+    """An UpgradeVerdict; empty if no upgrade was tested."""
     detail: str = ""
-    """Spark's own words, or the recorded text."""
+    """Spark's message, or the recorded text."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as a JSON object."""
@@ -107,5 +107,5 @@ class CaseResult:
 
 
 def result_from_json(body: Mapping[str, Any]) -> CaseResult:
-    """Read what `CaseResult.as_json` wrote."""
+    """Parse the output of `CaseResult.as_json`."""
     return CaseResult(**{**body, "outcome": CaseOutcome(body["outcome"])})

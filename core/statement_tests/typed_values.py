@@ -1,7 +1,7 @@
-"""Values of fixtures and results by Spark's types: read from text, brought into one form, written for people.
+"""Values of fixtures and results by Spark type: parsed, normalized, and written for people.
 
 A value is None, bool, int, float, Decimal, str, bytes, date or datetime (TIMESTAMP in UTC, TIMESTAMP_NTZ without a
-zone); an array and a struct are tuples, a map is a sorted tuple of pairs. So every value can be compared and hashed.
+zone); arrays and structs are tuples, maps are sorted tuples of pairs. Every value can be compared and hashed.
 """
 
 import math
@@ -23,11 +23,11 @@ _FINE = re.compile(r"\.[0-9]{7}")
 
 
 class BadValue(ValueError):
-    """A text is no value of its column's type; says what is expected, with an example."""
+    """A text is not a value of its column's type; the message states the expected form with an example."""
 
 
 def typed_value(value: YamlValue, kind: str) -> object:
-    """Read what is written as a value of a type; raises BadValue."""
+    """Parse a YAML value as a value of a type; raises BadValue."""
     if value.text is None and value.items is None and value.pairs is None:
         return None
     if kind.startswith("array<"):
@@ -44,7 +44,7 @@ def typed_value(value: YamlValue, kind: str) -> object:
 
 
 def value_of_cell(cell: str, kind: str) -> object:
-    """Read a cell of a CSV file, where nothing is NULL and what is nested is written as in YAML; raises BadValue."""
+    """Parse a CSV cell: empty is NULL, nested values are in YAML notation; raises BadValue."""
     if not cell:
         return None
     if not kind.startswith(("array<", "map<", "struct<")):
@@ -56,7 +56,7 @@ def value_of_cell(cell: str, kind: str) -> object:
 
 
 def canonical_value(value: object, kind: str) -> object:
-    """Bring a value as Arrow gives it (`to_pylist`) into the form of this module."""
+    """Normalize a value from Arrow (`to_pylist`) to the form of this module."""
     if value is None:
         return None
     if kind.startswith("array<") and isinstance(value, list):
@@ -72,7 +72,7 @@ def canonical_value(value: object, kind: str) -> object:
 
 
 def written_value(value: object, kind: str) -> str:
-    """Write a value as a fixture could hold it: one line of YAML."""
+    """Return a value in fixture notation, one line of YAML."""
     if value is None:
         return "null"
     if isinstance(value, tuple):
@@ -91,13 +91,13 @@ def written_value(value: object, kind: str) -> str:
 
 
 def quoted_text(text: str) -> str:
-    """Write a text in the double quotes of YAML."""
+    """Return a string in YAML double quotes."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
 
 
 def can_be_written(kind: str) -> bool:
-    """Return whether a fixture can hold values of a type."""
+    """True if fixtures support a type."""
     if kind.startswith("array<"):
         return can_be_written(element_type(kind))
     if kind.startswith("map<"):

@@ -1,4 +1,4 @@
-"""What an upgrade on the same checkpoint showed, and how that goes together with what a plan would do."""
+"""The verdict of an upgrade test on the same checkpoint, compared with what a plan would do."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,7 +30,7 @@ def verdict_of(
     alone: tuple[tuple[Row, ...], tuple[Row, ...]],
     upgraded: tuple[tuple[Row, ...], tuple[Row, ...]],
 ) -> tuple[UpgradeVerdict, RowDifference]:
-    """Judge an upgrade by the rows of the new text alone and of the upgrade, each at the change and at the end."""
+    """Judge an upgrade from the rows of the new text alone and of the upgrade, at the change and at the end."""
     whole = compare_rows(columns, alone[1], upgraded[1], key=case.key, tolerance=case.tolerance)
     if not whole:
         return UpgradeVerdict.SAFE, whole
@@ -40,12 +40,12 @@ def verdict_of(
 
 
 def planned_change(old: Revision, new: Revision, tables: Mapping[TableName, Table]) -> Change:
-    """Classify the change as a plan does, with the columns of what is read as they are declared today."""
+    """Classify the change as a plan does, with the input columns as declared now."""
     return classify(_with_parents(old, tables), _with_parents(new, tables))
 
 
 def shown_unsafe(result: CaseResult, change: Change) -> str:
-    """Describe what a case has shown where a plan would go on from the checkpoint and must not; empty elsewhere."""
+    """Describe evidence against a plan that would continue from the checkpoint; empty if there is none."""
     if result.outcome is CaseOutcome.SKIPPED or result.verdict in ("", UpgradeVerdict.SAFE):
         return ""
     unsafe = change.action in _GOES_ON and not _announced(result.verdict, change.kind)
@@ -53,7 +53,7 @@ def shown_unsafe(result: CaseResult, change: Change) -> str:
 
 
 def upgrade_words(result: CaseResult, change: Change) -> tuple[str, ...]:
-    """Return, in words, what the upgrade proves, what a plan would do, and where the two do not agree."""
+    """Return sentences on what the upgrade proves, what a plan would do, and where they disagree."""
     definition = change.kind.definition
     planned = [f"a plan would {_action(change.action)}: {definition.label} ({definition.code})", definition.why]
     if result.outcome is CaseOutcome.SKIPPED or not result.verdict:
@@ -75,7 +75,7 @@ def upgrade_words(result: CaseResult, change: Change) -> tuple[str, ...]:
 
 
 def _announced(verdict: str, kind: ChangeKind) -> bool:
-    """Return whether a plan says itself that rows come out so."""
+    """True if a plan already announces this result."""
     late = kind is ChangeKind.WATERMARK_DELAY and verdict == UpgradeVerdict.MIXED
     told = (kind.definition.loses, kind.definition.leaves) != (None, None)
     return late or (verdict == UpgradeVerdict.SEAM and told)
