@@ -24,36 +24,36 @@ HASHED = ("at", "actor", "action", "subject", "plan_hash", "confirmation", "outc
 """Columns that the hash of an entry covers, beside the hash of the entry before it."""
 
 FIRST = ""
-"""Stands for the hash before the first entry."""
+"""The hash before the first entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditHead:
-    """The newest entry, as it is recorded beside the audit, or the last one of an archive."""
+    """The newest entry as recorded beside the audit log, or the last one of an archive."""
 
     entry: int
     hash: str
 
 
 START = AuditHead(0, FIRST)
-"""Stands for the entry before the first."""
+"""The position before the first entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditBreak:
-    """One place where the chain does not hold."""
+    """A break in the chain."""
 
     first: int
-    """Number of the first entry that it is about; 0 where the record of the newest one is."""
+    """Number of the first affected entry; 0 if the record of the newest entry is affected."""
     last: int
     kind: str
-    """changed, removed, inserted, "inserted or moved" where the two look alike, or missing, of a whole archive."""
+    """changed, removed, inserted, "inserted or moved" if indistinguishable, or missing (a whole archive)."""
     file: str = ""
-    """The archive that it is in; empty for the ledger."""
+    """The affected archive; empty for the ledger."""
 
     @property
     def words(self) -> str:
-        """For people."""
+        """The break as a sentence."""
         if not self.first:
             return f"the record of the newest entry was {self.kind}"
         if self.kind == "missing":
@@ -63,21 +63,18 @@ class AuditBreak:
 
 
 def entry_hash(previous: str, values: Sequence[object]) -> str:
-    """Return SHA-256 in hex of an entry, its values in the order of HASHED."""
+    """Return the SHA-256 of an entry in hex; values are in the order of `HASHED`."""
     at, *words = values
     return hashlib.sha256(json.dumps([previous, float(str(at)), *words]).encode()).hexdigest()
 
 
 def hash_of(entry: AuditRow, previous: str) -> str:
-    """Return the hash that an entry has behind another one."""
+    """Return the hash of an entry that follows one with the hash `previous`."""
     return entry_hash(previous, [getattr(entry, name) for name in HASHED])
 
 
 def breaks_of(entries: Sequence[AuditRow], head: AuditHead | None, start: AuditHead = START) -> tuple[AuditBreak, ...]:
-    """List where the chain behind `start` does not hold, entries in the order that they have; empty where it is whole.
-
-    Without any entry nothing is recorded as the newest.
-    """
+    """List the breaks of the chain after `start`; empty if it is intact. Without entries `head` must be None."""
     return tuple(dict.fromkeys(_breaks(entries, head, start)))
 
 
@@ -102,7 +99,7 @@ def _breaks(entries: Sequence[AuditRow], head: AuditHead | None, start: AuditHea
 
 
 def _break_before(entry: AuditRow, before: int, wanted: int | None, start: AuditHead) -> AuditBreak:
-    """Describe what lies between an entry and the one it was written behind, by number; None where that is gone."""
+    """Describe the break before an entry; `wanted` is the entry that it should follow, None if that is gone."""
     if wanted is None and entry.id > before + 1:
         return AuditBreak(before + 1, entry.id - 1, "removed")
     if wanted is None:
@@ -118,19 +115,19 @@ _FILE_MODE = 0o640
 
 @dataclass(frozen=True, slots=True)
 class AuditCheck:
-    """What was found in the whole audit, archives and ledger."""
+    """The result of checking the whole audit log, archives and ledger."""
 
     head: AuditHead | None
-    """What is recorded as the newest entry."""
+    """The recorded newest entry."""
     breaks: tuple[AuditBreak, ...]
     beyond: tuple[tuple[str, int], ...]
-    """Archives with entries after their recorded end, and how many: of a kill, or of a ledger that was replaced."""
+    """Archives with entries after their recorded end and their number, left by a kill or a replaced ledger."""
 
 
 def append_part(folder: Path, archives: Sequence[AuditArchiveRow], entries: Sequence[AuditRow]) -> AuditArchiveRow:
-    """Write entries of one year, the first of those given, behind what is archived; returns the record of their file.
+    """Append the entries of the first year among those given to its archive; return the record of the file.
 
-    They are on the disk then. To write the same once more adds nothing. Raises OSError.
+    The entries are synced to disk. Repeating the call adds nothing. Raises OSError.
     """
     newest = archives[-1] if archives else None
     # A clock that was set back leads into no earlier file: files follow each other as entries do.
@@ -147,7 +144,7 @@ def append_part(folder: Path, archives: Sequence[AuditArchiveRow], entries: Sequ
 def check_audit(
     folder: Path, archives: Sequence[AuditArchiveRow], entries: Sequence[AuditRow], head: AuditHead | None
 ) -> AuditCheck:
-    """Check all archives and, behind them, the entries of the ledger. Raises OSError where a file cannot be read."""
+    """Check all archives, then the entries of the ledger. Raises OSError if a file cannot be read."""
     breaks: list[AuditBreak] = []
     beyond: list[tuple[str, int]] = []
     start = START
@@ -174,7 +171,7 @@ def _year(entry: AuditRow) -> int:
 
 
 def _places(year: int, archives: Sequence[AuditArchiveRow]) -> Iterator[AuditArchiveRow]:
-    """List where a part may be written, first the newest archive: files with their recorded ends."""
+    """Yield the files to which a part may be appended with their recorded ends, newest archive first."""
     if archives and archives[-1].year == year:
         yield archives[-1]
     taken = {archive.file for archive in archives}
@@ -185,7 +182,7 @@ def _places(year: int, archives: Sequence[AuditArchiveRow]) -> Iterator[AuditArc
 
 
 def _append(path: Path, end: int, body: bytes) -> bool:
-    """Have a file go on with `body` after `end` bytes, on the disk; False where it goes on otherwise."""
+    """Write `body` after `end` bytes of a file and sync it; False if the file continues differently."""
     is_new = not path.exists()
     if is_new and end:
         return False
@@ -215,7 +212,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _read(path: Path, before: AuditHead) -> list[AuditRow]:
-    """Read the entries of a file behind the entry `before`, without a last line that was not written to its end."""
+    """Read the entries of a file that follow `before`, without an incomplete last line."""
     lines = path.read_bytes().split(b"\n")
     torn = lines.pop()
     entries: list[AuditRow] = []
@@ -229,7 +226,7 @@ def _read(path: Path, before: AuditHead) -> list[AuditRow]:
 
 
 def _entry(line: bytes) -> AuditRow | None:
-    """Read a line; None where it is no entry."""
+    """Parse a line; None if it is not an entry."""
     try:
         entry = AuditRow(**json.loads(line))
     except (ValueError, TypeError):

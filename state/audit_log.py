@@ -1,6 +1,6 @@
-"""Commands and the audit; its entries are only added, which triggers in the database hold and a chain of hashes shows.
+"""Command log and audit log; audit entries are append-only, enforced by triggers and verified by a hash chain.
 
-The newest entry is recorded beside the audit in the same transaction, so that a tail that was cut off is missed.
+The newest entry is also recorded beside the audit log in the same transaction, so that a truncated tail is noticed.
 """
 
 import json
@@ -23,22 +23,22 @@ _WORDS = {
     "policy_approve": "policy approve",
     "exit": "down",
 }
-"""What people call an op whose name on the socket is no word of theirs."""
+"""Display names of ops whose socket name is not meant for people."""
 
 _ABOUT = (
     "SELECT * FROM {0} WHERE EXISTS (SELECT 1 FROM json_each(?) "
     "WHERE instr(' ' || {0}.subject || ' ', ' ' || value || ' ')) ORDER BY id DESC LIMIT ?"
 )
-"""A subject is one word, or the names of tables with a space between them."""
+"""A subject is one word, or table names separated by spaces."""
 
 
 def op_words(op: str) -> str:
-    """Return what people call a command of the socket, of the audit and of the command log."""
+    """Return the display name of an op."""
     return _WORDS.get(op, op)
 
 
 class AuditReads(LedgerReads):
-    """Reads of commands and of the audit."""
+    """Reading of command log and audit log."""
 
     def commands(self, limit: int = 100) -> tuple[CommandRow, ...]:
         """List the newest commands, accepted and refused, newest first."""
@@ -49,11 +49,11 @@ class AuditReads(LedgerReads):
         return self._rows(AuditRow, "SELECT * FROM audit ORDER BY id DESC LIMIT ?", (limit,))
 
     def commands_about(self, subjects: Iterable[str], limit: int = 100) -> tuple[CommandRow, ...]:
-        """List the newest commands whose subject names one of some words, newest first."""
+        """List the newest commands whose subject contains one of `subjects`, newest first."""
         return self._rows(CommandRow, _ABOUT.format("command"), (json.dumps(sorted(subjects)), limit))
 
     def audits_about(self, subjects: Iterable[str], limit: int = 100) -> tuple[AuditRow, ...]:
-        """List the newest audit entries whose subject names one of some words, newest first."""
+        """List the newest audit entries whose subject contains one of `subjects`, newest first."""
         return self._rows(AuditRow, _ABOUT.format("audit"), (json.dumps(sorted(subjects)), limit))
 
     def audit_archives(self) -> tuple[AuditArchiveRow, ...]:
@@ -61,7 +61,7 @@ class AuditReads(LedgerReads):
         return self._rows(AuditArchiveRow, "SELECT * FROM audit_archive ORDER BY last")
 
     def check_audit(self) -> AuditCheck:
-        """Go through the whole audit, archives and ledger. Raises LedgerUnavailable where a file cannot be read."""
+        """Verify the whole audit log, archives and ledger. Raises LedgerUnavailable if a file cannot be read."""
         columns, archive = field_names(AuditRow), field_names(AuditArchiveRow)
         # One statement is one snapshot: an entry that is added or archived meanwhile is in one place, not in none.
         found = self._values(
@@ -78,7 +78,7 @@ class AuditReads(LedgerReads):
 
 
 class AuditWrites(AuditReads, LedgerWrites):
-    """Writes of commands and of the audit; the ledger gives the ids."""
+    """Writing of command log and audit log; the ledger assigns ids."""
 
     def add_command(self, command: CommandRow) -> int:
         """Add a command and return its id."""
@@ -92,7 +92,7 @@ class AuditWrites(AuditReads, LedgerWrites):
 
 
 def put_audit(connection: sqlite3.Connection, audit: AuditRow) -> int:
-    """Add an audit entry to the chain inside the caller's transaction and return its id."""
+    """Append an audit entry within the caller's transaction; return its id."""
     # The hash is of what is stored.
     stored = row_from_values(AuditRow, field_names(AuditRow), list(values_by_column(audit).values()))
     found = connection.execute("SELECT hash FROM audit_head").fetchone()

@@ -22,19 +22,19 @@ _LOGS = ("-wal", "-shm", "-journal")
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore has done."""
+    """The result of a restore."""
 
     epoch: int
-    """The world epoch that has begun."""
+    """The new ledger epoch."""
     kept: Path | None
-    """Where the ledger lies that was replaced; None where there was none."""
+    """Path of the replaced ledger; None if there was none."""
 
 
 def back_up(ledger: Path, into: Path) -> int:
-    """Copy a ledger as of one moment, verify the copy and give it its name; returns its bytes.
+    """Copy a consistent snapshot of a ledger, verify it and rename it to `into`; return its size in bytes.
 
-    The agent goes on writing meanwhile. Raises Refused where the file is there, LedgerUnavailable where the ledger
-    cannot be read or the copy is not whole.
+    The agent may keep writing. Raises Refused if the file exists, LedgerUnavailable if the ledger cannot be read or the
+    copy is incomplete.
     """
     if into.exists():
         raise Refused(f"{into} exists already", remedy="name a file that does not exist")
@@ -58,10 +58,10 @@ def back_up(ledger: Path, into: Path) -> int:
 def restore(
     backup: Path, ledger: Path, *, project_id: str, project: str, environment: str, actor: str, now: float
 ) -> Restored:
-    """Put a backup in the place of a ledger, which is kept beside it; whoever calls holds the agent's lock.
+    """Replace a ledger by a backup and keep the replaced one beside it; the caller holds the agent's lock.
 
-    The copy is migrated and verified, and begins a new world epoch, before anything is moved. Raises Refused for
-    what is no whole ledger of this environment, LedgerUnavailable where the disk takes no copy.
+    The copy is migrated, verified and given a new epoch before anything is moved. Raises Refused if the file is not a
+    complete ledger of this environment, LedgerUnavailable if the disk cannot take the copy.
     """
     fresh = ledger.with_name(f"{ledger.name}.restoring")
     facts = EnvironmentRow(
@@ -125,7 +125,7 @@ def _remedy(error: HeadgateError, copy: Path, ledger: Path) -> str:
 
 
 def _epoch_of(ledger: Path) -> int:
-    """Return the epoch of the ledger that will be replaced, which may be damaged or older; 0 where nobody can tell."""
+    """Return the epoch of the ledger to be replaced; 0 if it is missing or cannot be read."""
     try:
         with LedgerReader(ledger) as reader:
             return reader.facts().epoch
@@ -134,9 +134,9 @@ def _epoch_of(ledger: Path) -> int:
 
 
 def _settle(ledger: Path) -> None:
-    """Bring what its logs hold into a ledger, so that it is whole without them wherever a restore is killed.
+    """Move the contents of its logs into a ledger, so that a killed restore leaves it complete without them.
 
-    Of a damaged one they stay, and are kept beside it; so does a second name that a restore which was killed gave it.
+    The logs of a damaged ledger stay beside it. A second name that a killed restore left is removed.
     """
     for former in ledger.parent.glob(f"{ledger.name}.*.replaced"):
         if ledger.exists() and former.samefile(ledger):
@@ -148,7 +148,7 @@ def _settle(ledger: Path) -> None:
 
 
 def _keep(ledger: Path, now: float) -> Path:
-    """Link a ledger under a second name and move its logs along: SQLite applies them to whatever has the first."""
+    """Link a ledger to a second name and move its logs, which SQLite would apply to any file with the first name."""
     stem = f"{ledger.name}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}"
     names = (ledger.with_name(f"{stem}{n}.replaced") for n in chain([""], (f".{n}" for n in count(2))))
     kept = next(name for name in names if not name.exists())

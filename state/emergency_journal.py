@@ -1,8 +1,7 @@
-"""The emergency journal: stops that the ledger could not take, one JSON object a line, applied before anything else.
+"""The emergency journal: stops that the ledger could not record, one JSON object per line, applied first of all.
 
-It never raises: what the disk does not take either is kept in memory until the agent ends. Its lock is held over no
-ledger: a stop that is to be journalled never waits for those that are being applied. One that is applied twice is
-applied once, by its serial.
+It never raises: stops that cannot be written to disk either are kept in memory until the agent ends. Its lock is never
+held during ledger access, so that a new stop does not wait for others to be applied. Serials make applying idempotent.
 """
 
 import json
@@ -21,7 +20,7 @@ from core.model.names import parse_statement_name
 
 @dataclass(frozen=True, slots=True)
 class JournalledStop:
-    """An operator's stop of tables, or of versions that are named `orders@v2`."""
+    """An operator's stop of tables, or of single versions such as `orders@v2`."""
 
     serial: int
     """As in `state.operator_commands.Word`."""
@@ -35,21 +34,21 @@ class JournalledStop:
 
     @property
     def said(self) -> tuple[str, tuple[str, ...]]:
-        """Return who stopped what: a repetition says the same."""
+        """Return actor and names, which are equal for repetitions."""
         return self.actor, self.names
 
 
 class Taken(NamedTuple):
-    """What waits in the journal, oldest first."""
+    """The contents of the journal, oldest first."""
 
     stops: tuple[JournalledStop, ...]
     unreadable: tuple[bytes, ...]
-    """Lines that are no stops: torn by a power cut or edited by hand."""
+    """Lines that are not stops: torn by a power cut or edited by hand."""
 
 
 class _Waiting(NamedTuple):
     serial: int
-    """Of the newest repetition."""
+    """Serial of the newest repetition."""
     on_disk: bool
 
 
@@ -62,17 +61,17 @@ class EmergencyJournal:
         self._lock = threading.Lock()
         self._kept: list[JournalledStop] = []
         self._done = 0
-        """How many bytes of the file were applied and could not be removed yet."""
+        """Number of applied bytes that could not be removed from the file yet."""
         self.told: set[tuple[float, str, str, str]] = set()
-        """What was recorded of stops that still wait: when, by whom and of what each is, and in which kind of row."""
+        """Pending stops that are already in the logs: time, actor, names, and kind of row."""
         self._waiting: dict[tuple[str, tuple[str, ...]], _Waiting] = {}
-        """What was appended since the last taking."""
+        """Stops appended since the journal was last taken."""
 
     def append(self, stop: JournalledStop, *, after: int) -> bool:
-        """Record a stop; returns whether it is on disk: one that is only in memory is lost with this process.
+        """Record a stop; return True if it is on disk, False if it would be lost with this process.
 
-        What waits already is not recorded again, unless something was to run since, by a word with the serial `after`:
-        a stop that is repeated fills no disk.
+        A repetition of a pending stop is not written again, unless a start with the serial `after` came in between, so
+        that repeated stops do not fill the disk.
         """
         with self._lock:
             before = self._waiting.get(stop.said)
@@ -90,19 +89,19 @@ class EmergencyJournal:
             return on_disk
 
     def waits(self) -> bool:
-        """Return whether there may be something to take; cheap enough for every round."""
+        """True if stops may be pending; cheap enough for every round."""
         with suppress(OSError):
             return bool(self._kept) or self._path.stat().st_size > self._done
         return bool(self._kept)
 
     def waiting(self) -> Taken:
-        """Return what waits, and leave it there."""
+        """Return the pending stops without removing them."""
         with self._lock:
             return self._read()[0]
 
     @contextmanager
     def taking(self) -> Iterator[Taken]:
-        """Yield what waits, and remove that once the block has ended without an exception; appends go on meanwhile."""
+        """Yield the pending stops and remove them if the block succeeds; stops may be appended meanwhile."""
         with self._lock:
             taken, size = self._read()
             kept, waiting, self._waiting = len(self._kept), self._waiting, {}
@@ -117,7 +116,7 @@ class EmergencyJournal:
             self._remove(size)
 
     def set_aside(self, lines: tuple[bytes, ...]) -> None:
-        """Keep lines that are no stops beside the journal, as far as the disk takes them."""
+        """Move lines that are not stops to a file beside the journal, if the disk allows."""
         with suppress(OSError):
             descriptor = os.open(self.unreadable_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
             with os.fdopen(descriptor, "wb") as file:
@@ -138,7 +137,7 @@ class EmergencyJournal:
             os.close(descriptor)
 
     def _read(self) -> tuple[Taken, int]:
-        """Return what waits, and how long the file is."""
+        """Return the pending stops and the length of the file."""
         try:
             content = self._path.read_bytes()
         except OSError:
@@ -153,12 +152,12 @@ class EmergencyJournal:
         return Taken(tuple(map(self._repeated, [*stops, *self._kept])), unreadable), len(content)
 
     def _repeated(self, stop: JournalledStop) -> JournalledStop:
-        """Return a stop with the serial of its newest repetition, which stands nowhere else."""
+        """Return a stop with the serial of its newest repetition, which is not in the file."""
         waiting = self._waiting.get(stop.said)
         return replace(stop, serial=max(stop.serial, waiting.serial)) if waiting else stop
 
     def _remove(self, size: int) -> None:
-        """Remove what was applied, the first `size` bytes; what was appended meanwhile stays, and is taken next."""
+        """Remove the first `size` bytes, which were applied; stops appended since then stay."""
         try:
             if self._path.stat().st_size > size:
                 self._done = size
@@ -173,7 +172,7 @@ class EmergencyJournal:
 
 
 def _stop(line: bytes) -> JournalledStop | None:
-    """Read a line; None where it is not exactly what `as_line` writes, whoever wrote it."""
+    """Parse a line; None if it does not match the output of `as_line` exactly."""
     try:
         found = json.loads(line)
         match found:

@@ -40,14 +40,14 @@ class Ledger(
     RunWrites,
     AuditWrites,
 ):
-    """The writer: exactly one for each environment, in the agent; safe to use from all its threads."""
+    """The only writer of an environment, used by the agent; thread-safe."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, reading: sqlite3.Connection) -> None:
         super().__init__(path, connection, reading)
         self._file = _identity(path)
 
     def is_in_place(self) -> bool:
-        """Return whether its path still leads to the file that was opened; taken as so while nobody can look."""
+        """True if its path still leads to the opened file, also if that cannot be checked."""
         try:
             return _identity(self.path) == self._file
         except (FileNotFoundError, NotADirectoryError):
@@ -56,9 +56,9 @@ class Ledger(
             return True
 
     def close(self) -> None:
-        """End the writer, leaving a file that readers without write access can read.
+        """Close the writer and leave a file that readers without write access can read.
 
-        A reader that is connected at this moment keeps the file in WAL, with an empty log; that is readable too.
+        If a reader is connected, the file stays in WAL mode with an empty log, which is readable too.
         """
         with self._writing, self._reading_lock:
             self._reading.close()
@@ -118,19 +118,19 @@ class LedgerReader(
         self._connection: sqlite3.Connection | None = None
         self._snapshot: LedgerCopy | None = None
         self.opened = 0
-        """How often the file was opened: after each time another ledger may lie there."""
+        """How often the file was opened; it may be another ledger each time."""
         self._file: tuple[int, int] | None = None
         with self._connected():
             pass
 
     def data_version(self) -> int:
-        """Return a number that differs once anything was written; a few microseconds, to ask before each frame."""
+        """Return a number that changes with every write; takes microseconds, to be asked before each frame."""
         with self._connected() as connection:
             (version,) = connection.execute("PRAGMA data_version").fetchone()
         return self.opened << 32 | int(version)
 
     def copy_to(self, path: Path) -> None:
-        """Copy the ledger as of one moment into an empty file, which is left without a log beside it."""
+        """Copy a consistent snapshot of the ledger into an empty file, which is left without a log file."""
         with (
             self._connected() as connection,
             sqlite_errors_translated(path),
@@ -246,7 +246,7 @@ def _readable_by_owner_only(error: sqlite3.OperationalError) -> bool:
 
 
 def _refuse_other_schema(path: Path, connection: sqlite3.Connection, *, oldest: int = FIRST_VERSION) -> None:
-    """Refuse a ledger of a newer program, one from before the first release, and one older than `oldest`."""
+    """Refuse a ledger that is newer than this program, from before the first release, or older than `oldest`."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > SCHEMA_VERSION:
         raise VersionMismatch(
@@ -269,7 +269,7 @@ def _refuse_other_schema(path: Path, connection: sqlite3.Connection, *, oldest: 
 
 
 def _refuse_other(path: Path, connection: sqlite3.Connection) -> None:
-    """Refuse a file that is no ledger, an empty one too: a ledger appears whole, so that this one was cut off."""
+    """Refuse a file that is not a ledger, or is empty: ledgers are created whole, so it was truncated."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION_ID:
         what = "is not a ledger" if path.stat().st_size else "is empty: it was truncated"
@@ -277,7 +277,7 @@ def _refuse_other(path: Path, connection: sqlite3.Connection) -> None:
 
 
 def _make(path: Path, facts: EnvironmentRow) -> None:
-    """Create a ledger under a temporary name and rename it, so that a kill leaves all of it or nothing.
+    """Create a ledger under a temporary name and rename it, so that a kill leaves a complete ledger or none.
 
     Folder and file have their modes whatever the umask; SQLite gives its logs the database's mode.
     """
@@ -339,7 +339,7 @@ _PARTS = ("", "-wal", "-journal")
 
 
 class LedgerCopy:
-    """The ledger and its log as they are now, in a folder of our own, where SQLite may recover them."""
+    """A copy of the ledger and its log in a temporary folder, where SQLite may recover them."""
 
     def __init__(self, origin: Path) -> None:
         self._origin = origin
@@ -355,7 +355,7 @@ class LedgerCopy:
             raise
 
     def fresh(self) -> bool:
-        """Return whether the ledger has not changed since the copy was made."""
+        """True if the ledger has not changed since the copy was made."""
         return self._stamps == self._stamped()
 
     def remove(self) -> None:

@@ -1,4 +1,4 @@
-"""The view of the ledger that console and command line share: immutable values, of which only what changed is read."""
+"""Snapshots of the ledger for console and command line: immutable values, re-read only where they changed."""
 
 import threading
 import time
@@ -26,60 +26,60 @@ if TYPE_CHECKING:
     from core.run.release import Release
 
 NEWEST = 20
-"""Commands and events that a snapshot holds."""
+"""Number of commands and events in a snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerSnapshot:
-    """One moment of an environment; `problem` is a sentence when it could not be read, or not again."""
+    """An environment at one moment; `problem` is a sentence if the ledger could not be read."""
 
     read_at: float
     """Epoch seconds."""
     version: int = 0
-    """The ledger's data version: equal means nothing was written in between."""
+    """The ledger's data version; equal versions mean that nothing was written."""
     facts: EnvironmentRow | None = None
-    """None where nothing was ever read."""
+    """None if nothing was ever read."""
     statements: tuple[StatementLine, ...] = ()
-    """Every version that is not deleted, by table and version; one that did not change is the same object again."""
+    """All versions that are not deleted, by table and version; unchanged ones are the same objects."""
     staged: tuple[StagedRow, ...] = ()
     open_runs: tuple[RunRow, ...] = ()
     deleted: tuple[TableName, ...] = ()
-    """Tables of which every version was deleted, by name."""
+    """Tables whose versions are all deleted, by name."""
     releases: "tuple[Release, ...]" = ()
-    """Those that go on or wait, and those of which what they replaced still runs; newest first."""
+    """Open releases, and those whose replaced versions still run; newest first."""
     tickets: tuple[MigrationTicket, ...] = ()
-    """Open ones: readers that stay on what a release has replaced."""
+    """Open tickets of readers that stay on replaced versions."""
     failed_runs: tuple[RunRow, ...] = ()
-    """Those that nobody has acknowledged, newest first."""
+    """Unacknowledged failed runs, newest first."""
     commands: tuple[CommandRow, ...] = ()
-    """The last ones, newest first."""
+    """The latest commands, newest first."""
     events: tuple[EventRow, ...] = ()
-    """The last ones, newest first."""
+    """The latest events, newest first."""
     problem: str = ""
     remedy: str = ""
 
     @property
     def age_s(self) -> float | None:
-        """Age of the data when it was read: seconds since the agent's heartbeat; None when no agent ever wrote."""
+        """Seconds from the agent's heartbeat to the reading; None without a heartbeat."""
         return heartbeat_age_s(self.facts.agent_seen_at, self.read_at) if self.facts else None
 
     @property
     def stale(self) -> bool:
-        """Return whether nobody keeps the data fresh."""
+        """True if no agent updates the data."""
         return self.facts is None or is_stale(self.age_s, self.facts.agent_pid)
 
     @property
     def pool_state(self) -> str | None:
-        """State of the pool; None where nothing was ever read."""
+        """State of the pool; None if nothing was ever read."""
         return self.facts.pool_state if self.facts else None
 
     @property
     def serving(self) -> tuple[StatementLine, ...]:
-        """One line a table, that of what serves; sorted by table."""
+        """The serving version of each table, sorted by table."""
         return tuple(serving_versions(self.statements).values())
 
     def readers_of(self, table: TableName, version: int | None = None) -> tuple[tuple[str, int], ...]:
-        """List (table, version) of what is bound to a version of a table, or to any, sorted."""
+        """Return the sorted (table, version) pairs bound to a version of a table, or to any of its versions."""
         named = ((line, line.bindings) for line in self.statements if f'"{table}"' in line.bound)
         return tuple(
             (line.table, line.version)
@@ -90,36 +90,36 @@ class LedgerSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class StatementDetails:
-    """What the ledger knows of one statement beside the snapshot."""
+    """Details of one statement beyond the snapshot."""
 
     table: TableName
     versions: tuple[Deployment, ...] = ()
-    """Newest first, deleted ones included; empty where it never was deployed."""
+    """All versions, newest first, deleted ones included; empty if never deployed."""
     measurement: Measurement | None = None
-    """All latest figures of what is shown, the serving version where none was asked for."""
+    """The latest measurement of the shown version."""
     statistics: TableStatistics = field(default_factory=TableStatistics)
-    """What was measured of the serving version's table."""
+    """Statistics of the serving version's table."""
     samples: tuple[SampleRow, ...] = ()
-    """Of the serving version, oldest first."""
+    """Samples of the serving version, oldest first."""
     events: tuple[EventRow, ...] = ()
-    """Newest first."""
+    """Events, newest first."""
     asked: int | None = None
-    """The version that it is about; None: what serves."""
+    """The requested version; None for the serving one."""
 
     @property
     def shown(self) -> Deployment | None:
-        """The version that it is about; None where it never was deployed."""
+        """The requested or serving version; None if never deployed."""
         named = next((one for one in self.versions if one.version == self.asked), None)
         return self.serving if self.asked is None else named
 
     @property
     def serving(self) -> Deployment | None:
-        """What its name means: a deleted version where all are, None where it never was deployed."""
+        """The serving version; a deleted one if all are deleted, None if never deployed."""
         return serving_version(self.versions)
 
 
 class SnapshotCache:
-    """Snapshots of one ledger; the same object again while nothing is written, and only changed lines are read."""
+    """Reads snapshots of one ledger: the same object while nothing is written, else only changed lines anew."""
 
     def __init__(self, reader: LedgerReader, *, clock: Callable[[], float] = time.time) -> None:
         self._reader = reader
@@ -133,7 +133,7 @@ class SnapshotCache:
         self._plans: dict[str, Plan | None] = {}
 
     def snapshot(self) -> LedgerSnapshot:
-        """Read the ledger as it is now; raises LedgerUnavailable."""
+        """Return the current snapshot; raises LedgerUnavailable."""
         with self._lock:
             version = self._reader.data_version()
             if self._last is None or self._last.version != version:

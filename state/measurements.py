@@ -1,6 +1,6 @@
 """Measurements: the latest figures of each version, their history as samples, table statistics, and events.
 
-Samples thin with age: each of them for an hour, one a minute for a day, one a quarter of an hour for a week.
+Samples are thinned with age: all for an hour, one per minute for a day, one per quarter of an hour for a week.
 """
 
 import sqlite3
@@ -18,12 +18,12 @@ from state.transactions import TREND_OF_STATE, LedgerReads, LedgerWrites, insert
 _TENTHS = 10
 _EPOCH = 1_699_999_200
 _DEPLOYMENTS = 1 << 20
-"""`place` of a sample is (tenths of a second since _EPOCH) * _DEPLOYMENTS + deployment: samples of one moment lie side
-by side, so that a round of 10,000 is written to few pages, and thinning frees whole pages. The samples of one version
-are then found by one seek for each round (`sample_round`)."""
+"""The `place` of a sample is (tenths of a second since `_EPOCH`) * `_DEPLOYMENTS` + deployment. Samples of one moment
+are adjacent, so that a round of 10,000 touches few pages and thinning frees whole pages. Reading the samples of one
+version costs one seek per round (`sample_round`)."""
 
 _AGES = (("sample", "sample_minute", 3600, 60), ("sample_minute", "sample_quarter", 24 * 3600, 900))
-"""From table, to table, once older than (seconds), one for each span (seconds)."""
+"""Source table, target table, minimum age in seconds, seconds per kept sample."""
 SAMPLES_S = 7 * 24 * 3600
 
 _AGED_COLUMNS = "place, lag_rows, lag_files, in_rows_s, out_rows_s, batch_ms"
@@ -44,7 +44,7 @@ FROM deployment d JOIN measurement m ON m.deployment = d.id"""
 _COUNTED = (
     "at", "rows", "exact", "bytes", "files", "earliest", "gone", "small_files", "log_entries", "log_bytes", "log",
 )  # fmt: skip
-"""Fields of table statistics that have a column of their own; the others are a measurement's."""
+"""Fields of table statistics with their own column; the others come from the measurement."""
 
 _STATISTICS = {name: f"f.{name}" for name in _COUNTED} | {
     "exact": "f.exact IS NOT 0",
@@ -54,7 +54,7 @@ _STATISTICS = {name: f"f.{name}" for name in _COUNTED} | {
     "state_bytes": "m.state_bytes",
     "batch_s": "m.batch_ms / 1000.0",
 }
-"""How each field of table statistics is read."""
+"""SQL expression for each field of table statistics."""
 
 _EXACT = field_names(TableStatistics).index("exact")
 
@@ -70,18 +70,18 @@ SELECT id, {", ".join(f":{name}" for name in _COUNTED)} FROM deployment WHERE "t
 ON CONFLICT (deployment) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _COUNTED)}"""
 
 ANSWERS_KEPT = 2000
-"""Answers that are kept, the newest; one that is gone is asked for again."""
+"""Number of analysis answers kept; forgotten ones are asked for again."""
 
 
 class MeasurementReads(LedgerReads):
-    """Reads of measurements, samples and events."""
+    """Reading of measurements, samples and events."""
 
     def measurements(self) -> tuple[Measurement, ...]:
-        """List the latest figures of all versions, by table and version; lists on screen take `statements`."""
+        """List the latest measurements of all versions by table and version; screens use `statements`."""
         return self._rows(Measurement, f'{_MEASURED} ORDER BY d."table", d.version')
 
     def measurement(self, table: TableName, version: int) -> Measurement | None:
-        """Read the latest figures of one version, None before the first."""
+        """Return the latest measurement of one version, None before the first."""
         return self._row(Measurement, f'{_MEASURED} WHERE d."table" = ? AND d.version = ?', (table, version))
 
     def samples(self, table: TableName, version: int, since: float = 0.0) -> tuple[SampleRow, ...]:
@@ -89,7 +89,7 @@ class MeasurementReads(LedgerReads):
         return self._rows(SampleRow, _SAMPLES, (table, version, max(0, _slot(since))))
 
     def folded_lag(self) -> dict[str, str]:
-        """Return what the last agent measured lag from, by key."""
+        """Return the last agent's positions and totals for lag measurement, by key."""
         return dict(self._values("SELECT key, body FROM folded_lag"))
 
     def events(self, table: TableName | None = None, limit: int = 100) -> tuple[EventRow, ...]:
@@ -105,15 +105,15 @@ class MeasurementReads(LedgerReads):
         return self._rows(EventRow, sql, (table, kind))
 
     def objective_event(self, table: TableName) -> EventRow | None:
-        """Read when a table last began to miss its objective, or met it again; None where neither was recorded."""
+        """Return the last event of a table missing its objective or meeting it again; None without one."""
         sql = 'SELECT * FROM event WHERE "table" = ? AND kind IN (?, ?) ORDER BY at DESC, id DESC LIMIT 1'
         found = self._rows(EventRow, sql, (table, EventKind.MISSED, EventKind.MET))
         return found[0] if found else None
 
     def table_statistics(self, of: TableName | None = None) -> dict[tuple[TableName, int], TableStatistics]:
-        """Return what is known of every version that is not deleted, by table and version; 0 is an external table.
+        """Return statistics of all versions that are not deleted, or those of one table, by table and version.
 
-        Of one table only, or of all; 3 µs each.
+        Version 0 is an external table. 3 µs each.
         """
         return {
             (table, version): _statistics(figures)
@@ -121,19 +121,19 @@ class MeasurementReads(LedgerReads):
         }
 
     def headroom(self) -> Headroom:
-        """Read the headroom of the environment; empty before it was measured."""
+        """Return the headroom of the environment; empty before it was measured."""
         return self._row(Headroom, "SELECT * FROM headroom") or Headroom()
 
     def spark_analyses(self) -> dict[str, str]:
-        """Return every answer as JSON, by the key of its question; some milliseconds for all that are kept."""
+        """Return all analysis answers as JSON by question key; takes some milliseconds."""
         return dict(self._values("SELECT key, answer FROM spark_analysis ORDER BY key"))
 
 
 class MeasurementWrites(MeasurementReads, LedgerWrites):
-    """Writes of measurements, samples and events."""
+    """Writing of measurements, samples and events."""
 
     def put_measurements(self, measurements: Iterable[Measurement]) -> None:
-        """Write the latest figures of several versions at once; a version that is not in the ledger is passed over."""
+        """Write the latest measurements of several versions at once; unknown versions are ignored."""
         with self._transaction() as connection:
             change = self._next_change()
             for measurement in measurements:
@@ -144,9 +144,9 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
                     upsert(connection, "measurement", values, key=("deployment",))
 
     def add_samples(self, samples: Iterable[tuple[TableName, int, SampleRow]]) -> None:
-        """Add one sample to each of several versions; times are kept to a tenth of a second.
+        """Add one sample for each of several versions; times are stored in tenths of a second.
 
-        Give all samples of a round the same `at`: reading costs one seek for each moment.
+        Use the same `at` for all samples of a round, since reading costs one seek per moment.
         """
         with self._transaction() as connection:
             for table, version, sample in samples:
@@ -159,7 +159,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
                 upsert(connection, "sample", values, key=("place",))
 
     def put_folded_lag(self, folded: Mapping[str, str]) -> None:
-        """Write what lag is measured from in place of what was there; only what differs is written."""
+        """Replace the positions and totals for lag measurement; only differences are written."""
         with self._transaction() as connection:
             known = dict(connection.execute("SELECT key, body FROM folded_lag").fetchall())
             connection.executemany("DELETE FROM folded_lag WHERE key = ?", [(key,) for key in known.keys() - folded])
@@ -167,7 +167,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
             connection.executemany("INSERT OR REPLACE INTO folded_lag VALUES (?, ?)", changed)
 
     def thin_samples(self, now: float) -> None:
-        """Thin samples that have become old; call it once a minute. Each span of time is a transaction of its own."""
+        """Thin old samples, to be called once a minute; every time span is a separate transaction."""
         for source, target, age_s, span_s in _AGES:
             span, end = span_s * _TENTHS, _slot(now - age_s)
             while (start := self._oldest(source, span)) is not None and start + span <= end:
@@ -179,9 +179,9 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
             connection.execute("DELETE FROM sample_round WHERE slot < ?", (oldest,))
 
     def add_event(self, event: EventRow) -> int:
-        """Add an event and return its id; one with a fingerprint that its version had before counts up there.
+        """Add an event and return its id; a known fingerprint of the same version increments its count instead.
 
-        `id`, `count` and `first_at` are given by the ledger.
+        The ledger assigns `id`, `count` and `first_at`.
         """
         with self._transaction() as connection:
             return put_event(connection, event)
@@ -191,7 +191,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
         return None if place is None else int(place) // _DEPLOYMENTS // span * span
 
     def put_table_statistics(self, measured: Mapping[tuple[TableName, int], TableStatistics]) -> None:
-        """Write what was measured of tables; rate and state are a measurement's, and are not written here."""
+        """Write table statistics without throughput and state, which belong to measurements."""
         with self._transaction() as connection:
             connection.executemany(
                 _PUT_STATISTICS,
@@ -202,12 +202,12 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
             )
 
     def put_headroom(self, headroom: Headroom) -> None:
-        """Write the headroom of the environment over what was there."""
+        """Replace the headroom of the environment."""
         with self._transaction() as connection:
             upsert(connection, "headroom", {"one": 1, **values_by_column(headroom)}, key=("one",))
 
     def put_opinion(self, key: str, answer: str, *, at: float) -> None:
-        """Write one answer over an earlier one to the same question; the oldest of too many are forgotten."""
+        """Write an analysis answer, replacing an earlier one; the oldest answers beyond the limit are removed."""
         with self._transaction() as connection:
             upsert(connection, "spark_analysis", {"key": key, "at": at, "answer": answer}, key=("key",))
             connection.execute(
@@ -218,7 +218,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
 
 
 def put_event(connection: sqlite3.Connection, event: EventRow) -> int:
-    """Add an event inside the caller's transaction, as `add_event` does."""
+    """Add an event within the caller's transaction, like `add_event`."""
     if event.fingerprint:
         of_its_kind = (event.table, event.version, event.kind, event.fingerprint)
         found = connection.execute(
@@ -234,7 +234,7 @@ def put_event(connection: sqlite3.Connection, event: EventRow) -> int:
 
 
 def _thin(connection: sqlite3.Connection, source: str, target: str, slots: tuple[int, int]) -> None:
-    """Move the first sample of each version in the span, forget the others and the rounds that are empty then."""
+    """Move the first sample of each version in a span; delete the other samples and empty rounds."""
     places = (slots[0] * _DEPLOYMENTS, slots[1] * _DEPLOYMENTS)
     within = "place >= ? AND place < ?"
     connection.execute(
@@ -262,6 +262,6 @@ def _slot(at: float) -> int:
 
 
 def _statistics(figures: list[Any]) -> TableStatistics:
-    """Build statistics from the columns of `_TABLE_STATISTICS`, which are in the order of the fields; 4 µs each."""
+    """Build statistics from the columns of `_TABLE_STATISTICS`, in field order; 4 µs each."""
     figures[_EXACT] = figures[_EXACT] == 1
     return TableStatistics(*figures)

@@ -1,6 +1,6 @@
-"""Words of operators on statements: stop, start, restart of a table or of one version, in the order of their serials.
+"""Operator commands on statements: stop and start of a table or of one version, ordered by serial.
 
-The newest word on each subject is kept. A word is applied only where no later one stands, however late it comes.
+Only the newest command ("word") per subject is kept. A command is applied only if no later one exists.
 """
 
 import sqlite3
@@ -15,98 +15,98 @@ from state.transactions import MAY_RUN, LedgerReads
 
 
 class Wish(StrEnum):
-    """What a word asks for."""
+    """What a command asks for."""
 
     STOP = "stop"
     START = "start"
     RUN = "run"
-    """A start that a run has recorded, which counts as one by whoever applied or retried the run."""
+    """A start recorded by a run, attributed to whoever applied or retried the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """When an operator said something, and who; a run's word is that of who applied or retried it."""
+    """Time and author of a command; for a run, whoever applied or retried it."""
 
     serial: int
-    """Of one increasing sequence for the environment: of two words the one with the higher serial holds."""
+    """From one increasing sequence per environment; the command with the higher serial wins."""
     actor: str
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class WordRow:
-    """The newest word on a subject."""
+    """The newest command on a subject."""
 
     subject: str
-    """A table, which means each of its versions, or the name of a query, `orders@v2`."""
+    """A table, meaning all its versions, or a query name, `orders@v2`."""
     wish: str
-    """As in Wish."""
+    """A `Wish`."""
     serial: int
     actor: str
     at: float
 
 
 NEWEST_SERIAL = "SELECT max((SELECT coalesce(max(serial), 0) FROM word), (SELECT coalesce(max(serial), 0) FROM run))"
-"""The highest serial of any word, also of a run's; 0 before the first."""
+"""The highest serial of any command or run; 0 before the first."""
 
 _OF_STOPPED = """FROM deployment d WHERE "table" = ?1 AND NOT external AND drop_after IS NULL
   AND (?2 IS NULL OR version = ?2)
   AND NOT EXISTS (SELECT 1 FROM word WHERE subject = d."table" || '@v' || d.version AND serial > ?3)"""
-"""The versions that a stop of a table (?1), or of one of its versions (?2), with a serial (?3) is about."""
+"""The versions affected by a stop of a table (?1), or of its version (?2), with a serial (?3)."""
 
 _STANDING_STOP = """SELECT stop.* FROM word stop WHERE stop.wish = 'stop' AND stop.serial > ?3 AND (stop.subject = ?2
   OR stop.subject = ?1 AND NOT EXISTS (
     SELECT 1 FROM word start WHERE start.subject = ?2 AND start.wish <> 'stop' AND start.serial > stop.serial))
   ORDER BY stop.serial DESC LIMIT 1"""
-"""The newest stop of a table (?1) or of one version (?2) that came after a serial (?3) and that no start has ended.
+"""The newest stop of a table (?1) or of one version (?2) after a serial (?3) that no start has ended.
 
-A start of the table replaces its stop, and not the stop of one version.
+A start of the table replaces the stop of the table, but not the stop of a version.
 """
 
 
 class WordReads(LedgerReads):
-    """Reads of words."""
+    """Reading of operator commands."""
 
     def newest_serial(self) -> int:
-        """Return the highest serial of any word, also of a run's; 0 before the first."""
+        """Return the highest serial of any command or run; 0 before the first."""
         return int(self._values(NEWEST_SERIAL)[0][0])
 
     def word(self, subject: str) -> WordRow | None:
-        """Read the newest word on a subject by itself."""
+        """Return the newest command on exactly this subject."""
         return self._row(WordRow, "SELECT * FROM word WHERE subject = ?", (subject,))
 
     def is_started_by_operator(self, table: TableName, version: int) -> bool:
-        """Return whether the newest word on a version by itself is an operator's start, and not that of a run."""
+        """True if the newest command on exactly this version is an operator's start, not a run's."""
         found = self.word(query_name(table, version))
         return found is not None and found.wish == Wish.START
 
     def is_started_since(self, table: TableName, version: int, serial: int) -> bool:
-        """Return whether the newest word on a version by itself is a start, of anybody, that is later than a serial."""
+        """True if the newest command on exactly this version is a start with a higher serial."""
         found = self.word(query_name(table, version))
         return found is not None and found.wish != Wish.STOP and found.serial > serial
 
     def run_word(self, run_id: str) -> Word:
-        """Read when a run was applied, or retried last, and who applied it."""
+        """Return when a run was applied or last retried, and by whom."""
         ((serial, actor, at),) = self._values("SELECT serial, actor, started_at FROM run WHERE id = ?", (run_id,))
         return Word(serial, actor, at)
 
     def stopped_during(self, run_id: str, table: TableName, version: int) -> WordRow | None:
-        """Return the stop of a version that came after a run began or was retried, and that no start has ended.
+        """Return the standing stop of a version since a run started or was last retried; None without one.
 
-        A stop of the table is also one of its versions that are not made yet.
+        A stop of the table also covers versions that do not exist yet.
         """
         since = self.run_word(run_id).serial
         return self._row(WordRow, _STANDING_STOP, (table, query_name(table, version), since))
 
 
 class WordWrites(WordReads, RegistryWrites):
-    """Writes of words, each in one transaction with what it makes of the versions that it is about."""
+    """Writing of operator commands, each in one transaction with its effect on versions."""
 
     def stop_statements(self, names: Iterable[str], word: Word) -> None:
-        """Record an operator's stop: of all versions of a table, or of one that is named `a@v2`.
+        """Record an operator's stop of all versions of tables, or of single versions such as `a@v2`.
 
-        They are wanted stopped, but for those on which a later word stands. It holds against every run that was open
-        then, also for versions that are made later, until a later start or a retry of the run.
+        They become wanted stopped unless a later command exists. The stop also binds every run open at that time, even
+        for versions created later, until a later start or a retry of the run.
         """
         with self._registering() as connection:
             for name in names:
@@ -124,9 +124,10 @@ class WordWrites(WordReads, RegistryWrites):
                 )
 
     def want_running(self, table: TableName, version: int, word: Word, act: TableAct | None = None) -> bool:
-        """Record that a version is wanted running; returns False, and changes nothing, where a later stop stands.
+        """Record that a version is wanted running; return False, without changes, if a later stop exists.
 
-        `act` is an operator's, and moves the serial of the table where the version was wanted stopped; None of a run.
+        `act` is the operator's act, which advances the table's serial if the version was wanted stopped; None for a
+        run.
         """
         name = query_name(table, version)
         with self._registering() as connection:
@@ -156,14 +157,14 @@ class WordWrites(WordReads, RegistryWrites):
             return True
 
     def end_stop(self, table: TableName, word: Word) -> None:
-        """Record a start of a whole table, which ends the stop of all its versions and starts none by itself."""
+        """Record the start of a whole table, which ends its stop but starts no version by itself."""
         with self._transaction() as connection:
             _put(connection, table, Wish.START, word)
 
     def take_back(self, table: TableName, version: int, word: Word, before: WordRow | None) -> None:
-        """Have a start that was refused count for nothing: the version is wanted stopped, with the word from before.
+        """Undo a refused start: the version is wanted stopped again and its previous command restored.
 
-        Nothing is changed where a later word stands.
+        Nothing changes if a later command exists.
         """
         name = query_name(table, version)
         with self._registering() as connection:
@@ -178,12 +179,11 @@ class WordWrites(WordReads, RegistryWrites):
             )
 
     def call_off_start(self, table: TableName, version: int, *, cancelled: str = "") -> bool:
-        """Call off a start that a run has recorded and never carried out: its version is wanted stopped.
+        """Withdraw a start that a run recorded but never carried out; the version becomes wanted stopped.
 
-        Its row is at rest then, or an operator's stop of it is not confirmed yet: the start would have changed that.
-
-        Returns False, and changes nothing, where an open run changes the table, apart from the run that is being
-        `cancelled`: it may carry the start out yet. The caller holds the version.
+        Such a version is still at rest, or an operator's stop is not confirmed yet. Returns False, without changes, if
+        an open run other than the `cancelled` one changes the table, since that may still start it. The caller holds
+        the version.
         """
         with self._registering() as connection:
             done = connection.execute(
@@ -198,7 +198,7 @@ class WordWrites(WordReads, RegistryWrites):
 
 
 def _put(connection: sqlite3.Connection, subject: str, wish: str, word: Word) -> None:
-    """Keep a word as the newest on its subject, unless a later one is there."""
+    """Store a command as the newest on its subject, unless a later one exists."""
     connection.execute(
         "INSERT INTO word VALUES (?, ?, ?, ?, ?) ON CONFLICT (subject) DO UPDATE SET wish = excluded.wish, "
         "serial = excluded.serial, actor = excluded.actor, at = excluded.at WHERE excluded.serial > word.serial",

@@ -1,7 +1,7 @@
-"""The fact cache: a SQLite file of its own with what was read from SQL files, by content; it never raises.
+"""The parse cache: a separate SQLite file with parsed SQL files, keyed by content; it never raises.
 
-It is no ledger: whoever deletes it loses some seconds. A file that cannot be read, is damaged, is another user's or was
-written by another version of the readers counts as empty; one that cannot be written is left alone.
+Deleting it costs only some seconds. A file that is unreadable, damaged, owned by another user or written by another
+version of the parsers counts as empty; a read-only file is left alone.
 """
 
 import hashlib
@@ -18,10 +18,10 @@ from core.project_reader.parse_cache import ParseCache
 from core.project_reader.project_copy import ReadProject, digest_of, pack_project, unpack_project
 
 READER_VERSIONS_KEPT = 3
-"""Readers whose facts are kept side by side: two checkouts used in turns do not push each other out."""
+"""Number of parser versions kept, so that checkouts used in turn do not evict each other."""
 
 FEW = 400
-"""Facts that are looked up one by one: a plan of some tables asks for less than the file has."""
+"""Number of look-ups after which the whole file is read; small plans need fewer."""
 
 _WAIT_S = 0.25
 """How long to wait for another process's transaction."""
@@ -39,30 +39,30 @@ _SCHEMA = (
 
 
 class ParseCacheFile:
-    """Facts of one project that outlive the process; safe beside other processes that use the same file."""
+    """The cached facts of one project; several processes may use the file at the same time."""
 
     def __init__(self, path: str, version: str | None = None) -> None:
-        """Bind to a file, which need not exist; an empty path, or readers of no known version, keep nothing."""
+        """Bind to a file, which need not exist; an empty path or version disables the cache."""
         self._path = path
         self._version = readers_version() if version is None else version
 
     def load(self) -> ParseCache:
-        """Return what is known; empty where nothing can be read."""
+        """Return the cache; empty if the file cannot be read."""
         if not self._version or not _is_ours(self._path):
             return ParseCache()
         return ParseCache(look_up=_StoredFacts(self._path, self._version, self._heal))
 
     def save(self, facts: ParseCache, *, whole: bool = True) -> bool:
-        """Add what was read newly; says whether anything was written.
+        """Store newly parsed texts; True if anything was written.
 
-        Where a `whole` project was read, texts of the past go once they are many.
+        If a `whole` project was read, outdated texts are removed once there are many.
         """
         fresh = facts.take_fresh()
         used = facts.keys() if whole else None
         return bool(fresh) and self._written(lambda database: self._add(database, fresh, used))
 
     def load_project(self, texts: Mapping[str, str]) -> ReadProject | None:
-        """Return what the same texts were read as; None where that is not known."""
+        """Return the project read from the same texts; None if not cached."""
         if not self._version or not _is_ours(self._path):
             return None
         try:
@@ -78,14 +78,14 @@ class ParseCacheFile:
         return unpack_project(body, texts) if isinstance(body, bytes) and zlib.crc32(body) == crc else None
 
     def save_project(self, texts: Mapping[str, str], found: ReadProject) -> bool:
-        """Keep what the texts were read as, in place of what others were; says whether anything was written."""
+        """Store the project read from texts, replacing an earlier one; True if it was written."""
         body = pack_project(found, texts)
         row = (self._version, digest_of(texts), zlib.crc32(body), body)
         put = "INSERT OR REPLACE INTO project VALUES (?, ?, ?, ?)"
         return self._written(lambda database: database.execute(put, row))
 
     def _written(self, write: Callable[[sqlite3.Connection], object]) -> bool:
-        """Write in one transaction; says whether that was possible."""
+        """Write in one transaction; True on success."""
         if not self._version or not self._path:
             return False
         try:
@@ -121,7 +121,7 @@ class ParseCacheFile:
         self._forget(database, used)
 
     def _forget(self, database: sqlite3.Connection, used: Set[bytes] | None) -> None:
-        """Drop readers that are long gone, and texts of the past once they are more than those of today."""
+        """Remove old parser versions, and outdated texts once they outnumber the current ones."""
         stale = "version NOT IN (SELECT version FROM reader ORDER BY used_at DESC LIMIT ?)"
         for table in ("fact", "project", "reader"):
             database.execute(f"DELETE FROM {table} WHERE {stale}", (READER_VERSIONS_KEPT,))
@@ -197,11 +197,11 @@ def readers_version() -> str:
 
 
 _ROOMS = ("lineage", "model", "policy", "project", "project_reader", "sql", "text")
-"""Packages of core that reading a project loads, whole: what is read of a text depends on nothing else of ours."""
+"""The packages of core that parsing depends on, as a whole."""
 
 
 def _sources() -> list[Path]:
-    """List what a fact depends on: packages of core, and the files with the versions of sqlglot and PyYAML."""
+    """List the files that parsing depends on: packages of core, and the version files of sqlglot and PyYAML."""
     core, sqlglot, yaml = find_spec("core"), find_spec("sqlglot"), find_spec("yaml")
     if not (core and core.origin and sqlglot and sqlglot.origin and yaml and yaml.origin):
         raise FileNotFoundError("core, sqlglot or yaml")
@@ -218,7 +218,7 @@ def _open(path: str, mode: str) -> sqlite3.Connection:
 
 
 def _is_ours(path: str) -> bool:
-    """Return whether the file is this user's own: facts decide what a plan does."""
+    """True if the file belongs to this user, since its facts determine what plans do."""
     try:
         return os.stat(path).st_uid == os.getuid()
     except OSError:

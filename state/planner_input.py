@@ -1,4 +1,4 @@
-"""From the registry to what the planner takes: console and agent observe by this alone, so that their plans agree."""
+"""Converts the registry to planner input; used by console and agent alike, so that their plans agree."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -12,7 +12,7 @@ from core.observed.versions import Deployment, serving_version
 from core.run.records import MigrationTicket
 
 IN_SERVICE = frozenset({State.STARTING, State.RUNNING, State.DEGRADED, State.STOPPING, State.PENDING})
-"""States of an older version that still counts as running."""
+"""States in which an older version counts as running."""
 
 
 NOT_MEASURED: Mapping[tuple[TableName, int], TableStatistics] = MappingProxyType({})
@@ -28,11 +28,11 @@ def observe(
     *,
     tickets: Iterable[MigrationTicket] = (),
 ) -> dict[TableName, ObservedDeployment]:
-    """Observe every table of the registry, deleted versions included: their numbers are never used again.
+    """Return observations of all tables, including deleted versions, whose numbers are never reused.
 
-    `statistics` by table and version; no precondition of a plan is made from them. `taken` are the highest numbers
-    whose folders are of somebody else: they are not used either. `serials` count the acts on each table. `now`, epoch
-    seconds by the checked clock, ends the time of what is in the trash. `tickets` are those of all releases.
+    `statistics` are by table and version; plan preconditions never depend on them. `taken` are the highest version
+    numbers with foreign folders, which are not reused either. `serials` count the acts on each table. `now`, epoch
+    seconds by the checked clock, decides what has expired in the trash. `tickets` are those of all releases.
     """
     versions_by_table: dict[TableName, list[Deployment]] = {}
     for deployment in deployments:
@@ -51,7 +51,7 @@ def observe(
 def _open_tickets(
     tickets: Iterable[MigrationTicket], versions_by_table: Mapping[TableName, Iterable[Deployment]]
 ) -> dict[TableName, tuple[OpenTicket, ...]]:
-    """Return the open tickets of readers outside of Headgate by table; a statement is seen by what it is bound to."""
+    """Return the open tickets of exposures by table; those of statements follow from their bindings."""
     replaced = {
         physical_name(d.table, d.version): d.version
         for versions in versions_by_table.values()
@@ -112,7 +112,7 @@ def _observe(
 
 
 def _spare(d: Deployment) -> OtherVersion:
-    """Return a version that never served; one that was made and never started has no query, whatever is wanted."""
+    """Return an orphan; one that was never started has no query, whatever its wanted state."""
     begun, begins = d.started_at is not None, (*d.begins_where, *filter(None, (d.begins_after, d.older_rows)))
     return replace(_other(d), running=begun and _in_service(d), begun=begun, begins_where=begins)
 
@@ -132,7 +132,7 @@ def _other(d: Deployment) -> OtherVersion:
 
 
 def _in_trash(every: list[Deployment], now: float) -> OtherVersion | None:
-    """Return the version of a deleted table that served last of those whose files are kept; None where none has."""
+    """Return the last serving version of a deleted table whose files are kept; None without one."""
     served = [d for d in every if d.served_at is not None and not d.external]
     kept = [d for d in served if d.trash and (d.drop_after or 0.0) > now]
     last = max(kept, key=lambda d: d.served_at or 0.0, default=None)

@@ -1,7 +1,7 @@
-"""Submitted plans with their approvals: each is applied at most once, by the one run that its row names.
+"""Submitted plans with their approvals; each plan is applied at most once, by the run named in its row.
 
-An open plan is superseded once a table of its scope was acted on, or planned otherwise, since it was made: also where
-the world has come back to where it was.
+An open plan is superseded once a table in its scope was acted on or planned differently after it was made, even if the
+environment returned to its earlier state.
 """
 
 import json
@@ -36,25 +36,25 @@ _PLAN = "SELECT {} FROM plan".format(
         for name in field_names(PlanRow)
     )
 )
-"""Rows of plans; what was acted on since one was made is found by the serials of its tables."""
+"""Rows of plans; later acts are found by the serials of their tables."""
 
 _OTHERWISE = """(SELECT group_concat("table", ', ') FROM (SELECT older."table" FROM plan_table older
   JOIN plan_table newer ON newer."table" = older."table" WHERE older.plan_hash = {} AND newer.plan_hash = {}
   AND older.acts AND newer.says NOT IN ('', older.says) ORDER BY older."table" LIMIT 3))"""
-"""Up to three tables that the older of two plans acts on and of which the newer one says otherwise; NULL for none."""
+"""Up to three tables of an older plan that a newer one plans differently; NULL for none."""
 
 NO_WORDS: Mapping[TableName, TableWords] = MappingProxyType({})
 
 
 class PlanReads(LedgerReads):
-    """Reads of plans."""
+    """Reading of plans."""
 
     def plan(self, hash: str) -> PlanRow | None:
-        """Read a plan by its whole hash; None when there is none."""
+        """Return a plan by its full hash; None if unknown."""
         return self._row(PlanRow, f"{_PLAN} WHERE hash = ?1", (hash,))
 
     def plan_hashes(self, hash_prefix: str, limit: int = 10) -> tuple[str, ...]:
-        """List the hashes that begin so, newest first."""
+        """List the plan hashes with a prefix, newest first."""
         sql = "SELECT hash FROM plan WHERE substr(hash, 1, length(?1)) = ?1 ORDER BY created_at DESC LIMIT ?2"
         return tuple(str(found) for (found,) in self._values(sql, (hash_prefix, limit)))
 
@@ -63,7 +63,7 @@ class PlanReads(LedgerReads):
         return self._rows(PlanRow, f"{_PLAN} ORDER BY created_at DESC, hash LIMIT ?", (limit,))
 
     def open_requests(self, now: float) -> tuple[dict[str, Any], ...]:
-        """List the requests of plans that may still be executed, newest first, as `request_as_json` writes them."""
+        """List the requests of open plans as written by `request_as_json`, newest first."""
         sql = f"""SELECT json_extract(body, '$.request') FROM ({_PLAN}) WHERE status = 'open' AND expires_at > ?
           ORDER BY created_at DESC LIMIT 20"""
         return tuple(json.loads(asked) for (asked,) in self._values(sql, (now,)) if asked)
@@ -77,16 +77,16 @@ class PlanReads(LedgerReads):
         return tuple(str(found) for (found,) in self._values(sql, (table, limit)))
 
     def approvals(self, plan_hash: str) -> tuple[ApprovalRow, ...]:
-        """List who approved a plan, in the order in which they did."""
+        """List the approvals of a plan in order."""
         return self._rows(ApprovalRow, "SELECT * FROM approval WHERE plan_hash = ? ORDER BY at, uid", (plan_hash,))
 
     def staged(self) -> tuple[StagedRow, ...]:
-        """List what all actors have staged, by actor, folder and table."""
+        """List all staged tables by actor, folder and table."""
         return self._rows(StagedRow, 'SELECT * FROM staged ORDER BY actor, folder, "table"')
 
 
 class PlanWrites(PlanReads, LedgerWrites):
-    """Writes of plans."""
+    """Writing of plans."""
 
     def put_plan(self, plan: PlanRow, words: Mapping[TableName, TableWords] = NO_WORDS, *, saved: bool = False) -> None:
         """Write a submitted plan; one that was applied, or that is there and open, is left to its first author.
@@ -121,7 +121,7 @@ class PlanWrites(PlanReads, LedgerWrites):
             _supersede(connection, plan, saved=saved)
 
     def leave_as_is(self, plan: PlanRow, words: Mapping[TableName, TableWords], *, saved: bool = False) -> None:
-        """Supersede the open plans that say otherwise than one that changes nothing, which is not kept itself."""
+        """Supersede open plans that differ from an empty plan, which is not stored itself."""
         with self._transaction() as connection:
             connection.executemany(
                 "INSERT INTO plan_table VALUES (?, ?, ?, ?, ?)",
@@ -131,7 +131,7 @@ class PlanWrites(PlanReads, LedgerWrites):
             connection.execute("DELETE FROM plan_table WHERE plan_hash = ?", (plan.hash,))
 
     def approve(self, approval: ApprovalRow) -> None:
-        """Write an approval, once for each login; refused when the plan is unknown, used, refused or expired."""
+        """Write an approval, one per login; refused if the plan is unknown, applied, refused or expired."""
         with self._transaction() as connection:
             _refuse_taken(connection, approval.plan_hash, approval.at)
             connection.execute(
@@ -149,7 +149,7 @@ class PlanWrites(PlanReads, LedgerWrites):
         *,
         now: float,
     ) -> None:
-        """Mark an open plan applied and write its run, both or neither.
+        """Mark an open plan as applied and write its run in one transaction.
 
         Refused when the plan is unknown, used, refused or expired; when an open run holds one of the tables that it
         changes (`tables` and those of its steps) or only `reads`. Raises RunIdTaken.
@@ -162,13 +162,13 @@ class PlanWrites(PlanReads, LedgerWrites):
             connection.execute("UPDATE plan SET status = 'applied', run_id = ? WHERE hash = ?", (run.id, plan_hash))
 
     def stage(self, staged: Iterable[StagedRow]) -> None:
-        """Stage tables, each for its actor and folder, all or none; a second time replaces the verb."""
+        """Stage tables for an actor and folder, all or none; staging again replaces the verb."""
         with self._transaction() as connection:
             for one in staged:
                 upsert(connection, "staged", values_by_column(one), key=("actor", "folder", "table"))
 
     def unstage(self, actor: str, folder: str, tables: Iterable[TableName]) -> None:
-        """Remove tables from what an actor staged in a folder."""
+        """Unstage tables of an actor in a folder."""
         with self._transaction() as connection:
             connection.executemany(
                 'DELETE FROM staged WHERE actor = ? AND folder = ? AND "table" = ?',
@@ -177,7 +177,7 @@ class PlanWrites(PlanReads, LedgerWrites):
 
 
 def approvals_of_others(plan: PlanRow, approvals: Iterable[ApprovalRow]) -> tuple[ApprovalRow, ...]:
-    """Return the approvals that count: each shares no uid with the plan's author, or with one that counts already."""
+    """Return the approvals that count: no uid of the author or of another counted approval is repeated."""
     counted: list[ApprovalRow] = []
     seen = {plan.author_uid, plan.author_process_uid} - {None}
     for approval in approvals:
@@ -189,7 +189,7 @@ def approvals_of_others(plan: PlanRow, approvals: Iterable[ApprovalRow]) -> tupl
 
 
 def refuse_closed(row: PlanRow, *, now: float) -> None:
-    """Raise Refused for a plan that was applied, has expired or was refused, Stale for one that was superseded."""
+    """Raise Refused for an applied, expired or refused plan, Stale for a superseded one."""
     short = row.hash[:12]
     if row.status == "applied":
         raise Refused(f"plan {short} was already applied by run {row.run_id}", remedy="plan again")
@@ -207,7 +207,7 @@ def _superseded(short: str, by: str, at: float | None) -> Stale:
 
 
 def local_time(at: float) -> str:
-    """Write a moment as people here read it: `11-22 14:02:11`."""
+    """Format a time in the local time zone: `11-22 14:02:11`."""
     return time.strftime("%m-%d %H:%M:%S", time.localtime(at))
 
 
@@ -220,7 +220,7 @@ def _refuse_taken(connection: sqlite3.Connection, plan_hash: str, now: float) ->
 
 
 def _refuse_older(connection: sqlite3.Connection, plan: PlanRow) -> None:
-    """Refuse a plan that was saved and says otherwise than one that was made since."""
+    """Refuse a saved plan that differs from a later one."""
     later = connection.execute(
         f"SELECT hash, author, created_at, {_OTHERWISE.format('?1', 'plan.hash')} AS tables FROM plan "
         "WHERE created_at > ?2 AND tables IS NOT NULL ORDER BY created_at DESC LIMIT 1",
@@ -231,7 +231,7 @@ def _refuse_older(connection: sqlite3.Connection, plan: PlanRow) -> None:
 
 
 def _supersede(connection: sqlite3.Connection, plan: PlanRow, *, saved: bool) -> None:
-    """Mark the open plans that act on a table of which a newer one says otherwise, and by which tables."""
+    """Supersede open plans that act on tables which a newer plan handles differently."""
     tables = _OTHERWISE.format("plan.hash", "?1")
     older = "created_at <= ?3" if saved else "TRUE"
     connection.execute(

@@ -1,6 +1,6 @@
 """The registry: deployed versions of tables, the environment's own facts, and its recorded policies.
 
-A deployment is never removed; once deleted it carries `drop_after`, once its files are gone `purged_at`.
+A deployment is never removed; it gets `drop_after` once deleted, and `purged_at` once its files are gone.
 """
 
 import sqlite3
@@ -39,7 +39,7 @@ _LINE_COLUMNS = {
     "deleted": "d.drop_after IS NOT NULL",
     "limited": "m.trend = 'growing' AND instr(lower(d.compiled), 'maxfilespertrigger') > 0",
 }
-"""Fields of a line that are not simply a column of the deployment or, if they have the same name, the measurement."""
+"""Fields of a line that are not plain columns of deployment or measurement."""
 
 _MEASURED = {*field_names(Measurement)} - {"table", "version"}
 
@@ -58,7 +58,7 @@ _CHANGED = f"""{_LINE} WHERE d.id IN (
 
 @dataclass(frozen=True, slots=True)
 class TableAct:
-    """What changed the text, the version or the wanted state of tables, by whom and when."""
+    """An act that changed the text, version or wanted state of tables."""
 
     what: str
     """For people: `run 7f3a-1 of ana`."""
@@ -66,21 +66,21 @@ class TableAct:
 
 
 class RegistryReads(LedgerReads):
-    """Reads of the registry."""
+    """Reading of the registry."""
 
     def facts(self) -> EnvironmentRow:
-        """Read the environment's own row."""
+        """Return the row of the environment."""
         found = self._row(EnvironmentRow, "SELECT * FROM facts")
         assert found, "a ledger has its facts from the transaction that made it"
         return found
 
     def deployments(self, *, include_deleted: bool = False) -> tuple[Deployment, ...]:
-        """List versions by table and version, without those deleted; lists on screen take `statements`, far lighter."""
+        """List versions by table and version, without deleted ones; screens use `statements`, which is much lighter."""
         where = "" if include_deleted else " WHERE drop_after IS NULL"
         return self._rows(Deployment, f'{_DEPLOYMENT}{where} ORDER BY "table", version')
 
     def registered_since(self, change: int) -> tuple[int, tuple[Deployment, ...]]:
-        """List the versions whose row changed after `change`, also deleted ones, and the number to ask from next."""
+        """Return the next change number and the versions changed after `change`, deleted ones included."""
         # The number first, as in `changed_since`.
         return self.change_number(), self._rows(Deployment, f"{_DEPLOYMENT} WHERE changed > ?", (change,))
 
@@ -93,16 +93,16 @@ class RegistryReads(LedgerReads):
         return self._rows(Deployment, f'{_DEPLOYMENT} WHERE "table" = ? ORDER BY version DESC', (table,))
 
     def clones(self, table: TableName, version: int) -> tuple[Deployment, ...]:
-        """List the versions that are clones of one, deleted ones too as long as their files exist."""
+        """List the clones of a version, including deleted ones whose files exist."""
         return tuple(d for d in self.versions(table) if 0 < d.clone_of == version and (not d.deleted or d.trash))
 
     def deleted_tables(self) -> tuple[TableName, ...]:
-        """List the tables of which every version was deleted, by name."""
+        """List the tables whose versions are all deleted, by name."""
         sql = 'SELECT "table" FROM deployment GROUP BY "table" HAVING min(drop_after IS NOT NULL) ORDER BY "table"'
         return tuple(table for (table,) in self._values(sql))
 
     def taken_versions(self) -> dict[TableName, int]:
-        """Return the highest number of each table whose folder was found to be of another run; it is not used again."""
+        """Return the highest version number per table with a foreign folder, which is not reused."""
         return dict(self._values('SELECT "table", max(version) FROM taken_version GROUP BY "table"'))
 
     def change_number(self) -> int:
@@ -110,17 +110,17 @@ class RegistryReads(LedgerReads):
         return int(self._values(NEWEST_CHANGE)[0][0])
 
     def clock_check(self) -> ClockCheck | None:
-        """Read the last check of the wall clock, None before the first."""
+        """Return the last check of the wall clock, None before the first."""
         return self._row(ClockCheck, "SELECT * FROM clock_check")
 
     def statements(self) -> tuple[StatementLine, ...]:
-        """List what a screen shows of all versions that are not deleted, by table and version; 7 µs each."""
+        """List all versions that are not deleted, in the light form for screens, by table and version; 7 µs each."""
         return tuple([_line(values) for values in self._values(_NOT_DELETED)])
 
     def changed_since(self, change: int) -> tuple[int, tuple[StatementLine, ...]]:
-        """List what changed after `change`, deleted ones included, and return the number to ask from next.
+        """Return the next change number and the lines changed after `change`, deleted ones included.
 
-        Costs by what changed, not by how many there are. After 0 it is what `statements` lists, in its order.
+        The cost depends on the number of changes only. After 0 these are the lines of `statements`, in its order.
         """
         with self._connected() as connection:
             # The number first: a change that is written between the two statements is then read twice, never missed.
@@ -131,18 +131,18 @@ class RegistryReads(LedgerReads):
         return newest, tuple([_line(values) for values in found])
 
     def table_serials(self) -> dict[TableName, int]:
-        """Return the serial of every table that was ever acted on."""
+        """Return the serial of each table that was ever acted on."""
         return dict(self._values('SELECT "table", serial FROM table_act'))
 
     def table_acts(self) -> dict[TableName, TableAct]:
-        """Return the last act on every table that was ever acted on."""
+        """Return the last act on each table."""
         return {
             table: TableAct(what, at) for table, what, at in self._values('SELECT "table", what, at FROM table_act')
         }
 
 
 class RegistryWrites(RegistryReads, LedgerWrites):
-    """Writes of the registry; what `deployments` read is kept until the next write, since nobody else writes."""
+    """Writing of the registry; `deployments` is cached until the next write, since there is no other writer."""
 
     _generation = 0
     _listed: Mapping[bool, tuple[int, tuple[Deployment, ...]]] = MappingProxyType({})
@@ -158,33 +158,33 @@ class RegistryWrites(RegistryReads, LedgerWrites):
         return found
 
     def heartbeat(self, at: float) -> None:
-        """Report that the agent is alive: the age of all data is counted from here."""
+        """Record that the agent is alive; the age of all data counts from here."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET agent_seen_at = ?", (at,))
 
     def put_mark(self, mark: int) -> None:
-        """Count on, before the mark in the data folder does."""
+        """Advance the mark, before the one in the data folder."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET mark = ?", (mark,))
 
     def put_doubt(self, doubt: str) -> None:
-        """Record why this may not be the world that the ledger describes; empty where it is."""
+        """Record why the environment may not be the one in the ledger; empty if it is."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET doubt = ?", (doubt,))
 
     def begin_epoch(self, *, above: int) -> int:
-        """Begin an epoch that nobody has adopted, higher than this ledger's and than `above`; returns it."""
+        """Begin an epoch that must be adopted, higher than the current one and `above`; return it."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET epoch = max(epoch, ?) + 1", (above,))
         return self.facts().epoch
 
     def adopt(self, *, epoch: int, mark: int) -> None:
-        """Begin a new epoch, which ends every doubt."""
+        """Begin a new epoch and clear the doubt."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET epoch = ?, mark = ?, doubt = ''", (epoch, mark))
 
     def put_agent(self, pid: int | None, started_at: float | None) -> None:
-        """Return which process serves the environment; None when it ends."""
+        """Record the process of the agent; None when it ends."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET agent_pid = ?, agent_started_at = ?", (pid, started_at))
 
@@ -196,7 +196,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             connection.execute(f"UPDATE facts SET {assignments}", tuple(fields.values()))
 
     def put_deployment(self, deployment: Deployment) -> None:
-        """Write a version whole; where it is active, it takes over from the version that was."""
+        """Write all fields of a version; an active one replaces the version that served."""
         with self._registering() as connection:
             texts = sqlite_value(deployment.texts)
             connection.execute("INSERT OR IGNORE INTO revision VALUES (?, ?)", (deployment.revision, texts))
@@ -211,9 +211,9 @@ class RegistryWrites(RegistryReads, LedgerWrites):
         assert done, f"{table} v{version} is not in the ledger"
 
     def observe_deployment(self, seen: Deployment, **fields: object) -> bool:
-        """Set what was observed of a version as it was read; return False, and set nothing, where that is over.
+        """Set observed fields of a version; return False, without changes, if `seen` is outdated.
 
-        It is once the version has another run or state, is deleted, or is wanted in another way.
+        It is outdated if run, state, wanted state or deletion of the version have changed.
         """
         where = "wanted = ? AND state = ? AND run_id = ? AND drop_after IS ?"
         now = (seen.wanted, seen.state, seen.run_id, seen.drop_after)
@@ -236,29 +236,29 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             return done.rowcount == 1
 
     def take_version(self, table: TableName, version: int) -> None:
-        """Record that a version's folder holds what no version of the registry has written."""
+        """Record that the folder of a version number holds foreign files."""
         with self._transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO taken_version VALUES (?, ?)", (table, version))
 
     def put_stopped(self, table: TableName, version: int, run_id: str, at: float) -> bool:
-        """Record that a query is gone, by its run id; returns False where the version has another one by now.
+        """Record that a query is gone, by its run id; return False if the version has another query by now.
 
-        Also where it is wanted running: somebody starts it then. What is wanted is never changed by this.
+        Also returns False if it is wanted running, as it is being started then. The wanted state never changes.
         """
         gone = {"state": State.STOPPED, "state_since": at, "query_id": "", "run_id": ""}
         return self._set_fields(table, version, gone, run_id, where="run_id IN ('', ?) AND wanted = 'stopped'")
 
     def put_served(self, count: int) -> None:
-        """Count on, before the record of what serves does."""
+        """Advance the count of serving records, before the one in the data folder."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET served = ?", (count,))
 
     def activate(
         self, versions: Mapping[TableName, int], *, served: int = 0, by: str = "", at: float | None = None
     ) -> None:
-        """Record that the run `by` moved pointers, all or none; `served` is what the record of what serves has counted.
+        """Record that the run `by` moved pointers, all or none; `served` is the count of the serving record.
 
-        Without a time nothing is recorded of who moved them, nor where a version is pointed at that serves already.
+        The run is not recorded without a time, nor for versions that already serve.
         """
         with self._registering() as connection:
             connection.execute("UPDATE facts SET served = max(served, ?)", (served,))
@@ -268,7 +268,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
                 self._serve(connection, table, version)
 
     def tombstone(self, table: TableName, version: int, *, drop_after: float, trash: str) -> None:
-        """Report that a version is deleted and where its files wait until `drop_after`; the first time counts."""
+        """Record that a version is deleted and where its files stay until `drop_after`; only the first call counts."""
         with self._registering() as connection:
             connection.execute(
                 "UPDATE deployment SET active = 0, wanted = 'stopped', state = 'absent', "
@@ -278,7 +278,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             )
 
     def restore(self, table: TableName, versions: Iterable[int], *, at: float) -> None:
-        """Report that versions of a table are out of the trash, all or none, and stopped."""
+        """Record that versions were taken out of the trash, all or none; they are stopped."""
         with self._registering() as connection:
             connection.executemany(
                 "UPDATE deployment SET state = 'stopped', wanted = 'stopped', state_since = ?1, drop_after = NULL, "
@@ -287,7 +287,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             )
 
     def purged(self, table: TableName, version: int, at: float) -> None:
-        """Report that a deleted version's files are gone."""
+        """Record that the files of a deleted version are gone."""
         with self._registering() as connection:
             connection.execute(
                 "UPDATE deployment SET trash = '', purged_at = ?, changed = ? WHERE \"table\" = ? AND version = ?",
@@ -352,29 +352,29 @@ IN_FORCE, WAITING, REPLACED = "in force", "waits", "replaced"
 
 
 class PolicyReads(LedgerReads):
-    """Reads of policies."""
+    """Reading of recorded policies."""
 
     def policy_in_force(self) -> PolicyRow | None:
-        """Read what is in force; None before anything was recorded."""
+        """Return the policy in force; None before the first."""
         return self._row(PolicyRow, "SELECT * FROM policy WHERE status = ?", (IN_FORCE,))
 
     def policy_that_waits(self) -> PolicyRow | None:
-        """Read what waits for an approval."""
+        """Return the policy that is waiting for approval."""
         return self._row(PolicyRow, "SELECT * FROM policy WHERE status = ?", (WAITING,))
 
     def recorded_policy(self) -> Policy | None:
-        """Return the policy in force as the planner takes it."""
+        """Return the policy in force, for the planner."""
         row = self.policy_in_force()
         return policy_of(row) if row else None
 
 
 class PolicyWrites(PolicyReads, LedgerWrites):
-    """Writes of policies."""
+    """Writing of recorded policies."""
 
     def put_policy(self, row: PolicyRow) -> None:
-        """Write a policy that is in force, or one that waits; it replaces the one of its status.
+        """Write a policy in force or waiting, replacing the one with the same status.
 
-        One in force also ends the waiting of another, and says of the environment whether it is protected.
+        A policy in force also replaces a waiting one and sets the protection of the environment.
         """
         ended = (IN_FORCE, WAITING) if row.status == IN_FORCE else (WAITING, WAITING)
         with self._transaction() as connection:
@@ -384,7 +384,7 @@ class PolicyWrites(PolicyReads, LedgerWrites):
                 connection.execute("UPDATE facts SET protected = ?", (policy_of(row).protected,))
 
     def approve_policy(self, digest: str, *, seen: int, approver: str, at: float) -> PolicyRow:
-        """Put the policy that is waiting into force; raises Refused if it is not the one that was seen, by its id."""
+        """Put the waiting policy into force; raises Refused unless its id is `seen`."""
         with self._transaction() as connection:
             waiting = self.policy_that_waits()
             if waiting is None or (waiting.id, waiting.digest) != (seen, digest):
@@ -400,5 +400,5 @@ class PolicyWrites(PolicyReads, LedgerWrites):
 
 
 def policy_of(row: PolicyRow) -> Policy:
-    """Read a row's policy."""
+    """Decode the policy of a row."""
     return policy_from_json(row.body)

@@ -1,4 +1,4 @@
-"""Releases, read from the ledger: runs with what the registry and the measurements say of their tables."""
+"""Releases read from the ledger: runs joined with registry and measurements of their tables."""
 
 import json
 from collections.abc import Iterable, MutableMapping
@@ -14,7 +14,7 @@ from state.ledger import LedgerReader
 
 
 def plan_of(reader: LedgerReader, run: RunRow) -> Plan | None:
-    """Read a run's plan; None where it is gone or of a version that cannot be read."""
+    """Return the plan of a run; None if it is gone or has an unsupported format."""
     row = reader.plan(run.plan_hash)
     try:
         return plan_from_json(json.loads(row.body)) if row is not None else None
@@ -23,7 +23,7 @@ def plan_of(reader: LedgerReader, run: RunRow) -> Plan | None:
 
 
 def release_of_run(reader: LedgerReader, run: RunRow, plan: Plan, now: float) -> Release | None:
-    """Read the release that a run is, in one moment of the tables that it is about; None where it replaces nothing."""
+    """Return the release of a run, from the current state of its tables; None if it replaces nothing."""
     nodes = replaced_nodes(plan)
     if not nodes:
         return None
@@ -42,14 +42,14 @@ def release_of_run(reader: LedgerReader, run: RunRow, plan: Plan, now: float) ->
 
 
 def _brings_back(run: RunRow, old: set[tuple[TableName, int]]) -> bool:
-    """Return whether a run has versions catch up that another one has replaced: they are to serve again."""
+    """True if a run lets replaced versions catch up so that they can serve again."""
     return any(step.do == StepKind.CATCH_UP and (step.table, step.version) in old for step in run.steps)
 
 
 def releases(
     reader: LedgerReader, runs: Iterable[RunRow], now: float, plans: MutableMapping[str, Plan | None] | None = None
 ) -> tuple[Release, ...]:
-    """Read the releases among runs, in their order; `plans` keeps those that were read, by run, for the next time."""
+    """Return the releases among runs, in order; `plans` caches decoded plans by run."""
     found, known = [], {} if plans is None else plans
     for run in runs:
         if run.id not in known:
@@ -64,7 +64,7 @@ def releases(
 def open_releases(
     reader: LedgerReader, now: float, plans: MutableMapping[str, Plan | None] | None = None
 ) -> tuple[Release, ...]:
-    """Read the releases that go on or wait, and those of which what they replaced still runs; newest first."""
+    """Return open releases and those whose replaced versions still run, newest first."""
     ids = {run.id for run in reader.open_runs()} | set(reader.observed_runs())
     runs = (reader.run(run_id) for run_id in sorted(ids))
     found = releases(reader, (run for run in runs if run is not None), now, plans)

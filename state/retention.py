@@ -104,22 +104,22 @@ _RULES: tuple[tuple[float, int, str], ...] = (
         "WHERE revision NOT IN (SELECT revision FROM deployment) LIMIT :most)",
     ),
 )
-"""Days, rows at once, and what is removed that is older; 0 days where age does not matter."""
+"""Days, rows per transaction, and the SQL that removes older rows; 0 days if age does not matter."""
 
 _OLD_AUDIT = """SELECT * FROM audit WHERE id < coalesce(
   (SELECT id FROM audit WHERE at >= ? AND id > (SELECT entry FROM audit_head) - ? ORDER BY id LIMIT 1), 1 << 62)
   ORDER BY id LIMIT ?"""
-"""The first entries, up to one that is neither too old nor beyond those that are kept."""
+"""The oldest entries that are too old or beyond the kept number."""
 _OLD_RUNS = "SELECT id FROM run WHERE ended_at < :before ORDER BY ended_at LIMIT :most"
 _OLD_VERSIONS = """SELECT id FROM deployment old WHERE purged_at < :before AND version <
   (SELECT max(version) FROM deployment new WHERE new."table" = old."table") LIMIT :most"""
 
 
 class RetentionWrites(RegistryWrites):
-    """Forgetting, by the agent's housekeeping, and the clock that it goes by."""
+    """Removal of old rows by the agent's housekeeping, and the clock on which it is based."""
 
     def put_clock_check(self, check: ClockCheck, moved_s: float = 0.0) -> None:
-        """Write the newest check of the wall clock, and move what waits for a time along: all or nothing."""
+        """Write a check of the wall clock and shift pending deadlines, in one transaction."""
         with self._registering() as connection:
             if moved_s:
                 connection.execute(
@@ -136,7 +136,7 @@ class RetentionWrites(RegistryWrites):
             upsert(connection, "clock_check", {"one": 1, **values_by_column(check)}, key=("one",))
 
     def forget_old(self, now: float) -> None:
-        """Remove some of what is too old, each part in a transaction of its own, and give back free pages."""
+        """Remove a bounded number of old rows in separate transactions, and release free pages."""
         with self._registering() as connection:
             ids = connection.execute(_OLD_VERSIONS, _limits(now, VERSIONS_D)).fetchall()
             named = (("measurement", "deployment"), ("table_statistics", "deployment"), ("deployment", "id"))
@@ -163,9 +163,9 @@ class RetentionWrites(RegistryWrites):
             self._connection.executescript(f"PRAGMA incremental_vacuum({_PAGES})")
 
     def archive_audit(self, now: float) -> None:
-        """Move some of the audit that is too old into files beside the ledger; a kill loses and doubles no entry.
+        """Move some old audit entries into archive files; a kill neither loses nor duplicates entries.
 
-        Raises LedgerUnavailable where the disk takes no more: all entries stay where they are.
+        Raises LedgerUnavailable if the disk is full; all entries then stay in the ledger.
         """
         entries = self._rows(AuditRow, _OLD_AUDIT, (now - AUDIT_D * DAY_S, AUDIT_KEPT, AUDIT_PART))
         if not entries:

@@ -1,6 +1,6 @@
-"""Rows as SQLite values and back: a row's fields are its table's columns, compound fields are JSON.
+"""Mapping between row dataclasses and SQLite values: fields are columns, compound fields are JSON.
 
-A field that has no column takes its default.
+Fields without a column get their default.
 """
 
 import json
@@ -15,11 +15,11 @@ from core.text.escaping import escape_surrogates
 
 Row = TypeVar("Row")
 Value = str | int | float | bytes | None
-"""What SQLite stores."""
+"""A value that SQLite can store."""
 
 
 def sqlite_value(value: object) -> Value:
-    """Return a field's value as SQLite stores it, in UTF-8: bytes of a file name that are not are written out."""
+    """Return a field as an SQLite value; undecodable bytes of file names are escaped."""
     match value:
         case None | int() | float():
             return value

@@ -8,7 +8,7 @@ from core.text.sentence import Sentence
 
 @dataclass(frozen=True, slots=True)
 class SampleRow:
-    """One point of a deployment's ring."""
+    """One lag sample of a deployment."""
 
     at: float
     lag_rows: int | None
@@ -30,24 +30,24 @@ class EventRow:
     table: str
     version: int
     kind: str
-    """Of `EventKind`."""
+    """An `EventKind`."""
     summary: Sentence
     detail: str = ""
     fingerprint: str = ""
     count: int = 1
     first_at: float = 0.0
     before: str = ""
-    """The state from which its version has come; empty where none has changed."""
+    """The previous state of its version; empty if no state changed."""
     state: str = ""
-    """The state that its version, or its run, has come to; empty where none has changed."""
+    """The new state of its version or run; empty if no state changed."""
     cause: str = ""
-    """Of `EventCause`."""
+    """An `EventCause`."""
     by: str = ""
-    """Who has done it: a login, or the id of a run; empty where it happened by itself."""
+    """A login, or the id of a run; empty if nobody caused it."""
 
     @property
     def about(self) -> str:
-        """Return its table and version, of which an input has none; empty where it is about no table."""
+        """Its table and version; the table alone for an external one, empty without a table."""
         return f"{self.table} v{self.version}" if self.table and self.version else self.table
 
 
@@ -64,25 +64,25 @@ class PlanRow:
     status: str
     run_id: str = ""
     texts: str = ""
-    """Declared texts it was computed from, as JSON path → text."""
+    """The declared texts from which it was computed, as JSON of path → text."""
     author_uid: int | None = None
-    """Login uid of the author where the kernel knows one, else the uid."""
+    """Login uid of the author if the kernel knows it, else the uid."""
     superseded_by: str = ""
-    """What came after it on a table of its scope: `run 7f3a-1 of ana on orders`, `plan 3fa2c1d0e4b5 of lee`."""
+    """What superseded it: `run 7f3a-1 of ana on orders`, `plan 3fa2c1d0e4b5 of lee on orders`."""
     superseded_at: float | None = None
     folder: str = ""
-    """The project folder whose files these texts were; empty where they came from a file or from before a plan."""
+    """The project folder of these texts; empty if they came from a saved plan."""
     author_process_uid: int | None = None
-    """Uid of the process that submitted it, which differs from `author_uid` under `sudo`."""
+    """Uid of the submitting process, which differs from `author_uid` under `sudo`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRow:
-    """One login's approval of a plan, at most one of each."""
+    """One login's approval of a plan, at most one per login."""
 
     plan_hash: str
     uid: int
-    """As `PlanRow.author_uid`: what tells two people apart."""
+    """As `PlanRow.author_uid`, which distinguishes people."""
     login: str
     at: float
     process_uid: int | None = None
@@ -91,16 +91,16 @@ class ApprovalRow:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
-    """A policy as somebody recorded it; `status` is in force, waits or replaced."""
+    """A recorded policy; `status` is in force, waits or replaced."""
 
     id: int
     at: float
     actor: str
     actor_uid: int | None
-    """As `PlanRow.author_uid`; None where the agent recorded it by itself."""
+    """As `PlanRow.author_uid`; None if recorded by the agent."""
     digest: str
     body: dict[str, object]
-    """As `core.policy.model.policy_as_json` gives it."""
+    """Written by `core.policy.model.policy_as_json`."""
     status: str
     approver: str = ""
     in_force_at: float | None = None
@@ -118,18 +118,18 @@ class CommandRow:
     op: str
     subject: str
     line: str
-    """The complete CLI line that does the same."""
+    """The equivalent command line."""
     outcome: str
-    """Of `CommandOutcome`."""
+    """A `CommandOutcome`."""
     detail: str = ""
-    """What it has begun or made, or why it was not done; a line for people."""
+    """What it started or created, or why it failed; one line for people."""
     ended_at: float | None = None
     took_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """Append-only: who did what to what."""
+    """An entry of the append-only audit log."""
 
     id: int
     at: float
@@ -140,29 +140,29 @@ class AuditRow:
     confirmation: str = ""
     outcome: str = ""
     previous: str = ""
-    """Hash of the entry before it; the ledger fills in both."""
+    """Hash of the previous entry; the ledger sets both hashes."""
     hash: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditArchiveRow:
-    """A file beside the ledger that holds older entries of the audit, as far as they have left the ledger."""
+    """An archive file beside the ledger with audit entries that have left the ledger."""
 
     file: str
     year: int
-    """UTC, of its entries."""
+    """UTC year of its entries."""
     first: int
     """Number of its first entry."""
     last: int
     hash: str
-    """Of its last entry."""
+    """Hash of its last entry."""
     bytes: int
-    """Where its last entry ends."""
+    """End of its last entry in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedRow:
-    """One table that an actor has staged in a project folder."""
+    """A table staged by an actor in a project folder."""
 
     actor: str
     folder: str
@@ -174,23 +174,23 @@ class StagedRow:
 
 @dataclass(frozen=True, slots=True)
 class ClockCheck:
-    """When the wall clock was checked last, and what it had been set by until then."""
+    """The last check of the wall clock, and by how much it had been changed."""
 
     wall: float
     """Epoch seconds."""
     boot: str
     uptime_s: float
     debt_s: float = 0.0
-    """By how much it is ahead of the lowest clock by which rows were written that are not forgotten yet."""
+    """Seconds by which it is ahead of the earliest clock used for rows still in the ledger."""
     hold_s: float = 0.0
-    """For how much longer that counts."""
+    """For how many more seconds that matters."""
     moved_s: float = 0.0
-    """By how much deadlines have moved along with it, ever: a time without that is the same whatever it was set to."""
+    """Total seconds by which deadlines were shifted; subtracting it makes times independent of clock changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentRow:
-    """The environment's own row: who serves it and how fresh it is."""
+    """The row of the environment: its agent, pool and freshness."""
 
     ledger_id: str
     project_id: str
@@ -200,19 +200,19 @@ class EnvironmentRow:
     agent_pid: int | None
     agent_started_at: float | None
     agent_seen_at: float | None
-    """Heartbeat of the agent, every second or two: the age of all data."""
+    """Last heartbeat of the agent, which determines the age of all data."""
     pool: str
     """Name of the pool."""
     pool_state: str
-    """starting, up, silent, down, failed (it waits for a person) or off."""
+    """starting, up, silent, down, failed (needs an operator) or off."""
     pool_detail: str
     pool_generation: int
     session_id: str
     epoch: int = 1
     """Counts adoptions; owner files carry it."""
     mark: int = 0
-    """Counts up while an agent serves, as the mark in the data folder does: an older copy of either is behind."""
+    """Advances with the mark in the data folder while an agent runs, so that an older copy of either is noticed."""
     doubt: str = ""
-    """Why this may not be the world that the ledger describes; nothing is started until it is adopted."""
+    """Why the environment may not be the one in the ledger; nothing starts until it is adopted."""
     served: int = 0
-    """How often it was recorded in the data folder what serves."""
+    """Number of serving records written to the data folder."""

@@ -1,5 +1,6 @@
-"""Runs, their steps and the words that they are yet to hear; while a run is open (`ended_at` is None) it holds a lease
-on each table that it touches.
+"""Runs, their steps and pending operator acts on runs.
+
+An open run (`ended_at` is None) holds a lease on each table that it touches.
 """
 
 import secrets
@@ -21,16 +22,16 @@ from state.row_types import AuditRow, EventRow
 from state.transactions import LedgerReads, LedgerWrites, insert, upsert
 
 _LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
-"""Digits of base 32 that nobody takes for one another."""
+"""Base-32 digits that cannot be confused with each other."""
 
 
 def draw_run_id(plan_hash: str) -> str:
-    """Draw a run's id, the start of its plan's hash and 25 random bits: clocks go back, and ledgers are restored."""
+    """Draw a run id from its plan's hash and 25 random bits, as clocks go back and ledgers are restored."""
     return f"{plan_hash[:4]}-{''.join(secrets.choice(_LETTERS) for _ in range(5))}"
 
 
 class RunIdTaken(Exception):
-    """A run with this id is in the ledger: draw another one."""
+    """The ledger already has a run with this id; draw another one."""
 
 
 _CONTINUED_BY = "coalesce((SELECT next.id FROM run next WHERE next.continues = run.id), '')"
@@ -41,10 +42,10 @@ _RUN = f"SELECT run.*, {_CONTINUED_BY} AS continued_by FROM run"
 
 @dataclass(frozen=True, slots=True)
 class RunWordRow:
-    """An operator's word that its run has not carried out yet."""
+    """An operator's act that its run has not carried out yet."""
 
     serial: int
-    """In the order in which words were accepted; never given twice."""
+    """Increases in the order of acceptance; never reused."""
     act: str
     """As in `core.run.state_machine.OperatorControl`."""
     step: int
@@ -52,19 +53,19 @@ class RunWordRow:
     actor: str
     at: float
     statement_serial: int
-    """Serial (`state.operator_commands`) of the newest word on a statement when this one was accepted or said again.
+    """Serial (`state.operator_commands`) of the newest command on a statement when this act was accepted or repeated.
 
-    That word may not be in the ledger yet: a start waits for whoever holds its version.
+    That command may not be in the ledger yet, as a start waits for its version to be free.
     """
 
 
 def control_of(word: RunWordRow) -> OperatorControl:
-    """Return a word as a run takes it."""
+    """Return the act for the state machine."""
     return OperatorControl(word.act, word.step, word.actor)
 
 
 def refuse_unheard(run_id: str, state: str, act: str) -> None:
-    """Raise UsageError where a word means nothing to a run that has ended so."""
+    """Raise UsageError if an act is not possible in the state of its run."""
     if RunState(state) in HEARD_IN[act]:
         return
     remedy = f"headgate runs retry {run_id} goes on with it" if state == RunState.FAILED else "make a new plan"
@@ -72,16 +73,16 @@ def refuse_unheard(run_id: str, state: str, act: str) -> None:
 
 
 def refuse_cancelled(connection: sqlite3.Connection, run_id: str) -> None:
-    """Raise UsageError where a cancel waits, after which nothing else is heard."""
+    """Raise UsageError if a cancel is pending, after which no other act is accepted."""
     sql = "SELECT actor FROM run_word WHERE run_id = ? AND act = 'cancel'"
     if (found := connection.execute(sql, (run_id,)).fetchone()) is not None:
         raise UsageError(f"run {run_id} is being cancelled by {found[0]}", remedy=f"headgate runs {run_id} shows it")
 
 
 def keep_word(connection: sqlite3.Connection, run_id: str, word: OperatorControl, at: float, drawn: int = 0) -> None:
-    """Write a word inside the caller's transaction; the newest one is not kept twice, and counts as said again.
+    """Write an act within the caller's transaction; a repetition of the newest act only updates that one.
 
-    `drawn` is the newest serial of a word on a statement, which the ledger may not have yet.
+    `drawn` is the newest serial of a command on a statement, which the ledger may not have yet.
     """
     ((recorded,),) = connection.execute(NEWEST_SERIAL)
     statement_serial = max(recorded, drawn)
@@ -97,15 +98,15 @@ def keep_word(connection: sqlite3.Connection, run_id: str, word: OperatorControl
 
 
 class RunReads(LedgerReads):
-    """Reads of runs."""
+    """Reading of runs."""
 
     def run(self, id: str) -> RunRow | None:
-        """Read a run by its whole id; None when there is none."""
+        """Return a run by its full id; None if unknown."""
         found = self._runs("WHERE id = ?1", (id,))
         return found[0] if found else None
 
     def run_ids(self, prefix: str, limit: int = 10) -> tuple[str, ...]:
-        """List the ids that begin so, newest first; one that is the whole of it stands alone."""
+        """List the run ids with a prefix, newest first; a full match is returned alone."""
         sql = "SELECT id FROM run WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id = ?1 DESC, started_at DESC LIMIT ?2"
         found = tuple(str(id) for (id,) in self._values(sql, (prefix, limit)))
         return found[:1] if found[:1] == (prefix,) else found
@@ -124,28 +125,28 @@ class RunReads(LedgerReads):
         return self._runs("WHERE ended_at IS NULL ORDER BY started_at, id", ())
 
     def run_words(self, run_id: str) -> tuple[RunWordRow, ...]:
-        """List the words that a run has not carried out yet, in the order in which they were accepted."""
+        """List the pending acts on a run in the order of acceptance."""
         sql = "SELECT serial, act, step, actor, at, statement_serial FROM run_word WHERE run_id = ? ORDER BY serial"
         return self._rows(RunWordRow, sql, (run_id,))
 
     def runs_with_words(self) -> tuple[str, ...]:
-        """List the runs that have words to carry out, also those that have ended."""
+        """List the runs with pending acts, including ended ones."""
         return tuple(id for (id,) in self._values("SELECT DISTINCT run_id FROM run_word ORDER BY run_id"))
 
     def failed_runs(self) -> tuple[RunRow, ...]:
-        """List the failed runs that nobody has acknowledged and no run goes on from, newest first."""
+        """List the failed runs that are neither acknowledged nor continued, newest first."""
         return self._runs(
             "WHERE state = 'failed' AND acknowledged_by = '' AND continued_by = '' ORDER BY ended_at DESC, id", ()
         )
 
     def observed_runs(self) -> tuple[str, ...]:
-        """List the runs of which a version serves while one that it replaced still runs, to be stopped by itself."""
+        """List the runs with a serving version whose replaced version still runs until its scheduled stop."""
         soaking = 'SELECT "table" FROM deployment WHERE stops_at IS NOT NULL'
         sql = f"SELECT DISTINCT served_by FROM deployment WHERE active AND served_by <> '' AND \"table\" IN ({soaking})"
         return tuple(run for (run,) in self._values(sql))
 
     def step_durations(self, limit: int = 2000) -> StepDurations:
-        """Return how long the newest steps took that were done at the first try."""
+        """Return the durations of the newest steps that succeeded at the first try."""
         found = self._values(
             'SELECT "do", "table", ended_at - started_at FROM step WHERE state = \'done\' AND tries = 1 '
             "AND ended_at >= started_at ORDER BY ended_at DESC LIMIT ?",
@@ -162,19 +163,19 @@ class RunReads(LedgerReads):
             )
 
     def tickets(self, run_id: str | None = None) -> tuple[MigrationTicket, ...]:
-        """List the tickets of a run, or all, by table and reader."""
+        """List the tickets of a run, or all tickets, by table and reader."""
         which = "WHERE ?1 IS NULL OR run_id = ?1"
         return self._rows(
             MigrationTicket, f'SELECT * FROM migration_ticket {which} ORDER BY "table", reader, run_id', (run_id,)
         )
 
     def unclosed_tickets(self) -> tuple[MigrationTicket, ...]:
-        """List the tickets that nobody has closed, by table and reader."""
+        """List the unclosed tickets by table and reader."""
         sql = 'SELECT * FROM migration_ticket WHERE closed_at IS NULL ORDER BY "table", reader, run_id'
         return self._rows(MigrationTicket, sql)
 
     def check_results(self, run_id: str, table: TableName | None = None) -> tuple[CheckResultRow, ...]:
-        """List the results of a run, of one table or of all, by table in the order in which they were found."""
+        """List the check results of a run, for one table or all, by table and number."""
         return self._rows(
             CheckResultRow,
             'SELECT * FROM check_result WHERE run_id = ?1 AND (?2 IS NULL OR "table" = ?2) ORDER BY "table", n',
@@ -188,10 +189,10 @@ class RunReads(LedgerReads):
 
 
 class RunWrites(RunReads, LedgerWrites):
-    """Writes of runs."""
+    """Writing of runs."""
 
     def put_run_state(self, run_id: str, state: str, *, ended_at: float | None = None) -> None:
-        """Set a run's state; with `ended_at` its tables are free, without it they are held again, Refused if taken."""
+        """Set the state of a run; `ended_at` releases its tables, None leases them again (Refused if taken)."""
         with self._transaction() as connection:
             if ended_at is None:
                 _hold_again(connection, run_id)
@@ -212,12 +213,12 @@ class RunWrites(RunReads, LedgerWrites):
         told: Iterable[EventRow | AuditRow] = (),
         dropped: Callable[[RunWordRow], EventRow] | None = None,
     ) -> bool:
-        """Write where a run and some of its steps stand, and what is told of it, all or nothing; False, and nothing,
-        where its state is not `was` any more: somebody else has ended it, or has had it retried.
+        """Write the state of a run, some of its steps, and events, in one transaction; False, without changes, if the
+        state is no longer `was`.
 
-        Words with a serial in `heard` are deleted. With `dropped`, the other words that wait are deleted too, but for
-        a cancel where the run can still be cancelled; `dropped` makes the event for each of their authors.
-        A run that opens again holds its tables again, Refused where one is taken.
+        Acts with a serial in `heard` are deleted. With `dropped`, all other pending acts are deleted too, except a
+        cancel that is still possible; `dropped` creates the event for each author. A reopened run leases its tables
+        again; Refused if one is taken.
         """
         with self._transaction() as connection:
             if connection.execute("SELECT state FROM run WHERE id = ?", (run_id,)).fetchone() != (was,):
@@ -243,12 +244,10 @@ class RunWrites(RunReads, LedgerWrites):
             return True
 
     def tell_run(self, run_id: str, word: OperatorControl, *, at: float, drawn: int = 0) -> None:
-        """Keep an operator's word until its run has carried it out; the newest one is not kept twice.
+        """Store an operator's act until its run has carried it out; `drawn` is as in `keep_word`.
 
-        `drawn` is as in `keep_word`.
-
-        Raises UsageError where the run has ended so that it means nothing, or is being cancelled; Refused where another
-        run continues it.
+        Raises UsageError if the act is not possible in the run's state or a cancel is pending, Refused if another run
+        continues it.
         """
         with self._transaction() as connection:
             ((state,),) = connection.execute("SELECT state FROM run WHERE id = ?", (run_id,))
@@ -257,19 +256,18 @@ class RunWrites(RunReads, LedgerWrites):
             keep_word(connection, run_id, word, at, drawn)
 
     def acknowledge_run(self, run_id: str, by: str) -> None:
-        """Record who has seen that a run failed; the first who has stays."""
+        """Record who acknowledged that a run failed; only the first counts."""
         with self._transaction() as connection:
             connection.execute("UPDATE run SET acknowledged_by = ? WHERE id = ? AND acknowledged_by = ''", (by, run_id))
 
     def retry_run(self, run_id: str, *, serial: int, skipping: int = 0, by: str = "", at: float = 0.0) -> None:
-        """Journal a retry, or the skip of a step that has failed, before its run hears of it: an agent may die between.
+        """Journal a retry, or the skip of a failed step, before its run learns of it, since the agent may die.
 
-        What failed or was blocked waits again; a run that had ended holds its tables again. A retry is a word of its
-        own `serial`: stops from before it hold no longer for this run. Words that a run has not carried out before it
-        ended are older than this one, and gone with it.
+        Failed and blocked steps wait again, and an ended run leases its tables again. The `serial` of a retry ends the
+        effect of earlier stops on this run. Acts that were pending when the run failed are dropped.
 
-        Raises Refused where a table is taken or another run continues this one, UsageError where a cancel waits or the
-        run has ended so that it means nothing.
+        Raises Refused if a table is taken or another run continues this one, UsageError if a cancel is pending or the
+        act is not possible.
         """
         word = OperatorControl("skip" if skipping else "retry", skipping, by)
         with self._transaction() as connection:
@@ -302,7 +300,7 @@ class RunWrites(RunReads, LedgerWrites):
             )
 
     def put_step(self, run_id: str, step: StepRow) -> None:
-        """Write a step whole, but for what was predicted of it."""
+        """Write all fields of a step except its prediction."""
         with self._transaction() as connection:
             _put_step(connection, run_id, step)
 

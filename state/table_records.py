@@ -1,4 +1,4 @@
-"""Every row that tells what happened to one table: what its history is made from, read in one moment."""
+"""All rows that make up the history of one table, read in one snapshot."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from state.row_types import AuditRow, CommandRow, EventRow, PlanRow
 
 @dataclass(frozen=True, slots=True)
 class TableRecords:
-    """Rows about one table, each kind newest first."""
+    """Rows about one table; each kind is newest first."""
 
     table: TableName
     events: tuple[EventRow, ...] = ()
-    """Of its versions and of the environment, whose `table` is empty."""
+    """Events of its versions and of the environment, whose `table` is empty."""
     runs: tuple[RunRow, ...] = ()
-    """Those that may change it."""
+    """Runs that may change it."""
     plans: tuple[PlanRow, ...] = ()
-    """Those of the runs."""
+    """The plans of these runs."""
     upstream: tuple[EventRow, ...] = ()
-    """Of what its serving version reads, at any depth."""
+    """Events of all tables upstream of its serving version."""
     commands: tuple[CommandRow, ...] = ()
     audits: tuple[AuditRow, ...] = ()
 
@@ -52,7 +52,7 @@ def _newest_first(events: Iterable[EventRow]) -> tuple[EventRow, ...]:
 
 
 def _upstream(reader: LedgerReader, table: TableName) -> tuple[TableName, ...]:
-    """List the tables that a table's serving version reads, at any depth, by name."""
+    """List all tables upstream of a table's serving version, by name."""
     found: set[TableName] = set()
     open_ = [table]
     while open_:
@@ -64,7 +64,7 @@ def _upstream(reader: LedgerReader, table: TableName) -> tuple[TableName, ...]:
 
 
 def subjects_of(reader: LedgerReader, table: TableName, limit: int) -> tuple[str, ...]:
-    """List what commands and audit call what concerns a table: itself, its runs, and plans that act on it."""
+    """List the subjects under which commands and audit mention a table: its name, its runs, its plans."""
     runs = reader.runs_of(table, limit)
     hashes = {run.plan_hash for run in runs} | set(reader.plans_about(table, limit))
     # Commands name plans by their first twelve letters, and runs by their whole ids.

@@ -20,7 +20,7 @@ RESTORE_REMEDY = (
     "headgate restore puts a backup in its place; or move it away to start with an empty ledger, which has no record "
     "of what is deployed"
 )
-"""What to do about a ledger that cannot be read; none is ever made in the place of one that is there."""
+"""Remedy for an unreadable ledger, which is never replaced automatically."""
 
 _REMEDIES = (
     (
@@ -57,9 +57,9 @@ _OTHERWISE = ("failed", "try again; the agent's log has the details")
 
 @contextmanager
 def sqlite_errors_translated(path: Path) -> Iterator[None]:
-    """Raise sqlite3 and OS errors of the block as LedgerUnavailable, naming the ledger and what to do.
+    """Raise sqlite3 and OS errors of the block as LedgerUnavailable, with the ledger's path and a remedy.
 
-    An IntegrityError or ProgrammingError is our bug and passes unchanged.
+    IntegrityError and ProgrammingError are bugs of ours and pass unchanged.
     """
     try:
         yield
@@ -75,7 +75,7 @@ def sqlite_errors_translated(path: Path) -> Iterator[None]:
 
 
 def ledger_unavailable(path: Path, error: sqlite3.DatabaseError) -> LedgerUnavailable:
-    """Describe what SQLite's error means for the ledger and what to do."""
+    """Convert an SQLite error to LedgerUnavailable with a remedy."""
     name = str(getattr(error, "sqlite_errorname", ""))
     for prefix, what, remedy in _REMEDIES:
         if name.startswith(prefix):
@@ -89,27 +89,27 @@ NEWEST_CHANGE = """SELECT max((SELECT coalesce(max(changed), 0) FROM deployment)
 """The number of the last change to deployments or measurements."""
 
 MAY_RUN = ", ".join(f"'{state}'" for state in sorted({*ALIVE, State.STOPPING, State.UNKNOWN}))
-"""States in which a query may be there, as SQL."""
+"""States in which a query may exist, as an SQL list."""
 
 
 def while_it_may_run(figure: str) -> str:
-    """Write the column of a rate, NULL of a version that does not run: what was measured last is no rate of it."""
+    """Return SQL for a rate column, NULL for versions that are not running, whose last rate is outdated."""
     return f"CASE WHEN d.state IN ({MAY_RUN}) THEN m.{figure} END AS {figure}"
 
 
 TREND_OF_STATE = f"""CASE WHEN m.at < d.state_since AND d.state NOT IN ({", ".join(f"'{s}'" for s in sorted(ALIVE))})
   THEN 'unknown' ELSE m.trend END"""
-"""The column of a trend: unknown of what has ended since it was measured, as at `down`, when nobody looks again."""
+"""SQL for the trend column; unknown if the query ended after the measurement, as at `down`."""
 
 
 class LedgerReads(ABC):
-    """Reading, over whatever connection a subclass has."""
+    """Base of readers; subclasses provide the connection."""
 
     path: Path
 
     @abstractmethod
     def close(self) -> None:
-        """End the use of the ledger."""
+        """Close the ledger."""
 
     def __enter__(self) -> Self:
         return self
@@ -121,10 +121,10 @@ class LedgerReads(ABC):
 
     @abstractmethod
     def _connected(self) -> AbstractContextManager[sqlite3.Connection]:
-        """Lend the connection to one thread; errors of SQLite come out as LedgerUnavailable."""
+        """Lend the connection to one thread; SQLite errors are raised as LedgerUnavailable."""
 
     def check_integrity(self) -> None:
-        """Read the whole file; raises LedgerUnavailable where something in it is damaged."""
+        """Check the whole file; raises LedgerUnavailable if it is damaged."""
         found = [str(line) for (line,) in self._values("PRAGMA integrity_check(1)")]
         if found != ["ok"]:
             raise LedgerUnavailable(f"the ledger {self.path} is damaged: {found[0]}", remedy=RESTORE_REMEDY)
@@ -145,7 +145,7 @@ class LedgerReads(ABC):
 
 
 class LedgerWrites(LedgerReads):
-    """Writing: one connection under one lock; reads have a connection of their own and never wait for a write."""
+    """Base of the writer: one locked connection; reads use another one and never wait for a write."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, reading: sqlite3.Connection) -> None:
         self.path = path
@@ -163,7 +163,7 @@ class LedgerWrites(LedgerReads):
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Write all of the block or nothing; blocks do not nest."""
+        """Run the block as one transaction; blocks do not nest."""
         with self._writing, sqlite_errors_translated(self.path):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -176,13 +176,13 @@ class LedgerWrites(LedgerReads):
                 raise
 
     def _next_change(self) -> int:
-        """Number the next change of what consoles show; called inside a transaction."""
+        """Return the next change number for consoles; called within a transaction."""
         self._changed += 1
         return self._changed
 
 
 def insert(connection: sqlite3.Connection, table: str, record: Mapping[str, Value]) -> int:
-    """Insert one record; returns its rowid."""
+    """Insert a record; return its rowid."""
     columns = ", ".join(f'"{name}"' for name in record)
     marks = ", ".join("?" * len(record))
     rowid = connection.execute(f'INSERT INTO "{table}" ({columns}) VALUES ({marks})', tuple(record.values())).lastrowid
@@ -190,7 +190,7 @@ def insert(connection: sqlite3.Connection, table: str, record: Mapping[str, Valu
 
 
 def upsert(connection: sqlite3.Connection, table: str, record: Mapping[str, Value], key: tuple[str, ...]) -> None:
-    """Insert one record, or overwrite the columns given where the key is there."""
+    """Insert a record, or update the given columns if the key exists."""
     columns = ", ".join(f'"{name}"' for name in record)
     marks = ", ".join("?" * len(record))
     updates = ", ".join(f'"{name}" = excluded."{name}"' for name in record if name not in key)
