@@ -1,4 +1,4 @@
-"""Columns of a deployed table that take a wider type in place, and what that asks of those that read them."""
+"""Columns of a deployed table that take a wider type in place, and what that means for its readers."""
 
 import re
 from collections.abc import Iterator
@@ -41,15 +41,15 @@ def wider_types(context: PlanningContext, table: TableName) -> tuple[WiderType, 
 
 
 def end_at_change(context: PlanningContext, table: TableName) -> Fact[Notice]:
-    """Return at which change of a table Spark ends those that stream it."""
+    """Return the notice that Spark ends the readers of a table at its change."""
     widened = context.changes.of(table).kind is ChangeKind.COLUMN_WIDENED
     return Notice.ENDS_AT_TYPE.of(parent=table) if widened else Notice.ENDS_AT_COLUMN.of(parent=table)
 
 
 def use_of_wider_types(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
-    """Return where a reader takes in a column that takes a wider type; None where it does not.
+    """Return where a reader uses a column that takes a wider type; None if it does not.
 
-    What keeps state takes in whatever its text may name: a star below it is part of it.
+    A statement with state uses every column that its text may name, also through a star.
     """
     reader = walk.context.declared.tables.get(child)
     if reader is None or reader.parsed is None:
@@ -67,7 +67,7 @@ def use_of_wider_types(walk: DeployWalk, child: TableName, parent: TableName) ->
 
 
 def refuse_unfit_reader(walk: DeployWalk, reader: TableName, table: TableName) -> None:
-    """Refuse to widen what a reader's state, files or digits cannot take; warn of values that would end it."""
+    """Refuse a wider type that a reader's state, files or precision cannot hold; warn if large values would end it."""
     known = walk.found.by_table.get(reader)
     begins = known is not None and known.action in (Action.START, Action.REBUILD)
     declared = walk.context.declared.tables.get(reader)
@@ -83,7 +83,7 @@ def refuse_unfit_reader(walk: DeployWalk, reader: TableName, table: TableName) -
         if not table_format(declared.parsed_ddl.format).widening_property:
             why = "its files would be of two types, and could not be read together"
         elif rounds(wider.now, column.type):
-            why = "Spark would round what it writes, and say nothing"
+            why = "Spark would silently round the values"
         else:
             walk.found.warn(reader, f"{into}: a value that does not fit there would end it")
             continue
@@ -92,9 +92,9 @@ def refuse_unfit_reader(walk: DeployWalk, reader: TableName, table: TableName) -
 
 
 def _narrower_columns(walk: DeployWalk, reader: Table, parent: TableName) -> Iterator[tuple[WiderType, Column]]:
-    """Return the columns of a reader that are made from one that takes a wider type, and hold a narrower one than that.
+    """Yield each widened column with a narrower column of a reader that is computed from it.
 
-    What its text casts to a type of its own stays what it is.
+    A column that the reader casts explicitly keeps its type and is left out.
     """
     from core.sql.expression_properties import expression_type
     from core.sql.lineage.model import InputKind

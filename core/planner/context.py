@@ -1,6 +1,6 @@
-"""What a plan is computed from, by subject: declared and observed tables, their revisions, changes and bindings.
+"""The input of a plan by subject: declared and observed tables, with their revisions, changes and bindings.
 
-A function that needs one subject takes that one alone; each answer is computed once per table.
+A function that needs one subject takes only that one; every answer is computed once per table.
 """
 
 from collections.abc import Mapping
@@ -35,16 +35,16 @@ class DeclaredTables:
         self.environment = environment
         self._like = like
         self.tables: Mapping[TableName, Table] = project.tables
-        """What is declared, by name; a table that is only deployed is not there."""
+        """Declared tables by name; without tables that are only deployed."""
 
     @cached_property
     def graph(self) -> TableGraph:
-        """Who reads whom as declared; taken from tables `like` these where they read the same."""
+        """The declared graph of readers; shared with `like` if all of its tables read the same."""
         same = self._like is not None and _read_the_same(self.tables, self._like.tables)
         return self._like.graph if same and self._like is not None else table_graph(self.project)
 
     def statement_set(self, name: TableName) -> tuple[TableName, ...]:
-        """Return the statement set of a declared table, itself among them, sorted; nothing for an external one."""
+        """Return the statement set of a declared table, sorted, with the table itself; empty for an external table."""
         declared = self.tables.get(name)
         return () if declared is None or declared.external else self._statement_sets[declared.folder]
 
@@ -65,15 +65,15 @@ def _read_the_same(tables: Mapping[TableName, Table], others: Mapping[TableName,
 
 
 class ObservedTables:
-    """The deployments of one environment, beside what is declared for it."""
+    """The deployments of one environment, read together with its declared tables."""
 
     def __init__(self, declared: DeclaredTables, observed: Mapping[TableName, ObservedDeployment]) -> None:
         self._declared = declared
         self.deployments = {table: self._complete(table, observed[table]) for table in sorted(observed)}
-        """What was observed by table, sorted by name, versions filled in."""
+        """Observations by table, sorted by name, with missing versions filled in."""
 
     def statistics(self, table: TableName) -> TableStatistics:
-        """Return what was measured of a table; empty where nothing was."""
+        """Return the measurements of a table; empty if there are none."""
         return self.deployment(table).statistics or _NOT_MEASURED
 
     def tables(self) -> tuple[TableName, ...]:
@@ -82,15 +82,15 @@ class ObservedTables:
         return tuple(sorted({*self._declared.tables, *deployed}))
 
     def known(self) -> set[TableName]:
-        """Return every table that is declared or deployed, or that waits in the trash."""
+        """Return every table that is declared, deployed or in the trash."""
         return {*self.tables(), *(table for table, seen in self.deployments.items() if seen.in_trash is not None)}
 
     def deployment(self, table: TableName) -> ObservedDeployment:
-        """Return what was observed, versions filled in; absent when it was not."""
+        """Return the observation of a table with its versions filled in; an absent one if it was not observed."""
         return self.deployments.get(table, _ABSENT)
 
     def runs_on(self, table: TableName) -> tuple[tuple[int, tuple[Binding, ...]], ...]:
-        """Return the versions that were replaced and are kept running, failed ones too, with what they read."""
+        """Return the replaced versions that are kept running, failed ones included, with their bindings."""
         seen = self.deployment(table)
         former = (seen.former,) if seen.former is not None and seen.former.version in seen.retained else ()
         return tuple((version.version, version.bindings) for version in (*former, *seen.runs_on))
@@ -100,11 +100,11 @@ class ObservedTables:
         return self.deployment(table).state != State.ABSENT
 
     def is_running(self, table: TableName) -> bool:
-        """Return whether it really runs: degraded, pending and starting are not enough."""
+        """Return whether it is RUNNING; degraded, pending and starting tables are not."""
         return self.deployment(table).state == State.RUNNING
 
     def is_external(self, table: TableName) -> bool:
-        """Return whether it is filled by others; a table that is no longer declared is judged by its version."""
+        """Return whether a table is filled outside of Headgate; an undeclared table is if its version is 0."""
         declared = self._declared.tables.get(table)
         if declared is not None:
             return declared.external
@@ -115,14 +115,14 @@ class ObservedTables:
         return 0 if self.is_external(table) else self.deployment(table).highest_version + 1
 
     def serving_version(self, table: TableName) -> int:
-        """Return the version that serves now, or will serve first."""
+        """Return the serving version, or the first one that will serve."""
         seen = self.deployment(table)
         return seen.version if seen.state != State.ABSENT else self.next_version(table)
 
     def _complete(self, table: TableName, seen: ObservedDeployment) -> ObservedDeployment:
-        """Assume version 1, pointed at, where a document names only the state.
+        """Fill in version 1 and its pointer if a document gives only the state.
 
-        A column that was renamed or dropped behind a stream stops no text that tracks columns from now on.
+        A column that was renamed or dropped behind a stream is no fault for a text that tracks columns from now on.
         """
         declared = self._declared.tables.get(table)
         tracks = declared is not None and declared.settings.schema_tracking
@@ -142,7 +142,7 @@ _NOT_MEASURED = TableStatistics()
 
 
 class TableRevisions:
-    """Texts of tables as revisions; `parse_cache` only saves time, and so do the revisions `like` these."""
+    """The declared and deployed texts of tables as revisions; `parse_cache` and `like` only save time."""
 
     def __init__(
         self,
@@ -167,17 +167,17 @@ class TableRevisions:
         return self._declared[table]
 
     def is_of(self, declared: Table) -> bool:
-        """Return whether this very table is declared here."""
+        """Return whether this very object is the declared table of its name."""
         return self._declared_tables.tables.get(declared.name) is declared
 
     def deployed(self, table: TableName) -> Revision | None:
-        """Return the deployed revision, None where its texts are unknown or unreadable."""
+        """Return the deployed revision; None if its texts are unknown or unreadable."""
         if table not in self._deployed:
             self._deployed[table] = self._read_deployed(table)
         return self._deployed[table]
 
     def of_texts(self, table: TableName, texts: RevisionTexts) -> Revision | None:
-        """Return the declared or the deployed revision of a table, whichever has these texts; None where none has."""
+        """Return the declared or deployed revision with these texts; None if neither has them."""
         declared = table in self._declared_tables.tables
         found = (self.declared(table) if declared else None, self.deployed(table))
         return next((revision for revision in found if revision is not None and revision.texts == texts), None)
@@ -198,8 +198,8 @@ class TableRevisions:
 class TableChanges:
     """Changes of declared tables, each classified once.
 
-    `answers` are Spark's, packed, by the key of the question, and what upgrade tests have shown; `engine` is the pool's
-    version of Spark, empty where it is not known.
+    `answers` holds Spark's packed answers by the key of their question, and the results of upgrade tests. `engine` is
+    the pool's version of Spark, empty if unknown.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class TableChanges:
         self._changes: dict[TableName, Change] = {}
 
     def of(self, table: TableName) -> Change:
-        """Compare a declared table with its deployment; only for tables that are both."""
+        """Return the change of a table that is both declared and deployed."""
         if table not in self._changes:
             found = self._find(table)
             if found.kind is not ChangeKind.NONE:
@@ -229,11 +229,11 @@ class TableChanges:
         return self._changes[table]
 
     def first_start(self, table: TableName) -> Change:
-        """Return what Spark has to say of a declared table that is to start for the first time."""
+        """Return the change of a table that starts for the first time, with Spark's verdict on its text."""
         return self._cross_checked(table, Change(ChangeKind.NONE, Action.START))
 
     def question(self, table: TableName) -> AnalysisQuestion | None:
-        """Return what Spark can be asked of a declared table: its new SQL, beside the deployed one if there is any."""
+        """Return the question to Spark about a declared table: its new SQL, and the deployed one if there is any."""
         return question_of(
             self._revisions.declared(table),
             self._revisions.deployed(table) if self._observed.is_deployed(table) else None,
@@ -242,7 +242,7 @@ class TableChanges:
         )
 
     def compared(self, table: TableName) -> tuple[Revision, Revision] | None:
-        """Return the deployed and the declared revision with all that is known of both; None where one is not known."""
+        """Return the deployed and the declared revision with their parents, pool and engine; None without both."""
         seen, old, new = (
             self._observed.deployment(table),
             self._revisions.deployed(table),
@@ -259,17 +259,17 @@ class TableChanges:
         )
 
     def removed_columns(self, table: TableName) -> tuple[str, ...]:
-        """Return the deployed columns that the declaration no longer has; nothing where the old texts are unknown."""
+        """Return the deployed columns that the declaration no longer has; empty if the old texts are unknown."""
         old = self._changed_from(table)
         return removed_columns(old, self._revisions.declared(table)) if old is not None else ()
 
     def added_columns(self, table: TableName) -> tuple[str, ...]:
-        """Return the declared columns that the deployed table does not have; nothing where its texts are unknown."""
+        """Return the declared columns that the deployed table does not have; empty if its texts are unknown."""
         old = self._changed_from(table)
         return removed_columns(self._revisions.declared(table), old) if old is not None else ()
 
     def _changed_from(self, table: TableName) -> Revision | None:
-        """Return the deployed revision of a table that changed; None where nothing did, or it is not known."""
+        """Return the deployed revision of a changed table; None if it is unchanged or its texts are unknown."""
         if self._observed.deployment(table).deployed is None or self.of(table).kind is ChangeKind.NONE:
             return None
         return self._revisions.deployed(table)
@@ -285,7 +285,7 @@ class TableChanges:
         return classify(*compared) if compared is not None else unproven_change(Notice.TEXTS_UNREADABLE.of())
 
     def _elsewhere(self, seen: ObservedDeployment, new: Revision) -> Change:
-        """Compare what the same texts run on; what is not known of it is no change."""
+        """Return the change of pool and engine under the same texts; an unknown pool or engine counts as unchanged."""
         moved = (seen.pool is not None and seen.pool != self._pool) or (
             seen.engine and self._engine and seen.engine != self._engine
         )
@@ -296,7 +296,7 @@ class TableChanges:
         )
 
     def _parents(self, revision: Revision, *, deployed: bool) -> dict[TableName, tuple[str, ...]]:
-        """Return the columns of what a revision reads, as far as they are known: as deployed, or as declared."""
+        """Return the known columns of the tables that a revision reads, as deployed or as declared."""
         found = {}
         for table in {read.table for read in revision.parsed.reads} if revision.parsed is not None else ():
             known = deployed and self._observed.deployment(table).deployed is not None
@@ -322,7 +322,7 @@ class TableChanges:
 
 
 class TableBindings:
-    """Bindings of deployments, and the same edges from their other end; linear in deployments and bindings."""
+    """Bindings of deployments in both directions; built in time linear in deployments and bindings."""
 
     def __init__(
         self, declared: DeclaredTables, observed: ObservedTables, revisions: TableRevisions, changes: TableChanges
@@ -339,15 +339,15 @@ class TableBindings:
         self._readers = {parent: tuple(found) for parent, found in readers.items()}
 
     def of(self, table: TableName) -> tuple[Binding, ...]:
-        """Return what the serving version reads; without an observation of it, what its texts say."""
+        """Return the bindings of the serving version; if they were not observed, those that follow from its texts."""
         return self._bindings.get(table, ())
 
     def readers(self, table: TableName) -> tuple[TableName, ...]:
-        """Return the deployments that are bound to any version of it, by name."""
+        """Return the deployments that are bound to any version of a table, sorted by name."""
         return self._readers.get(table, ())
 
     def bind(self, revision: Revision) -> tuple[Binding, ...]:
-        """Bind a revision's reads to the versions that serve now, or will serve first."""
+        """Return the bindings of a revision to serving versions, or to the first ones that will serve."""
         reads = revision.parsed.reads if revision.parsed is not None else ()
         found = {Binding(read.table, self._observed.serving_version(read.table), read.streaming) for read in reads}
         return tuple(sorted(found, key=by_parent))
@@ -366,13 +366,13 @@ class TableBindings:
 
 
 def by_parent(binding: Binding) -> tuple[str, int, bool]:
-    """Return the key by which bindings are sorted."""
+    """Return the sort key of a binding."""
     return (binding.parent, binding.version, not binding.streamed)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanningContext:
-    """All that a plan of one environment is computed from; a function that needs one subject takes that one alone."""
+    """Everything that a plan of one environment is computed from."""
 
     declared: DeclaredTables
     observed: ObservedTables
@@ -391,9 +391,9 @@ def planning_context(
     engine: str = "",
     like: PlanningContext | None = None,
 ) -> PlanningContext:
-    """Return a project and its deployments, ready to be asked; linear in tables and bindings.
+    """Return the planning context of a project and its deployments; linear in tables and bindings.
 
-    `like` is another world with many of the same texts: what was read and found of them is not found again.
+    `like` is another context with many of the same texts, whose parsed revisions are used again.
     """
     declared = DeclaredTables(project, environment, like.declared if like else None)
     deployments = ObservedTables(declared, observed)

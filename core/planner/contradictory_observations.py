@@ -1,4 +1,4 @@
-"""Observations that contradict each other or the project, judged before anything is planned over a document."""
+"""Observations in a document that contradict each other or the project; checked before they are planned with."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -14,10 +14,10 @@ from core.project.model import Environment, Project
 from core.project_reader.parse_cache import ParseCache
 
 _RUNS = frozenset({State.RUNNING, State.DEGRADED})
-"""States of a query that is there: what it reads is there as well, for nothing is deleted under it."""
+"""States of an existing query, whose inputs must exist as well, since no table is deleted under a reader."""
 
 _OF_A_VERSION = ("version", "pointer", "bindings", "retained", "kept", "spare")
-"""What only a table with a version has."""
+"""Fields that only a table with a version has."""
 
 
 def impossible_observations(
@@ -26,9 +26,9 @@ def impossible_observations(
     observed: Mapping[TableName, ObservedDeployment],
     parse_cache: ParseCache | None = None,
 ) -> tuple[Problem, ...]:
-    """Return everything that no history of deploys, stops and deletes leads to, by table; `detail` is the key.
+    """Return every state that no history of deploys, stops and deletes can produce, by table; `detail` is its key.
 
-    A table that is not there is absent. What an agent can export is never among it.
+    A table that is not listed is absent. An export of an agent has no such problem.
     """
     context = planning_context(project, environment, observed, parse_cache or ParseCache())
     return tuple(
@@ -39,7 +39,7 @@ def impossible_observations(
 
 
 def with_places(problems: tuple[Problem, ...], places: Mapping[tuple[TableName, str], Where]) -> tuple[Problem, ...]:
-    """Return problems with the places of the keys that they are about, in the order of the document."""
+    """Return problems with the locations of their keys, in the order of the document."""
     found = []
     for problem in problems:
         table = TableName(problem.subject)
@@ -116,7 +116,7 @@ def _wrong_with_parents(
     observed: Mapping[TableName, ObservedDeployment],
     table: TableName,
 ) -> _Wrong:
-    """Judge what a statement that runs reads by its text; what nobody declares may be external."""
+    """Check the inputs of a running statement by its text; an undeclared input may be external."""
     for parent in dict.fromkeys(binding.parent for binding in bindings.of(table)):
         source = declared.tables.get(parent)
         never = not _highest(observed.get(parent, ObservedDeployment()))
@@ -126,7 +126,7 @@ def _wrong_with_parents(
 
 
 def _has_known_text(context: PlanningContext, table: TableName) -> bool:
-    """Return whether it is known what text runs."""
+    """Return whether the running text is known."""
     seen, declared = context.observed.deployment(table), context.declared.tables.get(table)
     if seen.deployed is not None:
         return True
@@ -138,7 +138,7 @@ def _list_parent(parent: TableName, version: int) -> str:
 
 
 def _existing(seen: ObservedDeployment) -> frozenset[int]:
-    """Return the versions that are there; a table of which only the state is known has its first one."""
+    """Return the existing versions; a table with only a state has version 1."""
     if seen.state == State.ABSENT:
         return frozenset()
     orphans = (orphan.version for orphan in seen.orphan_versions)
@@ -146,5 +146,5 @@ def _existing(seen: ObservedDeployment) -> frozenset[int]:
 
 
 def _highest(seen: ObservedDeployment) -> int:
-    """Return the highest version that there ever was; 0 for a table that was never deployed."""
+    """Return the highest version that ever existed; 0 for a table that was never deployed."""
     return max((seen.highest_version, *_existing(seen)))

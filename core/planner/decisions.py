@@ -1,4 +1,4 @@
-"""What a deploy does to each table, as it is being decided: before versions, steps and prices."""
+"""What a deploy decides for each table, before versions, steps and costs are known."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ BEGINS = frozenset({Action.START, Action.RESUME, Action.RESTART, Action.REBUILD}
 """Actions that start a query."""
 
 NEEDS_TEXTS = frozenset({Action.START, Action.REBUILD, Action.RESTART, Action.RECORD})
-"""Actions after which the declared texts are the deployed ones."""
+"""Actions that deploy the declared texts."""
 
 DEFAULT_STRATEGY = {
     Action.START: Strategy.FIRST,
@@ -30,7 +30,7 @@ DEFAULT_STRATEGY = {
 
 
 class DownstreamOutcome(IntEnum):
-    """What a table's readers meet after the plan, mildest first."""
+    """What the readers of a table find after the plan, mildest first."""
 
     KEPT = 0
     """The same table: kept, recorded, restarted in place."""
@@ -41,7 +41,7 @@ class DownstreamOutcome(IntEnum):
     CHAINED = 3
     """A new version that holds only new rows."""
     CREATED = 4
-    """A new version from the beginning: positions in the old one mean nothing in it."""
+    """A new version from the beginning, in which offsets of the old one mean nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,43 +53,43 @@ class TableDecision:
     change: Change
     because_of: tuple[TableName, ...] = ()
     chosen_strategy: str = ""
-    """Empty is the action's own one."""
+    """The operator's strategy; empty for the default of the action."""
     at: str = ""
     begins_where: tuple[str, ...] = ()
-    """Conditions of its streams, where its strategy begins at a time or a partition."""
+    """Conditions on its streams if its strategy starts at a time or a partition."""
     keeps_rows: bool = False
-    """Whether its table, written again in place, may keep rows that no rebuild would have."""
+    """Whether a rewrite in place may leave rows that a rebuild would not produce."""
     before_choice: "TableDecision | None" = None
-    """What it would be by default, where the operator chose a strategy."""
+    """The default decision, if the operator chose a strategy."""
 
     @property
     def strategy(self) -> str:
-        """Its strategy, the action's own one filled in; empty where nothing is started."""
+        """The chosen strategy or the default of the action; empty if nothing is started."""
         return self.chosen_strategy or str(DEFAULT_STRATEGY.get(self.action, ""))
 
     @property
     def default(self) -> "TableDecision":
-        """What it is without the operator's choice."""
+        """The decision without the operator's choice."""
         return self.before_choice or self
 
     @property
     def lowered(self) -> bool:
-        """Return whether less is done than by default: the table is kept where it would be made anew."""
+        """Return whether the operator's choice does less than the default: the table is kept instead of rebuilt."""
         return self.keeps_rows or (self.action is Action.RESTART and self.default.action is Action.REBUILD)
 
     @property
     def makes_version(self) -> bool:
-        """Return whether a new physical table comes of it."""
+        """Return whether it creates a new physical table."""
         return self.action in (Action.START, Action.REBUILD) and self.strategy != Strategy.KEYED
 
     @property
     def moves(self) -> bool:
-        """Return whether it reads the newest versions of its streamed parents afterwards."""
+        """Return whether the table reads the newest versions of its streamed parents afterwards."""
         return self.action in (Action.START, Action.REBUILD) or self.strategy == Strategy.SEAM
 
     @property
     def outcome(self) -> DownstreamOutcome:
-        """What its readers meet."""
+        """What the readers of the table find."""
         if self.action is Action.REBUILD:
             return _OUTCOMES.get(self.strategy, DownstreamOutcome.CREATED)
         return (
@@ -103,7 +103,7 @@ _OUTCOMES = {str(Strategy.KEYED): DownstreamOutcome.REWRITTEN, str(Strategy.CHAI
 
 
 def recreated_parents(table: Table, decisions: Mapping[TableName, TableDecision]) -> tuple[TableName, ...]:
-    """Return what it streams that is made anew in the same plan: positions of now mean nothing there."""
+    """Return the streamed parents that the same plan re-creates: current offsets mean nothing in them."""
     streamed = dict.fromkeys(read.table for read in table.parsed.reads if read.streaming) if table.parsed else {}
     known = ((name, decisions[name]) for name in streamed if name in decisions)
     return tuple(name for name, found in known if found.makes_version and found.reason is not Reason.REGISTERED)
@@ -111,17 +111,17 @@ def recreated_parents(table: Table, decisions: Mapping[TableName, TableDecision]
 
 @dataclass(slots=True)
 class PlanRemarks:
-    """What is refused while a plan is decided, and what its reviewer is told."""
+    """Refusals and warnings that are collected while a plan is decided."""
 
     refusals: list[PlanRefusal] = field(default_factory=list)
     warnings: list[PlanWarning] = field(default_factory=list)
 
     def refuse(self, table: TableName, summary: str, remedy: str) -> None:
-        """Refuse the request because of a table."""
+        """Refuse the request because of a table; `summary` is a whole sentence that names it."""
         self.refusals.append(PlanRefusal.of(table, summary, remedy))
 
     def warn(self, table: TableName, summary: str, *, multiplies_rows: bool = False) -> None:
-        """Add a warning about a table, for the reviewer."""
+        """Warn the reviewer about a table; `summary` follows its name."""
         self.warnings.append(PlanWarning.of(table, summary, multiplies_rows=multiplies_rows))
 
 
@@ -132,18 +132,18 @@ class DeployDecisions(PlanRemarks):
     by_table: dict[TableName, TableDecision] = field(default_factory=dict)
     left_behind: list[LeftBehind] = field(default_factory=list)
     causes: dict[TableName, dict[TableName, Evidence | None]] = field(default_factory=dict)
-    """Tables that brought another one along, besides what its decision names, with the evidence of each."""
+    """For each table, the tables that brought it into the plan in addition to its decision's, with their evidence."""
 
     def put(self, table: TableName, decision: TableDecision) -> None:
-        """Decide a table, or decide it again."""
+        """Record the decision on a table, replacing an earlier one."""
         self.by_table[table] = decision
 
     def add_cause(self, table: TableName, cause: TableName, evidence: Evidence | None = None) -> None:
-        """Add a table to those that brought another one along, with what was seen there."""
+        """Record that a table is in the plan because of another one, with the evidence."""
         self.causes.setdefault(table, {})[cause] = evidence
 
     def settle(self) -> None:
-        """Write the causes into the decisions, by name, once all are known."""
+        """Write the causes into the decisions, sorted by name, once all are known."""
         for table, causes in self.causes.items():
             known = self.by_table[table]
             seen = (causes[cause] for cause in sorted(causes))
@@ -158,18 +158,18 @@ class DeployDecisions(PlanRemarks):
 
 @dataclass(slots=True)
 class DeployWalk:
-    """What every part of the walk looks at, and what it has decided."""
+    """The input of the walk over the tables of a deploy, and its decisions so far."""
 
     context: PlanningContext
     scope: PlanScope
     found: DeployDecisions = field(default_factory=DeployDecisions)
     choices: Mapping[TableName, StrategyChoice] = field(init=False)
-    """The operator's strategies."""
+    """The operator's strategy choices by table."""
 
     def __post_init__(self) -> None:
         self.choices = {choice.table: choice for choice in self.scope.request.choices}
 
     def may_touch(self, table: TableName) -> bool:
-        """Return whether the walk down may change a table that nobody asked for."""
+        """Return whether the walk downstream may change a table that was not requested."""
         declared = self.context.declared.tables.get(table)
         return declared is not None and not declared.external and self.scope.may_touch(table, declared.product)

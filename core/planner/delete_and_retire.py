@@ -24,13 +24,13 @@ from core.sql.statement import describe_log_start, read_log_start
 
 @dataclass(slots=True)
 class DeleteDecisions(PlanRemarks):
-    """A delete as it is being decided."""
+    """The tables to delete, while a delete is decided."""
 
     tables: set[TableName] = field(default_factory=set)
 
 
 def delete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
-    """Draft a delete: stops from the sinks, then pointers, then what is set aside."""
+    """Draft a delete: stop statements from the sinks on, drop the pointers, then trash every version."""
     found = decide_delete(context, scope)
     versions = {table: context.observed.deployment(table).version for table in found.tables}
     bindings = {table: context.bindings.of(table) for table in found.tables}
@@ -56,12 +56,12 @@ def delete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
 
 
 def _newest_first(seen: ObservedDeployment, *, rest: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the serving version, those that still run for others, and the rest; external tables have none."""
+    """Return the serving version, the versions that run for others and `rest`, newest first; none if external."""
     return tuple(sorted({seen.version, *seen.retained, *rest} - {0}, reverse=True))
 
 
 def decide_delete(context: PlanningContext, scope: PlanScope) -> DeleteDecisions:
-    """Decide what goes; tables that were not named one by one stay where others read them, named ones refuse."""
+    """Decide which tables are deleted: under readers, a table that was named is refused, and any other one stays."""
     found = DeleteDecisions()
     named = scope.named
     for table in scope.requested:
@@ -82,12 +82,12 @@ def decide_delete(context: PlanningContext, scope: PlanScope) -> DeleteDecisions
     _refuse_under_pointers(context.observed, found)
     _refuse_under_what_runs_on(context.observed, found)
     for table in sorted(found.tables):
-        _warn_of_undos_of(context.observed, table, found)
+        _warn_of_other_versions(context.observed, table, found)
     return found
 
 
 def _take_readers(context: PlanningContext, scope: PlanScope, found: DeleteDecisions) -> None:
-    """Take along, down to the sinks, the readers that the request accepts."""
+    """Add the readers that the request accepts, down to the sinks."""
     waiting = sorted(found.tables - scope.upstream)
     while waiting:
         for reader in context.bindings.readers(waiting.pop()):
@@ -103,7 +103,7 @@ def _deployed_set(context: PlanningContext, table: TableName) -> tuple[TableName
 
 
 def _keep_what_others_need(context: PlanningContext, named: Set[TableName], found: DeleteDecisions) -> None:
-    """Keep, up to the sources, whatever a table that stays is reading, and the sets of which a table stays."""
+    """Keep the tables, up to the sources, that a remaining table reads or shares a statement set with."""
     waiting = deque(sorted(table for table in found.tables if table not in named))
     while waiting:
         table = waiting.popleft()
@@ -147,7 +147,7 @@ def _refuse_under_readers(context: PlanningContext, table: TableName, found: Del
 
 
 def _refuse_under_pointers(observed: ObservedTables, found: DeleteDecisions) -> None:
-    """Refuse what the pointer of a table that stays leads to."""
+    """Refuse to delete the target of a remaining table's pointer."""
     for other in observed.tables():
         target = split_physical(observed.deployment(other).pointer)
         if target is None or target[0] not in found.tables or other in found.tables:
@@ -160,7 +160,7 @@ def _refuse_under_pointers(observed: ObservedTables, found: DeleteDecisions) -> 
 
 
 def _refuse_under_what_runs_on(observed: ObservedTables, found: DeleteDecisions) -> None:
-    """Refuse what a version still reads that was replaced and runs on, though what serves instead of it does not."""
+    """Refuse to delete what a replaced version that runs on still reads."""
     for other in sorted(set(observed.tables()) - found.tables):
         for version, bindings in observed.runs_on(other):
             for table in sorted({b.parent for b in bindings} & found.tables):
@@ -171,8 +171,8 @@ def _refuse_under_what_runs_on(observed: ObservedTables, found: DeleteDecisions)
                 )
 
 
-def _warn_of_undos_of(observed: ObservedTables, table: TableName, found: DeleteDecisions) -> None:
-    """Warn of the other versions that go with a table."""
+def _warn_of_other_versions(observed: ObservedTables, table: TableName, found: DeleteDecisions) -> None:
+    """Warn about the other versions that are deleted with a table."""
     seen = observed.deployment(table)
     never_served = {orphan.version for orphan in seen.orphan_versions}
     stays, bases = {seen.version}, dict(seen.clones)
@@ -208,16 +208,17 @@ def _with_products(declared: DeclaredTables, readers: list[TableName]) -> str:
 
 @dataclass(slots=True)
 class ReplacedVersions(PlanRemarks):
-    """Versions that are to go, as they are being decided."""
+    """The versions to retire, while a retirement is decided."""
 
     by_table: dict[TableName, tuple[int, ...]] = field(default_factory=dict)
     """Newest first."""
 
 
 def retire_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
-    """Draft a retirement: what still runs stops, then files and checkpoints go into the trash until their deadline.
+    """Draft a retirement of every version that has served and no longer does, readers first.
 
-    Refused while anything reads such a version, with who does.
+    Versions that still run are stopped; then files and checkpoints go to the trash until their deadline. Refused while
+    anything reads such a version. Clones that never served go as well, because they keep the files of their base.
     """
     found = ReplacedVersions()
     for table in scope.requested:
@@ -263,7 +264,7 @@ def _take_replaced(observed: ObservedTables, table: TableName, found: ReplacedVe
 
 
 def _refuse_retiring_under_readers(context: PlanningContext, table: TableName, found: ReplacedVersions) -> None:
-    """Refuse what serves on a version that goes, what still runs on it, and an open ticket; warn of ways back."""
+    """Refuse versions that are read by serving or running versions or have an open ticket; warn if a rollback ends."""
     observed = context.observed
     going = {(table, version): physical_name(table, version) for version in found.by_table[table]}
     for reader in context.bindings.readers(table):
@@ -289,7 +290,7 @@ def _refuse_retiring_under_readers(context: PlanningContext, table: TableName, f
 
 
 def _refuse_under_clones(observed: ObservedTables, table: TableName, found: ReplacedVersions) -> None:
-    """Refuse what a clone that stays has rows in: it names their files."""
+    """Refuse a version whose files hold the rows of a clone that stays."""
     going = found.by_table[table]
     for clone, base in observed.deployment(table).clones:
         if base in going and clone not in going:
@@ -300,7 +301,7 @@ def _refuse_under_clones(observed: ObservedTables, table: TableName, found: Repl
 
 
 def _names_read(bindings: Iterable[Binding], going: Mapping[tuple[TableName, int], str]) -> list[str]:
-    """Return the physical tables among those that go which bindings are about."""
+    """Return the retiring physical tables that are bound."""
     return [going[b.parent, b.version] for b in bindings if (b.parent, b.version) in going]
 
 

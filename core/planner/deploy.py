@@ -1,4 +1,4 @@
-"""What a deploy comes to before it is judged: decisions on all tables it meets, versions, bindings, nodes, steps."""
+"""The draft of a deploy before its guards: decisions on every table that it reaches, versions, bindings and steps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ from core.text.wording import reader_phrase
 
 
 def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool = True) -> PlanBody:
-    """Draft what a deploy does to every table it meets."""
+    """Draft what a deploy does to every table that it reaches."""
     found = decide_deploy(context, scope)
     rebuilt = {t for t, d in found.by_table.items() if d.action is Action.REBUILD and d.makes_version}
     versions = {
@@ -49,7 +49,7 @@ def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool 
     old = tuple(version for version in every if version.version != versions.get(version.table))
     for version in old:
         if version.readers:
-            # Of a table outside of the plan that is nobody's news, and must not make the plan another one.
+            # For a table outside of the plan this is no news, and must not change the hash of the plan.
             if version.table in found.by_table:
                 found.warn(version.table, _kept_words(context.observed, version))
         elif version.table not in found.by_table:
@@ -87,7 +87,7 @@ def _use_orphan_versions(
     decisions: dict[TableName, TableDecision],
     versions: dict[TableName, int],
 ) -> dict[TableName, OtherVersion]:
-    """Take for each rebuild the version that the failed run has made, where it is what this plan would make."""
+    """Use the orphan of the failed run for each rebuild that would make the same version."""
     used: dict[TableName, OtherVersion] = {}
     rebuilt = [t for t, d in decisions.items() if d.action is Action.REBUILD and d.strategy == Strategy.EARLIEST]
     for table in upstream_first(context.declared, rebuilt):
@@ -114,7 +114,7 @@ def _set_aside(
     versions: dict[TableName, int],
     bindings: dict[TableName, tuple[Binding, ...]],
 ) -> tuple[RetiredVersion, ...]:
-    """Find the versions that never served and have no use any more; what someone reads stays, with what that reads."""
+    """Return the orphans to move to the trash; an orphan that is read stays, together with everything that it reads."""
     stays = {(version.table, version.version) for version in old if version.readers}
     fresh = [table for table, decision in found.by_table.items() if decision.action is Action.START]
     tables = tuple(found.by_table) if scope.request.continues else fresh
@@ -140,7 +140,7 @@ def _set_aside(
 
 
 def _kept_words(observed: ObservedTables, old: RetiredVersion) -> str:
-    """Return who keeps an old version, and whether that gives them anything."""
+    """Return the warning that an old version stays for its readers, and whether it still gets new rows."""
     seen, readers = observed.deployment(old.table), reader_phrase(old.readers)
     if old.version == seen.version and seen.state in AT_REST:
         return f"v{old.version} stays {seen.state} and gets no new rows: {readers}"
@@ -154,7 +154,7 @@ def _keep(
     versions: dict[TableName, int],
     bindings: dict[TableName, tuple[Binding, ...]],
 ) -> None:
-    """Show a table of which nothing changes but that an old version of it ends."""
+    """Add a kept node for a table of which only an old version ends."""
     decisions[table] = TableDecision(Action.KEEP, Reason.SERVES, Change(ChangeKind.NONE, Action.KEEP))
     versions[table], bindings[table] = context.observed.deployment(table).version, context.bindings.of(table)
 
@@ -198,14 +198,14 @@ def _deploy_steps(
     return steps.all
 
 
-HELD = "before the swap the run waits for a word: headgate release swap RUN; the ETA leaves that wait out"
+HELD = "before the swap the run waits for headgate release swap RUN; the ETA does not include that wait"
 _UNUSED = "it is an orphan version, and this plan does not use it"
 
 
 def _read_until_the_swap(
     observed: ObservedTables, bindings: TableBindings, aside: Sequence[RetiredVersion]
 ) -> tuple[tuple[RetiredVersion, ...], tuple[RetiredVersion, ...]]:
-    """Part versions that never served in those that nothing reads, and those that a serving one does, at any depth."""
+    """Split orphans into those that nothing reads and those that a serving version reads, directly or indirectly."""
     reads = {
         (v.table, orphan.version): orphan.bindings
         for v in aside
@@ -227,7 +227,7 @@ def _read_until_the_swap(
 def _bindings_then(
     context: PlanningContext, table: TableName, decision: TableDecision, versions: Mapping[TableName, int]
 ) -> tuple[Binding, ...]:
-    """Return what a table reads after the plan: fresh versions the newest, others what they are bound to."""
+    """Return the bindings of a table after the plan: new versions read the newest parents, others stay bound."""
     if decision.action is Action.KEEP and not context.observed.is_deployed(table):
         return ()
     if decision.action in (Action.KEEP, Action.RESUME, Action.RECORD):
@@ -240,13 +240,13 @@ def _bindings_then(
 
 
 def _at(binding: Binding, versions: Mapping[TableName, int]) -> Binding:
-    """Return a binding at the version that its parent has then; most have it already."""
+    """Return a binding moved to the version that its parent has after the plan."""
     version = versions.get(binding.parent, binding.version)
     return binding if version == binding.version else replace(binding, version=version)
 
 
 def decide_deploy(context: PlanningContext, scope: PlanScope) -> DeployDecisions:
-    """Decide what a deploy does to every table it meets."""
+    """Decide what a deploy does to every table that it reaches."""
     walk = DeployWalk(context, scope)
     found = walk.found
     for table in scope.requested:

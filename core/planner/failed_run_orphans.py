@@ -22,7 +22,7 @@ from core.planner.retired_versions import RetiredVersion, reads_any
 
 
 def without_orphans(observed: Mapping[TableName, ObservedDeployment]) -> dict[TableName, ObservedDeployment]:
-    """Take orphan versions from those that run for others: a plan that continues a run judges them here."""
+    """Return observations whose retained versions contain no orphans, for a plan that continues a failed run."""
     return {
         table: replace(seen, retained=tuple(set(seen.retained) - {orphan.version for orphan in seen.orphan_versions}))
         for table, seen in observed.items()
@@ -32,7 +32,7 @@ def without_orphans(observed: Mapping[TableName, ObservedDeployment]) -> dict[Ta
 def usable_orphan(
     observed: ObservedTables, revisions: TableRevisions, table: TableName, reads: Iterable[Binding]
 ) -> OtherVersion | None:
-    """Find the newest orphan version that has the declared texts and reads exactly `reads`, all of them; else None."""
+    """Return the newest orphan with the declared texts and exactly the bindings `reads`; None if there is none."""
     wanted = sorted(reads, key=by_parent)
     revision = revisions.declared(table).hash
     fitting = (
@@ -47,7 +47,7 @@ def usable_orphan(
 
 
 def upstream_first(declared: DeclaredTables, tables: Iterable[TableName]) -> list[TableName]:
-    """Sort declared tables so that each comes after what it reads."""
+    """Return declared tables sorted from upstream to downstream."""
     wanted = set(tables)
     return [
         table
@@ -64,10 +64,10 @@ def unused_orphans(
     fresh: Iterable[TableName],
     bindings_then: Mapping[TableName, tuple[Binding, ...]],
 ) -> tuple[RetiredVersion, ...]:
-    """List the orphan versions of `tables` that the plan has no use for, sinks first, with who still reads each.
+    """Return the orphans of `tables` that the plan does not use, sinks first, with their readers.
 
-    For a table that starts anew (`fresh`), the version that never ran is one of them. An orphan version that reads one
-    of them is one as well, whatever its table.
+    For a table that starts anew (`fresh`) this includes its version that never ran, and for every table the orphans
+    that read an orphan of the result.
     """
     anew = set(fresh)
     found: set[tuple[TableName, int]] = set()

@@ -1,4 +1,4 @@
-"""Verdicts on a plan: loss of rows is denied whatever the policy says; figures and policy decide the rest."""
+"""Verdicts on a plan: loss of rows is always denied; measurements and policy decide the rest, unknown is never good."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,12 +20,12 @@ from core.text.wording import counted, long_duration, short_number, short_size
 OK, UNKNOWN, WARN, NEEDS_APPROVAL, DENY = "ok", "unknown", "warn", "approve", "deny"
 
 WHOLE_HISTORY = frozenset({"", Strategy.EARLIEST, Strategy.KEYED})
-"""Strategies of a rebuild that read all that there ever was."""
+"""Strategies of a rebuild that read the whole history."""
 
 
 @dataclass(frozen=True)
 class GuardInput:
-    """What is judged: a plan's nodes and steps, and what is known of the environment around them."""
+    """The input of the guards: nodes and steps of a plan, and the state of its environment."""
 
     declared: DeclaredTables
     observed: ObservedTables
@@ -33,7 +33,7 @@ class GuardInput:
     nodes: Sequence[PlanNode]
     steps: Sequence[Step]
     policy: Policy
-    """The rules in force, with everything that is protected by record or by declaration."""
+    """The policy in force, with recorded and declared protections."""
     headroom: Headroom
 
     @cached_property
@@ -55,7 +55,7 @@ class GuardInput:
 
     @cached_property
     def queries(self) -> int:
-        """How many queries the pool has: of what runs, and of older versions that run on beside it."""
+        """Number of queries in the pool: running statements, and older versions that run on."""
         observed = self.observed
         return len(self.running) + sum(len(observed.deployment(table).retained) for table in observed.tables())
 
@@ -66,20 +66,20 @@ class GuardInput:
 
 @dataclass(frozen=True, slots=True)
 class GuardVerdicts:
-    """What the guards say of a plan, and what follows from it."""
+    """The guards of a plan, and the refusals and approvals that follow from them."""
 
     guards: tuple[Guard, ...]
 
     @property
     def refusals(self) -> tuple[PlanRefusal, ...]:
-        """What is denied, with its way out."""
+        """Refusals for the denied guards, with their remedies."""
         return tuple(
             PlanRefusal("", g.summary, g.remedy or Sentence(""), g.name) for g in self.guards if g.verdict == DENY
         )
 
     @property
     def approvals(self) -> int:
-        """How many others must approve it: one is enough for all that asks for it."""
+        """Number of other logins that must approve: 0, or 1 for any number of reasons."""
         return int(any(guard.verdict == NEEDS_APPROVAL for guard in self.guards))
 
 
@@ -93,14 +93,14 @@ def judge_plan(
     policy: Policy,
     headroom: Headroom,
 ) -> GuardVerdicts:
-    """Judge a plan's nodes and steps under a policy; what is declared to be protected is so too."""
+    """Judge the nodes and steps of a plan under a policy and the declared protections."""
     case = GuardInput(declared, observed, request, nodes, steps, _protecting(declared, policy), headroom)
     found = (_checkpoints(case), _views(case), _readers(case), _rates(case), *_in_place(case))
     return GuardVerdicts((*found, *policy_guards(case)))
 
 
 def _protecting(declared: DeclaredTables, policy: Policy) -> Policy:
-    """Add what the files protect to what is recorded: a file can add protection and never take it away."""
+    """Return the policy with declared protections added; declarations never remove protection."""
     protected = {table for table, found in declared.tables.items() if found.settings.protect}
     return replace(
         policy,
@@ -125,7 +125,7 @@ def _checkpoints(case: GuardInput) -> Guard:
 
 
 def _harm(case: GuardInput, physical: list[str]) -> str:
-    """Return what a new checkpoint does to tables, by format: files are skipped, other rows are written again."""
+    """Return the harm of a new checkpoint by table format: some skip files, others repeat rows."""
     declared = (case.declared.tables.get(TableName(name.rpartition("__v")[0])) for name in physical)
     repeated = {
         table is not None and table_format(table.parsed_ddl.format).repeated_by_new_checkpoint for table in declared
@@ -160,9 +160,9 @@ def _readers(case: GuardInput) -> Guard:
 
 
 def _rates(case: GuardInput) -> Guard:
-    """Deny a rebuild that would lose rows: a watermark closes windows over history read in thin batches.
+    """Deny a rate-limited rebuild below a watermark, which drops rows while it reads history in small batches.
 
-    What goes on from a checkpoint, or begins, loses them only if much waits, which changes by the minute.
+    A statement that starts or resumes drops rows only if its backlog is large, so that is just a warning.
     """
     limited = [
         node for node in case.nodes if node.action in _READING and _is_limited(case.declared.tables.get(node.table))
@@ -194,7 +194,7 @@ def _is_limited(table: Table | None) -> bool:
 
 
 def _in_place(case: GuardInput) -> Iterator[Guard]:
-    """Deny to mix old and new rows in one table where it, or the whole environment, is protected."""
+    """Deny mixing old and new rows in a protected table or environment."""
     wrong = sorted(node.table for node in case.nodes if _is_in_place(node) and case.protects(node.table))
     if wrong:
         words = f"{', '.join(wrong)} would be changed in place but is protected"
@@ -208,7 +208,7 @@ def _is_in_place(node: PlanNode) -> bool:
 
 
 def policy_guards(case: GuardInput) -> tuple[Guard, ...]:
-    """Judge by figures and policy, in a fixed order of names; a rule that the policy does not have says nothing."""
+    """Return the guards by measurements and policy in a fixed order; a policy without a rule yields no guard for it."""
     found = (
         _history(case),
         _replay(case),
@@ -223,7 +223,7 @@ def policy_guards(case: GuardInput) -> tuple[Guard, ...]:
 
 
 def _history(case: GuardInput) -> Guard:
-    """Compare what is read again with what is still there: a file that is gone takes its rows along."""
+    """Deny a replay whose input files are gone, since their rows would be lost."""
     replayed = [node for node in case.nodes if node.action is Action.REBUILD]
     if not replayed:
         return Guard.of("history", OK, "nothing is replayed")
@@ -268,7 +268,7 @@ def _replay(case: GuardInput) -> Guard | None:
 
 
 def _time(case: GuardInput) -> Guard | None:
-    """Take the longest replay: levels fill at the same time, and a node's own time has its parents' in it."""
+    """Judge the longest replay: levels are filled in parallel, and a node's time includes that of its parents."""
     if case.policy.max_replay_h is None:
         return None
     seconds = max((node.eta_s for node in case.replaying if node.eta_s is not None), default=0.0)
@@ -305,7 +305,7 @@ def _disk(case: GuardInput) -> Guard:
 
 
 def _pool(case: GuardInput) -> Guard:
-    """Count what this plan adds: both versions of a rebuild run at once."""
+    """Judge the additional statements of a plan; both versions of a rebuild run at once."""
     begun = [node for node in case.nodes if node.version and _begins(node, case)]
     name = case.declared.environment.pool.name
     if not begun:
@@ -351,7 +351,7 @@ def _stopped(case: GuardInput) -> Guard | None:
 
 
 def _approval(case: GuardInput) -> Guard | None:
-    """Find what another must approve: by the policy, or because it is protected or less severe than it should be."""
+    """Ask for an approval if the policy requires it, a table is protected, or a choice is less than the default."""
     asked, policy = frozenset(case.policy.approve), case.policy
     deleted = [node.table for node in case.nodes if node.action is Action.DELETE]
     rebuilt = [node.table for node in case.nodes if node.action is Action.REBUILD]
@@ -390,13 +390,13 @@ def _approval(case: GuardInput) -> Guard | None:
 
 
 def _freeze(case: GuardInput) -> Guard | None:
-    """Name the windows; whether one holds is judged when the plan is applied."""
+    """List the freeze windows; whether one is active is judged when the plan is applied."""
     windows = case.policy.freeze
     return Guard.of("freeze", OK, f"no plan is applied during {', '.join(windows)} (UTC)") if windows else None
 
 
 def _bounded(guard: Guard, *, unknown: bool, exceeds: bool, bound: str | None, remedy: str, denied: str = "") -> Guard:
-    """Return the verdict of a figure under a bound; `bound` in words, None where the policy has none."""
+    """Return the verdict on a measurement; `bound` is the policy's limit in words, None without one."""
     if exceeds:
         return Guard.of(guard.name, DENY, f"{guard.summary}; {denied or f'the policy allows {bound}'}", remedy)
     if unknown and bound is not None:
@@ -408,7 +408,7 @@ def _bounded(guard: Guard, *, unknown: bool, exceeds: bool, bound: str | None, r
 
 def _begins(node: PlanNode, case: GuardInput) -> bool:
     if node.action is Action.ROLLBACK:
-        # A former version may run on beside what replaced it.
+        # A former version may still run.
         return any(step.do is StepKind.RESUME and step.table == node.table for step in case.steps)
     if node.action is Action.UNDELETE or (node.action is Action.REBUILD and node.version != node.from_version):
         return True
@@ -420,11 +420,11 @@ def _disk_bytes(node: PlanNode) -> int | None:
     return node.offers[0].disk_bytes if node.offers else None
 
 
-def _sum(nodes: Iterable[PlanNode], price: Callable[[PlanNode], int | None]) -> tuple[int, list[TableName]]:
-    """Add what is known; returns the tables of which it is not."""
+def _sum(nodes: Iterable[PlanNode], cost: Callable[[PlanNode], int | None]) -> tuple[int, list[TableName]]:
+    """Return the sum of the known values, and the tables whose value is unknown."""
     total, unknown = 0, []
     for node in nodes:
-        value = price(node)
+        value = cost(node)
         if value is None:
             unknown.append(node.table)
         else:
@@ -443,6 +443,6 @@ def _percent(value: float | None) -> str | None:
 
 
 def _named(tables: Sequence[TableName], most: int = 3) -> str:
-    """List tables, of many the first."""
+    """Return a list of tables, shortened after `most`."""
     more = f" and {len(tables) - most} more" if len(tables) > most else ""
     return ", ".join(tables[:most]) + more

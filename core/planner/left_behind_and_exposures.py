@@ -1,4 +1,4 @@
-"""Readers that a plan does not move: left behind on an old version, at every depth, or outside of the project."""
+"""Readers that a plan does not move: left behind on an old version at any depth, and exposures outside of Headgate."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -12,7 +12,7 @@ _REPLACED = frozenset({DownstreamOutcome.CHAINED, DownstreamOutcome.CREATED})
 
 
 def find_left_behind(walk: DeployWalk) -> None:
-    """Name every reader that goes on reading what a version of yesterday gives, with the warnings that go with it."""
+    """Record every reader, direct or indirect, that stays on an old version, with its warnings."""
     decisions = walk.found.by_table
     level = [table for table in sorted(decisions) if decisions[table].outcome in _REPLACED]
     done: set[TableName] = set()
@@ -32,9 +32,7 @@ def find_left_behind(walk: DeployWalk) -> None:
 
 
 def _goes_along(walk: DeployWalk, child: TableName, parent: TableName, depth: int) -> bool:
-    """Return whether the plan moves a reader to the new version; further down,
-    whether it begins anything of it anew.
-    """
+    """Return whether the plan moves a reader to the new version; an indirect reader has to start anew."""
     known = walk.found.by_table.get(child)
     if known is None:
         return False
@@ -42,7 +40,7 @@ def _goes_along(walk: DeployWalk, child: TableName, parent: TableName, depth: in
 
 
 def _restarts_beside(walk: DeployWalk, known: TableDecision, child: TableName, parent: TableName) -> bool:
-    """Return whether it is restarted and the parent is a static side of it, which is bound anew at each start."""
+    """Return whether the reader restarts and the parent is its static side, which every start binds anew."""
     streams = any(b.parent == parent and b.streamed for b in walk.context.bindings.of(child))
     return known.action is Action.RESTART and not streams
 
@@ -69,14 +67,14 @@ def _warn(walk: DeployWalk, child: TableName, parent: TableName) -> None:
 
 
 def exposures(declared: DeclaredTables, observed: ObservedTables, nodes: Sequence[PlanNode]) -> tuple[Exposure, ...]:
-    """Return the declared readers of what is rebuilt, written again, altered or deleted, by table and name."""
+    """Return the exposures of tables that are rebuilt, rewritten, altered or deleted, sorted by table and name."""
     return exposures_of(declared, observed, {n.table: after for n in nodes if (after := _after(n)) is not None})
 
 
 def exposures_of(
     declared: DeclaredTables, observed: ObservedTables, after_by_table: Mapping[TableName, str]
 ) -> tuple[Exposure, ...]:
-    """Return the declared readers of tables with what each pointer will serve, by table and name."""
+    """Return the exposures of tables with what their pointer will serve, sorted by table and name."""
     found = []
     for table, after in after_by_table.items():
         made = declared.tables.get(table)
@@ -87,7 +85,7 @@ def exposures_of(
 
 
 def _after(node: PlanNode) -> str | None:
-    """Return what its pointer serves after the plan, empty where it goes; None where nothing changes for a reader."""
+    """Return what the pointer serves after the plan, empty if it is dropped; None if readers notice no change."""
     if node.action is Action.DELETE:
         return ""
     if node.action in (Action.REBUILD, Action.ROLLBACK, Action.UNDELETE) or (

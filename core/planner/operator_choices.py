@@ -1,4 +1,4 @@
-"""What the operator chose: `--strategy`, `--from`, `--keep-table`; what cannot be had is refused with what can."""
+"""The operator's choices `--strategy`, `--from` and `--keep-table`; a refusal lists the choices that are allowed."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,7 +22,7 @@ from core.text.sentence import Fact
 
 
 def with_chosen_strategy(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
-    """Return the decision with the strategy that the request names for a table, where that may be had."""
+    """Return the decision with the strategy that the request names for a table, if the table allows it."""
     choice = walk.choices.get(table)
     if choice is None:
         kept = walk.scope.request.keep_table and table in walk.scope.requested and decision.action is Action.REBUILD
@@ -45,7 +45,7 @@ def with_chosen_strategy(walk: DeployWalk, table: TableName, decision: TableDeci
 def _in_the_same_table(
     walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice
 ) -> TableDecision:
-    """Return a rebuild that is written into the table that is there, with what stays in it."""
+    """Return a rebuild that rewrites the existing table, with evidence of the rows that stay."""
     declared = walk.context.declared.tables[table]
     kept = replace(_with(decision, choice), keeps_rows=keys_stay(walk.context, declared))
     return _seeing(kept, rows_that_stay(walk.context, declared))
@@ -56,7 +56,7 @@ def _with(decision: TableDecision, choice: StrategyChoice) -> TableDecision:
 
 
 def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> TableDecision:
-    """Restart instead of a rebuild, where the table stays right in form."""
+    """Return a restart instead of a rebuild, if the table keeps its form; else the decision unchanged."""
     declared = walk.context.declared.tables.get(table)
     if declared is None:
         return decision
@@ -70,7 +70,7 @@ def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, stra
 
 
 def _may_make(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> bool:
-    """Return whether readers may rely on what the strategy makes; the others are judged once all is decided."""
+    """Return whether CHAIN or KEYED is allowed, which decides about readers; other strategies are judged at the end."""
     declared = walk.context.declared.tables.get(table)
     if declared is None:
         return False
@@ -85,9 +85,9 @@ def _case(walk: DeployWalk, declared: Table, decision: TableDecision) -> Strateg
 
 
 def apply_start(walk: DeployWalk) -> None:
-    """Return what is asked for and begins to read the place of `--from`, and align every place to a window."""
+    """Start the requested tables at the position of `--from`, and align every start position to a window."""
     start = walk.scope.request.start
-    _say_what_counts(walk, start)
+    _warn_of_overridden_start(walk, start)
     for table in walk.scope.requested if start not in ("", EARLIEST) else ():
         decision, declared = walk.found.by_table.get(table), walk.context.declared.tables.get(table)
         if decision is None or declared is None or declared.external or table in walk.choices:
@@ -96,17 +96,17 @@ def apply_start(walk: DeployWalk) -> None:
             continue
         streamed = {read.table for read in declared.parsed.reads if read.streaming} if declared.parsed else set()
         if streamed == set(recreated_parents(declared, walk.found.by_table)):
-            # What it reads is begun there itself, or has nothing of before.
+            # All of its inputs are new themselves.
             continue
         strategy = Strategy.PARTIAL if is_time(start) or is_log_start(start) else Strategy.SEEDED
         walk.found.put(table, _with(decision, StrategyChoice(table, strategy, start)))
     for table, decision in walk.found.by_table.items():
         if decision.chosen_strategy in (Strategy.PARTIAL, Strategy.SEEDED):
-            walk.found.put(table, _placed(walk, table, decision))
+            walk.found.put(table, _positioned(walk, table, decision))
 
 
-def _say_what_counts(walk: DeployWalk, start: str) -> None:
-    """Warn where a table has a choice of its own, and `--from` says something else for all."""
+def _warn_of_overridden_start(walk: DeployWalk, start: str) -> None:
+    """Warn about tables whose own `--strategy` overrides `--from`."""
     for table, choice in walk.choices.items() if start else ():
         decision = walk.found.by_table.get(table)
         begins = decision is not None and decision.action in (Action.START, Action.REBUILD)
@@ -115,8 +115,8 @@ def _say_what_counts(walk: DeployWalk, start: str) -> None:
             walk.found.warn(table, f"--strategy {words} takes precedence over --from {start}")
 
 
-def _placed(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
-    """Return where a strategy begins: at the start of a window, with the filter that makes it so."""
+def _positioned(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
+    """Return the decision with its start position aligned to a window, and the conditions that filter its streams."""
     declared = walk.context.declared.tables.get(table)
     assert declared is not None
     if decision.chosen_strategy == Strategy.SEEDED:
@@ -145,17 +145,17 @@ def _placed(walk: DeployWalk, table: TableName, decision: TableDecision) -> Tabl
 
 
 def _conditions(conditions: Mapping[TableName, str]) -> tuple[str, ...]:
-    """Return what a version streams of each table, where that is only what meets a condition."""
+    """Return the conditions of a version's streams, each with its table, sorted."""
     return tuple(f"{table}.{condition}" for table, condition in sorted(conditions.items()))
 
 
 def _begun(decision: TableDecision, declared: Table, begins: Fact[Notice]) -> TableDecision:
-    """Return a decision whose version reads what comes from a place on, of each key the newest where it upserts."""
+    """Return a decision with evidence of its start position; an upserted table keeps only the newest row per key."""
     return _seeing(decision, Notice.NEWEST_OF_KEY.of(begins=begins) if declared.settings.upserts else begins)
 
 
 def _begun_in_log(decision: TableDecision, declared: Table) -> TableDecision:
-    """Return a decision whose version streams what the logs of its sources have got from a place on."""
+    """Return a decision whose streams start at a version or commit time of their logs."""
     starts, at = log_starts(declared, decision.at), decision.at
     tables = tuple(start.table for start in starts)
     version = Notice.BEGINS_AT_VERSION.of(at=at, tables=tables)
@@ -169,7 +169,7 @@ def _seeing(decision: TableDecision, seen: Evidence) -> TableDecision:
 
 
 def refuse_unmet_choices(walk: DeployWalk) -> None:
-    """Refuse each choice that cannot be had, with what can be had instead."""
+    """Refuse every choice that its table does not allow, with the strategies that it allows."""
     for table, choice in sorted(walk.choices.items()):
         decision = walk.found.by_table.get(table)
         if decision is None:
@@ -186,12 +186,12 @@ def refuse_unmet_choices(walk: DeployWalk) -> None:
         _refuse_other_tables(walk)
     for table, decision in walk.found.by_table.items() if walk.scope.holds else ():
         if decision.strategy == Strategy.KEYED:
-            _say_what_is_not_held(walk, table)
+            _report_unheld_rewrite(walk, table)
 
 
-def _say_what_is_not_held(walk: DeployWalk, table: TableName) -> None:
-    """Refuse to hold what is written again in place, where the operator asks for it; warn where the policy does."""
-    words = "cannot be held: it is written again in place, and its readers see each row at once"
+def _report_unheld_rewrite(walk: DeployWalk, table: TableName) -> None:
+    """Report a rewrite in place, which cannot be held: as a refusal under --hold, else as a warning."""
+    words = "cannot be held: it is rewritten in place, and its readers see each row at once"
     if walk.scope.request.hold:
         walk.found.refuse(table, f"{table} {words}", f"leave out --hold, or rebuild it: --strategy {table}=earliest")
     else:
@@ -201,7 +201,7 @@ def _say_what_is_not_held(walk: DeployWalk, table: TableName) -> None:
 def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice) -> None:
     context = walk.context
     had = strategies_of(context, walk.scope, walk.found.by_table, table)
-    wrong = _wrong_place(walk, table, decision, choice)
+    wrong = _wrong_position(walk, table, decision, choice)
     same = decision.strategy == choice.strategy or (choice.strategy == EARLIEST and decision.strategy == Strategy.FIRST)
     if wrong is None and (not had or not same or (choice.strategy not in had and choice.strategy != EARLIEST)):
         wrong = why_not(context, walk.scope, walk.found.by_table, table, choice.strategy)
@@ -209,7 +209,7 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
     if wrong is not None:
         elsewhere = choice.strategy if choice.at and choice.strategy in (Strategy.PARTIAL, Strategy.SEEDED) else None
         words = ", ".join(
-            typed_strategy(word) + (" at another place" if word == elsewhere else "")
+            typed_strategy(word) + (" at another position" if word == elsewhere else "")
             for word in had
             if word in EXECUTABLE
         )
@@ -220,8 +220,10 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
         )
 
 
-def _wrong_place(walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice) -> Refusal | None:
-    """Return why a strategy cannot begin at the place that is chosen with it; None where it can, or takes no place."""
+def _wrong_position(
+    walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice
+) -> Refusal | None:
+    """Return why a strategy cannot start at the position chosen with it; None if it can, or if there is none."""
     declared, at = walk.context.declared.tables.get(table), choice.at
     if choice.strategy == Strategy.PARTIAL and declared is not None and decision.strategy == Strategy.PARTIAL:
         wrong = not_partial(walk.context.declared.tables, declared, at)
@@ -230,12 +232,12 @@ def _wrong_place(walk: DeployWalk, table: TableName, decision: TableDecision, ch
         return StrategyRefusal.VERSION_IS_PARTIAL.of(at=at)
     if choice.strategy == Strategy.SEEDED and at != NOW:
         return StrategyRefusal.NEEDS_POSITION.of()
-    placed = choice.strategy in (Strategy.PARTIAL, Strategy.SEEDED)
-    return StrategyRefusal.NO_START_AT.of(at=at) if at and not placed else None
+    takes_position = choice.strategy in (Strategy.PARTIAL, Strategy.SEEDED)
+    return StrategyRefusal.NO_START_AT.of(at=at) if at and not takes_position else None
 
 
 def _why_not_in_log(walk: DeployWalk, declared: Table, at: str) -> Fact[StrategyRefusal] | None:
-    """Return why the logs of what a statement streams do not hold all from a place on, as far as they are known."""
+    """Return why the known logs of a statement's streams are not complete from a start position on."""
     if recreated := recreated_parents(declared, walk.found.by_table):
         return StrategyRefusal.LOG_OF_NEW_VERSION.of(parents=recreated)
     if forgets := forgotten_sequences(walk.context, declared):
@@ -244,7 +246,7 @@ def _why_not_in_log(walk: DeployWalk, declared: Table, at: str) -> Fact[Strategy
 
 
 def _refuse_other_tables(walk: DeployWalk) -> None:
-    """Refuse what `--keep-table` rules out: to create, alter or swap a table."""
+    """Refuse to create, alter or swap a table under `--keep-table`."""
     if walk.scope.request.rebuild:
         walk.found.refuse(TableName(""), "--keep-table and --rebuild contradict each other", "give one of them")
     for table, decision in walk.found.by_table.items():

@@ -1,4 +1,4 @@
-"""What a plan says of each table: one node, from what is declared, observed and decided; and the order of nodes."""
+"""Nodes of a plan, one per table, made from declaration, observation and decision; and their topological order."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,9 +38,9 @@ def changed_node(
     bindings: tuple[Binding, ...],
     priced: CostedOffers | None,
 ) -> PlanNode:
-    """Return what a deploy does with a table, with the texts that it will have and those that it has.
+    """Return the node of a table in a deploy, with its new and its deployed texts.
 
-    What it costs is the price of the chosen strategy, the first of its offers.
+    Its costs are those of the chosen strategy, which is the first of its offers.
     """
     seen, declared = context.observed.deployment(table), context.declared.tables.get(table)
     action = decision.action
@@ -89,7 +89,7 @@ def changed_node(
 
 
 def _begins_where(seen: ObservedDeployment, decision: TableDecision) -> tuple[str, ...]:
-    """Return what a version reads of its streams: one that stays, or is gone on from, hands its conditions down."""
+    """Return the conditions on the streams of the version; a version that stays or is forked hands its own on."""
     anew = decision.action in (Action.START, Action.REBUILD) and decision.strategy not in FORKS
     return decision.begins_where if anew else seen.begins_where
 
@@ -97,7 +97,7 @@ def _begins_where(seen: ObservedDeployment, decision: TableDecision) -> tuple[st
 def _texts_then(
     observed: ObservedTables, revisions: TableRevisions, table: TableName, decision: TableDecision
 ) -> RevisionTexts:
-    """Return the texts that a declared table has after the plan; none where it is only looked at."""
+    """Return the texts of a declared table after the plan; empty for a table that is kept."""
     if decision.action is Action.KEEP:
         return RevisionTexts()
     deployed = observed.deployment(table).deployed
@@ -107,7 +107,7 @@ def _texts_then(
 
 
 def deleted_node(context: PlanningContext, table: TableName, level: int) -> PlanNode:
-    """Return what a delete does with a table, also with one that is no longer declared."""
+    """Return the node of a table in a delete; the table need not be declared any more."""
     node = kept_node(context, table, level)
     what = "table data, offsets and state" if node.stateful else "table data and offsets"
     when = purged_after(context.declared.environment)
@@ -120,12 +120,12 @@ def deleted_node(context: PlanningContext, table: TableName, level: int) -> Plan
 
 
 def purged_after(environment: Environment) -> str:
-    """Return when the files in the trash are purged: `7 days after the run`."""
+    """Return when files in the trash are purged, as in `7 days after the run`."""
     return f"{environment.drop_after_d:g} {'day' if environment.drop_after_d == 1 else 'days'} after the run"
 
 
 def kept_node(context: PlanningContext, table: TableName, level: int) -> PlanNode:
-    """Return a node that is kept, from what is deployed alone, with what the declaration adds where there is one."""
+    """Return the node of a table that is kept, from its deployment and, if declared, its declaration."""
     seen, declared = context.observed.deployment(table), context.declared.tables.get(table)
     texts = seen.deployed or (context.revisions.declared(table).texts if declared else RevisionTexts())
     old = context.revisions.deployed(table) if declared is None else None
@@ -163,10 +163,10 @@ def plan_levels(
     *,
     every_version: bool,
 ) -> dict[TableName, int]:
-    """Return each table its topological generation among the tables of the plan.
+    """Return the topological generation of each table within the plan.
 
-    A deploy orders by what will serve, a delete by every binding. Where old bindings and new ones contradict each
-    other, the declared order decides: it has no cycle.
+    A deploy orders by the versions that will serve, a delete (`every_version`) by all bindings. If bindings form a
+    cycle, the declared order decides, which has none.
     """
     parents = {
         table: [b.parent for b in found if b.parent in versions and (every_version or b.version == versions[b.parent])]

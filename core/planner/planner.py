@@ -1,4 +1,4 @@
-"""(project, environment, observed, request) → Plan: pure; the same values give the same bytes in any process."""
+"""Plan a request: a pure function of project, environment, observations and request, the same in every process."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -44,13 +44,12 @@ def make_plan(
     headroom: Headroom | None = None,
     durations: StepDurations = MappingProxyType({}),
 ) -> Plan:
-    """Plan a request; what cannot be done stands in `refusals`, and then there are no steps.
+    """Return the plan of a request; if it has `refusals`, it has no steps.
 
-    Raises UsageError for an environment that the project does not have. `parse_cache` only saves time: deployed texts
-    that it knows are not parsed again. `answers` are Spark's, packed, by the key of the question: observed values like
-    the others, which raise the severity of a change and never lower it. `policy` is the one in force, by default the
-    declared one; `headroom` is what was measured of disk and pool, `durations` of earlier steps. Linear in tables
-    and edges.
+    Raises UsageError if the project does not have the environment. `parse_cache` only saves time. `answers` holds
+    Spark's packed answers by the key of their question, which can only raise the severity of a change. `policy` is the
+    policy in force, by default the declared one; `headroom` and `durations` are measurements of disk, pool and earlier
+    steps. Linear in tables and edges.
     """
     if environment not in project.environments:
         raise UsageError(
@@ -97,7 +96,7 @@ def questions_of(
     observed: Mapping[TableName, ObservedDeployment],
     parse_cache: ParseCache | None = None,
 ) -> tuple[AnalysisQuestion, ...]:
-    """Return what Spark can be asked of the statements that a plan acts on, in the plan's order."""
+    """Return the questions to Spark about the statements that a plan acts on, in the order of its nodes."""
     context = planning_context(project, project.environments[plan.environment], observed, parse_cache or ParseCache())
     found = (
         context.changes.question(node.table) for node in plan.nodes if node.for_spark and node.table in project.tables
@@ -106,7 +105,7 @@ def questions_of(
 
 
 def _predicted(context: PlanningContext, plan: Plan, engine: str, durations: StepDurations) -> Plan:
-    """Return a plan with how long it takes and with what undoes it, neither of which is in its hash."""
+    """Return the plan with its predicted duration and its undo, neither of which is part of the hash."""
     found = predict(plan.nodes, plan.steps, context.observed.statistics, durations)
     ways = undos_of(context, plan.request, plan.nodes, engine=engine, durations=durations)
     nodes = with_undo_words(found.nodes, ways)

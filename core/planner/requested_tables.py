@@ -1,4 +1,4 @@
-"""What one table asks for by itself: its own change, its state, its checkpoint, and what it is bound to."""
+"""The decision on one table by itself: from its own change, its state, its checkpoint and its bindings."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ from core.planner.decisions import DeployWalk, TableDecision
 
 
 def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...] = ()) -> TableDecision | None:
-    """Decide a table that is asked for, or whose own change is taken along; None where that is refused."""
+    """Decide a table that is requested, or whose own change is included in the plan; None if it is refused."""
     context = walk.context
     if context.declared.tables.get(table) is None:
         walk.found.refuse(table, f"{table} is deployed but no longer declared", "restore its files, or delete it")
@@ -35,36 +35,36 @@ def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName
 
 
 def may_start_anew(context: PlanningContext, table: TableName) -> bool:
-    """Return whether all there is of a declared table is a version of other texts that never ran and nobody reads."""
+    """Return whether a declared table has only a version of other texts that never ran and that nobody reads."""
     if context.observed.deployment(table).begun or not context.observed.is_deployed(table):
         return False
     return not context.bindings.readers(table) and context.changes.of(table).action in (Action.RESTART, Action.REBUILD)
 
 
 def is_in_catalog(observed: ObservedTables, bindings: TableBindings, table: TableName) -> bool:
-    """Return whether an external table is in the catalog: seen there, or some deployment reads it."""
+    """Return whether an external table is in the catalog: it was observed there, or a deployment reads it."""
     return observed.is_deployed(table) or bool(bindings.readers(table))
 
 
 def start_anew(
     observed: ObservedTables, table: TableName, reason: Reason, because_of: tuple[TableName, ...]
 ) -> TableDecision:
-    """Start a table that has a version of other texts which never ran: there is nothing to keep of it."""
+    """Start a table whose only version has other texts and never ran, so that there is nothing to keep."""
     evidence = (Notice.NEVER_RAN.of(version=observed.deployment(table).version),)
     return TableDecision(Action.START, reason, Change(ChangeKind.NONE, Action.START, evidence), because_of)
 
 
 def is_at_rest(walk: DeployWalk, table: TableName) -> bool:
-    """Return whether an operator stopped it and the request does not name it: it is started only where it is read."""
+    """Return whether an operator stopped a table that the request does not name; it starts only for its readers."""
     seen = walk.context.observed.deployment(table)
     return seen.state == State.STOPPED and seen.wanted == WantedState.STOPPED and table not in walk.scope.named
 
 
 def would_end(walk: DeployWalk, child: TableName, parent: TableName) -> bool:
-    """Return whether a reader has a query that Spark ends once its parent, as it is declared, is altered.
+    """Return whether Spark ends the running query of a reader when its parent is altered.
 
-    An added column ends those that stream it, a wider type those of which it is a static side as well. What others
-    write they have altered before it is declared.
+    An added column ends queries that stream the table; a wider type also ends those that join it as a static side.
+    External tables were altered before they are declared.
     """
     above = walk.context.declared.tables.get(parent)
     if above is None or above.external or not table_format(above.parsed_ddl.format).added_column_stops_readers:
@@ -75,7 +75,10 @@ def would_end(walk: DeployWalk, child: TableName, parent: TableName) -> bool:
 
 
 def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
-    """Let a statement go on from its checkpoint only if that is still its own, and what it reads is there."""
+    """Return the decision if the statement can go on from its checkpoint; else refuse it and keep the table.
+
+    That needs the statement's own checkpoint, and parents that still exist.
+    """
     deleted = [
         b
         for b in stale_bindings(walk.context.observed, walk.context.bindings, table)
@@ -106,14 +109,14 @@ def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -
 
 
 def checkpoint_lost_change(seen: ObservedDeployment, change: Change, action: Action) -> Change:
-    """Return CHECKPOINT_LOST with what is lost and what else was seen."""
+    """Return a CHECKPOINT_LOST change with the loss and the earlier evidence."""
     return Change(ChangeKind.CHECKPOINT_LOST, action, (Notice.LOST.of(what=seen.why_lost), *change.evidence))
 
 
 def rebuild_as_asked(
     walk: DeployWalk, table: TableName, change: Change, because_of: tuple[TableName, ...] = ()
 ) -> TableDecision:
-    """Rebuild a deployed table because somebody says so, whatever changed."""
+    """Rebuild a deployed table on request, whatever changed."""
     seen = walk.context.observed.deployment(table)
     if seen.checkpoint_ok:
         return TableDecision(Action.REBUILD, Reason.ASKED, change, because_of)
@@ -128,7 +131,7 @@ def rebuild_reason(change: Change) -> Reason:
 
 
 def stale_bindings(observed: ObservedTables, bindings: TableBindings, table: TableName) -> tuple[Binding, ...]:
-    """Return what a table still reads of versions that are not the serving ones."""
+    """Return the bindings of a table to versions that do not serve."""
     return tuple(
         binding
         for binding in bindings.of(table)
@@ -169,7 +172,7 @@ def _reason(change: Change, unchanged: Reason) -> Reason:
 
 
 def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[Binding, ...]) -> TableDecision:
-    """Take a table to the serving versions of its parents: static sides by a restart, streams by a rebuild."""
+    """Move a table to the serving versions of its parents: static sides by a restart, streams by a rebuild."""
     serving = walk.context.observed.serving_version
     evidence = tuple(
         Notice.READS_OLD.of(version=physical_name(b.parent, b.version), parent=b.parent, serving=serving(b.parent))
@@ -187,7 +190,7 @@ def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[B
 
 
 def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...]) -> TableDecision:
-    """Register an external table, or its added columns; any other change of it is not ours to make."""
+    """Register an external table or its added columns; Headgate makes no other change to it."""
     context = walk.context
     if not context.observed.is_deployed(table):
         if is_in_catalog(context.observed, context.bindings, table):
@@ -204,7 +207,7 @@ def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableN
     if table in walk.scope.requested:
         walk.found.refuse(
             table,
-            f"{table} is external and changed: {edits or 'not known how'}",
+            f"{table} is external and changed: {edits or 'the edit is unknown'}",
             "declare it under a new name and move its readers there",
         )
     else:
@@ -213,8 +216,10 @@ def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableN
 
 
 def _is_declared_anew(context: PlanningContext, table: TableName) -> bool:
-    """Return whether an external table with a log is the one that it was: its log says what columns it has, and what is
-    declared of them is compared with that before it is registered."""
+    """Return whether an external table with a log keeps its format and location.
+
+    Its declared columns are compared with the log before it is registered.
+    """
     old = context.revisions.deployed(table)
     new = context.declared.tables[table].parsed_ddl
     if old is None or not table_format(new.format).transaction_log:

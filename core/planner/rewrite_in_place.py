@@ -1,7 +1,7 @@
-"""Whether a keyed table may be written again in place, from the earliest row, and which of its rows would stay.
+"""Whether a keyed table may be rewritten in place from the earliest row, and which of its rows would stay.
 
-Its writer replaces a row by one of the same key that is as new or newer. So what both texts show to give the same keys
-and sequences ends as a rebuild would; every other edit may leave rows that no rebuild would have.
+Its writer replaces a row by one of the same key that is as new or newer. If both texts produce the same keys and
+sequences, the result equals that of a rebuild; any other edit may leave rows that a rebuild would not produce.
 """
 
 from collections.abc import Mapping
@@ -20,13 +20,13 @@ from core.sql.statement import ParsedStatement, TableDdl
 from core.text.sentence import Fact
 
 COMPATIBLE, TOLERANT = "compatible", "tolerant"
-"""Tags of a table whose rows may be upserted again in bulk, and of a reader that takes them in any order."""
+"""Tags of a table whose rows may be upserted again in bulk, and of a reader that accepts them in any order."""
 
 
 def not_keyed(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> Fact[StrategyRefusal] | None:
-    """Return why its rows cannot be upserted again into the same table; None where they can."""
+    """Return why the rows of a table cannot be upserted again into it; None if they can."""
     if table.settings.mode != "upsert" or not table.settings.key:
         return StrategyRefusal.NOT_UPSERTED.of()
     old = context.revisions.deployed(table.name)
@@ -41,7 +41,7 @@ def not_keyed(
 
 
 def rows_that_stay(context: PlanningContext, table: Table) -> Fact[Notice]:
-    """Return what stays in the table beside what the new text writes, deletions that are remembered included."""
+    """Return which rows and remembered deletions stay in the table besides those that the new text writes."""
     old = context.revisions.deployed(table.name)
     remembers = old is None or bool(old.settings.deletes and old.settings.sequence)
     rows = (Notice.KEYS_STAY if keys_stay(context, table) else Notice.KEYS_KEPT).of()
@@ -49,9 +49,9 @@ def rows_that_stay(context: PlanningContext, table: Table) -> Fact[Notice]:
 
 
 def keys_stay(context: PlanningContext, table: Table) -> bool:
-    """Return whether rows may stay whose keys the new text does not give.
+    """Return whether rows may stay whose keys the new text does not produce.
 
-    Only of an edit of values alone, in a statement that makes each row of one, is it known that no key goes.
+    No key disappears if the edit changes only values in a statement that makes each row from one input row.
     """
     old = context.revisions.deployed(table.name)
     parsed = table.parsed
@@ -65,7 +65,7 @@ def keys_stay(context: PlanningContext, table: Table) -> bool:
 
 
 def _other_rows(context: PlanningContext, table: Table, old: Revision) -> Fact[StrategyRefusal] | None:
-    """Return what of the edit the old table could not hold."""
+    """Return the part of an edit that the old table cannot hold; None if it can hold all."""
     if columns_of(old.ddl) != columns_of(table.parsed_ddl):
         return StrategyRefusal.COLUMNS_CHANGE.of()
     compared = context.changes.compared(table.name)
@@ -75,7 +75,7 @@ def _other_rows(context: PlanningContext, table: Table, old: Revision) -> Fact[S
 
 
 def _not_declared(context: PlanningContext, table: Table) -> Fact[StrategyRefusal] | None:
-    """Return whose yml does not take rows that are written again."""
+    """Return the table or reader that is not tagged for rewritten rows; None if all are."""
     if COMPATIBLE not in table.settings.tags:
         return StrategyRefusal.NOT_COMPATIBLE.of(tag=COMPATIBLE)
     for reader in context.bindings.readers(table.name):
@@ -88,7 +88,7 @@ def _not_declared(context: PlanningContext, table: Table) -> Fact[StrategyRefusa
 def _read_again_differently(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> Fact[StrategyRefusal] | None:
-    """Return why a full re-read cannot reproduce the rows of its table."""
+    """Return why a full re-read cannot reproduce the existing rows; None if it can."""
     if decision.reason in (Reason.PARENT_REBUILT, Reason.READS_OLD_VERSION) or recreated_parents(table, decisions):
         return StrategyRefusal.UPSTREAM_RECREATED.of()
     for read in table.parsed.reads if table.parsed else ():
@@ -99,7 +99,7 @@ def _read_again_differently(
 
 
 def _other_order(old: Revision, new: Revision, table: Table) -> Fact[StrategyRefusal] | None:
-    """Return why new rows might not replace older ones, or would stand beside them under other keys."""
+    """Return why new rows might not replace older ones, or would get other keys; None if neither is possible."""
     if old.parsed is None or new.parsed is None:
         return StrategyRefusal.CHANGE_UNKNOWN.of()
     if old.settings.sequence != new.settings.sequence:
@@ -118,7 +118,7 @@ def _other_order(old: Revision, new: Revision, table: Table) -> Fact[StrategyRef
 
 
 def _changedcolumns_of(old: ParsedStatement, new: ParsedStatement) -> frozenset[str] | None:
-    """Return the columns of the output, in lower case, that an edit computes otherwise; None where that is not told."""
+    """Return the output columns, in lower case, that an edit computes differently; None if that is unknown."""
     if old.canonical == new.canonical:
         return frozenset()
     if any(" UNION " in each.canonical.upper() for each in (old, new)):
@@ -128,12 +128,12 @@ def _changedcolumns_of(old: ParsedStatement, new: ParsedStatement) -> frozenset[
     from core.sql.comparison.row_effects import row_effects
 
     effects = row_effects(old.canonical, new.canonical, aliases_of_both(old, new))
-    # What a subquery computes otherwise may feed any column.
+    # A changed subquery may feed any column.
     return None if effects.anything or effects.within else frozenset(name.lower() for name in effects.changed)
 
 
 def _pairs_all_rows(old: ParsedStatement, new: ParsedStatement) -> bool:
-    """Return whether an edit gives a row wherever there was one before."""
+    """Return whether an edited statement still produces a row for every input row that had one."""
     if old.canonical == new.canonical:
         return True
     from core.sql.comparison.query_edits import aliases_of_both

@@ -1,6 +1,7 @@
-"""Back to what served before: the release that made a table's version is taken back in whole, or not at all.
+"""Rollback and undelete, which resume versions that served before.
 
-And out of the trash: a deleted table goes on from its checkpoint, where what it reads is still there.
+A rollback takes back the whole release that made a table's version, or nothing. An undelete resumes a table from the
+trash on its checkpoint, if its inputs still exist.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,17 +27,17 @@ BY_TEXT = "plan its old text as a new version: headgate plan undo PLAN"
 
 @dataclass(slots=True)
 class FormerVersions(PlanRemarks):
-    """Versions that are to serve again, as they are being decided."""
+    """The versions that shall serve again, while a rollback or undelete is decided."""
 
     by_table: dict[TableName, OtherVersion] = field(default_factory=dict)
     because_of: dict[TableName, TableName] = field(default_factory=dict)
-    """For a table that comes along with its release: one that was named."""
+    """For a table that is included through its release: the table that was named."""
 
 
 def rollback_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
-    """Draft a rollback: former versions go on and catch up, all pointers move, and what served until now stops.
+    """Draft a rollback: former versions resume and catch up, all pointers move, and the current versions stop.
 
-    What a statement outside of the release reads keeps running for it, with all that fills it.
+    A current version that is read outside of the release keeps running, together with its inputs.
     """
     found = FormerVersions()
     for table in scope.requested:
@@ -65,7 +66,7 @@ def rollback_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
 
 
 def undelete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
-    """Draft an undelete: files come out of the trash, statements go on from their checkpoints, pointers are back."""
+    """Draft an undelete: restore the files, resume the statements on their checkpoints, and recreate the pointers."""
     found = FormerVersions()
     for table in scope.requested:
         seen = context.observed.deployment(table)
@@ -88,9 +89,9 @@ def undelete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
 def why_not_back(
     former: Mapping[TableName, Iterable[Binding]], then: Callable[[TableName, int], bool]
 ) -> dict[TableName, tuple[Binding, ...]]:
-    """Return which of some versions could not go on together, with all that they lack.
+    """Return the versions that cannot resume together, each with the bindings that are not filled any more.
 
-    `former` holds what each would read; `then` says whether a version of a table from outside of them is still filled.
+    `former` holds the bindings of each version; `then` returns whether a version of a table will be filled.
     """
     lacking = {
         table: tuple(b for b in bindings if b.version and not then(b.parent, b.version))
@@ -100,7 +101,7 @@ def why_not_back(
 
 
 def _take_release(observed: ObservedTables, table: TableName, found: FormerVersions) -> None:
-    """Take a table with all that the same run has swapped in and that still serves."""
+    """Add a table with all tables that the same run swapped in and that still serve."""
     seen = observed.deployment(table)
     if not observed.is_deployed(table):
         back = f"undelete {table}" if seen.in_trash is not None else f"plan {table}"
@@ -140,7 +141,7 @@ def _refuse_what_cannot_go_on(observed: ObservedTables, table: TableName, found:
 
 
 def _remedy(observed: ObservedTables, table: TableName, lacks: Sequence[Binding], found: FormerVersions) -> str:
-    """Return how a table comes back that reads versions which are not filled: with them, after them, or by its text."""
+    """Return the remedy for a table whose inputs are not filled: undelete them too, or plan its text again."""
     deleted, trash = not observed.is_deployed(table), {b: observed.deployment(b.parent).in_trash for b in lacks}
     if all(b.parent not in found.by_table and v is not None and v.version == b.version for b, v in trash.items()):
         together = {*(binding.parent for binding in lacks), *(found.by_table if deleted else ())}
@@ -171,10 +172,7 @@ def _left_behind(context: PlanningContext, now: Mapping[TableName, int]) -> Iter
 def _under_what_runs_on(
     context: PlanningContext, now: Mapping[TableName, int], found: FormerVersions
 ) -> dict[TableName, str]:
-    """Return the tables of a release whose version is read by one that was replaced later and still runs: `c__v2`.
-
-    A former version that is to serve again reads what it read then.
-    """
+    """Return the tables of a release whose current version a replaced version still reads, with that version's name."""
     return {
         binding.parent: physical_name(table, version)
         for table in context.observed.tables()
@@ -186,7 +184,7 @@ def _under_what_runs_on(
 
 
 def _kept(context: PlanningContext, now: Mapping[TableName, int], read: set[TableName]) -> set[TableName]:
-    """Return the tables of which the version of now stays for others: those that are read, and all that fill them."""
+    """Return the tables whose current version keeps running: those that are read from outside, and their inputs."""
     waiting, kept = list(read), set(read)
     while waiting:
         for binding in context.bindings.of(waiting.pop()):
@@ -199,7 +197,7 @@ def _kept(context: PlanningContext, now: Mapping[TableName, int], read: set[Tabl
 def _begun(
     context: PlanningContext, found: FormerVersions, action: Action, reason: Reason
 ) -> tuple[tuple[PlanNode, ...], StepBuilder]:
-    """Return a node for each version, and the steps by which all of them run again."""
+    """Return the nodes of the versions, and the steps that resume them."""
     nodes, steps = _nodes(context, found, action, reason), StepBuilder()
     for node in nodes:
         steps.deploy(node, needs_pointer=False, existing=found.by_table.get(node.table))
@@ -207,7 +205,7 @@ def _begun(
 
 
 def _nodes(context: PlanningContext, found: FormerVersions, action: Action, reason: Reason) -> tuple[PlanNode, ...]:
-    """Return a node for each version, sources first, and one that is kept for each table that they go on reading."""
+    """Return a node per version, sources first, and a kept node for each other table that they read."""
     bindings = {table: former.bindings for table, former in found.by_table.items()}
     versions = {table: former.version for table, former in found.by_table.items()}
     read = {b.parent for former in found.by_table.values() for b in former.bindings} - versions.keys()
@@ -240,7 +238,7 @@ def _node(context: PlanningContext, table: TableName, former: OtherVersion, leve
 
 
 def _warn_of_outlived(table: TableName, former: OtherVersion, found: FormerVersions) -> None:
-    """Warn that what served last is gone: an older version comes back."""
+    """Warn that an older version comes back, because the last serving one is gone."""
     if former.outlived:
         gone = ", ".join(physical_name(table, version) for version in former.outlived)
         words = "has none of their rows: it reads what arrived since its own last batch"
@@ -248,7 +246,7 @@ def _warn_of_outlived(table: TableName, former: OtherVersion, found: FormerVersi
 
 
 def _warn_of_files(context: PlanningContext, found: FormerVersions) -> None:
-    """Warn that files with other texts bring them back."""
+    """Warn that the next deploy brings back the texts of the files."""
     other = [
         table
         for table, former in sorted(found.by_table.items())
@@ -262,17 +260,17 @@ def _warn_of_files(context: PlanningContext, found: FormerVersions) -> None:
 
 
 UPKEEP_WAYS = {
-    "optimize": "nothing is to be undone: every row stays as it is",
+    "optimize": "nothing to undo: no row changes",
     "vacuum": "no command brings back the files; the newest version keeps all of its rows",
 }
-"""Why nothing undoes what looks after files, by verb."""
+"""Why optimize and vacuum have no undo, by verb."""
 
 TO_FORMER = ("rollback", "undelete", "delete")
-"""Acts that lead from one plan to what was before it by versions that are there, not by texts."""
+"""Commands that undo a plan by resuming existing versions instead of planning old texts."""
 
 
 def undo_by_rollback(context: PlanningContext, nodes: Sequence[PlanNode]) -> Undo | None:
-    """Return the rollback of what a plan swaps in; None where nothing, or where what it replaces could not go on."""
+    """Return the rollback of a plan's swap; None if it swaps nothing, or if the replaced versions could not resume."""
     moved = [node for node in nodes if node.action is Action.REBUILD and node.version != node.from_version]
     now = {node.table: context.observed.deployment(node.table) for node in moved}
     if not moved or not all(map(_serves, now.values())):
@@ -287,7 +285,7 @@ def undo_by_rollback(context: PlanningContext, nodes: Sequence[PlanNode]) -> Und
 
 
 def undos_by_former_versions(context: PlanningContext, verb: str, nodes: Sequence[PlanNode]) -> tuple[Undo, ...]:
-    """Return what undoes a delete, a rollback or an undelete."""
+    """Return the undo of a plan that is not a deploy; without a command for tables that cannot be brought back."""
     tables = tuple(node.table for node in nodes if node.action is not Action.KEEP)
     seen = {table: context.observed.deployment(table) for table in tables}
     if verb == "retire":
@@ -320,7 +318,7 @@ def undos_by_former_versions(context: PlanningContext, verb: str, nodes: Sequenc
 
 
 def _serves(seen: ObservedDeployment) -> bool:
-    """Return whether a version serves and can go on from its checkpoint; one that failed would fail there again."""
+    """Return whether a version serves and can resume on its checkpoint; a failed one would fail again."""
     return bool(seen.version and seen.pointer and seen.checkpoint_ok and seen.state != State.FAILED)
 
 

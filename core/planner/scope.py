@@ -1,4 +1,4 @@
-"""What a request means in this project: which tables are asked for, and which children may be touched."""
+"""A request resolved against the project: which tables are requested, and which children the plan may change."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ ROOT = "."
 RESTART = "restart the agent (headgate down, headgate up)"
 
 SUGGESTED = 3
-"""Unknown tables that the nearest known one is sought for: among 3,000 names that takes a fifth of a second each."""
+"""Unknown tables that get a suggestion, each of which costs 0.2 s among 3,000 names."""
 
 Name = TypeVar("Name", bound=str)
 
@@ -30,31 +30,33 @@ class PlanScope:
 
     request: PlanRequest
     requested: Mapping[TableName, None]
-    """What was named, with the rest of their statement sets, without what is excluded: sorted, and quickly found."""
+    """The requested tables with their statement sets, without excluded ones; sorted, and a mapping for fast lookup."""
     named: frozenset[TableName]
-    """What was asked for one by one, and is not excluded: these are started although they were stopped on purpose, and
-    a delete that cannot take one is refused. Not what a product, a folder or a git reference found."""
+    """Tables that were requested by name and are not excluded, so not by product, folder or git reference.
+
+    They start even if they were stopped on purpose, and a delete that cannot include one of them is refused.
+    """
     upstream: frozenset[TableName]
-    """What only feeds a pipeline: a delete takes it where nobody else needs it, and no reader for its sake."""
+    """Tables upstream of a pipeline: a delete includes them only if nothing else reads them."""
     because_of: dict[TableName, TableName]
-    """For a table that came with its statement set: the one that was named."""
+    """For a table that is included through its statement set: the table that was requested."""
     excluded: frozenset[TableName]
     products: frozenset[str]
     """Products whose children may be rebuilt, or deleted."""
     refusals: tuple[PlanRefusal, ...]
     warnings: tuple[PlanWarning, ...]
     holds: bool = False
-    """Whether a swap waits for a word: asked for, or because the policy says so."""
+    """Whether the swap waits for an operator, on request or by the policy."""
 
     def may_touch(self, table: TableName, product: str) -> bool:
-        """Return whether a child may be rebuilt: asked for, or within the accepted products, and not excluded."""
+        """Return whether a child may be rebuilt: it is requested or in an accepted product, and not excluded."""
         if table in self.excluded:
             return False
         return table in self.requested or self.request.children == "all" or product in self.products
 
 
 def normal_request(request: PlanRequest) -> PlanRequest:
-    """Sort a request and drop repeats, so that the same request has the same bytes."""
+    """Return a request sorted and without duplicates, so that the same request has the same bytes."""
     children = ",".join(sorted({word.strip() for word in request.children.split(",") if word.strip()}))
     return replace(
         request,
@@ -72,7 +74,7 @@ def normal_request(request: PlanRequest) -> PlanRequest:
 
 
 def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
-    """Resolve a normal request; what it names and nothing has is refused with the nearest known name."""
+    """Resolve a normal request; unknown names are refused with the nearest known one."""
     tables, known = context.declared.tables, frozenset(context.observed.known())
     refusals = list(request_mistakes(request, context.declared.project, known))
     one_by_one = {name for name in (*request.tables, *request.pipelines) if name in known}
@@ -111,7 +113,7 @@ def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
 
 
 def request_mistakes(request: PlanRequest, project: Project, known: Collection[TableName]) -> Iterator[PlanRefusal]:
-    """Return all that makes a normal request meaningless here; `known` are the tables declared or deployed."""
+    """Yield everything that makes a normal request invalid here; `known` are the declared or deployed tables."""
     named = (*request.tables, *request.exclude, *request.pipelines, *(choice.table for choice in request.choices))
     unknown = [name for name in dict.fromkeys(named) if name not in known]
     yield from (_unknown("table", name, known if n < SUGGESTED else ()) for n, name in enumerate(unknown))
@@ -184,9 +186,7 @@ def _is_meant(table: Table, request: PlanRequest) -> bool:
 
 
 def _is_below(table: Table, folder: str) -> bool:
-    """Return whether a table's files lie in a folder, below it, or around it:
-    a table's `sql-scripts` means the table.
-    """
+    """Return whether a table's folder is a folder, below it, or above it: `sql-scripts` of a table means the table."""
     if folder == ROOT:
         return True
     return f"{table.folder}/".startswith(f"{folder}/") or f"{folder}/".startswith(f"{table.folder}/")
@@ -198,7 +198,7 @@ def _above(sinks: Iterable[TableName], observed: ObservedTables, bindings: Table
 
 
 def _statement_sets(named: set[TableName], declared: DeclaredTables) -> dict[TableName, TableName]:
-    """Find the statements that are deployed together with named ones, each with the first of these by name."""
+    """Return the other tables of the statement sets of named tables, each with the first named one of its set."""
     found: dict[TableName, TableName] = {}
     for name in sorted(named):
         for other in declared.statement_set(name):
@@ -208,7 +208,7 @@ def _statement_sets(named: set[TableName], declared: DeclaredTables) -> dict[Tab
 
 
 def _accepted(request: PlanRequest, named: set[TableName], tables: Mapping[TableName, Table]) -> frozenset[str]:
-    """Return the products whose children may be touched; a list of products adds to the products of what was named."""
+    """Return the products whose children may be changed: those of the named tables, and the listed ones."""
     if request.children == "none":
         return frozenset()
     own = frozenset(tables[name].product for name in named if name in tables)
@@ -216,7 +216,7 @@ def _accepted(request: PlanRequest, named: set[TableName], tables: Mapping[Table
 
 
 def _warnings_of(request: PlanRequest, found: set[TableName], context: PlanningContext) -> Iterator[PlanWarning]:
-    """Warn where an excluded table was requested itself, or where the request would not touch it anyway."""
+    """Warn about an excluded table that is also requested, or that the request would not involve anyway."""
     if not request.exclude:
         return
     graph = _graph(context)
@@ -230,7 +230,7 @@ def _warnings_of(request: PlanRequest, found: set[TableName], context: PlanningC
 
 
 def _graph(context: PlanningContext) -> TableGraph:
-    """Return who reads whom, as declared and as deployed."""
+    """Return the graph of declared and deployed readers."""
     declared = (edge for table in context.declared.tables.values() for edge in edges_of(table))
     deployed = (
         TableEdge(binding.parent, table, binding.streamed)
@@ -254,7 +254,7 @@ def _warnings_of_gone(
 
 
 def _warnings_of_settings(request: PlanRequest, environment: str) -> Iterator[PlanWarning]:
-    """Describe what no plan carries: the agent reads it when it starts, or has it recorded."""
+    """Warn about settings that are not part of a plan: the agent reads them when it starts, or records them."""
     since = f"of {environment} changed since {request.changed_since}"
     for part, remedy in (("pool", RESTART), ("policy", "record it (headgate policy apply)"), ("place", RESTART)):
         keys = [key.partition(".")[2] for key in request.settings if key.startswith(f"{part}.")]

@@ -1,4 +1,7 @@
-"""Where a statement can start to read: at an event time, a partition, or a version or commit time of a log."""
+"""Start positions of a statement: an event time, a partition, or a version or commit time of a log.
+
+A start at a version or commit time reads no earlier row whatever its event time, and needs neither filter nor window.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,27 +22,27 @@ from core.text.sentence import Fact
 _WINDOW = re.compile(r"(?<!_)\bwindow\(([^,]+), '([^']+)'(?:, '([^']+)')?(?:, '([^']+)')?\)")
 _SPAN = re.compile(r"([0-9]{1,9}) (millisecond|second|minute|hour|day|week)s?")
 _METADATA = re.compile(r"\b_metadata\b", re.I)
-"""A hidden column of files, which does not pass the filter."""
+"""A hidden column of files, which would be lost behind the filter of a start position."""
 _PARTITION = re.compile(r"([A-Za-z_]\w*)=([^']+)\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """What tells the time of a statement's rows."""
+    """The columns with the event time of a statement's rows, and its windows over them."""
 
     columns: tuple[tuple[TableName, str], ...]
-    """Streamed parents, each with its column, or the expression over its columns that tells the time."""
+    """Streamed parents, each with the column or expression that holds the event time."""
     slide: timedelta = timedelta(0)
-    """How far the starts of its windows are apart; zero where it has none."""
+    """Distance between the starts of two windows; zero without windows."""
     length: timedelta = timedelta(0)
-    """How long a window is; zero where it has none."""
+    """Length of a window; zero without windows."""
     offset: timedelta = timedelta(0)
-    """Of the first window's start, from midnight of 1970 in UTC, where Spark counts them from."""
+    """Start of the first window after 1970-01-01 00:00 UTC, from which Spark counts windows."""
     zoneless: frozenset[TableName] = frozenset()
-    """Parents whose column has no time zone: Spark would compare it with a moment by the session's own zone."""
+    """Parents whose column has no time zone: Spark would compare it with a timestamp in the session's time zone."""
 
     def aligned(self, at: str) -> str:
-        """Return the start of the earliest window that begins at or after a time: an earlier one would lack rows."""
+        """Return the start of the first window that begins at or after a time; an earlier window would lack rows."""
         moment = _moment(at)
         if moment is None or not self.slide:
             return at
@@ -47,7 +50,7 @@ class EventTime:
         return _written(moment + self.slide - behind if behind else moment)
 
     def conditions(self, at: str) -> dict[TableName, str]:
-        """Write the condition of each streamed parent that leaves out what came before a time."""
+        """Return for each streamed parent the SQL condition that leaves out rows from before a time."""
         return {
             table: f"{column} >= TIMESTAMP_NTZ '{at.removesuffix('Z')}'"
             if table in self.zoneless
@@ -57,7 +60,7 @@ class EventTime:
 
 
 def event_time_of(table: Table, tables: Mapping[TableName, Table]) -> EventTime | None:
-    """Find what tells the time: watermarks, else the window's column, else the one timestamp of the one parent."""
+    """Return the event time of a statement: from watermarks, its window, or the only timestamp of its only parent."""
     statement = table.parsed
     streamed = tuple(read for read in statement.reads if read.streaming) if statement else ()
     if statement is None or not streamed:
@@ -79,7 +82,7 @@ def _columns(
     stateful: bool,
 ) -> tuple[tuple[TableName, str], ...]:
     if all(read.watermark for read in streamed):
-        # An expression is told by its own text: the name that it gets is not a column of the table.
+        # The alias of an expression is not a column of the table, so the condition uses the expression.
         return tuple((r.table, r.watermark.column.partition(" AS ")[0]) for r in streamed if r.watermark)
     parent = streamed[0].table
     if len(streamed) > 1:
@@ -93,24 +96,24 @@ def _columns(
 
 
 def _type_of(column: str, table: TableName, tables: Mapping[TableName, Table]) -> str:
-    """Return the declared type of a table's column; empty where it is none."""
+    """Return the declared type of a table's column; empty if there is no such column."""
     declared = tables[table].parsed_ddl.columns if table in tables else ()
     return next((each.type for each in declared if quoted_name(each.name).lower() == column.lower()), "")
 
 
 def is_time(at: str) -> bool:
-    """Return whether a place to begin is a time."""
+    """Return whether a start position is an event time."""
     return _moment(at) is not None
 
 
 def epoch_of(at: str) -> float | None:
-    """Return a time as epoch seconds, None for any other place."""
+    """Return an event time in epoch seconds; None for any other start position."""
     moment = _moment(at)
     return moment.timestamp() if moment is not None else None
 
 
 def partition_of(at: str) -> tuple[str, str] | None:
-    """Read `column=value`; None for any other place."""
+    """Return column and value of `column=value`; None for any other start position."""
     found = _PARTITION.match(at)
     return (found[1], found[2]) if found else None
 
@@ -123,7 +126,7 @@ def _steps(found: "re.Match[str]") -> tuple[timedelta | None, timedelta, timedel
 
 
 def _span(text: str) -> timedelta | None:
-    """Read an interval of fixed length; None for months, and whatever else cannot be told."""
+    """Parse an interval of fixed length; None for months and everything else."""
     parts = _SPAN.findall(text.lower())
     if not parts or _SPAN.sub("", text.lower()).strip():
         return None
@@ -148,22 +151,22 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 Histories = Callable[[TableName], LogHistory | None]
-"""What is known of the log of what serves a table."""
+"""Returns the known history of the log of a table's serving version."""
 
 
 def is_log_start(at: str) -> bool:
-    """Return whether a place to begin is a version, or a time of commits."""
+    """Return whether a start position is a version or a commit time."""
     return whole_number(at) is not None or at.startswith(COMMITTED)
 
 
 def log_starts(table: Table, at: str) -> tuple[LogStart, ...]:
-    """Return where each stream of a statement begins, by table."""
+    """Return the start of each stream of a statement in its log."""
     option, value = (AT_VERSION, at) if whole_number(at) is not None else (AT_TIME, at.removeprefix(COMMITTED))
     return tuple(LogStart(name, option, value) for name in _streamed(table))
 
 
 def has_log_starts(tables: Mapping[TableName, Table], table: Table) -> bool:
-    """Return whether all that a statement streams has a log at whose versions it can begin."""
+    """Return whether every stream of a statement can start at a version of its log."""
     streamed = _streamed(table)
     return bool(streamed) and all(
         n in tables and table_format(tables[n].parsed_ddl.format).starts_at_versions for n in streamed
@@ -171,7 +174,7 @@ def has_log_starts(tables: Mapping[TableName, Table], table: Table) -> bool:
 
 
 def why_not_in_log(tables: Mapping[TableName, Table], table: Table, at: str) -> Fact[StrategyRefusal] | None:
-    """Return why a statement cannot begin at a place in the log of what it streams; None where it can."""
+    """Return why a statement cannot start at a version or commit time; None if it can."""
     streamed = _streamed(table)
     for name in streamed:
         format = table_format(tables[name].parsed_ddl.format) if name in tables else table_format("")
@@ -189,8 +192,7 @@ def why_not_in_log(tables: Mapping[TableName, Table], table: Table, at: str) -> 
 
 
 def why_not_kept(table: Table, at: str, histories: Histories) -> Fact[StrategyRefusal] | None:
-    """Return what is missing of the logs from a place on, or that they end before it; None where nothing is known to
-    be."""
+    """Return that a log lacks commits from a start position on, or ends before it; None if neither is known."""
     version = whole_number(at)
     known = ((name, histories(name)) for name in _streamed(table))
     found = (
@@ -202,7 +204,7 @@ def why_not_kept(table: Table, at: str, histories: Histories) -> Fact[StrategyRe
 
 
 def rows_from(table: Table, at: str, histories: Histories) -> int | None:
-    """Count the rows that a statement reads from a place on; None where a log does not say it."""
+    """Return the number of rows that a statement reads from a start position on; None if a log does not tell."""
     total = 0
     for name in _streamed(table):
         history = histories(name)
@@ -275,14 +277,14 @@ def _kind_by_time(event: EventTime, *, stateful: bool) -> StrategyNote:
 
 
 def begins_by_rows(tables: Mapping[TableName, Table], table: Table) -> bool:
-    """Return whether a place to begin can be told from what its rows hold, not only from when they came."""
+    """Return whether a start position can be derived from the values of rows, not only from their commit time."""
     return event_time_of(table, tables) is not None or bool(partitions_of(tables, table))
 
 
 def not_partial(tables: Mapping[TableName, Table], table: Table, at: str) -> Fact[StrategyRefusal] | None:
-    """Return why a statement cannot begin at a place; None where it can."""
+    """Return why a statement cannot start at a position; None if it can."""
     if not at:
-        return StrategyRefusal.NO_PLACE.of()
+        return StrategyRefusal.NO_START_POSITION.of()
     if is_log_start(at):
         return why_not_in_log(tables, table, at)
     if is_time(at):
@@ -293,13 +295,13 @@ def not_partial(tables: Mapping[TableName, Table], table: Table, at: str) -> Fac
         return commits if has_log_starts(tables, table) else why
     pair = partition_of(at)
     if pair is None:
-        return StrategyRefusal.NO_SUCH_PLACE.of(at=at)
+        return StrategyRefusal.NO_SUCH_START_POSITION.of(at=at)
     known = pair[0].lower() in partitions_of(tables, table)
     return None if known else StrategyRefusal.NOT_PARTITIONED_BY.of(column=pair[0])
 
 
 def partitions_of(tables: Mapping[TableName, Table], table: Table) -> tuple[str, ...]:
-    """Return the columns by which all tables that it streams are partitioned, in lower case."""
+    """Return the columns, in lower case, by which all streamed tables of a statement are partitioned."""
     streamed = {read.table for read in table.parsed.reads if read.streaming} if table.parsed else set()
     found = [
         {c.lower() for c in tables[name].parsed_ddl.partitioning} if name in tables else set() for name in streamed

@@ -1,6 +1,6 @@
-"""What each strategy costs: rows to read again, time, space, and what is lost.
+"""The cost of each strategy: rows to read again, time, space and losses.
 
-Prices come from what was measured and from nothing else: one figure that is not known makes the price unknown (None).
+Costs come only from measurements; one unknown figure makes the cost unknown (None).
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,26 +26,26 @@ from core.text.sentence import Fact
 
 _PRICED = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 _WHOLE = frozenset({Strategy.FIRST, Strategy.EARLIEST, Strategy.KEYED, Strategy.PARTIAL})
-"""Strategies that read all that there is; a part is filtered out of it."""
+"""Strategies that read all rows; PARTIAL filters them."""
 _COMPLETE = frozenset({Strategy.EARLIEST, Strategy.KEYED, Strategy.FORK})
-"""Strategies of a rebuild after which the table holds what it held."""
+"""Strategies of a rebuild after which the table has all of its rows."""
 _READS_NOTHING = frozenset({Strategy.IN_PLACE, Strategy.FORK, Strategy.CARRY_OVER, Strategy.CHAIN, Strategy.SEAM})
 _NEW_ROWS_ONLY = frozenset({Strategy.CARRY_OVER, Strategy.CHAIN, Strategy.IN_PLACE, Strategy.SEAM})
 _UNKNOWN = TableStatistics()
 _AVAILABLE, _UNCERTAIN = Retention(RetentionKind.OK), Retention(RetentionKind.UNKNOWN)
 
-_CUT = ("rows from before the place where it begins",)
-_REWRITTEN = ("rows as they are: each is written again under its key",)
+_CUT = ("rows from before its start position",)
+_REWRITTEN = ("the current rows: each is written again under its key",)
 _BEGINS_LATER = frozenset({Strategy.CARRY_OVER, Strategy.PARTIAL, Strategy.SEEDED})
 
 
 def not_executable_yet(plan: Plan) -> tuple[tuple[TableName, str], ...]:
-    """Name what no agent carries out yet: tables by name, each with its strategy, or with the other pool."""
+    """Return the tables that no agent can execute yet, sorted, each with its strategy or the new pool."""
     return _not_executable(plan.nodes)
 
 
 def refuse_not_executable(plan: Plan) -> None:
-    """Raise Refused by name where a plan holds what no agent carries out yet."""
+    """Raise Refused if a plan holds something that no agent can execute yet."""
     found = not_executable_yet(plan)
     if found:
         named = ", ".join(f"{what} for {table}" for table, what in found)
@@ -57,7 +57,7 @@ def refuse_not_executable(plan: Plan) -> None:
 
 
 def not_executable_warnings(nodes: Iterable[PlanNode]) -> tuple[PlanWarning, ...]:
-    """Warn of what is planned and not carried out, for plans that nobody hands to an agent."""
+    """Return warnings about what agents cannot execute yet, for plans that are made offline."""
     words = "is not executable yet: it is planned only, and an agent refuses it"
     return tuple(PlanWarning.of(table, f"{what} {words}") for table, what in _not_executable(nodes))
 
@@ -74,7 +74,7 @@ def _not_executable(nodes: Iterable[PlanNode]) -> tuple[tuple[TableName, str], .
 
 @dataclass(frozen=True, slots=True)
 class CostedOffers:
-    """What may be chosen for a statement, the chosen strategy first, and whether what that reads is still there."""
+    """The strategies that a statement allows, the chosen one first, and whether its input still exists."""
 
     offers: tuple[StrategyOffer, ...]
     retention: Retention | None
@@ -82,7 +82,7 @@ class CostedOffers:
 
 @dataclass(frozen=True, slots=True)
 class _CostedStatement:
-    """What a price is made of: the statement after the plan, with all that there is to read for it."""
+    """The basis of a cost: a statement after the plan, with the size of its input."""
 
     table: TableName
     decision: TableDecision
@@ -91,11 +91,11 @@ class _CostedStatement:
     rows: int | None
     bytes: int | None
     wait_s: float | None
-    """How long its parents of the same plan take: levels overlap, and the last rows of the slowest come last."""
+    """Time until the slowest parent in the same plan has caught up; levels overlap."""
 
 
 class StrategyCosts:
-    """Prices the statements of one plan, which must come parents first."""
+    """Computes the costs of the statements of one plan; call it for parents first."""
 
     def __init__(
         self, context: PlanningContext, scope: PlanScope, decisions: Mapping[TableName, TableDecision]
@@ -105,12 +105,12 @@ class StrategyCosts:
         self._decisions = decisions
         self._eta: dict[TableName, float | None] = {}
         self._other: set[TableName] = set()
-        """Tables that will not hold what they hold now."""
+        """Tables that will not hold their current rows."""
         self._cut: set[TableName] = set()
-        """Tables that lose rows from before: so does what is made anew from them."""
+        """Tables that lose earlier rows, as do the tables that are rebuilt from them."""
 
     def of(self, table: TableName, bindings: tuple[Binding, ...]) -> CostedOffers | None:
-        """Price every strategy that may be had for a table; None where nothing of it is begun, and outside of ours."""
+        """Return the costs of the allowed strategies of a table; None for one that does not start or is external."""
         decision = self._decisions[table]
         notes = strategies_of(self._context, self._scope, self._decisions, table)
         if decision.action not in _PRICED or not notes:
@@ -165,15 +165,15 @@ class StrategyCosts:
         return _REWRITTEN if strategy == Strategy.KEYED else self._lost_changes(statement, strategy)
 
     def _is_cut(self, bindings: tuple[Binding, ...], strategy: str) -> bool:
-        """Return whether it begins at a place, itself or in what it reads from the earliest row."""
+        """Return whether a strategy starts later than the earliest row, itself or in the tables that it reads."""
         if strategy in _BEGINS_LATER:
             return True
         return strategy == Strategy.EARLIEST and not self._cut.isdisjoint(binding.parent for binding in bindings)
 
     def _lost_changes(self, statement: _CostedStatement, strategy: str) -> tuple[str, ...]:
-        """Return what a rebuild of a reader of changes cannot read again: its first batch is a table as it is then.
+        """Return the changes that a rebuild cannot read again, since its first batch is a snapshot of the table.
 
-        Who keeps one row of each key has the same rows in the end.
+        A table that keeps one row per key has the same rows in the end and loses nothing.
         """
         declared = self._context.declared.tables.get(statement.table)
         if strategy != Strategy.EARLIEST or declared is None or declared.parsed is None or declared.settings.upserts:
@@ -207,7 +207,7 @@ class StrategyCosts:
         return history_of(self._context.observed.statistics(table).log)
 
     def _eta_of(self, statement: _CostedStatement, strategy: str, rows: int | None) -> float | None:
-        """Return the seconds until it has read what it replays; nothing is known of how long a restart takes."""
+        """Return the seconds until a replay is read; None for a restart, whose duration is unknown."""
         if strategy in (Strategy.IN_PLACE, Strategy.SEAM) or rows is None or statement.wait_s is None:
             return None
         rate = self._context.observed.statistics(statement.table).rate_rows_s
@@ -224,7 +224,7 @@ class StrategyCosts:
         return _sum((statistics.bytes, state)) if strategy in (Strategy.EARLIEST, Strategy.PARTIAL) else None
 
     def _retention(self, statement: _CostedStatement) -> Retention | None:
-        """Judge whether what it reads again is still there; None where it reads nothing again."""
+        """Return whether the rows to read again still exist; None if nothing is read again."""
         decision = statement.decision
         if decision.strategy in _READS_NOTHING:
             return None
@@ -251,7 +251,7 @@ class StrategyCosts:
 
 
 def _begins_in_log(read: TableRead) -> bool:
-    """Return whether a stream says itself at which version, or when, it begins."""
+    """Return whether a stream sets its start version or start time in its text."""
     return any(name.lower() in ("startingversion", "startingtimestamp") for name, _ in read.options)
 
 

@@ -1,6 +1,6 @@
-"""Looking after the files of tables: OPTIMIZE makes few large ones of many small ones, VACUUM deletes older ones.
+"""Maintenance of table files: OPTIMIZE merges many small files into few large ones, VACUUM deletes old ones.
 
-Whether a statement has read what a vacuum deletes changes by the minute, so that its step judges it, not the plan.
+Whether a statement still needs the files changes by the minute, so the step of a vacuum checks it, not the plan.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ from core.project.revision import Revision
 
 
 def upkeep_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
-    """Draft what looks after the files of the serving versions of tables, each by itself."""
+    """Draft the maintenance of the serving versions of tables, each independent of the others."""
     request, found, steps = scope.request, PlanRemarks(), StepBuilder()
     action = Action(request.verb)
     tables = [table for table in scope.requested if _is_cared_for(context, table, found)]
@@ -42,7 +42,7 @@ def upkeep_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
 
 
 def _is_cared_for(context: PlanningContext, table: TableName, found: PlanRemarks) -> bool:
-    """Return whether a table is ours and has a log of versions; refuse it otherwise."""
+    """Return whether Headgate writes a table and it has a log of versions; else refuse it."""
     before = len(found.refusals)
     if not context.observed.is_deployed(table):
         found.refuse(table, f"{table} is not deployed", f"start it: headgate plan {table}")
@@ -50,13 +50,13 @@ def _is_cared_for(context: PlanningContext, table: TableName, found: PlanRemarks
         found.refuse(table, f"{table} is external: others write it", "leave it out")
     elif not _format(context, table).retention_property:
         name = _format(context, table).name
-        words = f"{table} is {name}, which has no log of versions: its files stay as its statement has written them"
-        found.refuse(table, words, "leave it out; tables on Delta can be looked after")
+        words = f"{table} is {name}, and maintenance is not supported for that format"
+        found.refuse(table, words, "leave it out; only tables on Delta support maintenance")
     return len(found.refusals) == before
 
 
 def _vacuumed(context: PlanningContext, node: PlanNode, retain_h: str, found: PlanRemarks) -> PlanNode:
-    """Return the node of a vacuum; one that would keep less than its table says is refused."""
+    """Return the node of a vacuum; refuse it if it retains less than the table requires."""
     kept_h = _kept_h(context, node.table)
     if retain_h and kept_h is not None and float(retain_h) < kept_h:
         words = f"{node.table} keeps files of older versions for {kept_h:g} h, and {retain_h} h are less"
@@ -71,7 +71,7 @@ def _vacuumed(context: PlanningContext, node: PlanNode, retain_h: str, found: Pl
 
 
 def _kept_h(context: PlanningContext, table: TableName) -> float | None:
-    """Return for how many hours a table keeps files: as its log was last seen to say, else as its DDL does."""
+    """Return for how many hours a table retains files, by its observed log, else by its DDL; None if unknown."""
     if (measured := history_of(context.observed.statistics(table).log)) is not None and measured.kept_h is not None:
         return measured.kept_h
     revision = _revision(context, table)
@@ -79,10 +79,10 @@ def _kept_h(context: PlanningContext, table: TableName) -> float | None:
 
 
 def _warn_of_rewriting(context: PlanningContext, table: TableName, found: PlanRemarks) -> None:
-    found.warn(table, f"the small files take their room beside the large ones until headgate vacuum {table}")
+    found.warn(table, f"the small files stay next to the large ones until headgate vacuum {table}")
     revision = _revision(context, table)
     if revision is not None and revision.settings.upserts:
-        found.warn(table, "its statement stands still meanwhile: a MERGE fails over files that are written anew")
+        found.warn(table, "its statement pauses meanwhile, because a MERGE fails on files that are being rewritten")
 
 
 def _format(context: PlanningContext, table: TableName) -> TableFormat:
@@ -91,7 +91,7 @@ def _format(context: PlanningContext, table: TableName) -> TableFormat:
 
 
 def _revision(context: PlanningContext, table: TableName) -> Revision | None:
-    """Return what is deployed of a table, as declared where that is not known; None where neither is."""
+    """Return the deployed revision, else the declared one; None if there is neither."""
     deployed = context.revisions.deployed(table)
     if deployed is None and table in context.declared.tables:
         return context.revisions.declared(table)

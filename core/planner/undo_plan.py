@@ -1,4 +1,4 @@
-"""What undoes a plan: the way back is planned over the world as the plan leaves it, by what planned the way there."""
+"""The undo of a plan: its old texts are planned over the state in which the plan leaves the environment."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -35,14 +35,14 @@ _OF_THE_ENVIRONMENT = "what it runs on is changed outside of plans"
 
 
 def edited_nodes(nodes: Iterable[PlanNode]) -> tuple[PlanNode, ...]:
-    """Return the nodes of which a plan knows the text from before, and that have another one after it."""
+    """Return the nodes whose text a plan changes, if it knows the old one."""
     return tuple(node for node in nodes if node.action in _EDITS and node.old.ddl and node.old != node.texts)
 
 
 def undo_request(
     request: PlanRequest, tables: Iterable[TableName], plan_hash: str, *, rebuild: bool = False
 ) -> PlanRequest:
-    """Return the request that takes edited tables back, with the readers that the plan took along."""
+    """Return the request that plans the old texts of edited tables, with the same scope of readers."""
     return normal_request(
         PlanRequest(
             tables=tuple(tables),
@@ -62,7 +62,7 @@ def undos_of(
     engine: str,
     durations: StepDurations = MappingProxyType({}),
 ) -> tuple[Undo, ...]:
-    """Return what undoes the nodes of a plan once it was executed, each acted table in one at least."""
+    """Return what undoes an executed plan; every table that it acts on is in at least one entry."""
     if request.verb != "deploy":
         return undos_by_former_versions(context, request.verb, nodes)
     released = undo_by_rollback(context, nodes)
@@ -84,7 +84,7 @@ def undos_of(
 
 
 def with_undo_words(nodes: Iterable[PlanNode], ways: Sequence[Undo]) -> tuple[PlanNode, ...]:
-    """Return the nodes, each with its way back in one word; empty where nothing is to be undone."""
+    """Return the nodes with their undo in one word; kept nodes have none."""
     words: dict[TableName, str] = {}
     for act, word in (("stop", "stop"), ("plan undo", "plan"), *((act, "back") for act in TO_FORMER)):
         words |= {table: word for way in ways if way.act == act for table in way.tables}
@@ -119,7 +119,7 @@ def _back(
     engine: str,
     durations: StepDurations,
 ) -> tuple[Undo, ...]:
-    """Plan the old texts over what the plan leaves; without an act where that is refused."""
+    """Return the undo by planning the old texts; an entry without a command if that plan would be refused."""
     edited = edited_nodes(nodes)
     if not edited:
         return ()
@@ -140,13 +140,11 @@ def _back(
 
 
 def _way(words: str, nodes: Sequence[PlanNode]) -> Undo:
-    return _priced(Undo.of("plan undo", tuple(node.table for node in nodes), words, until=UNTIL), nodes)
+    return _with_costs(Undo.of("plan undo", tuple(node.table for node in nodes), words, until=UNTIL), nodes)
 
 
-def _priced(way: Undo, nodes: Sequence[PlanNode]) -> Undo:
-    """Return a way back with all rows that are read again, when the slowest has read them, and when the last step ends;
-    None for what is not known.
-    """
+def _with_costs(way: Undo, nodes: Sequence[PlanNode]) -> Undo:
+    """Return an undo with the sum of its rows to read, and its latest predicted ends; None for unknown values."""
     reading = [node for node in nodes if node.action in (Action.REBUILD, Action.START) and node.version]
     rows, etas = [node.replay_rows for node in reading], [node.eta_s for node in reading]
     acted = [node for node in nodes if node.action is not Action.KEEP]
@@ -165,7 +163,7 @@ def _latest(seconds: Sequence[float | None]) -> float | None:
 
 
 def _words(node: PlanNode, went: PlanNode | None, edited: Collection[TableName]) -> str:
-    """Describe what the way back does to one table; `went` is what the plan itself did to it."""
+    """Return what the undo does to one table; `went` is the node of the plan itself."""
     text = " with the old text" if node.table in edited else ""
     match node.action:
         case Action.RECORD:
@@ -198,7 +196,7 @@ def _planned(
     engine: str,
     durations: StepDurations,
 ) -> tuple[tuple[PlanNode, ...], PlanRefusal | None]:
-    """Return the nodes of a plan over another world, and its first refusal; None where it is not refused."""
+    """Return the nodes of a plan over other observations, and its first refusal if it has one."""
     other = planning_context(project, context.declared.environment, observed, ParseCache(), engine=engine, like=context)
     scope = resolve_scope(request, other)
     body = deploy_body(other, scope, with_steps=bool(durations))
@@ -208,7 +206,7 @@ def _planned(
 
 
 def _with_old_texts(context: PlanningContext, edited: Iterable[PlanNode]) -> Project | None:
-    """Return the project with the texts from before; None where one cannot be read."""
+    """Return the project with the old texts; None if one cannot be parsed."""
     project = context.declared.project
     tables = dict(project.tables)
     for node in edited:
@@ -231,7 +229,7 @@ def _with_old_texts(context: PlanningContext, edited: Iterable[PlanNode]) -> Pro
 def _afterwards(
     context: PlanningContext, nodes: Iterable[PlanNode], engine: str
 ) -> dict[TableName, ObservedDeployment]:
-    """Return what will be observed once the plan was executed: everything that it started runs."""
+    """Return the observations after the plan was executed, with everything running that it starts."""
     found = dict(context.observed.deployments)
     pool = recorded_pool(context.declared.environment.pool)
     for node in nodes:

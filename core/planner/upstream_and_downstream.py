@@ -1,4 +1,4 @@
-"""What follows for the readers and the parents of decided tables.
+"""Decisions on the readers and the parents of tables that are already decided.
 
 Downwards breadth-first: each reader meets the most severe outcome of its parents, and is visited again only for a more
 severe one, so that the cost is linear in the edges. Upwards depth-first, to the first tables that really run.
@@ -33,11 +33,11 @@ from core.sql.statement import selects_star
 from core.text.sentence import Fact
 
 _SEVERITY = {Action.RESUME: 1, Action.RESTART: 2, Action.REBUILD: 3, Action.START: 4}
-"""How much is done to a table; one that starts reads the newest versions of all its parents anyway."""
+"""Severity of an action; a table that starts reads the newest versions of all of its parents anyway."""
 
 
 def decide_downstream(walk: DeployWalk) -> None:
-    """Take along what reads a table that is not what it was; what is out of scope is left alone."""
+    """Decide the readers of every table that changes for them; readers out of scope are left alone."""
     found = walk.found
     waiting = [table for table in sorted(found.by_table) if found.by_table[table].outcome]
     for table in [*waiting]:
@@ -55,7 +55,7 @@ def decide_downstream(walk: DeployWalk) -> None:
 
 
 def _reach(walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome) -> bool:
-    """Decide one reader of a table with an outcome; True when its own readers must hear of it."""
+    """Decide one reader of a table with an outcome; True if its own outcome got more severe."""
     known = walk.found.by_table.get(child)
     if not walk.may_touch(child) or (known is not None and known.action is Action.START):
         return False
@@ -81,7 +81,7 @@ def _severity(decision: TableDecision) -> int:
 def _of_child(
     walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome
 ) -> tuple[TableDecision | None, Evidence | None]:
-    """Return what one parent's outcome asks of a reader, with what was seen there; None is nothing."""
+    """Return the decision that a parent's outcome asks for and its evidence; no decision means that nothing is done."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     stateful = declared.parsed.stateful
@@ -99,14 +99,14 @@ def _of_child(
 
 
 def _recreated(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecision:
-    """Rebuild a reader, for its own change where that asks for it as well."""
+    """Rebuild a reader, with the reason of its own change if that needs a rebuild too."""
     change = walk.context.changes.of(child)
     own = change.action is Action.REBUILD and reason is Reason.PARENT_REBUILT
     return TableDecision(Action.REBUILD, rebuild_reason(change) if own else reason, change)
 
 
 def _restarted(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecision:
-    """Restart a reader on its checkpoint, or rebuild it where its own change or the checkpoint asks for that."""
+    """Restart a reader on its checkpoint, or rebuild it if its own change or a lost checkpoint requires it."""
     change = walk.context.changes.of(child)
     if change.action is Action.REBUILD:
         return TableDecision(Action.REBUILD, rebuild_reason(change), change)
@@ -125,7 +125,7 @@ def _restarted(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecis
 def _of_altered(
     walk: DeployWalk, child: TableName, parent: TableName, *, stateful: bool
 ) -> tuple[TableDecision | None, Evidence | None]:
-    """Return what columns that a parent gets, or that take a wider type there, ask of a reader."""
+    """Return the decision on a reader whose parent gets columns or wider types, with its evidence."""
     if stateful and (star := _stars_of_added(walk, child, parent)) is not None:
         change = walk.context.changes.of(child)
         state = replace(change, kind=ChangeKind.STATE_CHANGED, action=Action.REBUILD)
@@ -146,7 +146,7 @@ def _of_altered(
 
 
 def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDecision | None:
-    """Take along a reader that uses an added column: by its own change, else for what its star takes in."""
+    """Decide a reader that uses an added column: by its own change, else because its star takes the column in."""
     change = walk.context.changes.of(child)
     if change.action in (Action.RESTART, Action.REBUILD):
         safe = walk.context.observed.deployment(child).checkpoint_ok
@@ -160,9 +160,9 @@ def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDec
 
 
 def _paused(walk: DeployWalk, child: TableName, parent: TableName) -> TableDecision:
-    """Have a reader that takes nothing in of a change go on as it is once the change is made.
+    """Resume a reader unchanged once its parent is altered, since it does not use the change.
 
-    A new text that is only written down is, where it is asked for; every other one waits for its own request.
+    Its own new text is included only if it was requested and needs no more than recording.
     """
     known = walk.found.by_table.get(child)
     recorded = known is not None and known.action is Action.RECORD
@@ -173,7 +173,7 @@ def _paused(walk: DeployWalk, child: TableName, parent: TableName) -> TableDecis
 
 
 def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
-    """Return how a reader takes in a column that a parent gets; None where it does not."""
+    """Return how a reader uses a column that its parent gets; None if it does not."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     added = walk.context.changes.added_columns(parent)
@@ -189,7 +189,7 @@ def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact
 
 
 def _stars_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
-    """Return that a star of a reader, at any level, takes in columns which a parent gets; None where none does."""
+    """Return that a star of a reader, at any level, takes in columns that its parent gets; None if none does."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     added = walk.context.changes.added_columns(parent)
@@ -225,7 +225,7 @@ def _with_set(walk: DeployWalk, table: TableName, known: TableDecision | None) -
 
 
 def decide_upstream(walk: DeployWalk, table: TableName) -> None:
-    """Start what a decided table needs; one that goes on as it was needs nothing new."""
+    """Start the tables upstream that a decided table needs; a reader that only pauses needs none."""
     found = walk.found
     if found.by_table[table].reason in STOPPED_MEANWHILE:
         return
@@ -242,7 +242,7 @@ def decide_upstream(walk: DeployWalk, table: TableName) -> None:
 
 
 def _parents(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
-    """Return the parents that matter after the plan: declared ones where the new texts will run."""
+    """Return the parents that a table reads after the plan: the declared ones if its new texts will run."""
     action = walk.found.by_table[table].action
     if action in (Action.START, Action.REBUILD):
         return tuple(edge.parent for edge in walk.context.declared.graph.parents(table))
@@ -253,7 +253,7 @@ def _parents(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
 
 
 def _wake(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
-    """Start a table that was at rest, because one that begins reads it."""
+    """Resume a table at rest because a table that starts reads it; True if it does."""
     known = walk.found.by_table[parent]
     begins = walk.found.by_table[child].action in BEGINS
     if not begins or known.action not in (Action.KEEP, Action.RECORD) or not is_at_rest(walk, parent):
@@ -272,7 +272,7 @@ def _add_cause(walk: DeployWalk, parent: TableName, child: TableName) -> None:
 
 
 def _meet(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
-    """Decide a parent that nothing asked for; True when the walk goes on above it."""
+    """Decide a parent that was not requested; True if the walk goes on above it."""
     context, found = walk.context, walk.found
     if parent in walk.scope.excluded:
         _meet_excluded(walk, parent, child)

@@ -143,7 +143,7 @@ def test_a_version_from_a_time_on_holds_each_later_row_once_and_so_do_its_reader
     with landing(tiny, every=1.0):
         plan = tiny.plan("kept", "--strategy", "kept=partial@2026-01-01T00:01:30Z")
         (kept,) = [node for node in plan["nodes"] if node["table"] == "kept"]
-        assert kept["loses"] == ["rows from before the place where it begins"]
+        assert kept["loses"] == ["rows from before its start position"]
         assert kept["begins_where"] == ["landed.ts >= TIMESTAMP '2026-01-01T00:01:30Z'"]
         found = tiny.apply(plan)
         assert found.returncode == 0, found.stdout + found.stderr

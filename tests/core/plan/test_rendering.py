@@ -294,11 +294,11 @@ def test_what_is_not_known_is_told_from_what_is_nothing(parts: dict[str, Any], r
 def test_an_offer_has_its_price_and_says_whether_it_is_carried_out() -> None:
     offers = (
         StrategyOffer("earliest", 81_000_000, 870.0, 5, 3_100_000_000, ()),
-        StrategyOffer("later", None, None, None, None, ("rows from before the place where it begins",), "no old rows"),
+        StrategyOffer("later", None, None, None, None, ("rows from before its start position",), "no old rows"),
     )
     seen = node("a", Action.REBUILD, strategy="earliest", offers=offers)
     earliest = "earliest (chosen): replays 81 M rows; reading 14 m at best; disk 3.1 GB; loses nothing"
-    carried = "replays ? rows; reading ? at best; disk ?; loses rows from before the place where it begins; no old rows"
+    carried = "replays ? rows; reading ? at best; disk ?; loses rows from before its start position; no old rows"
     assert offer_lines(seen, every=True) == (earliest, f"later (not executable yet): {carried}")
     assert offer_lines(seen) == (earliest,)
     assert offer_lines(replace(seen, strategy="later"))[1:] == (f"later (chosen, not executable yet): {carried}",)

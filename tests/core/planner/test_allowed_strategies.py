@@ -195,7 +195,8 @@ def test_with_state_nothing_on_delta_counts_as_read_before_a_batch() -> None:
     )
     (why,) = chosen("seeded", before, after, at="now").refusals
     assert why.summary == (
-        "seeded cannot be used for b: it keeps state, and a batch that has read a (delta) would have kept none"
+        "seeded cannot be used for b: it keeps state, and a batch that only marks a (delta) "
+        "as read would leave no state"
     )
     assert not chosen(
         "seeded", on_delta("b"), on_delta("b", selects={"b": "SELECT id, kind FROM STREAM a WHERE id > 7"}), at="now"

@@ -186,7 +186,7 @@ def test_a_reader_that_stays_narrower_is_told_of_what_would_end_it_and_refused_w
     ]
     finer = (A[0].replace("DECIMAL(10,2)", "DECIMAL(12,4)"), A[1])
     (refusal,) = planned(declared(finer, OTHER), before=OTHER).refusals
-    assert refusal.summary.endswith("its column p decimal(10,2): Spark would round what it writes, and say nothing")
+    assert refusal.summary.endswith("its column p decimal(10,2): Spark would silently round the values")
     longer = (A[0].replace("DECIMAL(10,2)", "DECIMAL(12,2)"), A[1])
     assert not planned(declared(longer, OTHER), before=OTHER).refusals
 

@@ -44,7 +44,7 @@ def test_a_version_begins_at_a_version_with_what_is_read_again_and_what_is_not()
     assert actions(found)["b"] == "rebuild" and node.begins_where == ("a WITH ('startingVersion'='25')",)
     assert evidence_of(node)[-1] == "starts with version 25 of a: rows from before it are not replayed"
     assert (node.replay_rows, node.retention) == (sum(range(25, 31)), Retention(RetentionKind.OK))
-    assert node.loses == ("rows from before the place where it begins",)
+    assert node.loses == ("rows from before its start position",)
 
 
 def test_rows_that_the_log_does_not_tell_any_more_are_not_guessed() -> None:
@@ -58,13 +58,13 @@ def test_rows_that_the_log_does_not_tell_any_more_are_not_guessed() -> None:
 def test_what_is_missing_of_a_log_is_told_before_anything_begins() -> None:
     assert why(begun("3")) == "versions 3 to 9 of a are missing: its log begins with version 10"
     assert why(begun("9")) == "version 9 of a is missing: its log begins with version 10"
-    assert why(begun("31")) == "a ends with version 30; seeded@now begins with what comes"
+    assert why(begun("31")) == "the newest version of a is 30; seeded@now starts with rows that arrive from now on"
     early = why(begun("committed:2026-01-01T00:05:00Z"))
-    assert early == (
-        "what was committed to a before is missing: its log begins with version 10 of 2026-01-01 00:10:00 UTC"
-    )
+    assert early == ("earlier commits to a are missing: its log begins with version 10 of 2026-01-01 00:10:00 UTC")
     late = why(begun("committed:2026-01-01T00:30:01Z"))
-    assert late == "nothing of a was committed since 2026-01-01 00:30:00 UTC; seeded@now begins with what comes"
+    assert late == (
+        "nothing was committed to a since 2026-01-01 00:30:00 UTC; seeded@now starts with rows that arrive from now on"
+    )
 
 
 def test_a_version_begins_with_what_was_committed_from_a_time_on() -> None:
@@ -82,14 +82,14 @@ def test_from_asks_for_the_same() -> None:
 
 
 def test_files_have_no_versions() -> None:
-    assert why(begun("25", LOG, "b")) == "a has no versions to begin at: its format is parquet"
+    assert why(begun("25", LOG, "b")) == "a has no versions to start at: its format is parquet"
 
 
 def test_a_rebuilt_upstream_table_has_another_log() -> None:
     declared = on_delta("a", "b")
     request = PlanRequest(tables=(T("a"), T("b")), rebuild=True, choices=(StrategyChoice(T("b"), "partial", "25"),))
     found = make_plan(declared, "dev", running(declared), request)
-    assert why(found) == "what the log of a says is meaningless in a new version of it"
+    assert why(found) == "versions and commit times of a are meaningless in a new version of it"
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ def test_a_part_begins_at_the_start_of_a_window(at: str, begins: str, evidence: 
     assert (node.at, evidence_of(node)[-1], node.loses) == (
         begins,
         evidence,
-        ("rows from before the place where it begins",),
+        ("rows from before its start position",),
     )
     assert node.begins_where == (f"a.ts >= TIMESTAMP '{begins}'",)
     assert node_of(planned(declared(b=MIN), "b"), "b").begins_where == ()
@@ -232,12 +232,12 @@ def test_what_goes_on_from_a_part_goes_on_without_the_rest(edits: dict[str, str]
     ("chosen", "why"),
     [
         ("b=partial", "it needs a time or a partition: partial@2026-01-02T03:04Z"),
-        ("b=partial@12", "a has no versions to begin at: its format is parquet"),
+        ("b=partial@12", "a has no versions to start at: its format is parquet"),
         ("b=partial@soon", "soon is neither a time, a partition nor a version"),
         ("b=partial@k=x", "none of the tables that it streams is partitioned by k"),
         ("b=seeded", "it needs a position: seeded@now"),
         ("b=seeded@2026-01-02T00:00:00Z", "it needs a position: seeded@now"),
-        ("b=seeded@12", "a version is a place to begin at, not what is there now: partial@12"),
+        ("b=seeded@12", "a version is a start position of partial, not of seeded: partial@12"),
         ("b=carry-over", "it keeps state"),
         ("b=fork", "its state does not fit the new query"),
         ("b=chain", "chain applies only when the format, partitioning or location of its table changes"),
@@ -251,7 +251,7 @@ def test_a_strategy_that_cannot_be_had_is_refused_with_those_that_can(chosen: st
     strategy = chosen[2:].partition("@")[0]
     had = ["earliest", "partial", "seeded", "in-place"]
     other = strategy if "@" in chosen and strategy in ("partial", "seeded") else ""
-    proposed = [f"{each} at another place" if each == other else each for each in had]
+    proposed = [f"{each} at another position" if each == other else each for each in had]
     assert words(found) == [f"{strategy} cannot be used for b: {why}. use {', '.join(proposed)}"]
     assert found.empty
 

@@ -146,13 +146,13 @@ def test_what_would_restart_in_place_may_be_written_again_as_well() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "reason"),
     [
-        ({}, {"yml": KEYED.replace("compatible", "other")}, "its tags do not include compatible, by which its yml "
-         "says that its rows may all be written again, and change beneath whoever reads them"),
+        ({}, {"yml": KEYED.replace("compatible", "other")}, "it is not tagged compatible, which declares that its "
+         "rows may be written again while they are read"),
         ({"yml": KEYED.replace("[id]", "[kind]")}, {}, "its primary key changes"),
         ({"yml": KEYED.replace("sequence: seq\n", "")}, {},
-         "its sequence changes, and a row of before might hide every newer one"),
+         "its sequence changes, and an existing row might hide every newer one"),
         ({"yml": KEYED.replace("sequence: seq\n", "")}, {"yml": KEYED.replace("sequence: seq\n", "")},
-         "it has no sequence: of all that is read again, a batch has several rows of a key"),
+         "it has no sequence, and a batch of a full re-read has several rows per key"),
         ({}, {"a": A.replace("seq FROM", "-seq AS seq FROM")},
          "seq would be computed differently, and old rows would stay beside new ones"),
         ({}, {"a": A.replace("SELECT id,", "SELECT id + 1 AS id,")},
@@ -160,7 +160,7 @@ def test_what_would_restart_in_place_may_be_written_again_as_well() -> None:
         ({}, {"a": "SELECT id, kind, seq FROM (SELECT id, kind, seq * 10 AS seq FROM STREAM landed WHERE id > 0)"},
          "seq would be computed differently, and old rows would stay beside new ones"),
         ({"a": f"{A} UNION ALL {A}"}, {"a": f"{A} UNION ALL {A.replace(' seq', ' -seq AS seq')}"},
-         "its edit does not show whether id, seq stay as they are"),
+         "its edit does not show whether id, seq keep their values"),
         ({}, {"columns": COLUMNS.replace(")", ", more INT)"), "a": A.replace("seq FROM", "seq, 1 AS more FROM"),
               "b": B.replace("seq FROM", "seq, 1 AS more FROM")},
          "its columns change as well: deploy them first, by a plan of their own"),
@@ -176,13 +176,13 @@ def test_it_is_refused_where_rows_would_come_out_wrong(
 def test_a_reader_that_is_not_tolerant_keeps_it_out() -> None:
     made = declared(parent="owner: x\n")
     assert why(planned(made, made)) == [
-        "the tags of b do not include tolerant, by which its yml says that it takes rows that come again, in any order"
+        "b is not tagged tolerant, which declares that it accepts repeated rows in any order"
     ]
 
 
 def test_below_a_keyed_table_it_is_refused_since_deleted_rows_are_not_told_again() -> None:
     made = declared(parent=KEYED)
-    assert why(planned(made, made, "b")) == ["it streams a, and what was deleted there is not told again"]
+    assert why(planned(made, made, "b")) == ["it streams a, which does not repeat its deletions"]
 
 
 def test_over_an_upstream_table_that_is_made_anew_it_is_refused() -> None:
@@ -192,8 +192,8 @@ def test_over_an_upstream_table_that_is_made_anew_it_is_refused() -> None:
     assert "keyed" not in offered(found, "b")
 
 
-LATE = "an older row that comes late would stand for its key"
-UNKNOWN = "it does not know the seq of rows from before"
+LATE = "a late row could replace a newer one of its key"
+UNKNOWN = "the new version does not know the seq of earlier rows"
 DELETES = "deletes: kind = 'x'\n"
 EDITED = A.replace("kind,", "upper(kind) AS kind,")
 
@@ -202,8 +202,8 @@ EDITED = A.replace("kind,", "upper(kind) AS kind,")
     ("strategy", "yml", "reason"),
     [
         ("seeded@now", KEYED, f"{LATE}: {UNKNOWN}"),
-        ("seeded@now", KEYED + DELETES, f"{LATE} and bring a deleted key back: {UNKNOWN}"),
-        ("carry_over", KEYED + DELETES, f"{LATE} and bring a deleted key back: {UNKNOWN}"),
+        ("seeded@now", KEYED + DELETES, f"{LATE} or bring a deleted key back: {UNKNOWN}"),
+        ("carry_over", KEYED + DELETES, f"{LATE} or bring a deleted key back: {UNKNOWN}"),
         ("carry_over", KEYED.replace("sequence: seq\n", ""), "it does more than append rows"),
         ("fork", KEYED + DELETES,
          "the keys that its table remembers as deleted would not come along, and late rows bring them back"),
@@ -242,12 +242,12 @@ def test_what_is_written_again_in_place_cannot_be_held() -> None:
     asked = planned(declared(), declared(EDITED), hold=True)
     (refused,) = asked.refusals
     assert (refused.summary, refused.remedy) == (
-        "a cannot be held: it is written again in place, and its readers see each row at once",
+        "a cannot be held: it is rewritten in place, and its readers see each row at once",
         "leave out --hold, or rebuild it: --strategy a=earliest",
     )
     by_policy = planned(declared(), declared(EDITED), policy=Policy(hold=True))
     assert [w.summary for w in by_policy.warnings] == [
-        "cannot be held: it is written again in place, and its readers see each row at once"
+        "cannot be held: it is rewritten in place, and its readers see each row at once"
     ]
     held = planned(declared(), declared(EDITED), strategy="earliest", hold=True)
     assert not held.refusals and "hold" in [step.do for step in held.steps]

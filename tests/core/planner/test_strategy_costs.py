@@ -132,7 +132,7 @@ def test_the_state_of_a_stateful_statement_counts_as_space_and_is_asked_for() ->
 def test_below_a_version_that_holds_less_nothing_is_known_of_the_rows() -> None:
     found = planned(declared(), "a", choose="a=carry-over")
     assert [node_of(found, name).replay_rows for name in "abc"] == [0, None, None]
-    assert node_of(found, "a").loses == ("rows from before the place where it begins",)
+    assert node_of(found, "a").loses == ("rows from before its start position",)
 
 
 def test_what_goes_on_from_a_checkpoint_reads_nothing_again() -> None:
@@ -209,7 +209,7 @@ def test_a_keyed_table_is_written_again_in_place_and_stateful_readers_are_rebuil
     ]  # fmt: skip
     assert [f"{s.do} {s.table}@{s.version}" for s in found.steps][:2] == ["rewrite a@1", "catch_up a@1"]
     assert not_executable_yet(found) == () and node_of(found, "a").loses == (
-        "rows as they are: each is written again under its key",
+        "the current rows: each is written again under its key",
     )
     assert node_of(found, "c").reason is Reason.PARENT_REWRITTEN
 
@@ -342,7 +342,7 @@ def test_whatever_is_offered_can_be_had(drawn: tuple[World, PlanRequest], chance
 
 def test_what_is_made_anew_from_a_table_that_was_cut_loses_rows_as_well() -> None:
     found = planned(declared(), "a", rebuild=True, children="all", start="now")
-    cut = ("rows from before the place where it begins",)
+    cut = ("rows from before its start position",)
     assert {str(node.table): node.loses for node in found.nodes} == {"src": (), "a": cut, "b": cut, "c": cut}
     whole = planned(declared(), "a", rebuild=True, children="all")
     assert not any(node.loses for node in whole.nodes)

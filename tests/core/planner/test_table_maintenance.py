@@ -45,11 +45,11 @@ def test_small_files_are_written_into_large_ones_and_nothing_is_lost() -> None:
     assert [step.after for step in found.steps] == [(), ()], "each by itself"
     assert [action_words(node) for node in found.nodes] == ["optimize", "optimize"]
     assert {change_words(node) for node in found.nodes} == {"optimize requested"}
-    assert {way.words for way in found.undo} == {"nothing is to be undone: every row stays as it is"}
+    assert {way.words for way in found.undo} == {"nothing to undo: no row changes"}
     assert confirmation_for_plan(found).text == "2" and confirmation_for_plan(planned("optimize", "a")).text == "yes"
     assert command_words(found.request) == ["plan", "optimize", "a", "b"]
     assert {warned.summary for warned in found.warnings if warned.table == "a"} == {
-        "the small files take their room beside the large ones until headgate vacuum a"
+        "the small files stay next to the large ones until headgate vacuum a"
     }
 
 
@@ -97,10 +97,7 @@ def test_no_vacuum_keeps_less_than_its_table_says(hours: str, kept: str, refused
 @pytest.mark.parametrize("verb", ["optimize", "vacuum"])
 def test_what_has_no_log_of_versions_is_refused_with_its_reason(verb: str) -> None:
     (parquet,) = planned(verb, "a", files=small_project.texts()).refusals
-    assert (
-        parquet.summary
-        == "a is parquet, which has no log of versions: its files stay as its statement has written them"
-    )
+    assert parquet.summary == "a is parquet, and maintenance is not supported for that format"
     (external,) = planned(verb, "landed").refusals
     assert external.summary == "landed is external: others write it"
     project = small_project.project(FILES)
@@ -109,10 +106,10 @@ def test_what_has_no_log_of_versions_is_refused_with_its_reason(verb: str) -> No
     assert (absent.summary, absent.remedy) == ("a is not deployed", "start it: headgate plan a")
 
 
-def test_a_keyed_statement_is_said_to_stand_still_while_its_files_are_written_anew() -> None:
+def test_a_keyed_statement_pauses_while_its_files_are_rewritten() -> None:
     keyed = planned("optimize", "b", files=FILES | {YML: "mode: upsert\nkey: [id]\n"})
-    assert any("stands still meanwhile" in warned.summary for warned in keyed.warnings)
-    assert not any("stands still" in warned.summary for warned in planned("optimize", "b").warnings)
+    assert any("pauses meanwhile" in warned.summary for warned in keyed.warnings)
+    assert not any("pauses" in warned.summary for warned in planned("optimize", "b").warnings)
 
 
 def test_another_login_approves_a_vacuum_where_the_policy_asks_it_of_deletes_or_the_table_is_protected() -> None:

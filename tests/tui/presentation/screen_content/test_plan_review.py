@@ -113,7 +113,7 @@ def test_review_shows_what_may_be_chosen_for_the_row_and_what_is_not_carried_out
     node = next(node for node in sample_plan().nodes if node.action is Action.REBUILD)
     offers = (
         StrategyOffer("earliest", 81_000_000, 870.0),
-        StrategyOffer("later", loses=("rows from before the place where it begins",)),
+        StrategyOffer("later", loses=("rows from before its start position",)),
     )
     seen = replace(node, strategy="earliest", offers=offers, lowered=True)
     short = " ".join(plain(line).strip() for line in why(seen, 80, ASCII, full=False))
