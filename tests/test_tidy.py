@@ -25,7 +25,7 @@ LONGER_FUNCTIONS: dict[str, int] = {}
 UNPACKED = 4
 """Most values that may be distinguished by position alone."""
 
-BY_POSITION = ("core/plan/", "core/planner/", "core/project_reader/", "core/sql/", "core/text/diff.py", "tui/")
+BY_POSITION = ("core/project_reader/", "core/sql/", "core/text/diff.py", "tui/")
 """Files exempt from the limit: tables of constructors, and the tokens and codec of SQL."""
 
 
@@ -128,7 +128,6 @@ READS = frozenset(
 )
 
 READ_TEXTS = {
-    "core/changes/checkpoint_compatibility.py": 1,
     "pipelines/spark_connect/streaming_queries.py": 1,
     "pipelines/spark_connect/statement_analysis.py": 1,
     "tui/presentation/reports/impact.py": 1,

@@ -1,7 +1,7 @@
 """When a statement may go on from its checkpoint although the default is a rebuild.
 
-Only where Spark goes on without a word and the table stays right in form: its rows then mix what the old text meant and
-what the new one means, which is what a second person approves.
+Spark must accept the checkpoint and the table must keep its form. Its rows then mix the meanings of the old and the new
+text, which is why a second person approves it.
 """
 
 import re
@@ -17,7 +17,7 @@ _LENGTH = re.compile(r"(?<!_)\bwindow\(([^,]+), '[^']+'\)")
 
 
 def why_state_not_taken(old: Revision, new: Revision) -> CheckpointRefusal | None:
-    """Return why Spark does not surely go on, or the table would be wrong in form; None where neither is so."""
+    """Return why Spark might reject the checkpoint or the table would change its form; None if neither is possible."""
     found = kinds_between(old, new)
     named = ChangeKind.NAMED_SOURCES_CHANGED in found and keeps_names(old)
     asked = found - {ChangeKind.NAMED_SOURCES_CHANGED} if named else found
@@ -38,10 +38,10 @@ def why_state_not_taken(old: Revision, new: Revision) -> CheckpointRefusal | Non
 
 
 def same_state_schema(old: ParsedStatement, new: ParsedStatement) -> bool:
-    """Return whether Spark is known to take the old state for the new text (run on 4.2.0, `same_checkpoint.txt`).
+    """Return whether Spark is known to accept the old state for the new text (run on 4.2.0, `same_checkpoint.txt`).
 
-    That is so for the length of a window that does not slide, min for max, and an outer join that becomes an inner one;
-    the other way round depends on which columns may be null.
+    It accepts another length of a tumbling window, max in place of min, and an inner join in place of an outer one; the
+    reverse depends on which columns may be null.
     """
     if len(old.operators) != len(new.operators):
         return False
@@ -53,10 +53,14 @@ def _takes(was: Operator, now: Operator) -> bool:
         return False
     before, after = (tuple(_LENGTH.sub(r"window(\1)", key) for key in each.keys) for each in (was, now))
     if was.kind == "stream_join":
-        return before == after and now.detail in (was.detail, re.sub("^LEFT ON", "INNER ON", was.detail))
+        return before == after and now.detail in (was.detail, _as_inner(was.detail))
     if was.kind in ("aggregate", "window"):
         return before == after and _extremes(was.detail) == _extremes(now.detail)
     return (was.keys, was.detail) == (now.keys, now.detail)
+
+
+def _as_inner(join: str) -> str:
+    return re.sub("^LEFT ON", "INNER ON", join)
 
 
 def _extremes(aggregates: str) -> str:
@@ -73,7 +77,7 @@ def _only_filters(old: str, new: str) -> bool:
 
 
 def _keeps_form(edit: Edit) -> bool:
-    """Return whether an edit below the state leaves what it holds in form."""
+    """Return whether an edit below the state leaves the form of the state unchanged."""
     if edit.kind is EditKind.GROUP_KEY:
         return edit.before.startswith("window(") and bool(edit.after)
     if edit.kind is EditKind.JOIN_TYPE:

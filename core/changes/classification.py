@@ -1,4 +1,4 @@
-"""Declared against deployed → kind of change with evidence; what cannot be proved harmless is a rebuild."""
+"""Classification of a change between deployed and declared; a change that cannot be proved harmless is a rebuild."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,24 +14,24 @@ from core.text.sentence import Fact
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a change is: its kind, what it asks for, and what was seen."""
+    """A change with its kind, the action that it requires, and its evidence."""
 
     kind: ChangeKind
     action: Action
     evidence: tuple[Evidence, ...] = ()
     classified: bool = True
-    """False when the deployed texts are not known or not readable, or Spark disagrees: treated as STATE_CHANGED."""
+    """False if the deployed texts are unknown or unreadable, or Spark disagrees; then it is a STATE_CHANGED."""
     confirmed: bool | None = None
-    """Whether Spark's answer agrees with this reading; None when it was not asked, or could not say."""
+    """Whether Spark's analysis agrees; None if it was not asked or gave no answer."""
 
 
 def unproven_change(why: Fact[Notice]) -> Change:
-    """Return the change of which nothing is known but that there is one."""
+    """Return the change between texts that cannot be compared."""
     return Change(ChangeKind.STATE_CHANGED, Action.REBUILD, (why,), classified=False)
 
 
 def classify(old: Revision, new: Revision) -> Change:
-    """Find every kind of change between two revisions and answer with the most severe; evidence names them all."""
+    """Return the most severe change between two revisions, with the evidence of all of them."""
     found = tuple(revision_differences(old, new))
     if any(kind is not ChangeKind.COMMENT_OR_FORMAT for kind, _ in found):
         found = tuple(finding for finding in found if finding[0] is not ChangeKind.COMMENT_OR_FORMAT)
@@ -43,7 +43,7 @@ def classify(old: Revision, new: Revision) -> Change:
     goes_on = kind is ChangeKind.NAMED_SOURCES_CHANGED and keeps_names(old)
     if goes_on and new.parsed is not None and not new.parsed.stateful:
         action = Action.RESTART
-    # What may change the number of rows is read first, whatever else was edited.
+    # Edits that may change the number of rows come first.
     edits = (edit for _, edit in sorted(by_severity, key=lambda finding: reading_order(finding[1]) > 0))
     evidence: list[Evidence] = [*edits]
     if kind.definition.note is not None and not goes_on:
@@ -56,14 +56,12 @@ def _severity(finding: RevisionDifference) -> int:
 
 
 def kinds_between(old: Revision, new: Revision) -> frozenset[ChangeKind]:
-    """Return the kind of every difference between two revisions, not of the most severe one alone."""
+    """Return the kinds of all differences between two revisions."""
     return frozenset(kind for kind, _ in revision_differences(old, new))
 
 
 def keeps_names(revision: Revision) -> bool:
-    """Return whether its checkpoint has kept offsets by the names of its sources since the first start (spark.md
-    §2).
-    """
+    """Return whether its checkpoint has kept offsets by source name since the first start (spark.md §2)."""
     conf = dict(revision.pool.conf) if revision.pool is not None else {}
     return (conf.get(_EVOLUTION, "").lower(), conf.get(_OFFSET_LOG)) == ("true", "2")
 
@@ -73,7 +71,10 @@ _OFFSET_LOG = "spark.sql.streaming.offsetLog.formatVersion"
 
 
 def classify_set(old: Mapping[TableName, Revision], new: Mapping[TableName, Revision]) -> dict[TableName, Change]:
-    """Compare the statements of two texts by the tables that they write; two alone are compared whatever they write."""
+    """Return the changes of the statements of two texts by the table that they write.
+
+    If each text has a single statement, the two are compared even if they write different tables.
+    """
     if len(old) == len(new) == 1:
         (before,) = old.values()
         return {table: classify(before, after) for table, after in new.items()}
@@ -81,12 +82,12 @@ def classify_set(old: Mapping[TableName, Revision], new: Mapping[TableName, Revi
 
 
 def most_severe(changes: Mapping[TableName, Change]) -> Change:
-    """Return the change of statements that are deployed together: the worst of them, with the evidence of all."""
+    """Return the most severe change of statements that are deployed together, with the evidence of all."""
     if len(changes) == 1:
         return next(iter(changes.values()))
     by_severity = sorted(changes.items(), key=lambda item: -item[1].kind.definition.severity)
     if by_severity and by_severity[0][1].kind is not ChangeKind.COMMENT_OR_FORMAT:
-        # The texts of all statements of a file change with one of them.
+        # An edit of one statement changes the text of every statement in the file.
         by_severity = [
             (table, change) for table, change in by_severity if change.kind is not ChangeKind.COMMENT_OR_FORMAT
         ]

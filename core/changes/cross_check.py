@@ -1,4 +1,4 @@
-"""A change as others see it too: Spark's analysis of it, and what an upgrade test has shown."""
+"""A change checked against Spark's analysis and the results of upgrade tests, which can only make it more severe."""
 
 import re
 from collections import Counter
@@ -23,19 +23,19 @@ from core.sql.statement import Column, ParsedStatement, line_of
 from core.text.sentence import Fact
 
 KIND_IN_SPARK = {"window": "aggregate", "deduplicate": "aggregate"}
-"""Our kinds that are another one to Spark: a time window is a key, and DISTINCT an aggregate (run on 4.2.0)."""
+"""Headgate's kinds with another name in Spark: a window is a key, and DISTINCT an aggregate (run on 4.2.0)."""
 
 _PLACE = re.compile(r",? \(?line (\d+),? pos \d+\)?")
-"""Where Spark found what it refuses, in lines of the query alone."""
+"""The position of an error of Spark, counted in lines of the query alone."""
 
 _LONGEST = 200
-"""Characters of a message of Spark's that stand in a plan."""
+"""Maximum characters of a message of Spark in a plan."""
 
 
 def disagreements(parsed: ParsedStatement, analysed: AnalysedStatement, text: str) -> tuple[Fact[Notice], ...]:
-    """Return where Spark's answer differs from what Headgate read.
+    """Return where Spark's answer differs from Headgate's reading.
 
-    `text` is that of the statement's file, whose lines people know.
+    `text` is the statement's file, whose line numbers the notices use.
     """
     return tuple(_disagreements(parsed, analysed, text))
 
@@ -67,7 +67,7 @@ def _rejection(refused: AnalysisRefusal, parsed: ParsedStatement, text: str) -> 
 
 
 def _column_disagreements(ours: tuple[Column, ...], theirs: tuple[AnalysedColumn, ...]) -> Iterator[Fact[Notice]]:
-    """Compare names by position; a star stands for any number, and an unnamed expression is named by each its way."""
+    """Compare names by position, unless there is a star; Spark and Headgate name unnamed expressions differently."""
     if not ours or any(column.name == "*" for column in ours):
         return
     if len(ours) != len(theirs):
@@ -93,10 +93,10 @@ def _short(message: str) -> str:
 
 
 DdlOf = Callable[[TableName], str]
-"""The CREATE TABLE text of a table that a statement reads; empty where it is not known."""
+"""Returns the CREATE TABLE text of a table; empty if unknown."""
 
 _NOT_PLAIN = re.compile(r"<|char\(|\bcollate\b")
-"""In a declared type: what Spark writes in another way, as struct<…> and varchar(10)."""
+"""Matches declared types that Spark writes differently, as struct<…> and varchar(10)."""
 
 
 def question_of(new: Revision, old: Revision | None, *, declared: DdlOf, deployed: DdlOf) -> AnalysisQuestion | None:
@@ -114,9 +114,9 @@ def question_of(new: Revision, old: Revision | None, *, declared: DdlOf, deploye
 
 
 def cross_checked(change: Change, answer: AnalysisAnswer | None, *, new: Revision, old: Revision | None) -> Change:
-    """Return the change with Spark's answer; where the two disagree it is treated as the worst, STATE_CHANGED.
+    """Return the change with Spark's answer; if the two disagree, it becomes STATE_CHANGED.
 
-    Spark is never taken to make a change milder: that it sees no difference only confirms COMMENT_OR_FORMAT.
+    Spark never makes a change milder: if it sees no difference, that only confirms COMMENT_OR_FORMAT.
     """
     if answer is None or new.parsed is None:
         return change
@@ -131,7 +131,7 @@ def cross_checked(change: Change, answer: AnalysisAnswer | None, *, new: Revisio
     evidence = (*change.evidence, *_mistyped(new, answer.new))
     reworded = change.kind is ChangeKind.COMMENT_OR_FORMAT
     if not change.classified or (reworded and not answer.same):
-        # What we do not know Spark cannot confirm, and what it calls different may be the same all the same.
+        # Spark cannot confirm an unknown change, and statements that it calls different may have the same meaning.
         return replace(change, evidence=evidence)
     same = (Notice.CONFIRMED.of(),) if reworded else ()
     return replace(change, evidence=(*evidence, *same), confirmed=True)
@@ -140,9 +140,9 @@ def cross_checked(change: Change, answer: AnalysisAnswer | None, *, new: Revisio
 def _retyped(
     old: Revision, new: Revision, before: AnalysedStatement, after: AnalysedStatement
 ) -> Iterator[Fact[Notice]]:
-    """Return a notice for each column whose written type would change in a table whose declaration did not.
+    """Yield a notice for each column whose written type changes although its declared type does not.
 
-    Nothing checks it: a stream writes such files beside the others, and the table cannot be read.
+    Spark does not check that: a stream writes such files next to the others, and the table becomes unreadable.
     """
     declared, deployed = _declared_types(new), _declared_types(old)
     types = {column.name.lower(): column.type for column in before.columns}
@@ -153,7 +153,7 @@ def _retyped(
 
 
 def _mistyped(new: Revision, analysed: AnalysedStatement) -> Iterator[Fact[Notice]]:
-    """Return a notice for each column of a plain type that Spark writes differently from its declaration."""
+    """Yield a notice for each column of a plain type that Spark writes with another type than declared."""
     declared = _declared_types(new)
     for column in analysed.columns:
         said = declared.get(column.name.lower(), "")
@@ -166,9 +166,9 @@ def _declared_types(revision: Revision) -> dict[str, str]:
 
 
 def _side(parsed: ParsedStatement, ddl_of: DdlOf) -> AnalysedRevision | None:
-    """Show Spark a statement under its logical names; None where a table's declaration is not known.
+    """Return a statement with its logical names for Spark; None if the declaration of a table is unknown.
 
-    Nor is it asked about a stream of changes: the tables that it is shown have none.
+    Streams of changes are not sent either, because the temporary tables of the analysis have no changes.
     """
     if any(read.takes_changes for read in parsed.reads):
         return None
@@ -177,7 +177,7 @@ def _side(parsed: ParsedStatement, ddl_of: DdlOf) -> AnalysedRevision | None:
 
 
 def _written(parsed: ParsedStatement) -> str:
-    """Return the query with STREAM before each table that streams without it; compiling would load the parser."""
+    """Return the query with an explicit STREAM before each streamed table; the compiler would load the parser."""
     text = parsed.select
     for read in sorted((read for read in parsed.reads if read.implied), key=lambda read: -read.start):
         text = f"{text[: read.start]}STREAM {text[read.start :]}"
@@ -185,12 +185,12 @@ def _written(parsed: ParsedStatement) -> str:
 
 
 def proof_key(old: str, new: str) -> str:
-    """Return the key of what is known of an upgrade between two revisions, by their hashes."""
+    """Return the key of an upgrade test between two revisions, given their hashes."""
     return f"upgrade {old} {new}"
 
 
 def with_upgrade_proof(change: Change, known: Mapping[str, str], *, old: Revision | None, new: Revision) -> Change:
-    """Return the change; where a test has shown that a restart makes rows wrong, it is treated as the worst."""
+    """Return the change, as STATE_CHANGED if an upgrade test has shown that a restart produces wrong rows."""
     if old is None or change.action in (Action.START, Action.REBUILD):
         return change
     shown = known.get(proof_key(old.hash, new.hash), "")

@@ -1,6 +1,6 @@
-"""Fingerprints of a revision: which parts of its meaning are equal, as hashes.
+"""Fingerprints of a revision: hashes that tell which parts of two revisions are equal.
 
-A fingerprint may only change with what it names: classification compares the same parts.
+A fingerprint changes only with the part that it names; classification compares the same parts.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,43 +15,43 @@ from core.sql.statement import ParsedStatement, TableDdl
 
 @dataclass(frozen=True, slots=True)
 class Fingerprints:
-    """SHA-256 of each part, in hex; equal parts have equal hashes, in any process."""
+    """SHA-256 of each part in hex; equal parts have equal hashes in every process."""
 
     text: str
-    """The texts, byte for byte apart from line endings and byte-order marks."""
+    """The texts byte by byte, apart from line endings and byte-order marks."""
     sem: str
     """Everything the statement means, with options, source names and watermarks."""
     state: str
     pre: str
     post: str
     sources: str
-    """Streamed reads in text order: table, source name, options; a watermark is part of `state`."""
+    """Streamed reads in text order: table, source name and options; watermarks belong to `state`."""
     static: str
-    """Tables read as they are at the start, sorted."""
+    """Static sides, sorted."""
     sink: str
-    """Target, format, partitioning, location, options, properties; empty where no DDL is known."""
+    """Target, format, partitioning, location, options and properties; empty without a DDL."""
     schema: str
-    """Columns in order: name, type, whether nullable; without comments; empty where no DDL is known."""
+    """Name, type and nullability of the columns in order, without comments; empty without a DDL."""
     settings: str
-    """The yml, as text without blank lines and comments of their own."""
+    """The yml as text, without blank lines and comment lines."""
     udf: str
-    """Names of the functions that are called and are not Spark's; their bodies are declared nowhere yet."""
+    """Names of called functions that are not built into Spark; their bodies are not declared anywhere yet."""
     conf_pinned: str
-    """What the pool sets and a checkpoint keeps from its first start; empty where the pool is not known."""
+    """Pool settings that a checkpoint keeps from its first start; empty if the pool is unknown."""
     conf_restartable: str
-    """What else the pool sets; empty where the pool is not known."""
+    """All other pool settings; empty if the pool is unknown."""
     pool: str
-    """Name and address; empty where it is not known."""
+    """Name and address of the pool; empty if unknown."""
 
     def as_json(self) -> dict[str, str | None]:
-        """Return the hashes by name, null for what is not known."""
+        """Return the hashes by name, null for unknown ones."""
         return {name: value or None for name, value in asdict(self).items()}
 
 
 def fingerprint(
     texts: RevisionTexts, parsed: ParsedStatement | None, ddl: TableDdl | None, *, runs_on: Pool | None = None
 ) -> Fingerprints:
-    """Compute the fingerprints of a revision; `parsed` is None for an external table, `ddl` where there is none."""
+    """Return the fingerprints of a revision; `parsed` is None for an external table, `ddl` if there is none."""
     streamed = [read for read in parsed.reads if read.streaming] if parsed else []
     static = sorted({read.table for read in parsed.reads if not read.streaming}) if parsed else []
     writes = parsed.writes if parsed else ""

@@ -1,4 +1,4 @@
-"""Kinds of change, and the one table that says of each what is done, why, and what becomes of the checkpoint.
+"""Kinds of change, and the table with the action, the reason and the effect on the checkpoint of each.
 
 README.md of this package gives the rules that the table follows.
 """
@@ -14,7 +14,7 @@ from core.text.sentence import FactKind, Sentence
 
 
 class ChangeKind(StrEnum):
-    """What a change is; the value is its name in JSON."""
+    """The kind of a change; the value is its name in JSON."""
 
     NONE = "none"
     CHECKPOINT_LOST = "checkpoint_lost"
@@ -47,7 +47,7 @@ class ChangeKind(StrEnum):
 
 
 class CheckpointRefusal(FactKind):
-    """Why no restart on the old checkpoint may take the place of a rebuild."""
+    """Why a restart on the old checkpoint cannot replace a rebuild."""
 
     LOST = LOST_CHECKPOINT
     COLUMNS_ADDED = "columns are added as well, and one restart cannot do both"
@@ -59,7 +59,7 @@ class CheckpointRefusal(FactKind):
     TABLE_WRITTEN_DIFFERENTLY = "its table is written differently"
     UNPROVEN = "nobody has shown that Spark goes on from the old checkpoint"
     STATEMENT_CAME_OR_WENT = "a statement was added or removed"
-    STATE_LACKS_COLUMNS = "its state would hold columns that its checkpoint has not"
+    STATE_LACKS_COLUMNS = "its state would hold columns that its checkpoint does not have"
     OTHER_STATE = "its state has different operators, keys or values, which Spark rejects or misreads as the old ones"
     OTHER_AGGREGATES = "Spark may keep other aggregates once it has simplified what reads them"
     OTHER_INPUT = "Spark may reject what would enter its state"
@@ -75,60 +75,60 @@ class ChangeKindDefinition:
     label: str
     """What changed, in at most 24 characters: the column CHANGE."""
     severity: int
-    """Of several kinds found in one edit, the one with the greatest number counts; numbers are unique."""
+    """The kind with the greatest number decides, if an edit has several; numbers are unique."""
     action: Action
-    """What is done by default."""
+    """The default action."""
     reason: Reason
-    """What a plan says of it."""
+    """The reason that a plan gives."""
     why: str
-    """Why that is done, in one sentence for people."""
+    """Why that is the default, in one sentence for people."""
     loses: Sentence | None = None
-    """What the default action loses; None where that is nothing."""
+    """What the default action loses; None if nothing."""
     leaves: Sentence | None = None
-    """What becomes of rows that are there already, or of the way back, where nothing is lost by itself."""
+    """What happens to existing rows, or to the undo, if nothing is lost."""
     instead: tuple[Strategy, ...] = ()
-    """What may be chosen in place of the default, where the statement allows it."""
+    """Strategies that can replace the default, if the statement allows them."""
     note: Notice | None = None
-    """What is said beside the edit whenever it is found."""
+    """Additional evidence of every such edit."""
     breaks_checkpoint: CheckpointRefusal | None = None
-    """Why no restart may take the place of a rebuild where this is found: see `why_not_from_checkpoint`."""
+    """Why a restart cannot replace a rebuild, see `why_not_from_checkpoint`."""
     judged_by_state: bool = False
-    """Whether the states of both texts decide if a restart can go on (`checkpoint_compatibility.same_state_schema`)."""
+    """Whether the states of both texts decide on a restart (`checkpoint_compatibility.same_state_schema`)."""
     same_statement: bool = False
-    """Whether the statement reads, computes and writes what it did: what is declared holds for what is deployed."""
+    """Whether the statement reads, computes and writes the same as before."""
     leaves_seam: bool = False
     """Whether a restart leaves rows of the old text and of the new one in the same table."""
     keeps_table_across_seam: bool = False
     """Whether a statement with this edit of its own can keep its table when a parent is re-created."""
     state_may_be_copied: bool = False
-    """Whether the old state is what the new text needs, so that a new version may begin with a copy of it."""
+    """Whether a new version can start with a copy of the old state."""
     changes_inputs_or_key: bool = False
-    """Whether positions or rows of the old version mean something else in a new one."""
+    """Whether offsets or rows of the old version have another meaning in a new one."""
     alters_table: bool = False
     """Whether its table is altered in place before the restart."""
     needs_another_table: bool = False
     """Whether the old physical table cannot hold what the new text writes."""
     is_of_the_environment: bool = False
-    """Whether it is made in the environment, and not in the files of the table."""
+    """Whether the environment changed, and not the files of the table."""
     follows_from_parent: bool = False
-    """Whether a restart for a re-created parent bears it: then it is no edit of the statement's own."""
+    """Whether it merely follows from a re-created parent and is no edit of the statement itself."""
 
     @property
     def is_recorded(self) -> bool:
-        """Return whether only the registry is written: what runs goes on untouched."""
+        """Return whether it is only recorded, while the running query goes on untouched."""
         return self.action is Action.RECORD
 
     @property
     def loss_words(self) -> Sentence:
-        """What the default action loses and leaves, in a line."""
+        """What the default action loses and leaves, in one line."""
         lost = self.loses or "nothing"
         return Sentence(f"{lost}; {self.leaves}" if self.leaves is not None else f"{lost}")
 
     @property
     def why_not_from_checkpoint(self) -> CheckpointRefusal | None:
-        """Return why no restart on the old checkpoint may take the place of a rebuild where this is found.
+        """Return why a restart on the old checkpoint cannot replace a rebuild; None if it can or if the state decides.
 
-        None where one may, or where the state decides; a kind that is rebuilt and says nothing of its own is refused.
+        A rebuilt kind without a refusal of its own counts as unproven.
         """
         if self.judged_by_state:
             return None
@@ -139,13 +139,13 @@ _OLD_ROWS_STAY = Sentence("rows that are there already keep the meaning of the o
 _HISTORY = Sentence("nothing where the sources still hold their history; else the rows that they no longer hold")
 
 _NEW_VERSION = (Strategy.EARLIEST, Strategy.PARTIAL, Strategy.SEEDED)
-"""New versions that read again, from the beginning or from a place on."""
+"""New versions that read again, from the beginning or from a start position."""
 _LATER = (Strategy.PARTIAL, Strategy.SEEDED)
 
 CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
     ChangeKindDefinition(
         kind=ChangeKind.NONE, code="0", label="none", severity=0, action=Action.KEEP, reason=Reason.UNCHANGED,
-        why="texts, settings, pool and Spark are those that it was started with",
+        why="texts, settings, pool and Spark are the same as at its start",
         instead=(Strategy.EARLIEST,), same_statement=True, keeps_table_across_seam=True,
         follows_from_parent=True,
     ),

@@ -1,4 +1,4 @@
-"""Settings of Spark by what a checkpoint makes of them: kept from the first start, free to change, or unknown."""
+"""Spark settings by their effect on a checkpoint: pinned at its first start, free to change, or unknown."""
 
 import re
 from dataclasses import replace
@@ -35,7 +35,7 @@ _RESTARTABLE = (
     "spark.dynamicAllocation.", "spark.sql.adaptive.", "spark.sql.streaming.metricsEnabled",
     "spark.sql.streaming.stopTimeout", "spark.sql.streaming.minBatchesToRetain",
 )  # fmt: skip
-"""Beginnings of the names of settings that change how fast or where work is done, and no row."""
+"""Prefixes of settings that change the speed or place of work, but no row."""
 
 _SECRET = re.compile("(?i)secret|password|token|access[.]?key")
 
@@ -46,24 +46,22 @@ def is_pinned(key: str) -> bool:
 
 
 def is_restartable(key: str) -> bool:
-    """Return whether a restart with another value surely gives the same rows."""
+    """Return whether a restart with another value produces the same rows."""
     return key.startswith(_RESTARTABLE)
 
 
 def recorded_pool(pool: Pool) -> Pool:
-    """Return what is kept of a pool in ledger and plans: settings that can change a row or a state, and no secret.
+    """Return a pool as ledger and plans record it: only settings that can change a row or a state, and no secrets.
 
-    Compare two pools by what this gives of both. A token may be part of a URL (`sc://host:port/;token=T`, the guide of
-    Spark Connect); what Spark itself would hide is told by its default of `spark.redaction.regex` (4.2.0).
+    Compare pools only in this form. A URL may contain a token (`sc://host:port/;token=T`, guide of Spark Connect);
+    secret names follow Spark's default of `spark.redaction.regex` (4.2.0).
     """
     url = pool.url.partition(";")[0].rstrip("/") if pool.url else pool.url
     return replace(pool, url=url, conf=tuple(sorted(pair for pair in pool.conf if _is_recorded(pair[0]))))
 
 
 def pool_at_start(now: Pool, before: Pool | None) -> Pool:
-    """Return what is recorded at a start: all as it is now,
-    but the settings that the checkpoint has kept from before.
-    """
+    """Return the pool to record at a start: the current one, with the pinned settings of the checkpoint."""
     kept = recorded_pool(now)
     if before is None:
         return kept

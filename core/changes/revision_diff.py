@@ -1,4 +1,7 @@
-"""Differences between two revisions, each with its kind of change and its edit."""
+"""Differences between two revisions, each with its kind of change and its edit.
+
+A difference may be milder than STATE_CHANGED only if Spark certainly goes on with the rows that the new text means.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,12 +18,12 @@ from core.sql.statement import SIMPLIFIED, Column, Operator, ParsedStatement, Ta
 from core.text.diff import short_diff
 
 RevisionDifference = tuple[ChangeKind, Edit]
-"""Kind of change, and the edit."""
+"""The kind of change with its edit."""
 
 RATE_LIMITS = frozenset(
     ("maxfilespertrigger", "maxbytespertrigger", "maxoffsetspertrigger", "minoffsetspertrigger", "maxcachedfiles")
 )
-"""Options of a streamed read that change how fast it is read, and nothing else; lower case."""
+"""Options, in lower case, that change only how fast a stream is read."""
 
 
 _BESIDE_WIDER_TYPES = frozenset(
@@ -30,13 +33,13 @@ _BESIDE_WIDER_TYPES = frozenset(
         ChangeKind.ENGINE, ChangeKind.PINNED_CONFIGURATION, ChangeKind.SCHEMA_TRACKING,
     }
 )  # fmt: skip
-"""Edits that the restart behind a wider type bears as well."""
+"""Kinds that the restart after a widened column can include."""
 
 
 def revision_differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
-    """Return every difference; a text that differs without any other is COMMENT_OR_FORMAT.
+    """Yield every difference; if only the text differs, that is COMMENT_OR_FORMAT.
 
-    A wider type goes in place with edits that keep state and sources; beside any other one the table is made anew.
+    A column is widened in place only with edits that keep state and sources; with any other edit the table is rebuilt.
     """
     found = tuple(_differences(old, new))
     alone = all(kind in _BESIDE_WIDER_TYPES for kind, _ in found)
@@ -67,9 +70,9 @@ def _differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
 
 
 def columns_into_state(old: Revision, new: Revision) -> tuple[str, ...]:
-    """Return the columns that a table gets through a star of a text which keeps state and says what it did.
+    """Return the columns that an unchanged stateful text gets through a star.
 
-    Spark refuses such a state (4.2.0): a text that is the same can take a column from nowhere else.
+    Spark refuses such a state (4.2.0). An unchanged text can get a column in no other way.
     """
     if old.parsed is None or new.parsed is None or not new.parsed.stateful:
         return ()
@@ -80,9 +83,7 @@ def columns_into_state(old: Revision, new: Revision) -> tuple[str, ...]:
 
 
 def _differ_in_qualifiers(old: Revision, new: Revision) -> bool:
-    """Return whether two texts mean the same once every column's table is named,
-    as far as the parents' columns are known.
-    """
+    """Return whether two texts differ only in qualifiers, as far as the columns of their parents are known."""
     if old.parsed is None or new.parsed is None or old.parsed.canonical == new.parsed.canonical:
         return False
     if not (old.parents and new.parents):
@@ -119,7 +120,7 @@ def _column_findings(before: Revision, after: Revision) -> Iterator[RevisionDiff
     for column in added:
         names = (column.name.lower(),)
         if at_the_end and column.nullable:
-            # Without a DDL its type is not known.
+            # Without a DDL its type is unknown.
             yield ChangeKind.COLUMN_ADDED, Edit(EditKind.COLUMN_ADDED, after=column.type, columns=names)
         else:
             kind = EditKind.COLUMN_INSERTED if column.nullable else EditKind.COLUMN_ADDED_NOT_NULL
@@ -127,7 +128,7 @@ def _column_findings(before: Revision, after: Revision) -> Iterator[RevisionDiff
 
 
 def _retyped_column(old: Revision, new: Revision, was: Column, now: Column) -> RevisionDifference:
-    """Return whether a column takes its other type in place; one that orders or parts rows never does."""
+    """Return the kind of a changed column type; a key, sequence or partition column is never widened in place."""
     name = now.name.lower()
     edit = Edit(EditKind.COLUMN_TYPE, was.type, now.type, columns=(name,))
     widens = table_format(new.ddl.format).widening_property and old.ddl.format == new.ddl.format
@@ -142,9 +143,9 @@ def _retyped_column(old: Revision, new: Revision, was: Column, now: Column) -> R
 def _type_findings(
     old: ParsedStatement, new: ParsedStatement, declared: tuple[Column, ...]
 ) -> Iterator[RevisionDifference]:
-    """Find expressions that now write another type than the table has: Spark's file sink takes it and ruins the table.
+    """Yield columns whose expression now writes another type than the table has, which ruins the table.
 
-    Only what the text tells is found: casts, and functions of one type.
+    Only types that the text shows are found: casts, and functions with one result type.
     """
     types = {column.name.lower(): column.type for column in declared}
     before = {column.name.lower(): column.expression for column in old.columns}
@@ -156,7 +157,7 @@ def _type_findings(
 
 
 def _retyped(was: str, now: str, into: str) -> Edit | None:
-    """Return how an expression may write another type than `into`, which is empty where no DDL is known."""
+    """Return how an expression may write another type than `into`, which is empty without a DDL."""
     from core.sql.expression_properties import expression_type
 
     kind, before = expression_type(now), expression_type(was)
@@ -199,7 +200,7 @@ def _sink_findings(old: Revision, new: Revision) -> Iterator[RevisionDifference]
 
 def _settings_findings(old: Settings, new: Settings, *, external: bool) -> Iterator[RevisionDifference]:
     if old.trigger != new.trigger:
-        # Nothing is triggered that is filled by others: a new default of the project is no change of theirs.
+        # External tables have no trigger, so that a new default of the project does not change them.
         kind = ChangeKind.DESCRIPTION if external else ChangeKind.TRIGGER_OR_RATE
         yield kind, Edit(EditKind.SETTING, str(old.trigger), str(new.trigger), "trigger")
     if old.schema_tracking != new.schema_tracking:
@@ -211,7 +212,7 @@ def _settings_findings(old: Settings, new: Settings, *, external: bool) -> Itera
 
 
 def _engine_findings(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
-    """Compare what the statement runs on, as far as both revisions know it."""
+    """Yield differences of pool and engine, as far as both revisions know them."""
     if old.engine and new.engine and old.engine != new.engine:
         older = _release(new.engine) < _release(old.engine)
         kind, edit = (
@@ -247,7 +248,7 @@ def _release(engine: str) -> tuple[int, ...]:
 
 
 def _conf_kind(key: str, *, stateful: bool) -> ChangeKind:
-    """Place a setting: what is not known to be harmless may change what the SQL says (time zone, ANSI mode)."""
+    """Return the kind of a changed setting; an unknown setting may change the result, as time zone and ANSI mode do."""
     if is_restartable(key):
         return ChangeKind.TRIGGER_OR_RATE
     if is_pinned(key):
@@ -290,7 +291,7 @@ def _moved(before: Sequence[TableRead], after: Sequence[TableRead]) -> ChangeKin
 
 
 def _reorders(old: ParsedStatement, new: ParsedStatement) -> bool:
-    """Return whether text order says nothing of the order in which Spark numbers the sources: they stand in a WITH."""
+    """Return whether a WITH hides the order in which Spark numbers the sources."""
     return any(re.match(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*with\b", p.select, re.I | re.S) for p in (old, new))
 
 
@@ -325,7 +326,7 @@ _SAID_TWICE = re.compile(r"\b(\w+) AS \1\b")
 
 
 def query_differences(old: ParsedStatement, new: ParsedStatement, *, grown: bool) -> Iterator[RevisionDifference]:
-    """Compare what is computed; options and names of sources are compared on their own."""
+    """Yield differences of the computation; source options and names are compared separately."""
     stateful = old.stateful or new.stateful
     if _meaning(old) == _meaning(new):
         if old.canonical != new.canonical and _clauses(old) == _clauses(new):
@@ -436,11 +437,8 @@ def _parts(before: str, after: str, kind: EditKind, of: str = "") -> Iterator[Ed
 
 
 def _told(kind: ChangeKind, old: ParsedStatement, new: ParsedStatement, part: str) -> Iterator[RevisionDifference]:
-    """Return the edits of a part of the canonical text by clause, else by words.
-
-    An edit without a description is still a difference.
-    """
-    # The parser is loaded only where there is something to say.
+    """Yield the edits of a part of the canonical text by clause, else by word; there is always at least one."""
+    # The parser is loaded only for an edited statement.
     from core.sql.comparison.query_edits import aliases_of_both, query_edits
 
     aliases = aliases_of_both(old, new)

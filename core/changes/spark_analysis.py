@@ -1,6 +1,6 @@
-"""Spark's analysis of a statement: what is asked, and what was answered.
+"""Spark's analysis of a statement: questions and answers.
 
-It can raise the severity of a change, never lower it: Spark also calls some statements different that are not.
+An answer can raise the severity of a change, but never lower it: Spark also distinguishes some equal statements.
 """
 
 import hashlib
@@ -16,17 +16,17 @@ from core.model.names import TableName, parse_table_name
 
 @dataclass(frozen=True, slots=True)
 class AnalysedRevision:
-    """One revision as Spark is shown it: nothing of the operator's but names and types."""
+    """One revision in the form for Spark, which contains no user data other than names and types."""
 
     select: str
     """The query alone, with logical names, as `ParsedStatement.select`."""
     tables: tuple[tuple[TableName, str], ...]
-    """Name and CREATE TABLE text of every table that it reads, by name."""
+    """Name and CREATE TABLE text of every table that it reads, sorted by name."""
 
 
 @dataclass(frozen=True)
 class AnalysisQuestion:
-    """A statement as declared, and as deployed where it is."""
+    """A declared statement, with the deployed one if there is any."""
 
     new: AnalysedRevision
     old: AnalysedRevision | None = None
@@ -43,7 +43,7 @@ class AnalysisQuestion:
 
 @dataclass(frozen=True, slots=True)
 class AnalysedRead:
-    """One table that Spark reads, as often as the statement names it."""
+    """One read of a table by Spark; a table that the statement names twice has two."""
 
     table: str
     streaming: bool
@@ -67,28 +67,28 @@ class AnalysedOperator:
     operator: str
     """Spark's name: StateStoreSave, StreamingSymmetricHashJoin …"""
     kind: str
-    """aggregate, session_window, deduplicate, stream_join or limit; an operator without such a word, its own name."""
+    """aggregate, session_window, deduplicate, stream_join or limit; for any other operator its own name."""
     keys: tuple[str, ...] = ()
-    """As far as the text shows them; of a join both sides' in turn."""
+    """Keys as far as the plan shows them; those of both sides in turn for a join."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnalysisRefusal:
-    """Why Spark would not run it."""
+    """Why Spark rejects a statement."""
 
     error_class: str
-    """Spark's own, `_LEGACY_ERROR_TEMP_…` where it has no better name (ORDER BY; run on 4.2.0); else empty."""
+    """Spark's error class, sometimes `_LEGACY_ERROR_TEMP_…` (ORDER BY; run on 4.2.0); empty without one."""
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class AnalysedStatement:
-    """Spark's answer about one side; empty but for `refused` where the analysis failed."""
+    """Spark's answer about one statement; only `refused` is set if the analysis failed."""
 
     sources: tuple[AnalysedRead, ...] = ()
     columns: tuple[AnalysedColumn, ...] = ()
     operators: tuple[AnalysedOperator, ...] = ()
-    """From the physical plan, in its order: the uppermost first."""
+    """In the order of the physical plan, from the top."""
     refused: AnalysisRefusal | None = None
 
 
@@ -101,7 +101,7 @@ class AnalysisAnswer:
     new: AnalysedStatement
     old: AnalysedStatement | None = None
     same: bool | None = None
-    """True: both sides mean the same to Spark. False proves nothing. None without an old side."""
+    """True if both statements have the same meaning to Spark; False proves nothing; None without a deployed one."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the answer as it goes over the socket and into the ledger; `answer_from_json` is the inverse."""
@@ -121,7 +121,7 @@ def question_from_json(data: Any) -> AnalysisQuestion:
 
 
 def answer_from_json(data: Mapping[str, Any]) -> AnalysisAnswer:
-    """Rebuild an answer; raises KeyError or TypeError for what is none."""
+    """Rebuild an answer; raises KeyError or TypeError for a damaged one."""
     old = data["old"]
     return AnalysisAnswer(
         data["engine"], _analysed_statement(data["new"]), _analysed_statement(old) if old else None, data["same"]
@@ -129,7 +129,7 @@ def answer_from_json(data: Mapping[str, Any]) -> AnalysisAnswer:
 
 
 def find_answer(answers: Mapping[str, str], question: AnalysisQuestion | None) -> AnalysisAnswer | None:
-    """Find the answer to a question among packed ones, by their key; a damaged one counts as none."""
+    """Return the answer to a question from packed ones by key; None if it is missing or damaged."""
     packed = answers.get(question.key) if question is not None else None
     try:
         return answer_from_json(json.loads(packed)) if packed else None

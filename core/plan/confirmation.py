@@ -1,6 +1,6 @@
-"""The text that an act must be confirmed with: the same for console, command line and agent.
+"""The text that confirms an act, the same for console, command line and agent.
 
-It imports no planner, because it is asked while a stop waits.
+It does not import the planner, so that a stop is confirmed without delay.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from core.model.names import TableName
 from core.plan.model import Plan
 
 LARGEST_SET = 20
-"""Statements that may be acted on under one count."""
+"""The largest number of statements that is confirmed by typing their count."""
 
 FREE = frozenset(("look", "mark", "stage", "unstage"))
 """Acts that change nothing but the actor's own list."""
@@ -20,10 +20,10 @@ OF_A_RUN = frozenset(("cancel", "skip"))
 """Acts on a run, which always name it."""
 
 OF_A_PLAN = "approve"
-"""The act on a plan that is not its execution; it names the plan."""
+"""The act on a plan other than its execution; its confirmation names the plan."""
 
 SHORT = 4
-"""Characters of a run's id, or of a plan's hash, that are typed."""
+"""Characters of a run's id or a plan's hash that are typed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,9 @@ class Confirmation:
 
 
 def confirmation_for_act(act: str, tables: Sequence[str], protected: bool, *, environment: str = "") -> Confirmation:
-    """Return the confirmation of stop, start, restart and their like;
-    a run's id or a plan's hash counts as its table.
+    """Return the confirmation of stop, start, restart and similar acts.
+
+    For an act on a run or a plan, `tables` holds its id or hash.
     """
     if act in FREE:
         return Confirmation("C0", "")
@@ -54,27 +55,27 @@ def confirmation_for_act(act: str, tables: Sequence[str], protected: bool, *, en
 
 
 def confirmation_for_swap(run_id: str, *, environment: str) -> Confirmation:
-    """Return the confirmation of letting a held run swap."""
+    """Return the confirmation of releasing the swap of a held run."""
     return Confirmation("C3", f"{environment} {run_id[:SHORT]}")
 
 
 def confirmation_for_policy(act: str, digest: str, protected: bool, *, environment: str) -> Confirmation:
-    """Return the confirmation of having a policy recorded (`apply`), or of bringing one that waits into force."""
+    """Return the confirmation of recording a policy (`apply`), or of approving one that waits."""
     if act == "approve":
         return Confirmation("C3", f"{environment} {digest[:SHORT]}")
     return Confirmation("C2", environment) if protected else Confirmation("C1", "yes")
 
 
 def confirmation_for_adoption(environment: str) -> Confirmation:
-    """Return the confirmation of adopting a world that is in doubt."""
+    """Return the confirmation of adopting an environment whose identity is in doubt."""
     return Confirmation("C3", f"{environment} adopt")
 
 
 def confirmation_for_plan(plan: Plan) -> Confirmation:
-    """Return the confirmation of applying a plan; external tables are not statements and do not count.
+    """Return the confirmation of applying a plan; external tables do not count as statements.
 
-    What a plan destroys, and what its reviewer must accept, is confirmed with the plan's own name; so is what another
-    must approve, which is C4.
+    A plan that destroys something or must be acknowledged is confirmed with its own hash (C3), as is a plan that needs
+    an approval (C4).
     """
     if plan.approvals:
         return Confirmation("C4", f"{plan.environment} {plan.hash[:SHORT]}")

@@ -29,7 +29,7 @@ GLYPH_BY_ACTION = {
     Action.VACUUM: "-",
     Action.KEEP: "=",
 }
-"""One character before each table of a plan, in every screen and on paper."""
+"""One character before each table of a plan, on every screen and in every printout."""
 
 _CHANGE_BY_REASON = {
     Reason.READS_OLD_VERSION: "upstream moved on",
@@ -52,7 +52,7 @@ _NUMBER_AND_UNIT = re.compile(r"(?<=\d)(?=[A-Za-z])")
 
 
 def change_words(node: PlanNode) -> str:
-    """Return what changed, in a few words for the column CHANGE: first an edit that may change the number of rows."""
+    """Return the text of the column CHANGE: an edit that may change the number of rows first, then the kind."""
     kind, rows, special = node.change, edit_of_rows(node.evidence), _special_change(node)
     words = special if special is not None else kind.definition.label if kind is not None else ""
     if not rows or node.confirmed_by_spark is False:
@@ -61,7 +61,7 @@ def change_words(node: PlanNode) -> str:
 
 
 def _special_change(node: PlanNode) -> str | None:
-    """Return what says more than the kind of change; None where that says all."""
+    """Return a text that is more specific than the kind of change; None if there is none."""
     kind = node.change
     if node.confirmed_by_spark is False:
         return "Spark disagrees"
@@ -103,7 +103,7 @@ def action_words(node: PlanNode) -> str:
 
 
 def why_words(node: PlanNode) -> str:
-    """Return the strongest evidence, else the reason, with the causes for what others brought along."""
+    """Return the evidence of a node, else its reason with the tables that caused it."""
     if node.reason in (Reason.PARENT_REBUILT, Reason.STATIC_PARENT_REBUILT):
         kind = "stateful" if node.stateful else "stateless"
         own = own_edits(node.evidence)
@@ -114,35 +114,31 @@ def why_words(node: PlanNode) -> str:
 
 
 def replay_words(node: PlanNode) -> str:
-    """Return the rows that are read again, `81 M`: `?` is not known, `-` is none."""
+    """Return the rows that are read again, as `81 M`; `?` if unknown, `-` if none."""
     if not _is_priced(node) and node.replay_rows is None:
         return "-"
     return number_and_unit(short_number(node.replay_rows))
 
 
 def eta_words(node: PlanNode) -> str:
-    """Return when its last step ends, counted from the beginning of the run, `< 40 s`; `?` is not known, `-` is
-    nothing to be done.
-    """
+    """Return when the last step of a node ends after the run began, as `< 40 s`; `?` if unknown, `-` if kept."""
     return "-" if node.action is Action.KEEP else range_words(node)
 
 
 def range_words(of: PlanNode | Step | Undo | Plan) -> str:
-    """Return what was predicted as a range; `?` where it is not known."""
+    """Return the predicted range; `?` if unknown."""
     if of.predicted_low_s is None or of.predicted_high_s is None:
         return "?"
     return duration_range(of.predicted_low_s, of.predicted_high_s).replace("up to ", "< ")
 
 
 def undo_words(node: PlanNode) -> str:
-    """Return the way back in one word: `none` where no command leads back, `-` where nothing is to be undone."""
+    """Return the undo in one word: `none` if no command undoes the node, `-` if there is nothing to undo."""
     return node.undo or "-"
 
 
 def undo_command(plan: Plan, way: Undo) -> str:
-    """Return the very command of a way back, empty where there is none; RUN stands for the run of a plan that no
-    agent has.
-    """
+    """Return the command of an undo, empty if there is none; RUN stands for the run of a plan that no agent has."""
     if way.act == "rollback":
         return f"headgate rollback {way.tables[0]}"
     if way.act != "plan undo":
@@ -152,7 +148,7 @@ def undo_command(plan: Plan, way: Undo) -> str:
 
 
 def undo_effect(way: Undo) -> str:
-    """Return what a way back does, and what that takes."""
+    """Return what an undo does, with its rows to read and its ETA."""
     if way.replay_rows != 0:
         return f"{way.words}; reads {number_and_unit(short_number(way.replay_rows))} rows again, ETA {range_words(way)}"
     eta = f", ETA {range_words(way)}" if way.predicted_high_s is not None else ""
@@ -160,33 +156,33 @@ def undo_effect(way: Undo) -> str:
 
 
 def lowered_words(node: PlanNode) -> str:
-    """Return in what less is done to a table than by default."""
+    """Return how a node does less than the default."""
     if node.strategy == Strategy.KEYED:
-        return "rows may stay that a rebuild would not have"
+        return "rows may stay that a rebuild would not produce"
     return "less severe than the default"
 
 
 def spark_words(node: PlanNode) -> str:
-    """Describe what Spark makes of a new or changed statement; empty for any other node."""
+    """Return whether Spark confirmed a new or changed statement; empty for any other node."""
     return _SPARK[node.confirmed_by_spark] if node.for_spark or node.confirmed_by_spark is not None else ""
 
 
 def spark_word(confirmed: bool | None) -> str:
-    """Describe what Spark makes of a statement."""
+    """Return the sentence on Spark's confirmation."""
     return _SPARK[confirmed]
 
 
 def offer_lines(node: PlanNode, *, every: bool = False) -> tuple[str, ...]:
-    """Return what may be chosen for a node, one line for each: its price and what is lost.
+    """Return a line for each strategy that a node allows, with its cost and losses.
 
-    What no agent carries out yet is left out, unless it is chosen or `every` offer is asked for.
+    Strategies that no agent can execute yet are left out, unless chosen or `every` offer is requested.
     """
     shown = (offer for offer in node.offers if every or offer.executable or offer.strategy == node.strategy)
     return tuple(_offer_line(offer, chosen=offer.strategy == node.strategy) for offer in shown)
 
 
 def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
-    """Explain one table of a plan: reason, evidence, what may be chosen, what it loses, and the diff of its texts."""
+    """Return the explanation of one table: reason, evidence, strategies, losses, undo, and the diff of its texts."""
     node = next((node for node in plan.nodes if node.table == table), None)
     if node is None:
         return (f"{table} is not in this plan",)
@@ -221,7 +217,7 @@ def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
 
 
 def number_and_unit(text: str) -> str:
-    """Write a number apart from its unit: `81M` as `81 M`."""
+    """Return a number with a space before its unit: `81M` as `81 M`."""
     return _NUMBER_AND_UNIT.sub(" ", text)
 
 
@@ -239,17 +235,17 @@ def _offer_line(offer: StrategyOffer, *, chosen: bool) -> str:
 
 
 def _is_priced(node: PlanNode) -> bool:
-    """Return whether it reads rows again: what is begun anew, external tables aside."""
+    """Return whether a node starts or rebuilds a statement, and so has a cost."""
     return node.action in _REPLAYS and node.version > 0
 
 
 def step_line(step: Step) -> str:
-    """Return one step: number, act and what it acts on."""
+    """Return a step with its number, act, object and the steps that it needs."""
     return f"{step.n:>3} {step_words(step)}" + (f"   needs {', '.join(map(str, step.after))}" if step.after else "")
 
 
 def step_words(step: Step) -> str:
-    """Return the act and its object: a physical table, a query or pointers."""
+    """Return the act of a step and its object: a physical table, a query or pointers."""
     match step.do:
         case StepKind.SWAP | StepKind.HOLD:
             return f"{act_words(step.do)} {' '.join(step.tables)}"
@@ -275,7 +271,7 @@ def step_words(step: Step) -> str:
 
 
 def act_words(do: str) -> str:
-    """Return what a step does, in words that people know of databases and files."""
+    """Return the act of a step in the usual terms of databases and files."""
     return _ACTS.get(do, do.replace("_", " "))
 
 
@@ -283,7 +279,7 @@ _ACTS: Mapping[str, str] = {StepKind.UNPOINT: "drop view", StepKind.TOMBSTONE: "
 
 
 LONGEST_EDIT = 90
-"""Characters of one expression before it is cut."""
+"""Characters after which an expression is cut."""
 
 _PLACES = {
     EditPlace.QUERY: "",
@@ -306,7 +302,7 @@ _CLAUSES: Mapping[EditKind, str] = {
     EditKind.FILTER: "filter",
     EditKind.HAVING: "HAVING",
 }
-"""Clauses that come, go and change."""
+"""Clauses that are added, removed and changed."""
 
 _CHANGES: Mapping[EditKind, str] = {
     EditKind.JOINED: "joined",
@@ -314,7 +310,7 @@ _CHANGES: Mapping[EditKind, str] = {
     EditKind.EXPRESSION_ORDER: "columns in another order",
     EditKind.EXPRESSION: "column {columns}",
 }
-"""Clauses that only change: one text becomes another, both cut."""
+"""Clauses that are only changed; their texts before and after are both cut."""
 
 _WORDS: Mapping[EditKind, str] = {
     EditKind.MORE_PARTS: "and {after} more",
@@ -360,11 +356,11 @@ _WORDS: Mapping[EditKind, str] = {
 
 _OPERATORS = {"stream_join": "join of streams", "session_window": "session window"}
 _CONTENTS = dict.fromkeys(("aggregate", "window", "session_window"), "aggregates")
-"""What people call operators, and what they hold, where that has another name in the state."""
+"""Names of operators and of their contents for people, if they differ from the name in the state."""
 
 
 def evidence_words(seen: Evidence) -> str:
-    """Return what was seen, in a line."""
+    """Return evidence as one line."""
     if not isinstance(seen, Edit):
         return str(seen)
     head, text = _parts(seen)
@@ -372,7 +368,7 @@ def evidence_words(seen: Evidence) -> str:
 
 
 def evidence_lines(evidence: Iterable[Evidence]) -> tuple[str, ...]:
-    """Return a line for each edit, those of one sort as one line with their number."""
+    """Return evidence as lines; similar edits share a line with their number."""
     found: dict[str, list[str]] = {}
     for seen in evidence:
         head, text = _parts(seen) if isinstance(seen, Edit) else (str(seen), "")
@@ -381,7 +377,7 @@ def evidence_lines(evidence: Iterable[Evidence]) -> tuple[str, ...]:
 
 
 def edit_of_rows(evidence: Iterable[Evidence]) -> str:
-    """Return the first edit that may change the number of rows in two or three words: `join added`; else nothing."""
+    """Return the first edit that may change the number of rows, as `join added`; empty if there is none."""
     edit = next(filter(is_of_rows, evidence), None)
     if not isinstance(edit, Edit) or edit.kind is EditKind.SOURCE:
         return ""
@@ -391,7 +387,7 @@ def edit_of_rows(evidence: Iterable[Evidence]) -> str:
 
 
 def own_edits(evidence: Iterable[Evidence]) -> str:
-    """Return the edits of rows and values in a line: what a statement has of its own beside its upstream tables'."""
+    """Return a statement's own edits of rows and values in one line."""
     return "; ".join(evidence_lines(seen for seen in evidence if reading_order(seen) < 2))
 
 
@@ -405,7 +401,7 @@ def evidence_as_json(seen: Evidence) -> dict[str, Any]:
 
 
 def is_of_columns(seen: Evidence) -> bool:
-    """Return whether it is of a single column of the table."""
+    """Return whether evidence is an edit of columns of the table itself."""
     return isinstance(seen, Edit) and seen.kind in OF_COLUMNS and seen.place is EditPlace.QUERY
 
 
@@ -416,7 +412,7 @@ def _sort_of(head: str, texts: list[str]) -> str:
 
 
 def _parts(edit: Edit) -> tuple[str, str]:
-    """Return what came, went or changed, and the text of it; everything in the first where edits are never one sort."""
+    """Return the kind of an edit in words, and its text; an edit that is never grouped has no separate text."""
     where = f"{edit.table}: " if edit.table else ""
     where += _PLACES[edit.place]
     columns = ", ".join(edit.columns)
@@ -470,5 +466,5 @@ def _moved(sign: str, names: str) -> str:
 
 
 def cut(text: str) -> str:
-    """Return an expression that is not longer than a line."""
+    """Return an expression cut to LONGEST_EDIT characters."""
     return text if len(text) <= LONGEST_EDIT else f"{text[: LONGEST_EDIT - 1]}…"

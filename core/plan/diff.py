@@ -1,4 +1,4 @@
-"""Two plans compared: what the second says otherwise, node by node, in lines and as JSON; nothing is decided here."""
+"""The differences between two plans, node by node, in lines and as JSON; nothing is decided here."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -14,36 +14,36 @@ from core.text.wording import counted, short_duration, short_number
 PLAN_DIFF_FORMAT = "headgate.plan-diff/1"
 
 FIGURES = frozenset(("replay_rows", "eta_s", "predicted"))
-"""Parts that drift while nothing changes."""
+"""Parts that drift by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanDifference:
-    """One thing that two plans say otherwise."""
+    """One difference between two plans."""
 
     of: str
     """plan, request, node, verdict, order, step, left behind, reader, refusal or warning."""
     subject: str
-    """The table, guard or field; empty where there is none."""
+    """The table, guard or field; empty if there is none."""
     part: str
-    """What of the subject: `action`, `texts.dml`; empty where it is the whole."""
+    """The part of the subject, as `action` or `texts.dml`; empty if it is the whole."""
     before: str | None
-    """None where only the second plan has it."""
+    """None if only the second plan has it."""
     after: str | None
-    """None where only the first plan has it."""
+    """None if only the first plan has it."""
     lines: tuple[str, ...] = ()
-    """Of a text: its unified diff."""
+    """The unified diff of a text; else empty."""
 
     @property
     def matters(self) -> bool:
-        """Return whether it is more than a figure that drifts."""
+        """Return whether the difference is more than a drifting figure."""
         if self.of == "verdict":
             return lasting_verdict(self.subject, self.before) != lasting_verdict(self.subject, self.after)
         return self.part not in FIGURES
 
 
 def compare_plans(first: Plan, second: Plan) -> tuple[PlanDifference, ...]:
-    """List what the second plan says otherwise than the first; their hashes and nonces name them, and do not count."""
+    """Return the differences between two plans; their hashes and nonces do not count."""
     found = [*_fields("plan", _plan_parts(first), _plan_parts(second))]
     found += _fields("request", _request_parts(first), _request_parts(second))
     found += _nodes(first.nodes, second.nodes)
@@ -62,7 +62,7 @@ def compare_plans(first: Plan, second: Plan) -> tuple[PlanDifference, ...]:
 
 
 def difference_lines(first: Plan, second: Plan) -> tuple[str, ...]:
-    """Draw what `compare` finds, one line for each, texts below their node as unified diffs."""
+    """Return the differences as lines, with texts as unified diffs below their node."""
     found = compare_plans(first, second)
     head = f"plan {first.hash[:12]} → {second.hash[:12]}: "
     if not found:
@@ -82,7 +82,7 @@ def difference_lines(first: Plan, second: Plan) -> tuple[str, ...]:
 
 
 def difference_as_json(first: Plan, second: Plan) -> dict[str, Any]:
-    """Return what `compare` finds as an object; what only one plan has is null on the other side."""
+    """Return the differences as an object; the side that lacks something is null."""
     found = compare_plans(first, second)
     return {
         "format": PLAN_DIFF_FORMAT,
@@ -94,7 +94,7 @@ def difference_as_json(first: Plan, second: Plan) -> dict[str, Any]:
 
 
 def difference_words(one: PlanDifference) -> str:
-    """Return one difference in a sentence without a verb: `verdict disk: ok → deny`."""
+    """Return one difference as a short text, as `verdict disk: ok → deny`."""
     subject = " ".join(word for word in (one.of, one.subject, _LABELS.get(one.part, one.part)) if word)
     if one.lines:
         return f"{subject} differs"
@@ -133,7 +133,7 @@ def _nodes(first: Sequence[PlanNode], second: Sequence[PlanNode]) -> Iterable[Pl
             for name in ("dml", "ddl", "yml"):
                 a, b = getattr(getattr(old, kind), name), getattr(getattr(new, kind), name)
                 if a != b:
-                    yield PlanDifference("node", table, f"{kind}.{name}", a, b, unified_diff(a, b))
+                    yield PlanDifference("node", table, f"{kind}.{name}", a, b, lines=unified_diff(a, b))
 
 
 def _fields(of: str, first: dict[str, str], second: dict[str, str]) -> Iterable[PlanDifference]:
@@ -198,7 +198,7 @@ _PARTS: dict[str, Callable[[PlanNode], str]] = {
     "predicted": eta_words,
     "offers": lambda node: ", ".join(typed_strategy(offer.strategy) for offer in node.offers),
 }
-"""What is compared of two nodes, in the order in which it is said."""
+"""The compared parts of a node, in the order of the output."""
 _LABELS = {
     "because_of": "because of",
     "classified": "change is known",
@@ -213,4 +213,4 @@ _LABELS = {
     "old.ddl": "deployed ddl",
     "old.yml": "deployed yml",
 }
-"""What people read for a part whose name in JSON is no word."""
+"""Names for people of parts whose JSON name is not a word."""

@@ -1,7 +1,7 @@
-"""A plan in a file: the plan, the texts that it was computed from and when, under one digest; no secrets.
+"""Plan files: a plan with the texts that it was computed from and its time, under one digest and without secrets.
 
-The file proves nothing: an agent computes the plan again from the texts with its own ledger, observation and policy.
-The digest tells damage and a careless edit from a sound file before anything is sent.
+A file proves nothing: an agent computes the plan again from the texts with its own ledger, observations and policy.
+The digest detects damage and careless edits before anything is sent.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _SQL_SECRET = re.compile(
     rf"{_CALLED}\s*=?\s*[\"'](?!\$\{{)[^\"']",
     re.I,
 )
-"""Where a text gives a secret itself: a key that is called so, with a value that is not `${…}`."""
+"""Matches a literal secret: a key with the name of a secret, whose value is not `${…}`."""
 _ANY_SECRET = re.compile(
     rf"{_PASSWORD}\s*=>?\s*\\*[\"'](?!\$\{{)[^\"'\\]"  # password = 'x', password="x" of a JAAS configuration
     r"|jaas\.config[^;]{0,2000}?password\s*=\s*(?!\$\{)[^\s\"'\\]"
@@ -37,12 +37,12 @@ _ANY_SECRET = re.compile(
 _KNOWN_BY_FORM = re.compile(
     r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\b(?:gh[oprsu]|github_pat)_[0-9A-Za-z_]{20}|-----BEGIN [A-Z ]*PRIVATE KEY"
 )
-"""Keys of AWS, tokens of GitHub and private keys, which say by themselves what they are."""
+"""AWS keys, GitHub tokens and private keys, which are recognized by their form."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedPlan:
-    """What a plan file holds."""
+    """The content of a plan file."""
 
     plan: Plan
     texts: Mapping[str, str]
@@ -50,17 +50,17 @@ class SavedPlan:
     created_at: float
     """Epoch seconds."""
     expires_at: float
-    """As the project says; an agent counts its own environment's hours from `created_at`."""
+    """By the project's setting; an agent applies its own environment's setting to `created_at`."""
     author: str
-    """The login that planned; who hands it to an agent is its author there."""
+    """The login that made the plan; for an agent, the author is the login that submits it."""
 
 
 def refuse_secrets(texts: Mapping[str, str]) -> None:
-    """Raise Refused where a text holds what looks like a password or a token: a plan file goes from hand to hand."""
+    """Raise Refused if a text contains what looks like a password or a token, since plan files are passed around."""
     for path in sorted(texts):
         text = texts[path]
         patterns = (_SQL_SECRET if path.endswith(".sql") else _YML_SECRET, _ANY_SECRET, _KNOWN_BY_FORM)
-        # What is found may begin at an option before it: the secret itself is where it ends.
+        # A match may start at an earlier option; the secret itself is at its end.
         ends = [found.end() for pattern in patterns if (found := pattern.search(text))]
         if ends:
             line = text.count("\n", 0, min(ends) - 1) + 1
@@ -71,7 +71,7 @@ def refuse_secrets(texts: Mapping[str, str]) -> None:
 
 
 def saved_as_text(saved: SavedPlan) -> str:
-    """Write a plan file: one line of canonical JSON."""
+    """Return the text of a plan file: one line of canonical JSON."""
     body = {
         "format": PLAN_FILE_FORMAT,
         "created_at": saved.created_at,
@@ -84,7 +84,7 @@ def saved_as_text(saved: SavedPlan) -> str:
 
 
 def saved_from_text(text: str, name: str) -> SavedPlan:
-    """Read a plan file; raises UsageError where it is none, is damaged, or says another hash than its plan has."""
+    """Parse a plan file; raises UsageError if it is damaged, is not a plan file, or its hash does not match."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -129,6 +129,6 @@ def _digest(body: Mapping[str, Any]) -> str:
     try:
         text = canonical_text(body)
     except ValueError:
-        # Python reads NaN and Infinity, which are no JSON and which we never write.
+        # Python parses NaN and Infinity, which are not JSON and which Headgate never writes.
         return ""
     return hashlib.sha256(text.encode("ascii")).hexdigest()

@@ -28,23 +28,23 @@ COMMENT_LIMIT = 60_000
 """Bytes in UTF-8. GitHub takes comments of 65,536 characters."""
 
 _TABLE, _LIST = 24_000, 4_000
-"""Bytes of the table, and of each list, at most; the texts that differ take what is left."""
+"""Maximum bytes of the table and of each list; differing texts get the rest."""
 _COMMAND = 1_000
-"""Characters of a command that is worth to be copied."""
+"""Characters up to which a command is worth copying."""
 _NOTE = 1_200
-"""Bytes kept free for saying what was left out, a command included."""
+"""Bytes reserved for the note on what was left out, command included."""
 _TICKS = re.compile(r"`+")
 
 
 @dataclass(slots=True)
 class _Page:
-    """Lines with the bytes that are still free; what does not fit is counted, never cut in the middle."""
+    """Lines of a page with its remaining bytes; content that does not fit is counted, never cut in the middle."""
 
     free: int
     lines: list[str] = field(default_factory=list)
 
     def add(self, *lines: str) -> bool:
-        """Add all the lines, or none."""
+        """Add all of the lines or none; returns whether they fit."""
         size = _bytes(lines)
         if size > self.free:
             return False
@@ -53,7 +53,7 @@ class _Page:
         return True
 
     def add_each(self, lines: Sequence[str], most: int, what: str, head: Sequence[str]) -> None:
-        """Add a head and the first lines that fit in `most` bytes, then how many were left out."""
+        """Add a head, the first lines that fit in `most` bytes, and the number of those left out."""
         if not lines:
             return
         room, shown = min(most, self.free) - _bytes(head) - _NOTE, 0
@@ -68,7 +68,7 @@ class _Page:
 
 
 def plan_as_markdown(plan: Plan, standing: PlanStanding | None = None) -> str:
-    """Write a plan as Markdown of at most LIMIT bytes: verdict, rows, losses, guards, how to apply, what differs."""
+    """Return a plan as Markdown of at most COMMENT_LIMIT bytes: verdict, rows, losses, guards, commands, diffs."""
     known = standing or PlanStanding()
     end = _how_to_apply(plan)
     page = _Page(COMMENT_LIMIT - _bytes(end))
@@ -116,7 +116,7 @@ def _how_to_apply(plan: Plan) -> tuple[str, ...]:
     confirm = f" --confirm '{text}'" if text else ""
     commands = [_shown_by(plan)]
     if not plan.request.nonce:
-        # It was planned offline, and every plan that an agent takes has a name of its own.
+        # It was planned offline; an agent needs a plan with a nonce.
         return (
             "**To apply**: plan again against the live environment and review that plan",
             "",
@@ -129,9 +129,7 @@ def _how_to_apply(plan: Plan) -> tuple[str, ...]:
 
 
 def _shown_by(plan: Plan) -> str:
-    """Return the command that shows the whole plan: by its hash where an agent may have it,
-    else by planning it again.
-    """
+    """Return the command that shows the whole plan: by hash if an agent may have it, else by planning again."""
     if plan.request.nonce:
         return f"headgate review {plan.hash[:12]}"
     line = shlex.join(["headgate", *command_words(plan.request), "--env", plan.environment])
@@ -139,7 +137,7 @@ def _shown_by(plan: Plan) -> str:
 
 
 def _texts(plan: Plan) -> Iterator[tuple[str, ...]]:
-    """Write what differs of each statement that is acted on, folded away."""
+    """Yield a folded block for each changed text of the statements that are acted on."""
     for node in plan.nodes:
         if node.action in (Action.KEEP, Action.DELETE):
             continue
@@ -155,7 +153,7 @@ def _folded(node: PlanNode, name: str, lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _fenced(language: str, lines: Iterable[str]) -> tuple[str, ...]:
-    """Fence lines with more backticks than stand in any of them."""
+    """Return lines in a code fence that is longer than any run of backticks in them."""
     inside = tuple(map(escape_control_characters, lines))
     longest = max((len(run) for line in inside for run in _TICKS.findall(line)), default=0)
     fence = "`" * max(3, longest + 1)

@@ -1,4 +1,4 @@
-"""The plan as a value: what will happen to which statement, why, in which order, and what it was computed from."""
+"""The plan as a value: what happens to which statement, why, in which order, and what it was computed from."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,11 +27,11 @@ _NOTHING_FOR_SPARK = frozenset(
         Action.KEEP, Action.DELETE, Action.ROLLBACK, Action.UNDELETE, Action.RETIRE, Action.OPTIMIZE, Action.VACUUM,
     }
 )  # fmt: skip
-"""Actions without a text that is new or changed."""
+"""Actions without a new or changed text."""
 
 
 class RetentionKind(StrEnum):
-    """Whether what is read again is still there."""
+    """Whether the rows to read again still exist."""
 
     OK = "ok"
     SHORT = "short"
@@ -40,38 +40,38 @@ class RetentionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Whether what a statement reads again is still there, and what is known of what is gone."""
+    """Whether the rows that a statement reads again still exist, with details of the missing ones."""
 
     kind: RetentionKind
     files_gone: int = 0
-    """Files that it has read and that no longer exist."""
+    """Number of files that it has read and that no longer exist."""
     earliest: str = ""
-    """Time of the earliest row that is left; empty where it is not known."""
+    """Time of the earliest remaining row; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class StrategyOffer:
-    """A strategy that is allowed for a node, with its price; None is what is not known."""
+    """An allowed strategy of a node with its cost; None stands for unknown values."""
 
     strategy: str
     replay_rows: int | None = None
     eta_s: float | None = None
     replay_bytes: int | None = None
     disk_bytes: int | None = None
-    """What it takes besides what is there already."""
+    """Additional bytes on disk."""
     loses: tuple[str, ...] = ()
     note: Sentence | None = None
-    """What to know before it is chosen."""
+    """What to know before choosing it."""
 
     @property
     def executable(self) -> bool:
-        """Return whether an agent carries it out; the others are priced, and refused when they are chosen."""
+        """Return whether an agent can execute the strategy; other ones only have a cost, and agents refuse them."""
         return self.strategy in EXECUTABLE
 
 
 @dataclass(frozen=True, slots=True)
 class PlanNode:
-    """What the plan says of one statement."""
+    """What a plan does to one table."""
 
     table: TableName
     product: str
@@ -79,59 +79,58 @@ class PlanNode:
     stateful: bool
     action: Action
     change: ChangeKind | None
-    """What kind of change it is; None where nothing was compared, as for a delete."""
+    """The kind of change; None if nothing was compared, as in a delete."""
     evidence: tuple[Evidence, ...]
     classified: bool
     strategy: str
-    """A word of `Strategy`; empty where nothing is started."""
+    """A value of `Strategy`; empty if nothing is started."""
     reason: Reason
-    """For people; executing never branches on it."""
+    """For people; execution never branches on it."""
     because_of: tuple[TableName, ...]
     level: int
-    """Topological generation inside the plan, 0 first."""
+    """Topological generation within the plan, from 0."""
     loses: tuple[str, ...]
     replay_rows: int | None = None
     eta_s: float | None = None
-    """Until it has read what it reads again, at the fastest; what a run takes besides is in the range below."""
+    """Minimum seconds until the replay is read; the range below covers the whole run."""
     predicted_low_s: float | None = None
-    """From the beginning of the run until its last step ends; None where nothing like it was measured."""
+    """Seconds from the start of the run to the end of its last step; None without measurements."""
     predicted_high_s: float | None = None
     retention: Retention | None = None
     undo: str = ""
-    """`plan`, `stop` or `none`, for the column UNDO; empty where nothing is to be undone. `Plan.undo` says all."""
+    """`plan`, `stop`, `back` or `none` for the column UNDO; empty if there is nothing to undo. See `Plan.undo`."""
     from_version: int = 0
     version: int = 0
     """The version after the plan; equal to `from_version` unless it is started or rebuilt."""
     bindings: tuple[Binding, ...] = ()
-    """What the version after the plan reads."""
+    """Bindings of the version after the plan."""
     revision: str = ""
     """Hash of the declared texts."""
     texts: RevisionTexts = field(default_factory=RevisionTexts)
-    """Declared texts (old ones for a delete)."""
+    """Declared texts; the old ones for a delete."""
     old: RevisionTexts = field(default_factory=RevisionTexts)
     trigger: str = ""
     owner: str = ""
     offers: tuple[StrategyOffer, ...] = ()
-    """Every strategy that is allowed, the chosen one first."""
+    """The allowed strategies, the chosen one first."""
     at: str = ""
-    """Where its strategy begins, where it begins at a place: `now`, a time, a position, or a partition."""
+    """The start position of its strategy: `now`, a time, a version or a partition; empty without one."""
     begins_where: tuple[str, ...] = ()
-    """What its version reads of its streams, where that is not everything: `orders.ts >= TIMESTAMP '…'`, one for each.
-    """
+    """Conditions on its streams, as `orders.ts >= TIMESTAMP '…'`; empty if it reads all rows."""
     lowered: bool = False
     """Whether the operator chose a strategy that is less severe than the default."""
     replay_bytes: int | None = None
     confirmed_by_spark: bool | None = None
-    """False when Spark reads the statement otherwise than we do; None when it was not asked, or could not say."""
+    """False if Spark's analysis differs from Headgate's; None if it was not asked or gave no answer."""
 
     @property
     def row(self) -> str:
-        """Return the code of its kind of change, which documents and hashes hold; empty where there is none."""
+        """Return the code of its kind of change, as in documents and hashes; empty without a change."""
         return self.change.definition.code if self.change is not None else ""
 
     @property
     def for_spark(self) -> bool:
-        """Return whether Spark has something to say of it: SQL that is new or changed."""
+        """Return whether Spark can analyse it: its SQL is new or changed."""
         if self.action in _NOTHING_FOR_SPARK:
             return False
         begins = self.action is Action.START or (self.old.dml, self.old.ddl) != (self.texts.dml, self.texts.ddl)
@@ -148,98 +147,98 @@ class Step:
     table: TableName
     version: int
     after: tuple[int, ...]
-    """Steps that must be done before; a failed one blocks this one."""
+    """Steps that must succeed first."""
     why: Sentence
     tables: tuple[TableName, ...] = ()
-    """For a swap: every pointer of the release, sinks first; else empty."""
+    """For a swap or hold: all pointers of the release, sinks first; else empty."""
     predicted_low_s: float | None = None
-    """What it takes by itself; None where nothing like it was measured."""
+    """Seconds that the step itself takes; None without measurements."""
     predicted_high_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """What undoes a plan for some of its tables, and what that takes; or why nothing does."""
+    """The command that undoes a plan for some of its tables, with its cost; or why there is none."""
 
     act: str
-    """`plan undo` or `stop`, as typed behind `headgate`; empty where there is no way back."""
+    """The command behind `headgate`, as `plan undo` or `stop`; empty if there is none."""
     tables: tuple[TableName, ...]
-    """What it acts on, readers that come along included."""
+    """The tables that it acts on, including readers."""
     words: Sentence
-    """What the command does to them, or why there is none."""
+    """What the command does, or why there is none."""
     replay_rows: int | None = 0
-    """Rows that are read again; None where that is not known."""
+    """Rows that are read again; None if unknown."""
     eta_s: float | None = None
     until: Sentence | None = None
-    """Its end, in words: `at any time`; empty where there is no way back."""
+    """Until when it is possible, as `at any time`; None without a command."""
     predicted_low_s: float | None = None
-    """What it takes as a whole, as a run's; None where that is not known."""
+    """Seconds that it takes as a whole; None if unknown."""
     predicted_high_s: float | None = None
 
     @classmethod
     def of(cls, act: str, tables: tuple[TableName, ...], words: str, *, until: str = "") -> "Undo":
-        """Name an act and what it does; without rows that are read again."""
+        """Make an undo that reads no row again."""
         return cls(act, tables, Sentence(words), until=Sentence(until) if until else None)
 
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
-    """A reader outside the plan's scope that stays on an old version."""
+    """A reader outside of the plan's scope that stays on an old version."""
 
     table: TableName
     product: str
     reads: str
-    """The physical table it stays on: `orders__v1`."""
+    """The physical table that it stays on, as `orders__v1`."""
     owner: str = ""
     through: str = ""
-    """The table that it reads and that moves on, or is left behind itself."""
+    """The table that it reads, which moves on or is left behind itself."""
     depth: int = 1
     """1 for a reader of a table that moves on, 2 for a reader of that one, and so on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """A reader that the project only declares: it is told what changes for it."""
+    """A declared reader outside of Headgate, with what changes for it."""
 
     reader: str
     table: TableName
     before: str
     """The physical table that it reads now."""
     after: str
-    """The one that the pointer will serve; empty when the table goes."""
+    """The physical table that the pointer will serve; empty if the table is deleted."""
     owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A verdict over the plan; `verdict` is ok, unknown, warn, approve or deny."""
+    """One check of a plan; `verdict` is ok, unknown, warn, approve or deny."""
 
     name: str
     verdict: str
     summary: Sentence
     remedy: Sentence | None = None
-    """What to do about a denial."""
+    """The remedy of a denial."""
 
     @classmethod
     def of(cls, name: str, verdict: str, summary: str, remedy: str = "") -> "Guard":
-        """Judge."""
+        """Make a guard from plain texts."""
         return cls(name, verdict, Sentence(summary), Sentence(remedy) if remedy else None)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRefusal:
-    """Why the request cannot be done at all."""
+    """Why a request cannot be planned."""
 
     table: str
     summary: Sentence
     """A whole sentence, which names the table itself."""
     remedy: Sentence
     guard: str = ""
-    """The guard that denies it; empty where it is refused for itself."""
+    """The guard that denies the plan; empty for any other refusal."""
 
     @classmethod
     def of(cls, table: str, summary: str, remedy: str) -> "PlanRefusal":
-        """Refuse a request for itself."""
+        """Make a refusal that does not come from a guard."""
         return cls(table, Sentence(summary), Sentence(remedy))
 
 
@@ -252,29 +251,29 @@ class PlanWarning:
     summary: Sentence
     """What follows behind the name of the table."""
     multiplies_rows: bool = False
-    """Whether the same input may give more rows: these are read first."""
+    """Whether the same input may produce more rows; such warnings come first."""
 
     @classmethod
     def of(cls, table: str, summary: str, *, multiplies_rows: bool = False) -> "PlanWarning":
-        """Warn of a table."""
+        """Make a warning from a plain text."""
         return cls(table, Sentence(summary), multiplies_rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A proposal: a function of project texts, request, observed values and policy; `hash` covers what matters."""
+    """A proposal, computed from project texts, request, observations and policy."""
 
     hash: str
-    """SHA-256 of the canonical JSON, of all that does not drift while nothing changes (`core.plan.codec.plan_hash`)."""
+    """SHA-256 over everything that does not drift by itself, see `core.plan.codec.plan_hash`."""
     project_id: str
     environment: str
     protected: bool
     planner: str
     request: PlanRequest
     nodes: tuple[PlanNode, ...]
-    """In the order of execution of their first step; kept ones by level and name."""
+    """By the execution of their first step; kept ones by level and name."""
     order: tuple[TableName, ...]
-    """Tables that are acted on, as they execute."""
+    """Tables that are acted on, in the order of execution."""
     steps: tuple[Step, ...]
     left_behind: tuple[LeftBehind, ...] = ()
     guards: tuple[Guard, ...] = ()
@@ -282,15 +281,15 @@ class Plan:
     warnings: tuple[PlanWarning, ...] = ()
     readers: tuple[Exposure, ...] = ()
     approvals: int = 0
-    """How many others must approve it before it is applied."""
+    """Number of other logins that must approve it."""
     policy: str = ""
-    """Digest of the policy that it was judged by."""
+    """Digest of the policy of its guards."""
     preconditions: Mapping[TableName, Mapping[str, str]] = field(default_factory=dict)
-    """Per node what must still be true at apply (`core.plan.preconditions`)."""
+    """Values by table that must not have changed when it is applied, see `core.plan.preconditions`."""
     undo: tuple[Undo, ...] = ()
-    """What it takes to undo it, once it was executed."""
+    """How to undo it after its execution."""
     predicted_low_s: float | None = None
-    """What its run takes; None where nothing like it was measured."""
+    """Seconds that its run takes; None without measurements."""
     predicted_high_s: float | None = None
 
     @property
@@ -300,15 +299,11 @@ class Plan:
 
     @property
     def acknowledges(self) -> bool:
-        """Return whether applying it accepts what a restart cannot undo:
-        another watermark on the old state.
-        """
+        """Return whether applying it accepts what no restart can undo: a changed watermark on existing state."""
         return any(node.action is Action.RESTART and node.change is ChangeKind.WATERMARK_DELAY for node in self.nodes)
 
     @property
     def destructive(self) -> bool:
-        """Return whether it deletes, loses state or swaps pointers away from a serving version (confirmation
-        level C3).
-        """
+        """Return whether it deletes, loses rows, or swaps away from a serving version (confirmation level C3)."""
         moves = (Action.DELETE, Action.REBUILD, Action.ROLLBACK, Action.RETIRE)
         return any(node.action in moves or node.loses for node in self.nodes)

@@ -1,4 +1,4 @@
-"""What must still be true when a plan is applied, and which open plans contradict each other about a table."""
+"""Preconditions of a plan when it is applied, and what each open plan does to a table, to find contradictions."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from core.observed.planner_input import ObservedDeployment
 from core.plan.model import Plan, PlanNode
 
 SERIAL = "serial"
-"""Moved by every act on a table: a world that has come back to where it was is told from one that never left."""
+"""Counter of the acts on a table, which shows that something happened even if the state is the same again."""
 
 WATCHED = ("revision", "version", "highest_version", "checkpoint_id", "pointer", "table_id", "wanted", "state", SERIAL)
-"""Of every table of a plan."""
+"""Values that are watched for every table of a plan."""
 
 READERS = "readers"
-"""Of a table that is acted on: who is bound to which version of it. A reader that came meanwhile is in the way."""
+"""For a table that is acted on: its readers with the versions they read; a new reader stops the plan."""
 
 FILLED = "older versions that run"
-"""Of a table that is kept: those of its older versions that the plan's statements read, and that run for them."""
+"""For a kept table: its older versions that run and that statements of the plan read."""
 
 IN_TRASH = "version in the trash"
-"""Of a table that is taken out of it: its files go when their time is over."""
+"""For a table that is undeleted: its version in the trash, whose files are purged after a deadline."""
 
 _ABSENT = ObservedDeployment()
 
@@ -33,9 +33,9 @@ def preconditions(
     readers_of: Callable[[TableName], Sequence[TableName]],
     nodes: Iterable[PlanNode],
 ) -> dict[TableName, dict[str, str]]:
-    """Return the values that a plan was computed from, for each of its tables; what is left behind is out of its scope.
+    """Return for each table of a plan the values that it was computed from.
 
-    A reader that is left behind is watched by what it reads: among the readers of the table that moves on.
+    Readers that are left behind have no entry, but are among the READERS of the table that moves on.
     """
     found, nodes = {}, sorted(nodes, key=lambda node: node.table)
     read = {(b.parent, b.version) for node in nodes if node.action is not Action.KEEP for b in node.bindings}
@@ -57,11 +57,10 @@ def moved_since(
     observed: Mapping[TableName, ObservedDeployment],
     acts: Mapping[TableName, str] = MappingProxyType({}),
 ) -> tuple[str, ...]:
-    """Describe what differs from a plan's preconditions, one sentence for each value, by table.
+    """Return a sentence for each value that differs from a plan's preconditions, sorted by table.
 
-    `acts` name the last act on each table: who, what and when.
-
-    A state may go from starting to running meanwhile: what matters is whether the table is there at all.
+    `acts` describes the last act on each table: who, what and when. A changed state counts only if the table came or
+    went.
     """
     readers: dict[TableName, list[tuple[TableName, ObservedDeployment]]] = {}
     for name, seen in observed.items():
@@ -89,7 +88,7 @@ def moved_since(
 
 
 def is_there(state: str) -> bool:
-    """Return whether a table in this state has a version at all."""
+    """Return whether a table in this state has a version."""
     return state != State.ABSENT
 
 
@@ -98,7 +97,7 @@ def _in_trash(seen: ObservedDeployment) -> str:
 
 
 def _readers(table: TableName, readers: Iterable[tuple[TableName, ObservedDeployment]]) -> str:
-    """Name the serving deployments that are bound to versions of a table: `b v1, c v2`."""
+    """Return the serving deployments that are bound to versions of a table, as `b v1, c v2`."""
     return ", ".join(
         sorted(
             {
@@ -123,18 +122,18 @@ def _sentence(table: TableName, key: str, value: str, actual: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TableWords:
-    """What one plan says of one table."""
+    """What one plan does to one table."""
 
     serial: int
     """The table's serial when the plan was made."""
     acts: bool
     """Whether executing the plan does anything to it."""
     says: str
-    """What becomes of the table and by which text; empty where the plan was not asked about it."""
+    """The act on the table and the hash of its text; empty if the plan was not requested for it."""
 
 
 def scope_words(plan: Plan) -> dict[TableName, TableWords]:
-    """Return what a plan says of each of its tables; two plans that say otherwise of one cannot both be meant."""
+    """Return what a plan does to each of its tables; two open plans that differ on a table contradict each other."""
     found = {}
     for node in plan.nodes:
         acts = node.action is not Action.KEEP

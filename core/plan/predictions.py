@@ -1,7 +1,7 @@
-"""How long a plan will take, as ranges: of each step, of each table and of the whole, from what a ledger has measured.
+"""Predicted durations of a plan, its tables and its steps, as ranges from the measurements of a ledger.
 
-A step takes what its kind took before. A version that catches up waits for its trigger, reads what there is, and stays
-within its bound for three measurements. What is not known of one step is not known of what waits for it either.
+A step takes as long as its kind took before. A version catches up by waiting for its trigger, reading its input, and
+staying within its bound for three measurements. An unknown duration makes everything that waits for it unknown.
 """
 
 import heapq
@@ -16,23 +16,23 @@ from core.observed.table_statistics import TableStatistics
 from core.plan.model import PlanNode, Step
 
 WAITED_FOR = BEGINS | UPKEEP | {StepKind.CATCH_UP, StepKind.VALIDATE, StepKind.HOLD}
-"""Their effect is waited for beside what is done meanwhile; all other steps of a run are done one after the other."""
+"""Steps that a run waits for in parallel; all other steps are executed one after the other."""
 
 _AT_ONCE = {do: Seconds(0.0, 1.0) for do in (StepKind.RECORD, StepKind.SOAK)}
-"""Steps that only write into the ledger, where nothing like them was measured."""
+"""Durations of steps that only write to the ledger, without measurements."""
 _UNMEASURED = {**_AT_ONCE, StepKind.VALIDATE: Seconds(2.0, 60.0)}
-"""What steps take of which nothing like them was measured: a comparison waits for a batch or two, and has a bound."""
+"""Durations without measurements; a comparison waits for one or two batches, and is bounded."""
 
 _NO_WORD = Seconds(0.0, 0.0)
-"""Of a hold: when somebody gives the word is no property of the plan."""
+"""Duration of a hold, since the plan does not determine when an operator releases it."""
 
 MEASURED_EVERY_S = 5.0
 CHECKS = 3
-"""Measurements in a row that open a gate."""
+"""Consecutive measurements that open a gate."""
 
 SLOWER, FASTER = 2.0, 10.0
-"""By the fastest batch ever seen, which is no usual one, reading takes up to twice as long; a tenth of it where all the
-batches so far were small, as on the demo.
+"""Factors around the time by the fastest batch: a typical batch takes up to twice as long, and if all batches so far
+were small, as in the demo, reading may take only a tenth.
 """
 
 
@@ -41,7 +41,7 @@ Predicted = TypeVar("Predicted", PlanNode, Step)
 
 @dataclass(frozen=True, slots=True)
 class PlanPrediction:
-    """What is predicted of a plan; None where nothing like it was measured."""
+    """The prediction of a plan; None if something was not measured."""
 
     whole: Seconds | None
     nodes: tuple[PlanNode, ...]
@@ -54,9 +54,9 @@ def predict(
     statistics: Callable[[TableName], TableStatistics],
     durations: StepDurations,
 ) -> PlanPrediction:
-    """Return nodes and steps with what is predicted of them, in n log n of the steps.
+    """Return nodes and steps with their predicted ranges; n log n in the steps.
 
-    A step's range is what it takes, a table's is when its last step ends, counted from the beginning of the run.
+    The range of a step is its duration; that of a table is the end of its last step after the run began.
     """
     node_by_table = {node.table: node for node in nodes}
     gates = {step.n for step in steps if step.do is StepKind.CATCH_UP}
@@ -93,7 +93,7 @@ def _with_range(of: Predicted, found: Seconds | None) -> Predicted:
 
 
 def _last(ends: Iterable[Seconds | None]) -> Seconds | None:
-    """Return when the last of them ends; None where there is none, or one is not known."""
+    """Return the latest end; None if there is none, or if one is unknown."""
     known = []
     for end in ends:
         if end is None:
@@ -103,9 +103,9 @@ def _last(ends: Iterable[Seconds | None]) -> Seconds | None:
 
 
 def _catching_up(node: PlanNode | None, known: TableStatistics, *, below: bool) -> Seconds | None:
-    """Predict trigger, reading and gate; None where it is not known how much it reads, or how fast.
+    """Return the time for trigger, reading and gate; None if the amount or the rate is unknown.
 
-    One `below` another gate has read while that was waited for.
+    A version `below` another gate has read its input while the run waited for that gate.
     """
     if node is None or node.replay_rows is None or (node.replay_rows and not known.rate_rows_s):
         return None
@@ -118,9 +118,9 @@ def _catching_up(node: PlanNode | None, known: TableStatistics, *, below: bool) 
 
 
 def step_ends(steps: Sequence[Step], seconds: Mapping[int, float]) -> dict[int, float]:
-    """Return when each step ends, as `advance_run` goes: always the first that is ready, and gates beside each other.
+    """Return the end of each step in the order of `advance_run`: the first ready step, with gates in parallel.
 
-    Steps whose duration is not known are left out, and so is what waits for them.
+    Steps with an unknown duration are left out, together with the steps that wait for them.
     """
     by_n = {step.n: step for step in steps}
     readers: dict[int, list[int]] = {}

@@ -1,4 +1,4 @@
-"""A whole plan as lines: who and when, one row for each table, and what is left behind, lost, checked and warned of."""
+"""A whole plan as lines: a head, one row per table, and sections on readers, losses, undo, guards and warnings."""
 
 import shlex
 import textwrap
@@ -26,34 +26,34 @@ from core.plan.request import command_words
 from core.text.wording import counted
 
 WIDE = 120
-"""From this many columns on, the reason stands beside each table; below, under it."""
+"""Columns from which on the reason is beside each table instead of below it."""
 
 NAMED = 8
-"""Tables that are named in one sentence."""
+"""Number of tables that one sentence lists."""
 
 UNMEASURED = frozenset(("checkpoint", "views", "readers", "rates"))
-"""Guards that no figure decides: where they are ok, their names are enough."""
+"""Guards without a measurement, which are listed by name alone if they are ok."""
 
 VERDICTS = ("deny", "approve", "warn", "unknown", "ok")
-"""The worst first."""
+"""Verdicts, the worst first."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanStanding:
-    """What is known of a plan beside itself; empty is not known."""
+    """Facts about a plan that are not part of it; empty if unknown."""
 
     author: str = ""
     expires: str = ""
-    """A time of day or a date, in words."""
+    """A time of day or a date, as text."""
     approved: int = 0
-    """How many others have approved it."""
+    """Number of other logins that have approved it."""
     closed: str = ""
-    """Why it cannot be executed: `already applied, run 7f3a-1`."""
+    """Why it cannot be executed, as `already applied, run 7f3a-1`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnWidths:
-    """Cells of the columns that vary; `why` is 0 where there is no room for one."""
+    """Widths of the variable columns; `why` is 0 if there is no room for it."""
 
     table: int
     change: int
@@ -63,16 +63,16 @@ class ColumnWidths:
 
 
 FIXED = 20
-"""Cells of LVL, the sign, REPLAY, UNDO, and the spaces between all columns but that before WHY."""
+"""Width of LVL, the sign, REPLAY, UNDO, and the spaces between columns except the one before WHY."""
 
 _WHY = 4
-"""Place of the reason among the cells."""
+"""Index of the reason among the cells."""
 
 TITLES = ("LVL", "TABLE", "CHANGE", "ACTION", "WHY", "REPLAY", "ETA", "UNDO")
 
 
 def plan_lines(plan: Plan, width: int, standing: PlanStanding | None = None) -> tuple[str, ...]:
-    """Draw a plan within `width` columns (at least 60); no line ends in a space."""
+    """Return a plan as lines of at most `width` columns (at least 60), without trailing spaces."""
     width = max(width, 60)
     lines = [*head_lines(plan, width, standing or PlanStanding()), *_table(plan, width)]
     for title, sentences in plan_sections(plan).items():
@@ -81,7 +81,7 @@ def plan_lines(plan: Plan, width: int, standing: PlanStanding | None = None) -> 
 
 
 def plan_sections(plan: Plan) -> dict[str, tuple[str, ...]]:
-    """Return what a plan says beside its rows, by title; what has nothing to say is left out."""
+    """Return the sections of a plan below its table by title, without empty ones."""
     sections = {
         "REFUSED": tuple(f"{r.summary}. {_capitalized(str(r.remedy))}" for r in plan.refusals),
         "LEFT BEHIND": tuple(map(_left_behind, plan.left_behind)),
@@ -96,7 +96,7 @@ def plan_sections(plan: Plan) -> dict[str, tuple[str, ...]]:
 
 
 def head_lines(plan: Plan, width: int, standing: PlanStanding) -> list[str]:
-    """Write who plans what where, how much of it, and what it still needs; parts are never torn."""
+    """Return the head of a plan: request, author, environment, size, and what it still needs; parts stay whole."""
     # The agent keeps no plan that does nothing: a hash would name what `apply` does not find.
     keeps = not (plan.refusals or plan.empty)
     parts = [f"PLAN {plan.hash[:4]}  {request_words(plan)}" if keeps else f"PLAN  {request_words(plan)}"]
@@ -116,7 +116,7 @@ def head_lines(plan: Plan, width: int, standing: PlanStanding) -> list[str]:
 
 
 def head_parts(plan: Plan) -> list[str]:
-    """Describe how much of a plan there is to do."""
+    """Return the size of a plan in parts: statements, steps, levels and ETA."""
     if plan.refusals:
         return ["refused: nothing in it can be executed"]
     if plan.empty:
@@ -140,7 +140,7 @@ def _nothing_held(acted: Sequence[PlanNode]) -> str:
 
 
 def request_words(plan: Plan) -> str:
-    """Return the request as on the command line, without its options' defaults."""
+    """Return the request as on the command line, without default options."""
     asked = plan.request
     words = command_words(asked)[1:]
     if asked.changed_since:
@@ -151,7 +151,7 @@ def request_words(plan: Plan) -> str:
 
 
 def column_widths(nodes: Sequence[PlanNode], width: int) -> ColumnWidths:
-    """Share `width` columns among what varies: names and changes are cut before action and figures are."""
+    """Distribute `width` columns; names and changes are cut before actions and figures."""
     wide = width >= WIDE
     table = max(5, min(max((len(node.table) for node in nodes), default=5), 28 if wide else 18))
     action = max(6, min(max((len(action_words(node)) for node in nodes), default=6), 15))
@@ -176,16 +176,16 @@ def node_cells(node: PlanNode) -> tuple[str, ...]:
 
 
 def table_row(cells: Sequence[str], widths: ColumnWidths, sign: str = " ") -> str:
-    """Write one row, or the titles, of the table."""
-    level, table, change, action, why, replay, eta, undo = cells
-    text = f"{level:>3} {sign}{_cell(table, widths.table)} {_cell(change, widths.change)} "
-    text += f"{_cell(action, widths.action)} "
-    text += f"{_cell(why, widths.why)} " if widths.why else ""
-    return f"{text}{replay:>6} {eta:>{widths.eta}} {undo}"
+    """Return one row of the table, or its titles."""
+    by_title = dict(zip(TITLES, cells, strict=True))
+    text = f"{by_title['LVL']:>3} {sign}{_cell(by_title['TABLE'], widths.table)} "
+    text += f"{_cell(by_title['CHANGE'], widths.change)} {_cell(by_title['ACTION'], widths.action)} "
+    text += f"{_cell(by_title['WHY'], widths.why)} " if widths.why else ""
+    return f"{text}{by_title['REPLAY']:>6} {by_title['ETA']:>{widths.eta}} {by_title['UNDO']}"
 
 
 def node_lines(node: PlanNode, widths: ColumnWidths, width: int) -> list[str]:
-    """Write one table: its row, and its reason under it, or beside it where there is room; no word of it is cut."""
+    """Return the lines of one node: its row, with its whole reason beside it if there is room, else below."""
     cells = list(node_cells(node))
     if not widths.why:
         lines = [table_row(cells, widths, GLYPH_BY_ACTION[node.action])]
@@ -200,13 +200,13 @@ def node_lines(node: PlanNode, widths: ColumnWidths, width: int) -> list[str]:
 
 
 def reader_sentences(plan: Plan) -> tuple[str, ...]:
-    """Describe for each reader outside of Headgate what changes under it."""
+    """Return a sentence for each exposure on what changes for it."""
     swapped = {table for step in plan.steps if step.do is StepKind.SWAP for table in step.tables}
     return tuple(_reader(reader, swapped=reader.table in swapped) for reader in plan.readers)
 
 
 def _reader(reader: Exposure, *, swapped: bool) -> str:
-    """Describe one reader: nobody knows whether it reads the pointer or a version by name, so a swap opens a ticket."""
+    """Return the sentence of one exposure; a swap opens a ticket, since it may read a version by its name."""
     words = f"{reader.reader} (owner {reader.owner})" if reader.owner else reader.reader
     words += f" reads {reader.table}: {reader.before} now, "
     if not reader.after:
@@ -221,14 +221,12 @@ def _reader(reader: Exposure, *, swapped: bool) -> str:
 
 
 def loss_sentences(plan: Plan) -> tuple[str, ...]:
-    """Describe what each table loses."""
+    """Return a sentence for each table that loses something."""
     return tuple(f"{node.table}: {', '.join(node.loses)}" for node in plan.nodes if node.loses)
 
 
 def undo_sentences(plan: Plan) -> tuple[str, ...]:
-    """Return each command that leads back, with its end, then what it does to which tables and what that takes; or
-    why there is none.
-    """
+    """Return each undo command with its deadline, followed by its effect and cost; or why there is none."""
     found: dict[str, None] = {}
     for way in plan.undo:
         command = undo_command(plan, way)
@@ -239,7 +237,7 @@ def undo_sentences(plan: Plan) -> tuple[str, ...]:
 
 
 def guard_sentences(plan: Plan) -> tuple[str, ...]:
-    """Return each verdict that is not ok a sentence, the worst first; those that are ok share one."""
+    """Return a sentence for each verdict that is not ok, the worst first, and one for all that are ok."""
     found = [f"{guard.verdict}  {_guard(guard)}" for guard in guards_by_verdict(plan) if guard.verdict != "ok"]
     fine = [guard for guard in plan.guards if guard.verdict == "ok"]
     words = [_guard(guard) for guard in fine if guard.name not in UNMEASURED]
@@ -253,7 +251,7 @@ def guards_by_verdict(plan: Plan) -> list[Guard]:
 
 
 def spark_sentences(plan: Plan) -> tuple[str, ...]:
-    """Return which new or changed statements Spark reads as we do, and of which that is not known."""
+    """Return which new or changed statements Spark confirms, contradicts, or was not asked about."""
     tables_by_words: dict[str, list[TableName]] = {spark_word(known): [] for known in (False, True, None)}
     for node in plan.nodes:
         if words := spark_words(node):
@@ -262,7 +260,7 @@ def spark_sentences(plan: Plan) -> tuple[str, ...]:
 
 
 def _left_behind(left: LeftBehind) -> str:
-    """Describe what a reader out of scope stays on, and what that keeps from being retired."""
+    """Return what a reader out of scope stays on, which cannot be retired meanwhile."""
     whose = [f"product {left.product}" if left.product else "not declared"]
     whose += [f"owner {left.owner}"] if left.owner else []
     stays = f"{left.table} ({', '.join(whose)}) stays on {left.reads}"
@@ -276,7 +274,7 @@ def _guard(guard: Guard) -> str:
 
 
 def _named(tables: Sequence[TableName]) -> str:
-    """List tables, of many the first."""
+    """Return a list of tables, shortened after NAMED."""
     more = f" and {len(tables) - NAMED} more" if len(tables) > NAMED else ""
     return ", ".join(tables[:NAMED]) + more
 
@@ -297,7 +295,7 @@ def _table(plan: Plan, width: int) -> list[str]:
 
 
 def _section(title: str, sentences: Iterable[str], width: int) -> list[str]:
-    """Wrap sentences under a title that stands once at the left."""
+    """Return wrapped sentences, with the title at the left of the first line."""
     lines: list[str] = []
     for sentence in sentences:
         lead = f" {title if not lines else '':<11} "

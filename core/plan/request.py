@@ -1,4 +1,4 @@
-"""A request as it is typed, and back: words → values that are parsed once, and the command that asks for the same."""
+"""The request of a plan: parsed from typed words, and written back as the command that requests the same."""
 
 import re
 from collections.abc import Iterable
@@ -13,18 +13,18 @@ from core.project.model import LAYER_FOLDERS, Layer
 
 @dataclass(frozen=True, slots=True)
 class StrategyChoice:
-    """The operator's strategy for one table: more severe than the default freely, less severe with an approval."""
+    """The operator's strategy for one table; one that is less severe than the default needs an approval."""
 
     table: TableName
     strategy: str
-    """A word of `Strategy`."""
+    """A value of `Strategy`."""
     at: str = ""
-    """Time, version or partition, where the strategy begins at one."""
+    """Start position of the strategy: a time, a version or a partition; empty without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """What was asked for; all tuples sorted, so that the same request has the same bytes."""
+    """What was requested; all tuples are sorted, so that the same request has the same bytes."""
 
     verb: str = "deploy"
     """deploy, delete, or one of BY_NAME."""
@@ -32,47 +32,49 @@ class PlanRequest:
     products: tuple[str, ...] = ()
     layers: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
-    """Folders of the project, with forward slashes: every table below one."""
+    """Folders of the project with forward slashes; each stands for every table below it."""
     pipelines: tuple[TableName, ...] = ()
-    """Sinks, each with every table above it that nobody else needs; only deletes name them."""
+    """Sinks, each with all tables upstream that nothing else needs; only for a delete."""
     changed_since: str = ""
-    """Git reference that `tables` was found with: what differs between its commit and the working tree."""
+    """Git reference; `tables` are those that differ between its commit and the working tree."""
     gone: tuple[TableName, ...] = ()
-    """Tables that were declared at `changed_since` and are not any more."""
+    """Tables that were declared at `changed_since` and no longer are."""
     settings: tuple[str, ...] = ()
-    """Keys of the environment in headgate.yml that differ since then, `pool.memory`, never with a value."""
+    """Keys of the environment in headgate.yml that differ since then, as `pool.memory`, without values."""
     everything: bool = False
     children: str = ""
-    """none, product, all, or the accepted products, sorted and separated by commas; empty is product for a deploy and
-    none for a delete."""
+    """none, product, all, or the accepted products, sorted and separated by commas.
+
+    Empty is product for a deploy, and none for a delete.
+    """
     exclude: tuple[TableName, ...] = ()
     rebuild: bool = False
     keep_table: bool = False
-    """Statements only: nothing is created, altered or swapped; refused where the table would be wrong."""
+    """Whether no table may be created, altered or swapped; refused if a table needs that."""
     hold: bool = False
-    """Whether the run waits before its swap until somebody gives the word: headgate release swap RUN."""
+    """Whether the run waits before its swap for `headgate release swap RUN`."""
     start: str = ""
-    """Where a new or rebuilt statement begins to read: earliest (the default), now, a time, or a version."""
+    """Start position of new and rebuilt statements: earliest (the default), now, a time, or a version."""
     choices: tuple[StrategyChoice, ...] = ()
-    """What the operator chose instead of the default, sorted by table."""
+    """The operator's strategies, sorted by table."""
     nonce: str = ""
-    """Makes the same request at another time another plan, because each is applied once; empty offline."""
+    """Distinguishes plans of the same request, because each is applied once; empty offline."""
     continues: str = ""
-    """Id of the failed run that this goes on from: what that run has made is used, or set aside."""
+    """Id of the failed run to continue, whose orphans are used or moved to the trash."""
     retain_h: str = ""
-    """Of a vacuum, for how many hours files of older versions stay; empty for what each table says."""
+    """Hours for which a vacuum keeps files of older versions; empty for the setting of each table."""
     undoes: str = ""
-    """Hash of the executed plan whose tables are planned with their texts from before it."""
+    """Hash of the executed plan to undo, by planning the texts from before it."""
 
 
 BY_NAME = ("rollback", "undelete", "retire", "optimize", "vacuum")
-"""Verbs that take tables by name and nothing else that says which are meant."""
+"""Verbs that take tables only by name."""
 
 EARLIEST, NOW = "earliest", "now"
 COMMITTED = "committed:"
-"""Before a time: that at which a table's log got rows, whatever time they tell themselves."""
+"""Prefix of a commit time, as opposed to an event time."""
 CHILDREN = ("none", "product", "all")
-"""Words of `--children` that stand alone; anything else is a list of products."""
+"""Words of `--children` that cannot be combined; any other value is a list of products."""
 
 MOST_RETAINED_H = 100 * 365 * 24
 
@@ -81,12 +83,12 @@ _PLAIN = re.compile(r"[^\x00-\x1f\x7f]{1,200}\Z")
 
 
 def parse_tables(text: str) -> tuple[TableName, ...]:
-    """Read names that are separated by commas; raises BadName."""
+    """Parse names separated by commas; raises BadName."""
     return tuple(parse_table_name(word) for word in text.split(",") if word.strip())
 
 
 def parse_layer(text: str) -> str:
-    """Read a layer, also by its folder's name: `fact` and `facts`; raises UsageError with the nearest one."""
+    """Parse a layer or the name of its folder, as `fact` or `facts`; raises UsageError with the nearest one."""
     word = text.strip().lower()
     if word in LAYER_FOLDERS:
         return str(LAYER_FOLDERS[word])
@@ -96,7 +98,7 @@ def parse_layer(text: str) -> str:
 
 
 def parse_children(text: str) -> str:
-    """Read none, product, all, or products separated by commas: sorted, each once; raises UsageError."""
+    """Parse none, product, all, or products separated by commas, sorted and unique; raises UsageError."""
     words = sorted({word.strip() for word in text.split(",") if word.strip()})
     if not words:
         raise UsageError("--children is empty", remedy=f"one of {', '.join(CHILDREN)}, or products: --children p1,p2")
@@ -110,17 +112,17 @@ def parse_children(text: str) -> str:
 
 
 def parse_start(text: str) -> str:
-    """Read where to begin: `earliest`, `now`, a time (UTC where it names no zone), `committed:TIME`, or a version.
+    """Parse a start position: `earliest`, `now`, a time (UTC by default), `committed:TIME`, or a version.
 
-    A time comes out as `2026-01-02T03:04:05Z`; raises UsageError.
+    A time is returned as `2026-01-02T03:04:05Z`; raises UsageError.
     """
     word = text.strip().lower()
     if word in (EARLIEST, NOW):
         return word
     if _POSITION.match(word):
         return str(int(word))
-    if place := _place(text.strip()):
-        return place
+    if position := _position(text.strip()):
+        return position
     near = _near(word, (EARLIEST, NOW))
     raise UsageError(
         f"{text!r} is not a start position",
@@ -130,14 +132,14 @@ def parse_start(text: str) -> str:
 
 
 def parse_retention(text: str) -> str:
-    """Read how long a vacuum retains files, in whole hours; raises UsageError."""
+    """Parse how long a vacuum retains files, in whole hours; raises UsageError."""
     if not _POSITION.match(text.strip()) or int(text) > MOST_RETAINED_H:
         raise UsageError(f"{text!r} is not a number of hours", remedy="write whole hours: --retain 168 is a week")
     return str(int(text))
 
 
 def parse_choice(text: str) -> StrategyChoice:
-    """Read `TABLE=STRATEGY` or `TABLE=STRATEGY@AT`; raises UsageError, also for a strategy that there is not."""
+    """Parse `TABLE=STRATEGY` or `TABLE=STRATEGY@POSITION`; raises UsageError, also for an unknown strategy."""
     name, equals, rest = text.partition("=")
     word, mark, at = (part.strip() for part in rest.partition("@"))
     if not equals or not word or (mark and not at):
@@ -154,11 +156,11 @@ def parse_choice(text: str) -> StrategyChoice:
         )
     if not _PLAIN.match(at or "-"):
         raise UsageError(f"{text!r} is not a valid --strategy", remedy="write a time, a version or a partition after @")
-    return StrategyChoice(parse_table_name(name), strategy, _place(at) or at)
+    return StrategyChoice(parse_table_name(name), strategy, _position(at) or at)
 
 
 def parse_choices(texts: Iterable[str]) -> tuple[StrategyChoice, ...]:
-    """Read choices, one for a table; raises UsageError where two differ."""
+    """Parse choices, one per table; raises UsageError if two for one table differ."""
     found: dict[TableName, StrategyChoice] = {}
     for choice in map(parse_choice, texts):
         other = found.setdefault(choice.table, choice)
@@ -172,9 +174,9 @@ def parse_choices(texts: Iterable[str]) -> tuple[StrategyChoice, ...]:
 
 
 def command_words(request: PlanRequest) -> list[str]:
-    """Write the words of the command that asks for a normal request: `plan deploy a --children all`.
+    """Return the words of the command for a normal request, as `plan deploy a --children all`.
 
-    Tables that a git reference was asked for are written by name: the reference means another commit tomorrow.
+    Tables found by a git reference are written by name, since the reference may mean another commit tomorrow.
     """
     if request.undoes:
         return ["plan", "undo", request.undoes[:12], *_children(request), *(["--rebuild"] if request.rebuild else [])]
@@ -209,21 +211,21 @@ def _children(request: PlanRequest) -> list[str]:
 
 
 def _near(word: str, known: Iterable[str]) -> str:
-    # Only a mistake needs it: the reader of YAML comes with it.
+    # Imported only for a mistake, since it loads the YAML reader.
     from core.text.wording import did_you_mean
 
     return did_you_mean(word, known)
 
 
-def _place(text: str) -> str:
-    """Write a time, of rows or of commits, in UTC; empty where the text is none."""
+def _position(text: str) -> str:
+    """Return an event time or commit time in UTC; empty if the text is neither."""
     committed = text[: len(COMMITTED)].lower() == COMMITTED
     moment = _moment(text[len(COMMITTED) :].strip() if committed else text)
     return f"{COMMITTED if committed else ''}{moment}" if moment else ""
 
 
 def _moment(text: str) -> str:
-    """Write a time in UTC; empty where the text is none. Digits alone are a version or a position, never a date."""
+    """Return a time in UTC; empty if the text is none. Digits alone are a version, never a date."""
     if text[4:5] != "-":
         return ""
     try:

@@ -17,7 +17,8 @@ from core.project.model import Table
 from core.text.sentence import Sentence
 from core.text.wording import counted, long_duration, short_number, short_size
 
-OK, UNKNOWN, WARN, NEEDS_APPROVAL, DENY = "ok", "unknown", "warn", "approve", "deny"
+OK, WARN, DENY = "ok", "warn", "deny"
+UNKNOWN, NEEDS_APPROVAL = "unknown", "approve"
 
 WHOLE_HISTORY = frozenset({"", Strategy.EARLIEST, Strategy.KEYED})
 """Strategies of a rebuild that read the whole history."""
@@ -94,7 +95,9 @@ def judge_plan(
     headroom: Headroom,
 ) -> GuardVerdicts:
     """Judge the nodes and steps of a plan under a policy and the declared protections."""
-    case = GuardInput(declared, observed, request, nodes, steps, _protecting(declared, policy), headroom)
+    case = GuardInput(
+        declared, observed, request, nodes, steps, policy=_protecting(declared, policy), headroom=headroom
+    )
     found = (_checkpoints(case), _views(case), _readers(case), _rates(case), *_in_place(case))
     return GuardVerdicts((*found, *policy_guards(case)))
 
@@ -377,7 +380,7 @@ def _approval(case: GuardInput) -> Guard | None:
         why.append(f"protected: {_named(sorted(protected))}")
     keeping = [node.table for node in case.nodes if node.lowered and node.strategy == Strategy.KEYED]
     if keeping:
-        why.append(f"rows may stay that a rebuild would not have: {_named(keeping)}")
+        why.append(f"rows may stay that a rebuild would not produce: {_named(keeping)}")
     if lowered := [node.table for node in case.nodes if node.lowered and node.table not in keeping]:
         why.append(f"less severe than the default: {_named(lowered)}")
     if policy.approve_rows is not None and case.replaying:

@@ -53,9 +53,9 @@ def _left(walk: DeployWalk, child: TableName, parent: TableName, depth: int) -> 
             child,
             declared.product if declared else "",
             physical_name(parent, version) if version else parent,
-            declared.settings.owner if declared else "",
-            parent,
-            depth,
+            owner=declared.settings.owner if declared else "",
+            through=parent,
+            depth=depth,
         )
 
 

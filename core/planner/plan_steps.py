@@ -47,7 +47,7 @@ class StepBuilder:
     ) -> int:
         """Append one step and return its number."""
         n = len(self.all) + 1
-        self.all.append(Step(n, do, table, version, tuple(sorted(set(after))), Sentence(why), tables))
+        self.all.append(Step(n, do, table, version, tuple(sorted(set(after))), why=Sentence(why), tables=tables))
         return n
 
     def _add(self, do: StepKind, node: PlanNode, after: Iterable[int] = (), *, why: str) -> int:

@@ -139,10 +139,10 @@ class StrategyCosts:
             table,
             decision,
             bindings,
-            declared is not None and declared.parsed is not None and declared.parsed.stateful,
-            _sum(statistics.rows for statistics in known),
-            _sum(statistics.bytes for statistics in known),
-            None if None in waits else max((wait for wait in waits if wait is not None), default=0.0),
+            stateful=declared is not None and declared.parsed is not None and declared.parsed.stateful,
+            rows=_sum(statistics.rows for statistics in known),
+            bytes=_sum(statistics.bytes for statistics in known),
+            wait_s=None if None in waits else max((wait for wait in waits if wait is not None), default=0.0),
         )
 
     def _offer(self, statement: _CostedStatement, strategy: str, note: Fact[StrategyNote] | None) -> StrategyOffer:

@@ -23,7 +23,7 @@ _SHOWN = frozenset({State.FAILED, State.DEGRADED, State.UNKNOWN, State.COMPLETED
 
 
 def add_warnings(walk: DeployWalk, table: TableName) -> None:
-    """Warn of states and seams, and refuse what would break a reader's text."""
+    """Warn about states and seams of a table, and refuse what would break the text of a reader."""
     found, seen = walk.found, walk.context.observed.deployment(table)
     decision = found.by_table[table]
     if decision.change.confirmed is False:
@@ -36,7 +36,7 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
         return
     if decision.action in (Action.START, Action.REBUILD):
         _warn_of_rows_before(walk, table, decision)
-        _say_what_is_taken(walk, table)
+        _warn_of_upserted_parents(walk, table)
     _warn_of_readers_of_deleted_versions(walk, table)
     if decision.action is Action.START:
         return
@@ -63,7 +63,7 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
         found.warn(table, f"keeps the rows that the old upstream version made, and adds those of the new one, {words}")
     elif decision.keeps_rows:
         stay = rows_that_stay(walk.context, walk.context.declared.tables[table])
-        found.warn(table, f"is written again in place: {stay}; a rebuild would be without them")
+        found.warn(table, f"is rewritten in place: {stay}; a rebuild would not produce them")
     elif decision.lowered:
         found.warn(table, "keeps the rows and state produced by the old text, and adds those of the new text to them")
     declared = walk.context.declared.tables.get(table)
@@ -82,7 +82,7 @@ def _is_cloned(walk: DeployWalk, table: TableName) -> bool:
 
 
 def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDecision) -> None:
-    """Warn of what only a pointer serves of a table that is read from its first row: no statement reads a pointer."""
+    """Warn about parents with earlier rows that only their pointer serves, since statements do not read pointers."""
     declared = walk.context.declared.tables.get(table)
     if declared is None or declared.parsed is None or decision.strategy in (*FORKS, Strategy.SEEDED):
         return
@@ -94,8 +94,8 @@ def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDeci
             walk.found.warn(table, f"{words}; headgate plan {parent} --rebuild has all rows in one")
 
 
-def _say_what_is_taken(walk: DeployWalk, table: TableName) -> None:
-    """Warn for each stream of a keyed table whether it takes changes or rows, which a statement need not say itself."""
+def _warn_of_upserted_parents(walk: DeployWalk, table: TableName) -> None:
+    """Warn whether a stream of an upserted table reads its changes or its first rows, which the text may leave open."""
     tables = walk.context.declared.tables
     declared = tables.get(table)
     for read in declared.parsed.reads if declared is not None and declared.parsed is not None else ():
@@ -169,7 +169,7 @@ def _flag_reader(walk: DeployWalk, reader: TableName, table: TableName, kind: Ch
 
 
 def _warn_of_outside_streams(walk: DeployWalk, table: TableName) -> None:
-    """Warn of declared readers outside of Headgate, where Spark ends those that stream: nobody here starts them."""
+    """Warn about exposures that Spark ends when the table is altered, since Headgate does not start them again."""
     declared = walk.context.declared.tables[table]
     names = sorted({name for name, _ in declared.settings.outside_readers})
     if names and table_format(declared.parsed_ddl.format).added_column_stops_readers:
@@ -180,7 +180,7 @@ def _warn_of_outside_streams(walk: DeployWalk, table: TableName) -> None:
 
 
 def _refuse_unfit_star(walk: DeployWalk, reader: TableName, table: TableName) -> None:
-    """Refuse to give a table columns that a reader would write into a table that lacks them."""
+    """Refuse added columns that a reader's star would write into a table without them."""
     added = walk.context.changes.added_columns(table)
     ddl = walk.context.declared.tables[reader].parsed_ddl
     there = {column.name.lower() for column in ddl.columns}
@@ -194,13 +194,13 @@ def _refuse_unfit_star(walk: DeployWalk, reader: TableName, table: TableName) ->
 
 
 _NAMED = 3
-"""Re-created tables that are named for one table below them."""
+"""Number of re-created tables that are named in the warnings of one table."""
 
 _ReadersByTable = Mapping[TableName, Sequence[TableName]]
 
 
 def warn_of_old_inputs(walk: DeployWalk) -> None:
-    """Warn of each table that is asked for or begun anew, and that a left-behind reader keeps from what is re-created.
+    """Warn about requested or moved tables that do not see a re-created table because a reader between is left behind.
 
     Linear in the edges above these tables, for each reader that is left behind there.
     """
@@ -231,7 +231,7 @@ def warn_of_old_inputs(walk: DeployWalk) -> None:
 def _sentence(
     parent: TableName, by: Sequence[TableName], between: Sequence[TableName], versions: Mapping[TableName, str]
 ) -> str:
-    """Describe what is seen of a re-created table; `by` holds what brings the new one, directly or through others."""
+    """Return which versions of a re-created table are seen; `by` are the tables through which the new one is seen."""
     stay = "stays" if len(between) == 1 else "stay"
     old = ", ".join(dict.fromkeys(versions[reader] for reader in between))
     if not by:
@@ -241,7 +241,7 @@ def _sentence(
 
 
 def _readers_above(walk: DeployWalk, tables: Iterable[TableName]) -> _ReadersByTable:
-    """Return who reads whom after the plan, over everything that the tables stand on."""
+    """Return the readers after the plan of everything upstream of some tables."""
     readers: dict[TableName, list[TableName]] = {}
     waiting = sorted(tables)
     known = set(waiting)
@@ -256,7 +256,7 @@ def _readers_above(walk: DeployWalk, tables: Iterable[TableName]) -> _ReadersByT
 
 
 def _reads_then(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
-    """Return what a table reads after the plan: what is declared where its new text will run."""
+    """Return the parents of a table after the plan: the declared ones if its new text will run."""
     known = walk.found.by_table.get(table)
     begins = known is not None and known.action in (Action.START, Action.REBUILD, Action.RESTART)
     declared = begins and walk.context.declared.tables.get(table) is not None
@@ -271,12 +271,12 @@ def _reads_then(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
 def _below(
     readers: _ReadersByTable, start: TableName, follows: Callable[[TableName, TableName], bool] = lambda *_: True
 ) -> frozenset[TableName]:
-    """Return the tables below one, itself not among them, along the edges from a reader to its parent that count."""
+    """Return the tables below `start`, without itself, along the edges that `follows` accepts."""
     return reach((start,), lambda parent: (child for child in readers.get(parent, ()) if follows(child, parent)))
 
 
 def _sees_new(walk: DeployWalk, child: TableName, parent: TableName) -> bool:
-    """Return whether a reader then reads what its parent is: a new version only where the plan moves it there."""
+    """Return whether a reader sees its parent's newest version after the plan."""
     above, known = walk.found.by_table.get(parent), walk.found.by_table.get(child)
     if above is None or above.outcome < DownstreamOutcome.CHAINED:
         return True
@@ -291,11 +291,11 @@ _NO_DUPLICATES = re.compile(
     r"having\s+count\s*\(\s*(?:\*|1)\s*\)\s*(?:>\s*1|>=\s*2|<>\s*1)\s*;?\s*",
     re.IGNORECASE | re.DOTALL,
 )
-"""A check that returns a row for each key that stands more than once."""
+"""Matches a check that returns a row for each duplicated key."""
 
 
 def warn_of_multiplied_rows(walk: DeployWalk, table: TableName) -> None:
-    """Warn of each edit of a statement that may write more rows for a row of its input than the deployed one does."""
+    """Warn about each edit that may produce more rows per input row, unless a declared key shows that it cannot."""
     compared = walk.context.changes.compared(table)
     if compared is None or compared[0].parsed is None or compared[1].parsed is None:
         return
@@ -317,7 +317,7 @@ def warn_of_multiplied_rows(walk: DeployWalk, table: TableName) -> None:
 
 
 def _what_decides(table: str, equated: frozenset[str], keys: tuple[frozenset[str], ...]) -> str:
-    """Describe how many rows a join with a table makes of one; empty where it is not a table that is joined."""
+    """Return what decides how many rows a join produces per row; empty if no table is joined."""
     if not table:
         return ""
     if keys:
@@ -329,7 +329,7 @@ def _what_decides(table: str, equated: frozenset[str], keys: tuple[frozenset[str
 
 
 def _declared_keys(table: Table) -> Iterator[frozenset[str]]:
-    """Return the sets of columns, in lower case, of whose values the table has each once by its yml."""
+    """Yield the sets of columns, in lower case, that are unique by the table's yml."""
     if table.settings.key:
         yield frozenset(name.lower() for name in table.settings.key)
     for _, sql in table.settings.checks:

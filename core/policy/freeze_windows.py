@@ -1,4 +1,4 @@
-"""Windows in which nothing is applied: days of the week or dates, in UTC."""
+"""Freeze windows, in which no plan is applied: days of the week or dates in UTC."""
 
 import re
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ _WEEK_S = 7 * _DAY_S
 _MONDAY_S = 4 * _DAY_S
 """The first Monday after the epoch, which was a Thursday."""
 _LAST = datetime.max.replace(tzinfo=UTC, microsecond=0).timestamp()
-"""The last second of the calendar: a window may end with it."""
+"""The last second that a datetime can express, at which a window may end."""
 _TIME = r"(?: (?P<hour>[01][0-9]|2[0-3]):(?P<minute>[0-5][0-9]))?\Z"
 _ON_A_DAY = re.compile(r"(?P<day>[A-Za-z]+)" + _TIME)
 _ON_A_DATE = re.compile(r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})" + _TIME)
@@ -24,25 +24,25 @@ _ON_A_DATE = re.compile(r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})" + _TIME)
 
 @dataclass(frozen=True, slots=True)
 class FreezeWindow:
-    """From `start` to before `end`, epoch seconds; one of a week comes again every week."""
+    """A half-open interval in epoch seconds; a weekly window repeats every week."""
 
     text: str
-    """As it is written, in one form."""
+    """The normalized text."""
     start: float
     end: float
     weekly: bool
 
     def end_after(self, now: float) -> float | None:
-        """Return when the window that `now` lies in ends; None where it lies in none."""
+        """Return the end of the window if it contains `now`; else None."""
         since = (now - self.start) % _WEEK_S if self.weekly else now - self.start
         length = self.end - self.start
         return now - since + length if 0 <= since < length else None
 
 
 def parse_freeze_window(text: str) -> FreezeWindow:
-    """Read `Fri 16:00 - Mon 08:00`, `Sat - Sun`, `2026-12-24 - 2027-01-02` or a day or date alone.
+    """Parse `Fri 16:00 - Mon 08:00`, `Sat - Sun`, `2026-12-24 - 2027-01-02`, or a single day or date.
 
-    A side without a time is the whole day. Raises UsageError with the rule.
+    A side without a time is the whole day. Raises UsageError with the valid forms.
     """
     sides = [" ".join(side.split()) for side in re.split(r"\s+-\s+", text.strip())]
     if len(sides) > 2:
@@ -61,7 +61,7 @@ def parse_freeze_window(text: str) -> FreezeWindow:
 
 
 def frozen_until(windows: Iterable[str], now: float) -> str | None:
-    """Return until when an environment is frozen, and by which window, in words; None if `now` is in none."""
+    """Return the sentence until when and by which window an environment is frozen; None if it is not."""
     found = [
         (end, window.text) for window in map(parse_freeze_window, windows) if (end := window.end_after(now)) is not None
     ]
@@ -75,7 +75,7 @@ def frozen_until(windows: Iterable[str], now: float) -> str | None:
 class _Side:
     start: float
     end: float
-    """Of its day."""
+    """End of its day."""
     whole: bool
     weekly: bool
 

@@ -1,4 +1,4 @@
-"""What an environment allows, asks an approval for, or denies: declared in headgate.yml, in force once recorded."""
+"""The policy of an environment: declared in headgate.yml, and in force once it is recorded."""
 
 import hashlib
 import json
@@ -12,56 +12,56 @@ VIEW, OPERATE, APPROVE = "view", "operate", "approve"
 ROLES = (VIEW, OPERATE, APPROVE)
 
 ALLOW, ASK = "allow", "ask"
-"""What `machine_moves` says; ASK is the rule where the policy says nothing."""
+"""Values of `machine_moves`; ASK is the default."""
 
 APPROVABLE = ("delete", "rebuild", "swap", "all")
-"""What a policy can ask another's approval for."""
+"""What a policy can require an approval for."""
 
 DISK_FACTOR = 1.3
-"""How many times the estimate must be free where the policy says nothing."""
+"""Default of the factor by which free disk space must exceed the estimate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The rules of one environment, and what is protected in it; None is no rule."""
+    """The rules and protections of one environment; None means no rule."""
 
     max_replay_rows: int | None = None
-    """More rows to replay in one plan are denied."""
+    """Maximum rows that one plan may replay."""
     max_replay_h: float | None = None
-    """A longer replay is denied, in hours."""
+    """Maximum hours of a replay."""
     disk_factor: float | None = None
-    """How many times the estimate must be free; None is DISK_FACTOR, and no approval where a size is unknown."""
+    """Factor by which free disk space must exceed the estimate; None is DISK_FACTOR without an approval if unknown."""
     max_statements: int | None = None
-    """Statements that the pool may run at once, both versions of a rebuild counted."""
+    """Maximum statements that the pool may run at once, including both versions of a rebuild."""
     max_busy_percent: float | None = None
-    """Share of the pool's time that batches may take while both versions run."""
+    """Maximum share of the pool's time for batches while both versions run."""
     max_stopped_percent: float | None = None
-    """Share of the running statements that one plan may stop or restart."""
+    """Maximum share of the running statements that one plan may stop or restart."""
     freeze: tuple[str, ...] = ()
-    """Windows in which nothing is applied, as `core.policy.freeze_windows` reads them."""
+    """Windows in which nothing is applied, in the form of `core.policy.freeze_windows`."""
     approve: tuple[str, ...] = ()
-    """What needs another's approval, of APPROVABLE."""
+    """Acts of APPROVABLE that need another login's approval."""
     approve_rows: int | None = None
-    """A plan that replays more rows needs another's approval."""
+    """Rows to replay above which a plan needs another login's approval."""
     roles: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Role, of ROLES, and the logins or @groups that have it; without an entry everybody has it."""
+    """Roles of ROLES with the logins or @groups that have them; a role without an entry belongs to everybody."""
     hold: bool = False
-    """Whether a run that replaces a version waits before its swap until somebody gives the word."""
+    """Whether a run that replaces a version waits before its swap for an operator."""
     machine_moves: str = ""
-    """ALLOW: the agent goes on where only the machine's id differs; else that is a doubt, which an operator adopts."""
+    """ALLOW: the agent continues if only the machine's id differs; ASK: an operator has to adopt the environment."""
     protected: bool = False
     """Whether the environment is protected."""
     protected_tables: tuple[TableName, ...] = ()
-    """Tables that are deleted and rebuilt only with an approval, and never changed in place."""
+    """Tables that are deleted or rebuilt only with an approval, and never changed in place."""
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all of it, the first 16 characters."""
+        """First 16 hex digits of the SHA-256 of the policy."""
         text = json.dumps(policy_as_json(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def holders(self, role: str) -> tuple[str, ...] | None:
-        """Return who has a role; None is everybody. Whoever operates or approves may view."""
+        """Return the holders of a role; None means everybody. Those who operate or approve may also view."""
         named = dict(self.roles)
         if role != VIEW or VIEW not in named:
             return named.get(role)
@@ -79,12 +79,12 @@ POLICY_KEYS = tuple(field.name for field in fields(Policy))
 
 
 def policy_as_json(policy: Policy) -> dict[str, Any]:
-    """Return a policy as an object: roles as a mapping, null where there is no rule."""
+    """Return a policy as an object, with roles as a mapping and null for missing rules."""
     return {**asdict(policy), "roles": {role: list(holders) for role, holders in policy.roles}}
 
 
 def policy_from_json(data: Mapping[str, Any]) -> Policy:
-    """Rebuild a policy from what `policy_as_json` gave; a rule that it did not know yet is none."""
+    """Rebuild a policy from its object; missing keys mean no rule."""
     known: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in data.items() if key in POLICY_KEYS
     }
@@ -93,5 +93,5 @@ def policy_from_json(data: Mapping[str, Any]) -> Policy:
 
 
 def differing_rules(one: Policy, other: Policy) -> tuple[str, ...]:
-    """List the keys in which two policies differ, in the order of KEYS."""
+    """Return the keys in which two policies differ, in the order of POLICY_KEYS."""
     return tuple(key for key in POLICY_KEYS if getattr(one, key) != getattr(other, key))

@@ -123,7 +123,7 @@ def test_rows_that_no_rebuild_would_have_ask_for_an_approval_and_are_warned_of()
     ]
     assert found.approvals == 1 and node_of(found, "a").lowered
     (asked,) = [guard.summary for guard in found.guards if guard.verdict == NEEDS_APPROVAL]
-    assert asked == "another login must approve it: rows may stay that a rebuild would not have: a"
+    assert asked == "another login must approve it: rows may stay that a rebuild would not produce: a"
 
 
 @pytest.mark.parametrize(
