@@ -119,7 +119,7 @@ def test_a_reader_that_is_rebuilt_with_its_table_loses_the_changes_from_before()
 def test_rows_that_no_rebuild_would_have_ask_for_an_approval_and_are_warned_of() -> None:
     found = planned(declared(), declared(A.replace("id > 0", "id > 10")))
     assert [(w.table, w.summary) for w in found.warnings] == [
-        ("a", f"is written again in place: {KEYS_STAY}; a rebuild would be without them")
+        ("a", f"is rewritten in place: {KEYS_STAY}; a rebuild would not produce them")
     ]
     assert found.approvals == 1 and node_of(found, "a").lowered
     (asked,) = [guard.summary for guard in found.guards if guard.verdict == NEEDS_APPROVAL]
