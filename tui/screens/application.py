@@ -57,7 +57,7 @@ STOP_ALL = 7001
 
 
 def ask_to_leave(screen: ConsoleScreen, leave: Callable[[int], None]) -> None:
-    """Ask whether everything goes on without the console; Enter alone leaves it running, esc stays here."""
+    """Ask whether to keep everything running (Enter) or stop it; esc stays in the console."""
     question = ConfirmationDialog(
         title="LEAVE the console",
         body=(
@@ -75,7 +75,7 @@ def ask_to_leave(screen: ConsoleScreen, leave: Callable[[int], None]) -> None:
 
 
 class WorkFinished(Message):
-    """Work in a thread is over, and with it the message that it is under way."""
+    """Work in a thread has finished, and its progress message ends."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             self.quit()
 
     def quit(self) -> None:
-        """Leave; whatever runs goes on."""
+        """Leave the console; everything keeps running."""
         if self.offer_down and isinstance(self.screen, ConsoleScreen):
             ask_to_leave(self.screen, self.exit)
         else:

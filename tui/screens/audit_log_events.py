@@ -1,4 +1,4 @@
-"""Audit, command log and events: what was done, by whom, and what happened; none can be changed here or anywhere."""
+"""Screens of audit, command log and events: read-only records, newest first."""
 
 from collections.abc import Sequence
 
@@ -25,11 +25,11 @@ from tui.screens.table_screen import TableScreen
 from tui.widgets.line_widgets import ScrollingLines
 
 MOST_EVENTS = 500
-"""Events of all tables that are looked through."""
+"""Most events that are read when all tables are shown."""
 
 
 class RecordsScreen(TableScreen):
-    """Rows that were written once, newest first, with the whole text of the chosen one below."""
+    """Records, newest first, with the full text of the selected one below."""
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state)
@@ -48,7 +48,7 @@ class RecordsScreen(TableScreen):
         return [row for row, one in self.records.items() if needle in self.words(one).lower()]
 
     def words(self, one: Record) -> str:
-        """Return the text that a filter looks at."""
+        """Return the text that a filter searches."""
         if isinstance(one, EventRow):
             return f"{one.table} {one.kind} {one.summary}"
         if isinstance(one, CommandRow):

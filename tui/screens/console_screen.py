@@ -37,11 +37,11 @@ from tui.widgets.line_widgets import FixedLines, GrowingLines, RowTable
 NEED_WIDTH, NEED_HEIGHT = 80, 24
 WHEEL_ROWS = 3
 NO_KEY_S = 2.0
-"""How long the words for a key without a meaning stay."""
+"""How long the message for a key without a meaning stays."""
 _LEAVE_ALIKE = frozenset({"redraw", "edit", "suspend"})
-"""Looks that are no failure where they leave the screen as it was: two of them go elsewhere and come back."""
+"""Actions that may leave the screen unchanged without a `no change` message."""
 SETTLES_S = 0.15
-"""No row changes its place sooner than this after a key."""
+"""Rows keep their positions for this long after a key."""
 
 
 class ConsoleScreen(Screen[None], inherit_bindings=False):
@@ -74,25 +74,25 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         """Show the ledger in the body; called at most a few times a second and after keys."""
 
     def path_and_counts(self) -> tuple[Sequence[str], str]:
-        """Return what the breadcrumb says: where this is, and how much there is of it."""
+        """Return the breadcrumb's path and counts."""
         return (self.screen_name,), ""
 
     def action_context(self) -> ActionContext:
-        """Return what decides which actions are possible."""
+        """Return the facts that decide which actions are possible."""
         return ActionContext(
             stale=sentence_of(self.state.freshness.reason), read_only=sentence_of(self.state.read_only)
         )
 
     def wrong_filter(self) -> str:
-        """Explain why the filter is not understood; it shows everything as long as it is not."""
+        """Explain why the filter is invalid, or return ""; an invalid filter shows everything."""
         return ""
 
     def fetch(self) -> object:
-        """Read what this screen alone needs; called in a thread, must touch no widget."""
+        """Read the data of this screen; called in a thread, must not touch widgets."""
         return None
 
     def receive(self, fetched: object) -> None:
-        """Take what `fetch` returned; called on the loop."""
+        """Store what `fetch` returned; called on the event loop."""
 
     # Drawing.
 
@@ -122,21 +122,21 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
 
     @property
     def is_in_front(self) -> bool:
-        """Return whether this is the screen that is seen; Textual counts one below a transparent one as current."""
+        """Return whether this screen is on top; Textual also counts one below a transparent screen as current."""
         return bool(self.app.screen_stack) and self.app.screen is self
 
     @property
     def is_free(self) -> bool:
-        """Return whether another screen may open over this one: it is in front, and nothing is asked or typed."""
+        """Return whether another screen may open over this one: it is on top, with no open question or typed line."""
         return self.is_in_front and self.question.dialog is None and self.typed.entry is None
 
     @property
     def holds_order(self) -> bool:
-        """Return whether rows must stay where they are: a dialog is open, or a key has just come."""
+        """Return whether rows must keep their positions: a dialog is open, or a key was just pressed."""
         return self.question.dialog is not None or self.state.monotonic() - self.key_at < SETTLES_S
 
     def redraw(self) -> None:
-        """Show everything as it is now; what has not changed is not drawn again."""
+        """Show the current state; unchanged parts are not redrawn."""
         if not self.is_mounted or not self.is_in_front:
             return
         width, height = self.size
@@ -210,7 +210,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         self.redraw()
 
     def _say_where_nothing_changed(self, action: ConsoleAction, key: str, before: tuple[object, ...]) -> None:
-        """Show `no change` where a look has left the screen as it was."""
+        """Show `no change` if a view action left the screen unchanged."""
         if action.level is ConfirmationLevel.LOOK and action.id not in _LEAVE_ALIKE and self.is_free:
             self.key_at = self.state.monotonic()
             self.redraw()
@@ -230,7 +230,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         self._wheel(event, "k")
 
     def _wheel(self, event: events.MouseEvent, key: str) -> None:
-        """Move as a key does; the wheel acts on nothing."""
+        """Move like a cursor key; the wheel performs no action."""
         event.stop()
         event.prevent_default()
         if self.is_free:
@@ -250,7 +250,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         self.redraw()
 
     def perform_action(self, action: ConsoleAction, key: str) -> None:
-        """Do an action, or say why it is not possible."""
+        """Perform an action, or show why it is not possible."""
         context = self.action_context()
         if reason := why_not_possible(action, context):
             self.state.notify(f"{action_label(action, context)}: {reason}", Tone.CHANGING)
@@ -261,7 +261,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
     # Actions of every screen.
 
     def open_when_free(self, name: str, otherwise: str, **arguments: object) -> None:
-        """Open a screen that was asked for a while ago; show `otherwise` where something else is done by now."""
+        """Open a screen that was requested earlier, or show `otherwise` if the user is busy by now."""
         if self.is_free:
             self.state.host.open_screen(name, **arguments)
         else:
@@ -327,9 +327,9 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
 
 
 def acknowledge(state: ConsoleState, run_id: str, then: Callable[[str], object] | None = None) -> None:
-    """Acknowledge a failed run with the agent; `then` takes the message about it.
+    """Acknowledge a failed run; `then` receives the message.
 
-    Without `then` nobody asked: who only looks, and may not act, is told nothing.
+    Without `then` it was not requested, so a read-only console does nothing and errors are ignored.
     """
 
     def work() -> str:

@@ -23,7 +23,7 @@ MESSAGE_S = 12.0
 
 
 class ConsoleHost(Protocol):
-    """The application, as its screens ask it: it imports them, they know it by this alone."""
+    """The application as its screens see it, so that they need not import it."""
 
     def open_screen(self, name: str, **arguments: object) -> None: ...
     def go_back(self) -> None: ...
@@ -52,7 +52,7 @@ class StatusMessage(NamedTuple):
 
 @dataclass(slots=True)
 class ConsoleState:
-    """Shared by reference; touched on the event loop only."""
+    """Shared by reference; used on the event loop only."""
 
     backend: ConsoleBackend
     identity: ConsoleIdentity
@@ -78,7 +78,7 @@ class ConsoleState:
         return freshness(self.view.snapshot, self.clock())
 
     def replace_view(self, view: LedgerView) -> None:
-        """Take a newer view; what is deployed no more is marked no more."""
+        """Replace the view, and unmark tables that are no longer deployed."""
         self.marks -= {table for table in self.marks if self.view.statement(table) and not view.statement(table)}
         self.view = view
 
@@ -88,17 +88,17 @@ class ConsoleState:
         return self.message
 
     def end_message(self, message: StatusMessage | None) -> None:
-        """Take a message away where it is still the one that is shown."""
+        """Remove a message if it is still the one shown."""
         if message is not None and self.message is message:
             self.message = None
 
 
 HISTORY = 50
-"""Lines of each kind that are remembered."""
+"""Remembered lines of each kind."""
 
 
 class TypedLine:
-    """What is being typed on one screen; a filter takes effect with each key, a command with Enter."""
+    """The line being typed on one screen; a filter takes effect on each key, a command on Enter."""
 
     def __init__(self, state: ConsoleState, screen_name: str, action_context: Callable[[], ActionContext]) -> None:
         self.state = state
@@ -140,7 +140,7 @@ class TypedLine:
             self.state.histories[entry.sign] = (*kept[1 - HISTORY :], entry.text)
 
     def completions(self) -> tuple[str, ...]:
-        """Suggest how the line goes on."""
+        """Suggest completions of the line."""
         from tui.presentation.interaction.filters import completions
         from tui.presentation.interaction.input_line import complete_command
 
@@ -156,7 +156,7 @@ DIALOG_WIDTH = 100
 
 
 class QuestionBox(FixedLines):
-    """Shows at most one question; what was agreed on is handed out once it is answered."""
+    """Shows at most one question, and returns the chosen action once it is answered."""
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state.painter, id="dialog", band=True)
@@ -168,12 +168,12 @@ class QuestionBox(FixedLines):
     def ask(
         self, question: ConfirmationDialog, on_yes: Callable[[str], None], on_safe: Callable[[], None] | None = None
     ) -> None:
-        """Put a question; `on_yes` is called with the text that was typed, `on_safe` after Enter alone."""
+        """Ask a question; call `on_yes` with the typed text, or `on_safe` after Enter alone."""
         self.dialog = OpenDialog(question, opened_at=self.state.monotonic())
         self._on_yes, self._on_safe = on_yes, on_safe
 
     def press(self, key: str, character: str | None) -> Callable[[], object] | None:
-        """Take one key; return what is to be called once the question is answered, None before."""
+        """Handle one key; return the action to run once the question is answered, else None."""
         assert self.dialog is not None
         answered = confirmation_dialogs.answer_key(self.dialog, key, character, self.state.monotonic())
         self.dialog = None if answered.outcome else answered
@@ -186,7 +186,7 @@ class QuestionBox(FixedLines):
         return None
 
     def paste(self) -> None:
-        """Refuse pasted text: it never confirms."""
+        """Reject pasted text, which never confirms."""
         assert self.dialog is not None
         self.dialog = confirmation_dialogs.answer_paste(self.dialog)
 

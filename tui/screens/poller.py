@@ -15,11 +15,11 @@ from tui.screens.backend import ConsoleBackend
 from tui.screens.console_screen import ConsoleScreen
 
 POLL_S = 0.5
-"""How often it reads, and how often what it read is shown: two frames a second."""
+"""Interval of reading, and of showing what was read."""
 
 
 class LedgerRead(Message):
-    """The ledger was read; `asked` when somebody waits for it."""
+    """The ledger was read; `asked` if a reload was requested."""
 
     def __init__(self, view: LedgerView, *, asked: bool) -> None:
         super().__init__()
@@ -29,13 +29,13 @@ class LedgerRead(Message):
 
 @dataclass(frozen=True, slots=True)
 class ReadFailure:
-    """Why something could not be read; shown once as long as it is the same."""
+    """Why something could not be read; shown again only if it changes."""
 
     words: str
 
 
 class ScreenDataRead(Message):
-    """What one screen alone needs was read."""
+    """The data of one screen was read."""
 
     def __init__(self, screen: ConsoleScreen, what: object) -> None:
         super().__init__()
@@ -44,11 +44,11 @@ class ScreenDataRead(Message):
 
 
 class ReloadFinished(Message):
-    """Everything was read again, because somebody asked for it."""
+    """A requested reload has finished."""
 
 
 class WorkerCrashed(Message):
-    """A thread met a bug of ours: it is raised on the loop, where it ends the console with its place."""
+    """A thread hit a bug: it is raised on the event loop and ends the console with a traceback location."""
 
     def __init__(self, bug: Exception) -> None:
         super().__init__()
@@ -68,11 +68,11 @@ class Poller:
         self._over = threading.Event()
 
     def start(self) -> None:
-        """Begin reading."""
+        """Start reading."""
         threading.Thread(target=self._run, name="console-poller", daemon=True).start()
 
     def stop(self) -> None:
-        """Let the thread end."""
+        """Stop the thread."""
         self._over.set()
         self._asked.set()
 

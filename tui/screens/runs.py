@@ -1,4 +1,4 @@
-"""Runs, newest first, and one run as it goes; leaving the screen leaves the run alone."""
+"""The list of runs, newest first, and one run as it proceeds; leaving the screen does not affect the run."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -48,7 +48,7 @@ class RunScreen(SplitScreen):
         super().__init__(state)
         self.run_id = run_id
         self.then = then
-        """Id of the action that it is opened for, done once the run has been read."""
+        """Id of the action to perform once the run has been read."""
         self.run_view: RunView | None = None
         self.missing = False
         self.acknowledged: set[str] = set()
@@ -73,7 +73,7 @@ class RunScreen(SplitScreen):
             self.missing = True
 
     def _acknowledge(self, run: RunRow) -> None:
-        """Acknowledge a failed run by having it open, once; a console that may not act only looks."""
+        """Acknowledge a failed run, once, because it is open on screen; a read-only console does not."""
         if run.id in {one.id for one in self.state.view.snapshot.failed_runs} - self.acknowledged:
             self.acknowledged.add(run.id)
             acknowledge(self.state, run.id)
@@ -121,7 +121,7 @@ class RunScreen(SplitScreen):
             self.pane.show(step_detail(chosen, reason, self.pane.size.width or width, RowContext(glyphs, now)))
 
     def _pairs(self, width: int) -> tuple[Line, ...]:
-        """Write the pairs of a run that replaces versions."""
+        """Return the version pairs of a run that replaces versions."""
         release = self.run_view.release if self.run_view else None
         if release is None:
             return ()
@@ -203,7 +203,7 @@ class RunScreen(SplitScreen):
         self.question.ask(question, lambda typed: state.host.run_in_thread(lambda: control(typed), self.show_answer))
 
     def do_swap(self, key: str) -> None:
-        """Ask for the word to swap; who gives it must have seen this run held."""
+        """Ask to confirm the swap of a held run."""
         assert self.run_view is not None and self.run_view.release is not None
         release, state, identity = self.run_view.release, self.state, self.state.identity
         moves = ", ".join(f"{pair.table} v{pair.old.version} to v{pair.new.version}" for pair in release.pairs)
@@ -234,7 +234,7 @@ class RunScreen(SplitScreen):
         self._ask_about_run("cancel")
 
     def do_retry(self, key: str) -> None:
-        """Review the plan that goes on with edited texts; where nothing was edited, ask to try the same again."""
+        """Review the plan that continues with edited texts; without edits, ask to retry the same steps."""
         assert self.run_view is not None
         run_id, state = self.run_view.run.id, self.state
 

@@ -1,4 +1,4 @@
-"""Acts on statements, shared by the tree, the list and the detail: the ids are fixed when the question is put."""
+"""Actions on statements, shared by tree, list and detail; their targets are fixed when the question is asked."""
 
 from collections.abc import Sequence
 from functools import partial, partialmethod
@@ -18,17 +18,17 @@ from tui.screens.console_screen import ConsoleScreen
 from tui.screens.console_state import ConsoleState
 
 STAGED_UNASKED = 5
-"""Tables that one key stages without a question: a branch may hold hundreds."""
+"""Most tables that one key stages without asking: a branch may hold hundreds."""
 
 
 class StatementActionsScreen(ConsoleScreen):
     """A screen whose rows are statements."""
 
     named: tuple[str, ...] = ()
-    """Tables that a `:` command names; they go before the cursor and the marks."""
+    """Tables named by a `:` command; they take precedence over cursor and marks."""
 
     def targets(self) -> tuple[str, ...]:
-        """Return the tables that an act would be about now."""
+        """Return the tables that an action would apply to now."""
         return ()
 
     def under_cursor(self) -> tuple[str, ...]:
@@ -36,19 +36,19 @@ class StatementActionsScreen(ConsoleScreen):
         return self.targets()
 
     def undone_by_default(self) -> str:
-        """Return the plan or the run that `:undo` is about where none is named; empty for the newest run."""
+        """Return the plan or run that `:undo` takes by default; empty for the newest run."""
         return ""
 
     def rolled_back_by_default(self) -> tuple[str, ...]:
-        """Return the tables or the run that `:rollback` is about where none is named."""
+        """Return the tables or the run that `:rollback` takes by default."""
         return self.acted_on()
 
     def view_targets(self) -> tuple[str, ...]:
-        """Return the tables that a look is about: named ones first."""
+        """Return the tables to look at: the named ones, else those under the cursor."""
         return self.named or self.under_cursor()
 
     def action_targets(self) -> tuple[str, ...]:
-        """Return the tables of the act that is being done: named ones first."""
+        """Return the tables of the current action: the named ones, else the targets."""
         return self.named or self.targets()
 
     def action_context(self) -> ActionContext:
@@ -80,7 +80,7 @@ class StatementActionsScreen(ConsoleScreen):
         return frozenset()
 
     def acted_on(self) -> tuple[str, ...]:
-        """Return the targets without external tables: those are never touched."""
+        """Return the targets without external tables, which are never changed."""
         statements = self.state.view.statements
         return tuple(
             name
@@ -89,7 +89,7 @@ class StatementActionsScreen(ConsoleScreen):
         )
 
     def _ask(self, verb: str, key: str) -> None:
-        """Ask about stop, start or restart of the targets; they are fixed from here on."""
+        """Ask to confirm stop, start or restart; the targets are fixed from here on."""
         targets, state, identity = self.acted_on(), self.state, self.state.identity
         # Named after `:` it is asked for on any screen; the tree knows every act on statements.
         action = find_action(verb, "home")
@@ -123,7 +123,7 @@ class StatementActionsScreen(ConsoleScreen):
     do_restart = partialmethod(_ask, "restart")
 
     def show_answer(self, words: str) -> None:
-        """Show what the agent answered to an act, and what it changed."""
+        """Show the agent's answer to an action, and reload."""
         self.state.notify(words)
         self.state.host.read_now()
 
@@ -163,7 +163,7 @@ class StatementActionsScreen(ConsoleScreen):
         self.state.host.run_in_thread(lambda: unstage_answer(agent.unstage(targets)), self.show_answer)
 
     def plan_staged(self) -> None:
-        """Plan what this person has staged, and open its review."""
+        """Plan what this user has staged, and open the review."""
         state = self.state
 
         def review(plan_hash: str) -> None:
@@ -173,7 +173,7 @@ class StatementActionsScreen(ConsoleScreen):
         state.host.run_in_thread(submit, review, progress="planning what is staged")
 
     def open_tab(self, tab: str) -> None:
-        """Open a tab of the one statement that is looked at."""
+        """Open a tab of the viewed statement."""
         self.state.host.open_screen("detail", table=self.view_targets()[0], tab=tab)
 
     def do_detail(self, key: str) -> None:
@@ -215,7 +215,7 @@ class StatementActionsScreen(ConsoleScreen):
 
 
 def held_targets(state: ConsoleState, targets: Sequence[str], unchanged: Sequence[str]) -> Sequence[str]:
-    """Return the targets that may get a new version to hold; raises Refused with the reason where none may."""
+    """Return the targets that can get a new version to hold; raise Refused with the reason if none can."""
     known = {name: state.view.statement(name) for name in targets}
     external = [name for name, found in known.items() if found is not None and found.external]
     wanted = [name for name in targets if name not in external and name not in unchanged]

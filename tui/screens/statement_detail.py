@@ -1,4 +1,4 @@
-"""Detail: one statement by id, in tabs; what it alone needs is read beside the view."""
+"""The screen of one statement, in tabs; it reads its own details in addition to the view."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -128,7 +128,7 @@ class DetailScreen(TextScreen):
             self.choose(TABS[index])
 
     def do_column(self, key: str) -> None:
-        """Choose the next column, or the one before, and bring its lineage into view."""
+        """Choose the next or previous column, and scroll to its lineage."""
         known = self.declared.columns
         if self.tab != "lineage":
             self.state.notify(f"columns are on pane {TABS.index('lineage') + 1}, lineage")

@@ -1,4 +1,4 @@
-"""Statements as one list, sorted and filtered; and what the tree of Home has in common with it."""
+"""The flat list of statements, sorted and filtered, and its common base with Home's tree."""
 
 from collections.abc import Hashable, Sequence
 
@@ -31,7 +31,7 @@ class StatementListScreen(StatementTableScreen):
 
     @property
     def filter(self) -> Filter:
-        """What was typed after `/`, understood once."""
+        """The filter typed after `/`, parsed once."""
         if self._filter.text != self.typed.filter_text:
             self._filter = parse_filter(self.typed.filter_text)
         return self._filter
@@ -51,7 +51,7 @@ class StatementListScreen(StatementTableScreen):
         return nothing_lines(self.state.view, self.state.identity, self.typed.filter_text, width)
 
     def marks_and_faults(self) -> str:
-        """Return what the breadcrumb says of marks and of the faults-only view."""
+        """Return the marks and the faults-only mode, for the breadcrumb."""
         return self.marked_words() + ("faults only   " if self.faults else "")
 
     def do_faults(self, key: str) -> None:

@@ -1,6 +1,6 @@
-"""Screens that are one table of rows: cursor and marks go by id, and data never moves a row under the hand.
+"""Screens of one table: cursor and marks are ids, and new data never moves a row while a key is pressed.
 
-One that has a text for the chosen row shows it below the table, or beside it on a wide terminal.
+A screen with a text for the selected row shows it below the table, or beside it on a wide terminal.
 """
 
 from collections.abc import Hashable, Sequence
@@ -20,7 +20,7 @@ from tui.widgets.line_widgets import RowTable, ScrollingLines, VanishedRows, wit
 
 
 class TableScreen(StatementActionsScreen):
-    """A screen with one table that has the keys; a subclass says which rows there are and how each looks."""
+    """A screen with one table; a subclass provides the rows and draws them."""
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state)
@@ -40,7 +40,7 @@ class TableScreen(StatementActionsScreen):
         return ()
 
     def shape(self) -> Hashable:
-        """Return what the person chose (filter, sort, open branches): a change of it may move rows at once."""
+        """Return the user's choices (filter, sort, open branches); when they change, rows may move at once."""
         return self.typed.filter_text
 
     def picture(self, row: str, width: int) -> Line:
@@ -56,11 +56,11 @@ class TableScreen(StatementActionsScreen):
         return (line((" nothing here yet", Tone.DIM)),)
 
     def is_gone(self, row: str) -> bool:
-        """Return whether what a row stood for exists no more (not merely filtered)."""
+        """Return whether the subject of a row no longer exists, as opposed to being filtered out."""
         return False
 
     def last_line(self, row: str) -> Line:
-        """Draw a row that has vanished: as it was drawn last."""
+        """Return a vanished row as last drawn."""
         return self._old_pictures.get(row, EMPTY)
 
     def is_marked(self, row: str) -> bool:
@@ -94,7 +94,7 @@ class TableScreen(StatementActionsScreen):
         self.table.show(self.table.ids if list(self.table.ids) == list(ids) else ids, self.line_of, self.head(width))
 
     def line_of(self, row: str) -> Line:
-        """Draw a row with its mark; a ghost is drawn as it was."""
+        """Draw a row with its mark, or a vanished row as last drawn."""
         picture = self._pictures.get(row)
         if picture is None:
             if row in self.vanished or self.is_gone(row):
@@ -107,7 +107,7 @@ class TableScreen(StatementActionsScreen):
         return picture
 
     def on_click(self, event: events.Click) -> None:
-        """Put the cursor on the row under the pointer; a click acts on nothing."""
+        """Move the cursor to the row under the pointer; a click performs no action."""
         row = self.table.top + event.y - 1
         if event.widget is self.table and event.y and row < len(self.table.ids) and self.is_free:
             self.table.move_to(row)
@@ -162,10 +162,10 @@ class StatementTableScreen(TableScreen):
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state)
         self.marks: set[str] = set()
-        """Tables that are marked on this screen; acts are about them instead of the row under the cursor."""
+        """Tables marked on this screen; actions apply to them instead of the row under the cursor."""
 
     def tables_of(self, row: str) -> tuple[str, ...]:
-        """Return the tables that an act on a row is about."""
+        """Return the tables that an action on a row applies to."""
         return (row,)
 
     def is_marked(self, row: str) -> bool:
@@ -189,7 +189,7 @@ class StatementTableScreen(TableScreen):
         return replace(super().action_context(), vanished=sentence_of(self.vanished_because if on_ghost else ""))
 
     def marked_words(self) -> str:
-        """Return how many tables are marked, and how many of them no row shows, for the breadcrumb."""
+        """Return the number of marked tables, and how many of them are hidden, for the breadcrumb."""
         if not self.marks:
             return ""
         hidden = len(self.hidden(tuple(self.marks)))

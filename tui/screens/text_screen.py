@@ -1,4 +1,4 @@
-"""Screens that are one text that scrolls: rows of a table, help."""
+"""Screens of one scrolling text: rows of a table, help."""
 
 from collections.abc import Sequence
 
@@ -60,7 +60,7 @@ ROWS = 100
 
 
 class RowsScreen(TextScreen):
-    """Some rows, in no order."""
+    """Some rows of a table, unordered."""
 
     screen_name = "rows"
 

@@ -48,7 +48,7 @@ def colour(index: int, base: int) -> str:
 
 @dataclass(slots=True)
 class ShadowScreen:
-    """What the terminal shows now, as far as we have told it."""
+    """The cells that the terminal shows, according to what was sent."""
 
     width: int
     height: int
@@ -189,7 +189,7 @@ def _changed_runs(shown: list[Cell], wanted: list[Cell], gap: int) -> list[tuple
 
 @dataclass(slots=True)
 class _Pen:
-    """Where the terminal's cursor is and how it writes, to send the shortest way to the next."""
+    """Position and look of the terminal's cursor, to choose the shortest sequence for the next cell."""
 
     x: int = 0
     y: int = -1
@@ -215,7 +215,7 @@ class _Pen:
 
 
 def _change(old: CellStyle, new: CellStyle) -> str:
-    """Write the SGR that turns one look into another; attributes can only be added, so losing one starts anew."""
+    """Return the SGR from one look to another. Attributes can only be added, so dropping one resets all."""
     if old.attributes != new.attributes and not set(old.attributes) <= set(new.attributes):
         codes = ["", *new.attributes]
         old = PLAIN
@@ -231,6 +231,6 @@ def _change(old: CellStyle, new: CellStyle) -> str:
 def put_line(
     shadow: ShadowScreen, palette: Palette, y: int, content: Line, *, chosen: bool = False, band: bool = False
 ) -> None:
-    """Write a line of tones into a shadow: what the first picture, drawn before Textual is there, is made with."""
+    """Write a styled line into a shadow; the first picture uses this before Textual is loaded."""
     looks = ((span.text, cell_style_of_paint(palette.paint(span.tone, chosen=chosen, band=band))) for span in content)
     shadow.put(0, y, looks, shadow.width)

@@ -24,11 +24,11 @@ from tui.terminal.first_picture import FirstPicture
 
 ESC = "\x1b"
 LONE_ESCAPE_S = 2.0
-"""How long after a lone escape an `O` still counts as the rest of a broken sequence; `[` always does."""
+"""For how long after a lone escape an `O` still counts as the rest of a broken sequence; `[` always does."""
 _SS3_PARAMETERS = "0123456789;"
 PASTE_LIMIT = 65536
 STRING_LIMIT = 4096
-"""Characters of an operating-system answer that are swallowed before it is given up."""
+"""Maximum length of a terminal's answer that is swallowed."""
 
 
 class KeyParser(XTermParser):
@@ -192,7 +192,7 @@ constants.DISABLE_KITTY_KEY = True  # type: ignore[misc]  # Final, but read at e
 
 ALTERNATE = "\x1b[?1049h"
 POLL_S = 0.05
-"""How often a lone escape is looked at: it is delivered after 100 ms."""
+"""How often input is checked; a lone escape is delivered after 100 ms."""
 
 
 def end_at_once(*_: object) -> None:
@@ -207,7 +207,7 @@ class ConsoleDriver(LinuxDriver):
     """Reads keys with `KeyParser`; end of file on the terminal ends the process."""
 
     opening: ClassVar[FirstPicture | None] = None
-    """What drew the first picture: the screen is switched already, and switching again would clear it."""
+    """The first picture, if it was drawn: the screen is already switched, and switching again would clear it."""
 
     def start_application_mode(self) -> None:
         if self.opening is not None:
@@ -227,12 +227,12 @@ class ConsoleDriver(LinuxDriver):
         super().stop_application_mode()
 
     def _enable_mouse_support(self) -> None:
-        """Ask for buttons and the wheel alone: a pointer that only moves sends nothing."""
+        """Report buttons and the wheel only, so that moving the pointer sends nothing."""
         if self._mouse:
             self.write("\x1b[?1000h\x1b[?1006h")
 
     def _query_in_band_window_resize(self) -> None:
-        """Do not ask for sizes in the input: the signal tells them."""
+        """Do not ask for sizes in the input: SIGWINCH reports them."""
 
     def run_input_thread(self) -> None:
         """Read until told to stop."""

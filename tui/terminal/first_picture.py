@@ -20,7 +20,7 @@ LEAVE = "\x1b[m\x1b[?25h\x1b[?1049l"
 
 
 class FirstPicture:
-    """Holds the terminal from the first picture until Textual takes it; gives it back if that never happens."""
+    """Holds the terminal from the first picture until Textual takes over; restores it if Textual never does."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -32,7 +32,7 @@ class FirstPicture:
         return self
 
     def draw(self, identity: ConsoleIdentity, view: LedgerView) -> None:
-        """Draw the tree as it was known last."""
+        """Draw the tree as last known."""
         width, height = shutil.get_terminal_size()
         palette, glyphs = choose_palette(self._environ), choose_glyphs(self._environ)
         shadow = ShadowScreen(width, height)

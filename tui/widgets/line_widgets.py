@@ -27,14 +27,14 @@ class FixedLines(Widget):
         self.lines: tuple[Line, ...] = ()
 
     def show(self, lines: Sequence[Line]) -> None:
-        """Take new lines."""
+        """Replace the lines."""
         old, self.lines = self.lines, tuple(lines)
         for y in range(max(len(old), len(self.lines))):
             if self._at(old, y) != self._at(self.lines, y):
                 self.refresh(Region(0, y, self.size.width, 1))
 
     def seen_lines(self) -> Sequence[object]:
-        """Return what is seen now; equal means that nothing looks otherwise."""
+        """Return what is visible now; equal values look the same."""
         return self.lines
 
     def render_line(self, y: int) -> Strip:
@@ -46,7 +46,7 @@ class FixedLines(Widget):
 
 
 class GrowingLines(FixedLines):
-    """Lines that take the height that they need."""
+    """Lines in a widget that grows to fit them."""
 
     def show(self, lines: Sequence[Line]) -> None:
         self.styles.height = max(len(lines), 1)
@@ -54,7 +54,7 @@ class GrowingLines(FixedLines):
 
 
 class ScrollingLines(FixedLines):
-    """Lines that scroll, folded to its width: nothing is cut."""
+    """Lines that scroll, folded to the widget's width so that nothing is cut."""
 
     def __init__(self, painter: StripPainter, *, id: str | None = None) -> None:
         super().__init__(painter, id=id)
@@ -99,7 +99,7 @@ STAYS_S = 5.0
 
 
 class RowTable(ScrollView):
-    """Rows by id; the content of a row comes from a function that is asked for visible rows alone."""
+    """Rows by id; a function returns the content of a row and is called for visible rows only."""
 
     can_focus = False
 
@@ -124,9 +124,9 @@ class RowTable(ScrollView):
         self._reveal()
 
     def show(self, ids: Sequence[str], line_of: Callable[[str], Line], head: Line) -> None:
-        """Take new rows; only lines whose picture differs are drawn again.
+        """Replace the rows and redraw the lines that differ.
 
-        A cursor whose row is gone moves to its neighbour.
+        If the cursor's row is gone, the cursor moves to its neighbour.
         """
         old_place = self._places.get(self.cursor_id or "", 0)
         self._line_of = line_of
@@ -142,13 +142,13 @@ class RowTable(ScrollView):
         self.repaint_changed()
 
     def repaint_changed(self) -> None:
-        """Draw again the visible lines that differ from what was drawn last."""
+        """Redraw the visible lines that differ from what was drawn last."""
         for y in range(1, self.size.height):
             if self._picture(y) != self._drawn.get(y):
                 self.refresh(Region(0, y, self.size.width, 1))
 
     def seen_lines(self) -> Sequence[object]:
-        """Return what is seen now; equal means that nothing looks otherwise."""
+        """Return what is visible now; equal values look the same."""
         return (self._head, *(self._picture(y) for y in range(1, self.size.height)))
 
     def _picture(self, y: int) -> tuple[Line, bool]:
@@ -177,7 +177,7 @@ class RowTable(ScrollView):
 
     @property
     def cursor(self) -> int:
-        """Place of the cursor's row, 0 when there is none."""
+        """Index of the cursor's row, 0 without a cursor."""
         return self._places.get(self.cursor_id or "", 0)
 
     @property
@@ -187,11 +187,11 @@ class RowTable(ScrollView):
 
     @property
     def below(self) -> int:
-        """Rows that are below the last one that is shown."""
+        """Number of rows below the last visible one."""
         return max(len(self.ids) - self.top - self.page, 0)
 
     def move_to(self, index: int) -> None:
-        """Put the cursor on the row at an index, or on the nearest one."""
+        """Move the cursor to the row at an index, or to the nearest row."""
         if not self.ids:
             return
         self.cursor_id = self.ids[min(max(index, 0), len(self.ids) - 1)]
@@ -199,14 +199,14 @@ class RowTable(ScrollView):
         self.repaint_changed()
 
     def choose(self, row: str) -> bool:
-        """Put the cursor on a row by id; False when it is not shown."""
+        """Move the cursor to a row by id; False if there is no such row."""
         if row not in self._places:
             return False
         self.move_to(self._places[row])
         return True
 
     def _reveal(self) -> None:
-        """Scroll as little as the cursor needs, and leave no empty lines below while there are rows above."""
+        """Scroll as little as needed to show the cursor, without empty lines below while rows remain above."""
         page, place = self.page, self.cursor
         top = min(max(self.top, place - page + 1), place)
         self.top = max(min(top, len(self.ids) - page), 0)
@@ -216,7 +216,7 @@ class RowTable(ScrollView):
 
 
 class VanishedRows:
-    """Remembers rows as they were drawn last, and keeps the vanished ones for a while."""
+    """Remembers rows as last drawn, and keeps vanished ones for a while."""
 
     def __init__(self) -> None:
         self._until: dict[str, float] = {}
@@ -226,7 +226,7 @@ class VanishedRows:
         return row in self._until
 
     def line(self, row: str) -> Line:
-        """Return a ghost's last picture in the tone of ghosts."""
+        """Return a vanished row as last drawn, in the tone of ghosts."""
         return tuple(Span(span.text, Tone.GHOST) for span in self._lines.get(row, (Span(f"  {row}"),)))
 
     def merge(
@@ -258,7 +258,7 @@ class VanishedRows:
 
 
 def with_gutter(content: Line, sign: str, tone: Tone) -> Line:
-    """Put a mark into the two free cells at the left of a row."""
+    """Put a mark into the two free cells at the left edge of a row."""
     if not content:
         return content
     first, *rest = content
