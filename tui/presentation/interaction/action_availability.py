@@ -16,15 +16,15 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class ActionContext:
-    """What decides whether an action is possible now."""
+    """Facts that decide whether an action is possible now."""
 
     targets: tuple[str, ...] = ()
     viewed: tuple[str, ...] = ()
-    """Statements under the cursor, whatever is marked."""
+    """Statements under the cursor, regardless of marks."""
     external: tuple[str, ...] = ()
-    """Those of the targets that are filled by others."""
+    """Targets that others fill, if all targets are."""
     vanished: Sentence | None = None
-    """Why the row under the cursor is there no more; None when it is."""
+    """Why the row under the cursor has vanished; None if it has not."""
     stale: Sentence | None = None
     """Why the data is stale; None when it is live."""
     running: bool = False
@@ -44,23 +44,23 @@ class ActionContext:
     run_failed: bool = False
     """Whether a step of it has failed."""
     held: bool = False
-    """Whether the run on screen waits for the word to swap."""
+    """Whether the run on screen is held before its swap."""
     frozen: Sentence | None = None
-    """Why no word lets the run on screen go on; None where one may."""
+    """Why a freeze keeps the run on screen from continuing; None outside a freeze."""
     not_swapped: Sentence | None = None
-    """Why this person may not give it the word to swap; None where they may."""
+    """Why this user may not swap the held run; None if they may."""
     not_skipped: Sentence | None = None
-    """Why this person may not skip its first failed step; None where they may."""
+    """Why this user may not skip the first failed step; None if they may."""
     not_back: Sentence | None = _NO_RUN
-    """Why the run on screen cannot be taken back; None where it can."""
+    """Why the run on screen cannot be rolled back; None if it can."""
     read_only: Sentence | None = None
-    """Why the console may look but not act; stop and cancel stay possible."""
+    """Why the console is read-only; stop and cancel remain possible."""
 
 
 def action_context_of(
     view: LedgerView, targets: Sequence[str], *, viewed: Sequence[str], user: str, stale: str, read_only: str = ""
 ) -> ActionContext:
-    """Return what the view says of the targets of an act and of what is looked at; the rest is the screen's own."""
+    """Return the facts about an action's targets that follow from the view; the screen adds its own."""
     known = [found for name in targets if (found := view.statement(name)) is not None]
     external = tuple(str(found.table) for found in known if found.external)
     ours = [found for found in known if not found.external]
@@ -113,13 +113,13 @@ _AGAINST: Mapping[ActionRequirement, Callable[[ActionContext], Sentence | None]]
     ),
     ActionRequirement.SKIPPABLE: lambda now: now.not_skipped,
 }
-"""Why a need is not met, by need; in the order in which they are asked."""
+"""Why each requirement is not met, in the order in which they are checked."""
 
 _OF_ROWS = frozenset({ActionRequirement.TARGET, ActionRequirement.ONE})
 
 
 def why_not_possible(action: ConsoleAction, now: ActionContext) -> Sentence | None:
-    """Return, in one sentence, why an action is not possible now; None if it is."""
+    """Return why an action is not possible now; None if it is possible."""
     if now.vanished and action.needs & _OF_ROWS:
         return Sentence(f"{now.vanished}; its row stays for five seconds so that no key acts on another row")
     if now.read_only and action.level is not ConfirmationLevel.LOOK and action.id not in ("stop", "cancel"):
@@ -129,14 +129,14 @@ def why_not_possible(action: ConsoleAction, now: ActionContext) -> Sentence | No
 
 
 def action_label(action: ConsoleAction, now: ActionContext) -> str:
-    """Return the label of a key's current action: the key that pauses a run also resumes a paused one."""
+    """Return the label of an action: the key that pauses a run also resumes it."""
     return "go on" if action.id == "pause" and now.run_state == "paused" else action.label
 
 
 def why_not_deletable(view: LedgerView, targets: Sequence[str], user: str) -> Sentence | None:
-    """Return who keeps the targets from being deleted, by the planner's own rule; None when nobody does.
+    """Return which readers keep the targets from being deleted, by the planner's rule; None if none do.
 
-    A reader that goes with them, or that this person has staged for a delete, does not count; nor does one at rest.
+    Readers that are deleted as well, that this user has staged for a delete, or that are at rest do not count.
     """
     going = {*targets, *(mark.table for mark in view.snapshot.staged if (mark.actor, mark.verb) == (user, "delete"))}
     for name in targets:
@@ -153,7 +153,7 @@ def why_not_deletable(view: LedgerView, targets: Sequence[str], user: str) -> Se
 
 
 def staged_by_user(view: LedgerView, user: str, tables: Sequence[str]) -> tuple[str, ...]:
-    """Return those of the tables that a person has staged, sorted."""
+    """Return the tables among those given that a user has staged, sorted."""
     asked = frozenset(tables)
     marks = view.snapshot.staged
     return tuple(sorted({str(mark.table) for mark in marks if mark.actor == user and mark.table in asked}))

@@ -11,7 +11,7 @@ from tui.presentation.interaction.keymap import ConfirmationLevel, actions_on_sc
 from tui.presentation.styling.styled_text import EMPTY, Line, Tone, left, line, wrap
 
 ASKS = {ConfirmationLevel.C0: "no question", ConfirmationLevel.C1: "asks first", ConfirmationLevel.C3: "asks first"}
-"""How an act is confirmed; what is typed stands in its question."""
+"""How an action is confirmed; its question shows what to type."""
 GROUPS = (("ACTIONS: upper case, or typed", True), ("VIEWS: they never change anything", False))
 
 
@@ -98,7 +98,7 @@ What is not executable yet ("not yet" below) can be planned with `--offline`; an
 
 
 def changes_topic() -> str:
-    """Write the page: an introduction, and a block for each kind, the mildest first."""
+    """Return the page on kinds of change: an introduction and a block per kind, mildest first."""
     blocks = (_block(facts) for facts in sorted(CHANGE_KINDS, key=lambda facts: facts.severity))
     strategies = textwrap.indent("\n".join(strategy_lines(WIDTH - _INDENT)), " " * _INDENT)
     introduction = _INTRODUCTION.format(worst=ChangeKind.STATE_CHANGED.definition.label, strategies=strategies)
@@ -125,7 +125,7 @@ def _parts(facts: ChangeKindDefinition) -> Iterator[tuple[str, str]]:
 
 
 def _instead(facts: ChangeKindDefinition) -> str:
-    """Name the strategies as they are typed, those that no agent carries out yet behind the others."""
+    """List the strategies as typed on the command line, those not yet executable last."""
     able, planned = (
         ", ".join(typed_strategy(each) for each in facts.instead if (each in EXECUTABLE) is now)
         for now in (True, False)

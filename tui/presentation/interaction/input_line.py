@@ -15,7 +15,7 @@ from tui.presentation.styling.theme import Glyphs
 
 @dataclass(frozen=True, slots=True)
 class InputLine:
-    """What is being typed; `done` is accept or leave once Enter or esc came."""
+    """A line being typed; `done` is "accept" after Enter and "leave" after esc."""
 
     sign: str
     text: str = ""
@@ -24,11 +24,11 @@ class InputLine:
     history: tuple[str, ...] = ()
     """Oldest first."""
     back: int = 0
-    """How far back in history the text comes from; 0 is what was typed."""
+    """Steps back in the history; 0 is the typed text."""
 
 
 def type_key(entry: InputLine, key: str, character: str | None) -> InputLine:
-    """Take one key."""
+    """Apply one key."""
     text, place = entry.text, entry.place
     match key:
         case "escape" | "ctrl+c":
@@ -63,7 +63,7 @@ def type_key(entry: InputLine, key: str, character: str | None) -> InputLine:
 
 
 def insert(entry: InputLine, text: str) -> InputLine:
-    """Put text in at the cursor: what is printable of its first line."""
+    """Insert the printable characters of the first line of a text at the cursor."""
     first = next(iter(text.splitlines()), "")
     printable = "".join(character for character in first if character.isprintable())
     joined = entry.text[: entry.place] + printable + entry.text[entry.place :]
@@ -77,7 +77,7 @@ def _recall(entry: InputLine, step: int) -> InputLine:
 
 
 def complete(entry: InputLine, choices: tuple[str, ...]) -> InputLine:
-    """Take the longest common beginning of the choices, or the next choice when there is nothing to add."""
+    """Complete to the longest common prefix of the choices, or to the first choice if that adds nothing."""
     if not choices:
         return entry
     common = choices[0]
@@ -89,7 +89,7 @@ def complete(entry: InputLine, choices: tuple[str, ...]) -> InputLine:
 
 
 def input_line_cells(entry: InputLine, glyphs: Glyphs, width: int) -> Line:
-    """Draw what is being typed with its cursor, which is always seen: a long text begins further right."""
+    """Draw a line being typed; a long text is cut at its start so that the cursor stays visible."""
     before, after = entry.text[: entry.place], entry.text[entry.place :]
     room = max(width - 4, 1)
     while width_of(before) > room:
@@ -99,7 +99,7 @@ def input_line_cells(entry: InputLine, glyphs: Glyphs, width: int) -> Line:
 
 @dataclass(frozen=True, slots=True)
 class ColonCommand:
-    """A `:` command that is not the twin of a key, at least not on every screen."""
+    """A `:` command that does not correspond to a key on every screen."""
 
     name: str
     usage: str
@@ -164,15 +164,15 @@ TAKES_TABLES = frozenset(
 
 
 _UPSTREAM = re.compile(r"[0-9]*\+")
-"""How a selector begins that takes what is upstream as well."""
+"""The prefix of a selector that includes upstream tables."""
 
 
 def names(screen: str, now: ActionContext | None = None) -> tuple[tuple[str, str], ...]:
-    """List (name, summary) of the commands of a screen, sorted by name; with `now` those that are possible alone."""
+    """List (name, summary) of a screen's commands, sorted by name; with `now`, only those possible now."""
     twins = {action.typed for action in actions_on_screen(screen)}
     known = {command.name: command.summary for command in COMMANDS if command.name not in twins}
     for action in actions_on_screen(screen):
-        # What takes tables may be about others than those under the cursor.
+        # A command that takes tables may name others than those under the cursor.
         if action.typed and (now is None or action.typed in TAKES_TABLES or not why_not_possible(action, now)):
             known.setdefault(action.typed, action.summary)
     return tuple(sorted(known.items()))
@@ -181,7 +181,7 @@ def names(screen: str, now: ActionContext | None = None) -> tuple[tuple[str, str
 def complete_command(
     text: str, screen: str, tables: Sequence[str], now: ActionContext | None = None
 ) -> tuple[str, ...]:
-    """Suggest complete lines: names of possible commands first, then table names."""
+    """Return completed lines: command names first, then table names."""
     word, space, rest = text.partition(" ")
     if not space:
         return tuple(name for name, _ in names(screen, now) if name.startswith(word))

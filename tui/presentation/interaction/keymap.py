@@ -29,44 +29,44 @@ class ActionRequirement(StrEnum):
     """What an action cannot do without."""
 
     TARGET = "target"
-    """At least one statement under the cursor or marked."""
+    """At least one statement is marked or under the cursor."""
     ONE = "one"
-    """Exactly one statement under the cursor, whatever is marked: what looks are about."""
+    """Exactly one statement is under the cursor, regardless of marks; view actions need this."""
     IDLE = "idle"
-    """One of the targets that does not run."""
+    """At least one target is not running."""
     UNREAD = "unread"
-    """Targets that nothing which stays is reading."""
+    """No reader that stays depends on the targets."""
     MINE = "mine"
-    """One of the targets on this person's stage."""
+    """At least one target is staged by this user."""
     OURS = "ours"
-    """None of them external."""
+    """No target is external."""
     LIVE = "live"
-    """Data that is not stale."""
+    """The data is live, not stale."""
     STAGED = "staged"
     PLAN = "plan"
     APPROVAL = "approval"
-    """A plan that still waits for an approval, and not for its author's."""
+    """The plan awaits an approval that this user may give."""
     RUN = "run"
-    """A run that is not over."""
+    """The run is not over."""
     GOING = "going"
-    """A run that goes or is paused."""
+    """The run is running or paused."""
     HELD = "held"
-    """A run that waits for the word to swap."""
+    """The run is held before its swap."""
     SERVED = "served"
-    """A run of which something serves that can be taken back."""
+    """The run replaced a version and can be rolled back."""
     BROKEN = "broken"
-    """A run with a failed step, that is not over, outside of a freeze that it would break."""
+    """The run has a failed step, is not over, and no freeze forbids it to continue."""
     SKIPPABLE = "skippable"
-    """A failed step that this person may skip."""
+    """This user may skip the failed step."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleAction:
-    """One thing that a key does on some screens."""
+    """An action that a key performs on some screens."""
 
     id: str
     keys: tuple[str, ...]
-    """Textual's names for keys without a character, else the character."""
+    """The character of each key, or Textual's name for a key without one."""
     screens: frozenset[str]
     label: str
     """One or two words for the footer."""
@@ -234,7 +234,7 @@ def actions_on_screen(screen: str) -> tuple[ConsoleAction, ...]:
 
 
 def keymap_of(screen: str) -> Mapping[str, ConsoleAction]:
-    """Map keys to actions for one screen; the tests prove that no key has two meanings."""
+    """Map keys to actions for one screen; tests ensure that no key has two meanings."""
     return {key: action for action in actions_on_screen(screen) for key in action.keys}
 
 

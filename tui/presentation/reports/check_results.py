@@ -17,7 +17,7 @@ WIDTH = 100
 
 
 def blocks(result: CheckResultRow) -> bool:
-    """Return whether a release cannot go on with this result."""
+    """Return whether this result blocks a release."""
     return result.verdict in BLOCKING
 
 
@@ -86,7 +86,7 @@ _MARKS = {CaseOutcome.PASSED: "ok", CaseOutcome.FAILED: "FAIL", CaseOutcome.ERRO
 
 
 def case_lines(result: CaseResult, words: Sequence[str] = ()) -> list[str]:
-    """Write one case: how it ended, what a change means where one was tried, and the rows that differ."""
+    """Write one case: its outcome, what a tried change means, and the rows that differ."""
     told = f": {result.summary}" if result.summary else ""
     lines = [f"{_MARKS[result.outcome]:<6}{result.table}/{result.name}{told}  ({result.took_s:.1f} s)"]
     if result.outcome in (CaseOutcome.FAILED, CaseOutcome.ERROR):

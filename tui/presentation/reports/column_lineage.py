@@ -111,7 +111,7 @@ def gap_line(gap: "LineageGap") -> str:
 
 
 def external_source_of(node: "LineageNode") -> str:
-    """Return where what others fill comes from."""
+    """Return the origin of an external table."""
     return f"external input: {node.format} {node.location}".rstrip(" :")
 
 
@@ -128,7 +128,7 @@ def file_of(path: str, line: int) -> str:
 def _row(
     depth: int, node: "LineageNode", edge: "LineageEdge | None", following: "Sequence[LineageEdge]", *, up: bool
 ) -> LineageTreeRow:
-    """Write a node: going up with how its own statement makes it, going down with what leads to it."""
+    """Write a node: upstream with its defining expression, downstream with the expression that reaches it."""
     decides = edge is not None and edge.kind is InputKind.CONDITION and (up or node.at.column)
     kind = BranchKind.CONDITION if decides else BranchKind.VALUE
     if not up and edge is not None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 HEAD = ("EFFECT", "READER", "PRODUCT", "OWNER", "DEPTH", "THROUGH", "KIND", "WHY")
 _LEFT_OUT = ((), ("OWNER",), ("OWNER", "KIND"))
-"""What is left out where the terminal is narrow, before the why goes to a line of its own."""
+"""Columns that a narrow terminal leaves out, before the reason moves to its own line."""
 
 NARROWEST = 50
 """Characters of a column of whys."""
@@ -40,7 +40,7 @@ def about(found: "Impact") -> str:
 
 
 def lines(answer: "ImpactAnswer", found: "Impact", width: int, command: str) -> list[str]:
-    """Write one answer: its title, why it is refused, every table that it reaches, and who is told outside."""
+    """Write one answer: title, refusals, every affected table, and outside readers."""
     name = f"{found.root.table}.{found.root.column}" if found.root.column else str(found.root.table)
     counts: dict[str, int] = {}
     for one in answer.reached:
@@ -61,7 +61,7 @@ def lines(answer: "ImpactAnswer", found: "Impact", width: int, command: str) -> 
 
 
 def column_lines(columns: "Mapping[str, Mapping[TableName, str]]", width: int) -> list[str]:
-    """Write who uses each column directly, and which are used by nothing that reads the table."""
+    """Write the direct users of each column, and which columns no reader uses."""
     if not columns:
         return []
     wide = max(map(len, columns))
@@ -158,7 +158,7 @@ def _laid(row: tuple[str, ...], kept: list[int], widths: list[int]) -> str:
 
 
 def _beside(line: str, why: str, room: int) -> list[str]:
-    """Fold a why in the room that is left beside the other columns."""
+    """Fold the reason into the space beside the other columns."""
     first, *more = textwrap.wrap(why, room)
     return [line + first, *(" " * len(line) + text for text in more)]
 

@@ -1,4 +1,4 @@
-"""How products do: their statements summed up by product and layer, in one pass over the ledger's lines."""
+"""Health of products: their statements summed up by product and layer in one pass over the ledger's lines."""
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
@@ -25,20 +25,20 @@ class ProductHealth:
     name: str
     statements: int
     external: int
-    """Tables that others fill: they are no statements."""
+    """Tables that others fill, which are not statements."""
     states: Mapping[State, int]
     """Worst first, without zeros."""
     trend: Trend
-    """The worst of them; idle only where nothing waits for any of them."""
+    """The worst trend; idle only if nothing waits for any of them."""
     lag_rows: int | None
-    """Sum of those that are known; None where none is."""
+    """Sum of the known lags; None if no lag is known."""
     lag_unknown: int
     """Statements whose lag in rows is not known."""
     behind_s: float | None
-    """Age of the oldest input that waits for one of them, when it was measured; 0 where none waits."""
+    """Age of the oldest waiting input when it was measured; 0 if none waits."""
     staged: int
     failing: tuple[StatementLine, ...]
-    """Statements that are not well, and tables of others that are not what they should be."""
+    """Faulty statements, and inputs of others that are not as declared."""
     layers: "tuple[ProductHealth, ...]" = ()
     """Of a product, sources first; empty for a layer."""
 

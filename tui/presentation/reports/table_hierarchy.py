@@ -1,4 +1,4 @@
-"""What a table stands on and feeds, as lines of a tree and as nested data."""
+"""What is upstream and downstream of a table, as lines of a tree and as nested data."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,28 +10,28 @@ CAPTIONS = {"up": "upstream", "down": "feeds"}
 
 HEAD = ("TABLE", "PRODUCT", "LAYER", "KIND", "VER", "STATE", "LAG")
 _LEFT_OUT = ((), ("LAYER",), ("LAYER", "PRODUCT"))
-"""What is left out where the terminal is narrow, step by step; a table's name never is."""
+"""Columns that a narrow terminal leaves out, step by step; the table's name always stays."""
 
 
 def kind_of(entry: InventoryEntry) -> str:
-    """Return in a word or two what a table keeps, or that others fill it."""
+    """Return what a table keeps, or that it is external."""
     return "external" if entry.external else kept_words(stateful=entry.stateful, keyed=entry.keyed)
 
 
 def kept_words(*, stateful: bool, keyed: bool) -> str:
-    """Return what a statement keeps between batches: a keyed table is state by itself, whatever its query keeps."""
+    """Return what a statement keeps between batches; a keyed table is itself state."""
     if keyed:
         return "keyed, stateful" if stateful else "keyed"
     return "stateful" if stateful else "stateless"
 
 
 def version_of(entry: InventoryEntry) -> str:
-    """Write the version that serves; empty where there is none."""
+    """Write the serving version; empty without one."""
     return f"v{entry.serving.version}" if entry.serving and entry.serving.version else ""
 
 
 def state_of(entry: InventoryEntry) -> str:
-    """Write what the serving version does; empty for what others fill and for what is not deployed."""
+    """Write the state of the serving version; empty if external or not deployed."""
     return "" if entry.external or entry.serving is None else str(entry.serving.state)
 
 
@@ -71,7 +71,7 @@ def nested(branches: Sequence[HierarchyRow], direction: str) -> dict[str, Any]:
 
 
 def table_as_json(entry: InventoryEntry) -> dict[str, Any]:
-    """Return what inventory and report say of a table alike; not known is null."""
+    """Return the fields of a table that inventory and report share; null if not known."""
     serving = entry.serving
     return {
         "table": str(entry.table),

@@ -1,4 +1,4 @@
-"""Audit, command log and events: who, when, what, confirmed by what, with which outcome.
+"""Records of audit, command log and events as cells and texts.
 
 The console lists them and the command line prints them in the same columns.
 """
@@ -71,7 +71,7 @@ def record_cells(one: Record, when: str) -> dict[str, Span]:
 
 
 def command_line(one: CommandRow) -> str:
-    """Return the line that does the same as a command."""
+    """Return the command line equivalent to a command."""
     return one.line or f"{op_words(one.op)} {one.subject}"
 
 
@@ -104,7 +104,7 @@ def audit_text(one: AuditRow, width: int) -> tuple[Line, ...]:
 
 
 def event_words(one: EventRow) -> str:
-    """Write what happened, and how often where that is known."""
+    """Write what happened, and how often if more than once."""
     return f"{one.summary} ({one.count}x)" if one.count > 1 else str(one.summary)
 
 

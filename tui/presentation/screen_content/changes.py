@@ -1,4 +1,4 @@
-"""Changes: what the files say against what is deployed, and what is staged by whom."""
+"""Changes: differences between files and deployed statements, and who has staged what."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +11,7 @@ from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, differ
 from tui.presentation.styling.theme import Glyphs
 
 DELETED = "deleted, files still there"
-"""What stands for a table whose files outlived it; it is no difference by itself."""
+"""The change of a deleted table whose files still exist; not a difference by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +78,14 @@ def row(one: ChangeRow, width: int, user: str) -> Line:
 
 
 def would_tone(would: str) -> Tone:
-    """Return the tone of what would happen."""
+    """Return the tone of a planned action."""
     if would.startswith(("delete", "refused")):
         return Tone.BAD
     return Tone.CHANGING if would.startswith(("rebuild", "restart")) else Tone.PLAIN
 
 
 def detail(one: ChangeRow, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line, ...]:
-    """Write the difference of the row under the cursor with the reason."""
+    """Write the diff of a row's files and the reason."""
     lines: list[Line] = [rule(one.table, width, glyphs)]
     context = 50 if full else 1
     for path, old, new in (
@@ -110,7 +110,7 @@ def rule(title: str, width: int, glyphs: Glyphs) -> Line:
 
 
 def problem_lines(problems: Sequence[Problem], missing: str, width: int) -> tuple[Line, ...]:
-    """Write what is wrong with the files."""
+    """List the problems of the files."""
     lines: list[Line] = []
     if missing:
         lines.extend(wrap(missing, width - 2, Tone.BAD, " "))
@@ -125,7 +125,7 @@ def problem_lines(problems: Sequence[Problem], missing: str, width: int) -> tupl
 def merge(
     drift: Mapping[str, ChangeRow], staged: Sequence[StagedRow], *, compared: bool = True
 ) -> tuple[ChangeRow, ...]:
-    """Join differences and staged marks, by table; `compared` says whether the files could be read."""
+    """Join differences and staged marks by table; `compared` is False if the files could not be read."""
     marks: dict[str, tuple[StagedRow, ...]] = {}
     for mark in staged:
         marks[mark.table] = (*marks.get(mark.table, ()), mark)

@@ -1,4 +1,4 @@
-"""Panes beside and below the tree on a wide terminal: the statement under the cursor, commands, the stage."""
+"""Panes of a wide terminal beside and below the tree: current statement, events and commands, stage and runs."""
 
 from core.model.act_outcomes import NOT_DONE
 from core.model.states import State
@@ -53,7 +53,7 @@ def inspector_lines(
 
 
 def branch_lines(entry: TreeRow, view: LedgerView, look: RowContext, width: int) -> tuple[Line, ...]:
-    """Write what is not well below a branch of the tree."""
+    """List the faulty statements of a branch."""
     lines: list[Line] = [
         line((f" {entry.name}", Tone.TITLE), (f"  {counted(len(tables_of(entry, view)), 'statement')}", Tone.DIM)),
     ]
@@ -73,7 +73,7 @@ def branch_lines(entry: TreeRow, view: LedgerView, look: RowContext, width: int)
 
 
 def event_lines(view: LedgerView, look: RowContext, width: int) -> tuple[Line, ...]:
-    """Write what happened last, events and commands together; what a command answered when it did not work."""
+    """Write the newest events and commands, with the answer of each failed command."""
     found: list[tuple[float, str, Tone]] = []
     for command in view.snapshot.commands:
         bad = command.outcome in NOT_DONE
@@ -93,7 +93,7 @@ def event_lines(view: LedgerView, look: RowContext, width: int) -> tuple[Line, .
 
 
 def changes_lines(view: LedgerView, look: RowContext, width: int) -> tuple[Line, ...]:
-    """Write what is staged and which runs are open."""
+    """List staged tables and open runs."""
     lines: list[Line] = [line((" STAGED AND RUNNING", Tone.DIM))]
     for run in view.snapshot.open_runs:
         done = sum(1 for step in run.steps if step.state in ("done", "kept", "skipped"))

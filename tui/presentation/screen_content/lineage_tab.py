@@ -1,4 +1,4 @@
-"""The lineage tab of Detail: what a statement reads and who reads it, and the lineage of one of its columns."""
+"""The lineage tab: parents and readers of a statement, and the lineage of one of its columns."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -55,7 +55,7 @@ def column_lines(facts: ColumnDetails | None, width: int) -> tuple[Line, ...]:
 
 
 def _names(facts: ColumnDetails, width: int) -> tuple[Line, ...]:
-    """Write all names, as many lines as they need."""
+    """Write all column names on as many lines as needed."""
     lines: list[Line] = []
     spans: list[Span] = []
     room = width - 3
@@ -91,7 +91,7 @@ def _rows(branch: LineageTreeRow, room: int, width: int) -> tuple[Line, ...]:
 
 
 def _folded(start: str, text: str, tone: Tone, width: int) -> tuple[Line, ...]:
-    """Put a text behind its start, or on lines of its own below it where it does not fit."""
+    """Append a text to its start, or wrap it below if it does not fit."""
     if width_of(start) + 1 + width_of(text) <= width:
         return (line((start, tone), (f" {text}", Tone.DIM)),)
     return (fit(line((start, tone)), width), *wrap(text, width - 1, Tone.DIM, "        "))
@@ -102,7 +102,7 @@ def _name(branch: LineageTreeRow) -> str:
 
 
 def lineage_lines(statement: StatementView, view: LedgerView, look: RowContext) -> tuple[Line, ...]:
-    """Write what it reads and who reads it, two steps each way."""
+    """Write parents and readers, two steps each way."""
     lines: list[Line] = [line((" READS", Tone.DIM))]
     for one in statement.parents:
         how = "stream" if one.streamed else "static"

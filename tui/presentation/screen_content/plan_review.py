@@ -1,4 +1,4 @@
-"""Review: a plan as it will be executed: rows in order, why, what is lost, what is left behind, what was checked."""
+"""Review of a plan: its rows in order, reasons, losses, what is left behind, and guards."""
 
 from collections.abc import Sequence
 from itertools import repeat
@@ -72,7 +72,7 @@ TONES = {
 def heading(
     plan: Plan, row: PlanRow, environment: str, now: float, width: int, *, approvals: Sequence[ApprovalRow] = ()
 ) -> tuple[Line, ...]:
-    """Write what stands above the rows: hash, request, author, age; how much, expiry, approvals, status."""
+    """Write the heading above the rows: hash, request, author, age, size, expiry, approvals, status."""
     first = line(
         (f" PLAN {plan.hash[:4]}", Tone.TITLE),
         f"  {request_words(plan)}",
@@ -123,7 +123,7 @@ def state_of_plan(plan: Plan, row: PlanRow, now: float, frozen: str | None = Non
 
 
 def waits_for(plan: Plan, row: PlanRow, approvals: Sequence[ApprovalRow]) -> Sentence | None:
-    """Report that approvals are missing; None when none is."""
+    """Return how many approvals are missing; None if none are."""
     approved = len(approved_by(row, approvals))
     if approved >= plan.approvals:
         return None
@@ -135,7 +135,7 @@ def waits_for(plan: Plan, row: PlanRow, approvals: Sequence[ApprovalRow]) -> Sen
 def not_approvable(
     plan: Plan, row: PlanRow, approvals: Sequence[ApprovalRow], *, user: str, now: float
 ) -> Sentence | None:
-    """Explain why this user cannot approve a plan; None when it can."""
+    """Explain why this user cannot approve a plan; None if they can."""
     if closed := state_of_plan(plan, row, now):
         return closed
     if not plan.approvals:
@@ -146,12 +146,12 @@ def not_approvable(
 
 
 def columns(widths: ColumnWidths) -> Line:
-    """Write the heading of the rows: the same as on paper."""
+    """Write the heading of the rows, as in the printed plan."""
     return line((f" {table_row(TITLES, widths)}", Tone.DIM))
 
 
 def node_row(node: PlanNode, widths: ColumnWidths) -> Line:
-    """Write one row: the same as on paper, with the tone of what is done."""
+    """Write one row as in the printed plan, in the tone of its action."""
     text = f" {table_row(node_cells(node), widths, GLYPH_BY_ACTION[node.action])}".rstrip()
     name, action = NAME_AT, NAME_AT + widths.table + widths.change + 2
     kept = node.action is Action.KEEP
@@ -169,7 +169,7 @@ def node_row(node: PlanNode, widths: ColumnWidths) -> Line:
 def why(
     node: PlanNode, width: int, glyphs: Glyphs, *, full: bool, warnings: Sequence[PlanWarning] = ()
 ) -> tuple[Line, ...]:
-    """Write why a row is done, first what it loses and what is warned of it, then what may be chosen instead."""
+    """Write why a row is planned: losses and warnings first, then evidence and other options."""
     lines: list[Line] = [rule(f"why {node.table}", width, glyphs)]
     kind = edit_of_rows(node.evidence) or (node.change.definition.label if node.change is not None else "")
     cause = f" ({kind}, {node.row})" if node.change is not None else ""
@@ -206,7 +206,7 @@ def why(
 
 
 def _more_offers(node: PlanNode, executable: int) -> str:
-    """Count the offers besides the first, those that no agent carries out yet apart."""
+    """Count the offers besides the first, with those not yet executable counted separately."""
     more, later = executable - 1, len(node.offers) - executable
     words = [counted(more, "more option")] if more > 0 else []
     words += [f"{counted(later, 'option')} not executable yet"] if later else []
@@ -247,7 +247,7 @@ def _verdict_tone(guard: Guard) -> Tone:
 
 
 def losses(plan: Plan) -> tuple[str, ...]:
-    """List everything that is lost, by statement, then the way back; empty where nothing is lost."""
+    """List all losses by statement, then how to undo the plan; empty without losses."""
     lost = loss_sentences(plan)
     return (*lost, *(f"undo: {sentence}" for sentence in undo_sentences(plan))) if lost else ()
 

@@ -26,16 +26,16 @@ SPARK = 24
 """Cells of how a lag went."""
 
 TICKETS = 3
-"""Tickets that are shown; the others are counted."""
+"""Tickets shown; further ones are only counted."""
 
 _SAY_ALL = frozenset({ReleaseState.HELD, ReleaseState.OBSERVING})
-"""States whose verdict says the state and its time."""
+"""States whose verdict names the state and its time."""
 
 NO_LAGS: Mapping[TableName, Sequence[int | None]] = MappingProxyType({})
 
 _GATES = {"done": "open", "skipped": "skipped", "failed": "failed", "waits": "waits", "blocked": "waits"}
 _CHECKS = {"done": "checked", "running": "checking", "gate": "checking", "failed": "differs", "skipped": "skipped"}
-"""What a comparison says of a version whose gate is open."""
+"""The result of a comparison for a version whose gate is open."""
 
 _TONES = {
     ReleaseState.HELD: Tone.CHANGING,
@@ -48,9 +48,9 @@ _TONES = {
 def pairs_lines(
     release: Release, width: int, rows: int, look: RowContext, lags: Mapping[TableName, Sequence[int | None]] = NO_LAGS
 ) -> tuple[Line, ...]:
-    """Write state and verdict, then `rows` pairs at most, those that are behind furthest first, and the way back.
+    """Write state and verdict, then at most `rows` pairs, furthest behind first, and the rollback.
 
-    `lags` are the last ones of new versions, oldest first.
+    `lags` are recent lags of new versions, oldest first.
     """
     tone = _TONES.get(release.state, Tone.CHANGING if release.is_open else Tone.DIM)
     said = verdict(release, look.now)
@@ -118,7 +118,7 @@ def _side(pair: ReleasePair, side: ReleaseSide, look: RowContext) -> tuple[Span,
 
 
 DETAIL = 98
-"""Columns of a note that is told in full."""
+"""Width of a note that is written in full."""
 
 CAUGHT_UP = "caught up: "
 """How the note of a gate that has opened begins."""
@@ -142,7 +142,7 @@ def state_words(release: Release, now: float) -> str:
 
 
 def verdict(release: Release, now: float) -> str:
-    """Explain in a sentence or two what a release waits for, and what can be done."""
+    """Explain what a release waits for, and what can be done."""
     match release.state:
         case ReleaseState.HELD:
             swap = f"headgate release swap {release.run}"
@@ -174,7 +174,7 @@ def verdict(release: Release, now: float) -> str:
 
 
 def _stopped(release: Release) -> str:
-    """Write what serves and is stopped, as a sentence that is added; empty where there is none."""
+    """Write which serving versions are stopped, as an additional sentence; empty if none are."""
     sides = (
         (pair.table, side) for pair in release.pairs for side in (pair.old, pair.new) if side.version == pair.serves
     )
@@ -209,31 +209,31 @@ def lag_words(side: ReleaseSide) -> str:
 
 
 def trend_of(side: ReleaseSide) -> str:
-    """Write where the lag of a version is going; `-` before its first measurement, or where it does not run."""
+    """Write the trend of a version's lag; `-` before its first measurement or if it does not run."""
     return trend_words(parse_trend(side.trend), side.rate_rows_s, side.eta_s) if side.trend and side.runs else "-"
 
 
 def is_converging(side: ReleaseSide) -> bool:
-    """Return whether a version comes nearer to its inputs, or is there."""
+    """Return whether a version is catching up or has caught up."""
     return parse_trend(side.trend) in (Trend.DRAINING, Trend.STEADY, Trend.IDLE) if side.trend else False
 
 
 def way_words(release: Release, now: float) -> str:
-    """Write the way back, or why there is none."""
+    """Write the rollback command, or why there is none."""
     if not release.rollback:
         return f"no rollback: {release.blocked}"
     return release.rollback + (f", in seconds until {moment(release.old_until, now)}" if release.old_until else "")
 
 
 def old_words(side: ReleaseSide, now: float) -> str:
-    """Write how a replaced version stands, and for how long."""
+    """Write the state of a replaced version, and until when it runs."""
     if side.runs and side.stops_at is not None:
         return f"{side.state}, stops {moment(side.stops_at, now)}"
     return {"absent": "deleted"}.get(side.state, side.state)
 
 
 def release_lines(releases: Iterable[Release], now: float) -> tuple[str, ...]:
-    """Write each release with what it waits for and its way back, then a line for each table with the lag of both."""
+    """Write each release with its verdict and rollback, then a line per table with the lag of both versions."""
     lines: list[str] = []
     for release in releases:
         left = left_words(release)
@@ -252,12 +252,12 @@ def release_lines(releases: Iterable[Release], now: float) -> tuple[str, ...]:
 
 
 def _behind(side: ReleaseSide) -> str:
-    """Write the lag of a version that runs, to be put after its state; of another one it is of another time."""
+    """Write the lag of a running version, to follow its state; a stopped one's lag is outdated."""
     return f", lag {lag_words(side)}" if side.runs else ""
 
 
 def release_details(release: Release, now: float) -> tuple[str, ...]:
-    """Write one release in full; of each pair first the version that was there before."""
+    """Write one release in full; each pair begins with the old version."""
     head = f"release {release.run}  {state_words(release, now)}{left_words(release)}  by {release.actor}"
     lines = [head, *(f"  {words}" for words in (verdict(release, now),) if words)]
     if release.state is ReleaseState.NEEDS_YOU and first_sentence(release.note) != release.note:
@@ -279,18 +279,18 @@ def release_details(release: Release, now: float) -> tuple[str, ...]:
 
 
 def gate_words(note: str, opened_at: float | None, now: float) -> str:
-    """Write where a gate stands; one that has opened has when it did: `caught up at 02:11:04: lag 0 rows`."""
+    """Write the state of a gate, with the time if it has opened: `caught up at 02:11:04: lag 0 rows`."""
     said = note.removeprefix(CAUGHT_UP)
     return note if opened_at is None or said == note else f"caught up at {moment(opened_at, now)}: {said}"
 
 
 def left_words(release: Release) -> str:
-    """Write how long a release still takes, to be put after its state; empty where that is not known, or it is held."""
+    """Write the time left for a release, to follow its state; empty if unknown or held."""
     return "" if release.state is ReleaseState.HELD else time_left_words(release.left)
 
 
 def time_left_words(left: Seconds | None) -> str:
-    """Write how long a run still takes, to be put after how long it has taken; empty where that is not known."""
+    """Write the time left for a run, to follow its duration; empty if unknown."""
     if left is None:
         return ""
     return f", {duration_range(left.low, left.high)} left" if left.high > 0 else ", longer than predicted"
@@ -311,7 +311,7 @@ def _cells(table: str, version: str, state: str, *figures: str) -> str:
 
 
 def ticket_words(ticket: MigrationTicket, now: float) -> str:
-    """Write a ticket: who reads what, what to read instead, from where, and until when."""
+    """Write a ticket: the reader, what to read instead, from which position, and until when."""
     late = " (overdue)" if ticket.deadline < now else ""
     owner = f" ({ticket.owner})" if ticket.owner else ""
     cut = f"batch {ticket.cut_batch}, " if ticket.cut_batch is not None else ""
@@ -322,7 +322,7 @@ def ticket_words(ticket: MigrationTicket, now: float) -> str:
 
 
 def release_as_json(release: Release) -> dict[str, Any]:
-    """Return a release as an object; `rollback` is its command, null where there is no way back."""
+    """Return a release as an object; `rollback` is its command, or null."""
     left = release.left
     return {
         "run": release.run,

@@ -33,7 +33,7 @@ RUN_TONES = {"running": Tone.CHANGING, "paused": Tone.CHANGING, "failed": Tone.B
 def heading(
     run: RunRow, environment: str, now: float, width: int, glyphs: Glyphs, *, planned: Sequence[Step] = ()
 ) -> tuple[Line, ...]:
-    """Write what stands above the steps: which run, and how far it is; its id begins with its plan's."""
+    """Write the heading above the steps: the run and its progress. A run's id begins with its plan's hash."""
     done = sum(1 for step in run.steps if step.state in FINISHED)
     lasted = long_duration((run.ended_at or now) - run.started_at)
     first = line(
@@ -59,7 +59,7 @@ def _left(run: RunRow, planned: Sequence[Step], now: float) -> str:
 
 
 def is_held(run: RunRow) -> bool:
-    """Return whether a run waits for the word to swap."""
+    """Return whether a run is held before its swap."""
     return run.state == "running" and any(step.do == StepKind.HOLD and step.state == "gate" for step in run.steps)
 
 
@@ -97,7 +97,7 @@ def _step_width(width: int) -> int:
 
 
 def step_cells(steps: Iterable[StepRow], pointers: Mapping[int, Sequence[str]], width: int) -> int:
-    """Return the cells that the longest step needs, so that notes have the rest; a bounded part of the width."""
+    """Return the width of the step column, bounded so that notes have room."""
     longest = max((len(_what(step, pointers.get(step.n, ()))) for step in steps), default=0)
     return max(min(longest + 2, _step_width(width)), len("STEP") + 2)
 
@@ -150,13 +150,13 @@ def step_row(
 
 
 def _told(step: StepRow, now: float) -> str:
-    """Return what a step says of itself, that of a gate which has opened with the time."""
+    """Return a step's note; a gate that has opened includes the time."""
     opened = step.ended_at if step.do == StepKind.CATCH_UP and step.state == StepState.DONE else None
     return gate_words(step.note, opened, now)
 
 
 def step_detail(step: StepRow, why: str, width: int, look: RowContext) -> tuple[Line, ...]:
-    """Write what is known of a step: why, note, evidence."""
+    """Write the details of a step: reason, note, evidence."""
     lines: list[Line] = [rule(f"step {step.n}", width, look.glyphs)]
     if why:
         lines.extend(wrap(why, width - 4, Tone.DIM, "   "))

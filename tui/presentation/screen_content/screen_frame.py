@@ -37,7 +37,7 @@ WIDE = 160
 
 @dataclass(frozen=True, slots=True)
 class ConsoleIdentity:
-    """Who looks at what; known before the ledger is read."""
+    """User, project and environment of a console; known before the ledger is read."""
 
     project: str
     environment: str
@@ -58,7 +58,7 @@ class ConsoleIdentity:
 def banner_line(identity: ConsoleIdentity, view: LedgerView, fresh: Freshness, width: int) -> Line:
     """Write line 1: project, environment in colour and word, pool, age of the data, faults, staged, runs, user.
 
-    What has no room is left out whole, the least important first; environment and age of the data are never.
+    Parts without room are left out, least important first; environment and data age always stay.
     """
     environment = f" {identity.words} "
     user = line((f"  {shorten(identity.user, 16)} ", Tone.DIM))
@@ -78,7 +78,7 @@ def banner_line(identity: ConsoleIdentity, view: LedgerView, fresh: Freshness, w
 
 
 def _parts(view: LedgerView, fresh: Freshness) -> list[tuple[int, int, str, Tone]]:
-    """List what line 1 says by importance and place, each number smallest first."""
+    """List the parts of line 1 as (importance, position, text, tone), smallest numbers first."""
     snapshot = view.snapshot
     parts = [(0, 1, fresh.words, Tone.BAD if fresh.stale else Tone.GOOD)]
     if snapshot.facts is not None:
@@ -103,7 +103,7 @@ def _parts(view: LedgerView, fresh: Freshness) -> list[tuple[int, int, str, Tone
 
 
 def _releases_part(snapshot: LedgerSnapshot) -> tuple[int, int, str, Tone]:
-    """Name the release that waits for a word, else the newest; and until when a rollback of it takes seconds."""
+    """Name the held release, else the newest, and until when its rollback takes seconds."""
     held = [one for one in snapshot.releases if one.state == "held"]
     first = (*held, *snapshot.releases)[0]
     until = f" until {clock(first.old_until)}" if first.state == "observing" and first.old_until else ""
@@ -117,7 +117,7 @@ def environment_tone(identity: ConsoleIdentity) -> Tone:
 
 
 def breadcrumb_line(parts: Sequence[str], filter_text: str, counts: str, width: int) -> Line:
-    """Write line 2: where in the tree, the filter, how many are shown."""
+    """Write line 2: position in the tree, filter, and counts."""
     start = line((" " + " > ".join(parts), Tone.PLAIN))
     end: list[Span] = []
     if filter_text:
@@ -148,7 +148,7 @@ def nothing_lines(view: LedgerView, identity: ConsoleIdentity, filter_text: str,
 
 @dataclass(frozen=True, slots=True)
 class KeyHint:
-    """A key in the footer; one that is not possible now is greyed, and in brackets for who sees no grey."""
+    """A key in the footer; an impossible one is greyed and in brackets."""
 
     key: str
     label: str
@@ -165,7 +165,7 @@ def footer(screen: str, now: ActionContext) -> tuple[KeyHint, ...]:
 
 
 def dialog_keys(question: ConfirmationDialog) -> tuple[KeyHint, ...]:
-    """Return the footer's keys while a question is open: no key of the screen below works then."""
+    """Return the footer's keys while a question is open, when the screen's own keys do not work."""
     safe: tuple[KeyHint, ...] = (KeyHint("enter", question.safe), KeyHint("esc", question.escape))
     if not question.escape:
         safe = (KeyHint("enter, esc", question.safe),)
@@ -173,7 +173,7 @@ def dialog_keys(question: ConfirmationDialog) -> tuple[KeyHint, ...]:
 
 
 def choices(words: Sequence[str], width: int, ellipsis: str) -> Line:
-    """Write how a line that is typed may go on: as many words as fit, and a sign that there are more."""
+    """Write completions of a typed line: as many as fit, then an ellipsis."""
     text = ""
     for word in words:
         if width_of(f"{text} {word}   {ellipsis}") > width:
@@ -203,27 +203,27 @@ def hints(items: Sequence[KeyHint], width: int, *, help_key: bool = True) -> Lin
 
 
 def too_small(width: int, height: int, need_width: int, need_height: int) -> Line:
-    """Return in one line what a small terminal needs."""
+    """Return the message for a terminal that is too small."""
     return line(f"needs {need_width}x{need_height}, this is {width}x{height}")
 
 
 MESSAGE_LINES, STANDING_LINES = 4, 2
-"""Lines that the status line may take: for a message, and for what stands there without one."""
+"""Most lines of the status line: with a message, and without one."""
 COMMAND_S = 60.0
-"""How long the last command stands there; after that it is in the log."""
+"""How long the last command is shown; afterwards it is only in the log."""
 
 _BEGINNING = {
     "start": ", first batch pending",
     "restart": ", first batch pending",
     "stop": ", not confirmed by Spark yet",
 }
-"""Of an act on statements that was accepted, what is still to come."""
+"""What is still pending after an accepted action on statements."""
 
 
 def message_lines(
     text: str, at: float | None, tone: Tone, width: int, *, most: int = MESSAGE_LINES
 ) -> tuple[Line, ...]:
-    """Write what happened last, on as many lines as it needs, `most` at most."""
+    """Write a message on at most `most` lines."""
     stamp = f" {clock(at)} " if at is not None else " "
     rows = [plain(row) for row in wrap(text, width - len(stamp) - 1)]
     if len(rows) > most:
@@ -233,7 +233,7 @@ def message_lines(
 
 
 def standing_message(view: LedgerView, fresh: Freshness, now: float) -> tuple[str, float | None, Tone]:
-    """Return text, time and tone of what stands there without a message: what is wrong, else the last command."""
+    """Return text, time and tone shown without a message: the current problem, else the last command."""
     snapshot = view.snapshot
     if snapshot.problem:
         return f"{snapshot.problem}. {snapshot.remedy}".strip(), None, Tone.BAD
@@ -257,41 +257,41 @@ def standing_message(view: LedgerView, fresh: Freshness, now: float) -> tuple[st
 
 
 def accepted_words(run_id: str) -> str:
-    """Return the line for a plan that was accepted; its outcome is reported by its run."""
+    """Return the message for an accepted plan; its run reports the outcome."""
     return f"accepted, run {run_id} started"
 
 
 def failure_words(run: RunRow) -> str:
-    """Return the line for a run that failed: at which step, why, and how it is opened."""
+    """Return the message for a failed run: the step, why, and how to open it."""
     step = next((step for step in run.steps if step.state == "failed"), None)
     why = f": {act_words(step.do)} {step.table}: {step.note}" if step else ""
     return f"run {run.id[:10]} failed{why}; :run {run.id[:10]} shows it, :ack acknowledges it"
 
 
 def _started(command: CommandRow) -> str:
-    """Name what an accepted command has begun, as far as the agent's answer says it."""
+    """Describe what an accepted command has started, as far as the agent reported it."""
     return _BEGINNING.get(command.op) or (f", {command.detail}" if command.detail else "")
 
 
 def act_answer(verb: str, outcomes: Iterable[ActOutcome]) -> str:
-    """Write what happened to each statement that was stopped, started or restarted."""
+    """Write the outcome for each statement that was stopped, started or restarted."""
     words = [f"{outcome.table} {outcome.words(f'{outcome.took_ms / 1000:.1f} s')}" for outcome in outcomes]
     return f"{verb}: {', '.join(words) or 'sent'}"
 
 
 def stage_answer(verb: str, tables: Sequence[str], screen: str, *, unchanged: Sequence[str] = ()) -> str:
-    """Write what was staged, what of it is declared as it is deployed, and which key goes on from this screen."""
+    """Write what was staged, which tables are unchanged, and which key continues from this screen."""
     same = f" ({', '.join(unchanged)}: unchanged, nothing to do)" if unchanged else ""
     key = "enter plans what is staged" if screen == "changes" else "p shows the stage, enter there plans it"
     return f"{verb} staged: {', '.join(tables)}{same}; {key}"
 
 
 def unstage_answer(taken: Sequence[str]) -> str:
-    """Write what was taken off the stage."""
+    """Write what was unstaged."""
     words = f"{counted(len(taken), 'table')} off the stage: "
     return words + (", ".join(taken) or "nothing changed: it was staged from another project folder")
 
 
 def approve_answer(plan_hash: str, approved: int, needed: int) -> str:
-    """Write how many approvals a plan has."""
+    """Write the number of approvals of a plan."""
     return f"plan {plan_hash[:4]}: approvals {approved} of {needed}"

@@ -1,4 +1,4 @@
-"""The verdict on a statement: one or two sentences on how it is and what to do."""
+"""The verdict on a statement: its condition and what to do, in one or two sentences."""
 
 from urllib.parse import urlsplit
 
@@ -21,7 +21,7 @@ def advise(
     *,
     by_key: bool = True,
 ) -> tuple[str, Tone]:
-    """Return a sentence or two on the state of the statement and what to do: which key, or which command."""
+    """Return a statement's condition and what to do (a key or a command), with its tone."""
     bad = [
         f"{one.parent} is {parent.state}"
         for one in statement.parents
@@ -51,7 +51,7 @@ def advise(
 
 
 def _begins(statement: StatementView) -> bool:
-    """Return whether nothing can be said of a statement but that it was started, and what waits for it."""
+    """Return whether a statement has only been started, so that its trend is not known yet."""
     if statement.starting or not uncommitted(statement.line):
         return statement.starting
     if statement.trend in (Trend.STALLED, Trend.STARVED):
@@ -60,7 +60,7 @@ def _begins(statement: StatementView) -> bool:
 
 
 def _beginning(statement: StatementView, measurement: Measurement | None, now: float) -> tuple[str, Tone]:
-    """Return since when a statement begins, and what waits for its first batch."""
+    """Describe a starting statement: since when, and what waits for its first batch."""
     row = statement.line
     rows, files = (
         (row.lag_rows, row.lag_files) if measurement is None else (measurement.lag_rows, measurement.lag_files)
@@ -120,7 +120,7 @@ def _by_trend(statement: StatementView, measurement: Measurement | None) -> tupl
 
 
 def _steady(statement: StatementView, measurement: Measurement | None) -> tuple[str, Tone]:
-    """Return what steady means: by time up to a bound, beyond it a backlog that neither falls nor rises."""
+    """Describe a steady statement: it keeps up within a time bound, or its backlog is constant."""
     from core.lag.trend import keeps_up_s
 
     bound_s, behind_s = keeps_up_s(trigger_s(statement.line.trigger)), statement.line.behind_s
@@ -133,7 +133,7 @@ def _steady(statement: StatementView, measurement: Measurement | None) -> tuple[
 
 
 def _slow_batch(statement: StatementView, measurement: Measurement | None) -> str:
-    """Return how long the newest batch took, if that was much longer than its trigger; else empty."""
+    """Return the duration of the newest batch if it far exceeds the trigger; else empty."""
     trigger_ms = trigger_s(statement.line.trigger) * 1000
     if measurement and measurement.batch_ms and trigger_ms and measurement.batch_ms > 1.5 * trigger_ms:
         return f"{measurement.batch_ms / 1000:.0f} s on a trigger of {statement.line.trigger}"
@@ -141,18 +141,18 @@ def _slow_batch(statement: StatementView, measurement: Measurement | None) -> st
 
 
 def _limit(statement: StatementView, measurement: Measurement | None) -> str:
-    """Return what limits a statement, if the measurements show it; empty if they do not."""
+    """Return what limits a statement according to the measurements; empty if unknown."""
     if took := _slow_batch(statement, measurement):
         return f" Its newest batch took {took}: the statement is too expensive, or the pool is saturated."
     return " Its SQL limits it (maxFilesPerTrigger)." if statement.line.limited else ""
 
 
 def error_text(row: StatementLine) -> str:
-    """Write an error with its class once, secrets masked: Spark's messages often begin with it."""
+    """Write an error with its class once, secrets masked; Spark's messages often begin with the class."""
     return mask_secrets(row.error if row.error_class in row.error else f"{row.error_class}  {row.error}")
 
 
 def spark_ui_words(pool: Pool) -> str:
-    """Return the address of a pool's Spark UI, without what stands behind the host in the pool's own address."""
+    """Describe where a pool's Spark UI is, naming only the host of the pool's address."""
     host = urlsplit(pool.url).hostname if pool.url else None
     return f"Spark UI of its server on {host}, port 4040 by default" if host else "no Spark UI: the local pool has none"

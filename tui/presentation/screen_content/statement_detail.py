@@ -144,7 +144,7 @@ def sources_lines(statement: StatementView, facts: StatementDetails, look: RowCo
 
 
 def _versions(source: Mapping[str, object]) -> str:
-    """Return how many versions wait, of a source that has versions."""
+    """Return how many versions of a versioned source are waiting."""
     found = source.get("versions")
     return f"   {counted(found, 'version')}" if isinstance(found, int) and found else ""
 
@@ -156,7 +156,7 @@ def _number(value: object) -> float | None:
 def sql_lines(
     statement: StatementView, facts: StatementDetails, declared: DeclaredDetails, look: RowContext
 ) -> tuple[Line, ...]:
-    """Write the deployed SQL, and below it what the files say otherwise."""
+    """Write how the files differ from the deployed SQL, then the deployed SQL."""
     if facts.serving is None:
         return (line((" reading", Tone.DIM)),)
     deployed = facts.serving.texts
@@ -221,7 +221,7 @@ def event_lines(facts: StatementDetails, look: RowContext) -> tuple[Line, ...]:
 
 
 def version_lines(facts: StatementDetails, look: RowContext) -> tuple[Line, ...]:
-    """Write all versions, newest first: which one serves, which are kept, until when."""
+    """Write all versions, newest first: which serves, and how long others are kept."""
     lines: list[Line] = []
     for row in facts.versions:
         state = parse_state(row.state)
@@ -248,12 +248,12 @@ def version_lines(facts: StatementDetails, look: RowContext) -> tuple[Line, ...]
 
 
 def _version_mark(version: int) -> str:
-    """Write a version behind what it is of; an input has none."""
+    """Write a version as a suffix; empty for an input."""
     return f" v{version}" if version else ""
 
 
 def timeline_lines(history: Sequence[HistoryEntry] | None, look: RowContext, width: int) -> tuple[Line, ...]:
-    """Write a timeline, newest first, each entry with what explains it below; None is not read yet."""
+    """Write a timeline, newest first, with explanations below entries; None means not read yet."""
     if history is None:
         return (line((" reading", Tone.DIM)),)
     lines: list[Line] = []
@@ -270,7 +270,7 @@ def timeline_lines(history: Sequence[HistoryEntry] | None, look: RowContext, wid
 
 
 def row_lines(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[Line, ...]:
-    """Write a heading and the rows; what has no value is null."""
+    """Write a heading and rows; a missing value is null."""
     if not rows:
         return (line((" no rows yet", Tone.DIM)),)
     cells = [["null" if one is None else str(one).replace("\n", " ") for one in row] for row in rows]
@@ -286,13 +286,13 @@ MOST_LINES, MOST_CHARACTERS = 200, 32_000
 """Of a failure that are shown, with its whole chain of causes."""
 TAB = "\t"
 FRAMES = 8
-"""Frames that stay of each cause where a failure is longer than that."""
+"""Frames kept per cause of a failure that is too long."""
 _BEGINS = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
-"""How a line of the agent's log and of the pool's begins; what does not goes on with the line before."""
+"""The start of a log record; other lines continue the record before."""
 
 
 def lines_about(lines: Iterable[str], words: Iterable[str]) -> Iterator[str]:
-    """Yield the records of a log that have one of some words: whole, or with every cause; secrets are masked."""
+    """Yield the log records that contain any of `words`, shortened if too long, with secrets masked."""
     named = re.compile("|".join(rf"(?<!\w){re.escape(word)}(?!\w)" for word in words if word) or r"(?!)")
     record: list[str] = []
     for text in (*lines, None):
@@ -305,7 +305,7 @@ def lines_about(lines: Iterable[str], words: Iterable[str]) -> Iterator[str]:
 
 
 def bounded(record: Sequence[str]) -> Sequence[str]:
-    """Shorten a record that is too long: first frames of its causes, which all stay, then its end; say what is gone."""
+    """Shorten a record that is too long: drop later frames of each cause, then the end, and count what is missing."""
     if _fits(record):
         return record
     kept: list[str] = []
@@ -325,7 +325,7 @@ def _fits(record: Sequence[str]) -> bool:
 
 
 def log_lines(log: Sequence[str]) -> tuple[Line, ...]:
-    """Write what the logs of agent and pool say of a statement, with stack traces."""
+    """Write the log lines of agent and pool about a statement, with stack traces."""
     if not log:
         return (line((" the logs of agent and pool do not name it", Tone.DIM)),)
     bad = (" ERROR ", " WARN ", " WARNING ")

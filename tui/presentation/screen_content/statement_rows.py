@@ -158,7 +158,7 @@ def _version_row(
 def statement_row(
     statement: StatementView, columns: Sequence[TableColumn], width: int, look: RowContext, *, name: str = ""
 ) -> Line:
-    """Write one statement; every value that is not known is a question mark or a dash."""
+    """Write one statement; unknown values are a question mark or a dash."""
     cells: list[Span] = [Span("  ")]
     old = is_old(statement.line, look.now)
     for column, room in zip(columns, widths(columns, width), strict=True):
@@ -174,12 +174,12 @@ def statement_row(
 
 
 def is_old(measured: Measurement | StatementLine, now: float) -> bool:
-    """Return whether figures are shown as those of another time: dimmed, and with their age where there is room."""
+    """Return whether figures are outdated: they are dimmed, and show their age if there is room."""
     return measured.at is not None and now - measured.at > OLD_S
 
 
 def age_words(measured: Measurement, now: float) -> str:
-    """Write how old figures are, to be put after them; empty where they are of now."""
+    """Write the age of figures as a suffix; empty if current."""
     return f"   measured {short_duration(now - (measured.at or now))} ago" if is_old(measured, now) else ""
 
 
@@ -200,7 +200,7 @@ def _name_cell(statement: StatementView, name: str, room: int, glyphs: Glyphs) -
 
 
 def badge_of(statement: StatementView) -> str:
-    """Write what is staged on a statement: [D], [B], [X], or [2] when several people staged it."""
+    """Write what is staged for a statement: [D], [B], [X], or [2] if two users staged it."""
     if not statement.staged:
         return ""
     if len(statement.staged) > 1:
@@ -311,14 +311,14 @@ _TREND_WORST = {
 
 
 def _badness(statement: StatementView) -> float:
-    """Return how well a statement is, the worst first: by fault and state, then by where its lag goes, then by lag."""
+    """Return a sort key, worst first: by fault and state, then trend, then lag."""
     lag = min(statement.lag_rows or 0, 10**9)
     place = (not statement.faulty) * 1e4 + _STATE_ORDER[statement.state] * 100 + _TREND_WORST[statement.trend]
     return place - lag / 1e10
 
 
 def sort_key(sort: str) -> Callable[[StatementView], tuple[float, str]]:
-    """Return the key of a sort: worst first, equal ones by name, so that the order is the same on every reading."""
+    """Return the sort key: worst first, ties by name, so that the order is stable."""
     match sort:
         case "badness":
             return lambda statement: (_badness(statement), statement.table)

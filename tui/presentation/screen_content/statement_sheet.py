@@ -1,6 +1,6 @@
-"""The sheet of one statement: what is known of it, fact by fact.
+"""The sheet of one statement: all that is known about it, fact by fact.
 
-Inspector, console and `headgate show` draw the same facts in the width that each has.
+Inspector, detail and `headgate show` draw the same facts at their own widths.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,9 +29,9 @@ from tui.presentation.styling.value_formatting import (
 from tui.presentation.view.ledger_view import LedgerView, StatementView
 
 WORDS_ALONE = replace(UNICODE, states=dict.fromkeys(UNICODE.states, ""), trends=dict.fromkeys(UNICODE.trends, ""))
-"""For a terminal whose output is read by programs as well."""
+"""For output that programs may read as well."""
 FRESH_S = 60.0
-"""Age from which figures of a table are shown with it."""
+"""Age from which a table's figures show their age."""
 LABEL = 12
 """Cells of a name and the space around it."""
 CURVE, LONGEST_CURVE = 16, 64
@@ -45,9 +45,9 @@ class SheetFact:
 
     name: str
     parts: tuple[Span, ...]
-    """The most important first; a part is torn only where it is longer than a line."""
+    """Most important first; a part is broken only if longer than a line."""
     curve: tuple[float | None, ...] | None = None
-    """Samples behind its first part, oldest first; a plain text has none."""
+    """Samples drawn after the first part, oldest first; None in plain text."""
     curve_tone: Tone = Tone.ACCENT
     more: tuple[Span, ...] = ()
     """Parts that a pane of less than `ROOMY` cells leaves out: they follow from others, or are long paths."""
@@ -101,9 +101,9 @@ def statement_sheet(
     readers: Sequence[tuple[str, int]] | None = None,
     by_key: bool = True,
 ) -> tuple[SheetFact, ...]:
-    """Return all that is known of one version of a table; `details` may not have been read yet.
+    """Return all facts about one version of a table; `details` may be unread.
 
-    `readers` are (table, version), those of the view where none are given. `by_key`: a remedy is a key of the console,
+    `readers` are (table, version), by default those of the view. With `by_key`, remedies name keys of the console,
     else a command.
     """
     row, deployed = statement.line, details.shown
@@ -126,7 +126,7 @@ def statement_sheet(
         facts.append(_writes(statement, deployed, look))
         trigger = Span(f"trigger {statement.line.trigger}", Tone.DIM)
         facts += _measured(statement, known, details, look) if known is not None else (SheetFact("batch", (trigger,)),)
-    # What is read after the list stands below it, so that nothing moves on the screen once it has been read.
+    # Facts that are read later stand at the end, so that nothing moves when they arrive.
     facts += _holds(details, known, look.now) if deployed is not None else ()
     if deployed is not None and not statement.external:
         facts += _kept(deployed, details.versions)
@@ -179,7 +179,7 @@ def _writes(statement: StatementView, deployed: Deployment | None, look: RowCont
 
 
 def _holds(details: StatementDetails, known: Measurement | None, now: float) -> Iterator[SheetFact]:
-    """Return what is known of a table's files and log; what is not known of a table of others is left out."""
+    """Return facts about a table's files and log; unknown ones of an external table are left out."""
     deployed, figures = details.shown, details.statistics
     assert deployed is not None, "what holds something is deployed"
     if deployed.external:
@@ -198,7 +198,7 @@ def _holds(details: StatementDetails, known: Measurement | None, now: float) -> 
 
 
 def held_parts(figures: TableStatistics, rows_total: int | None, now: float) -> tuple[str, ...]:
-    """Describe what a table holds, and what its statement could not read again; its rows as every list has them."""
+    """Describe what a table holds, and how many input files no longer exist; rows are written as in lists."""
     if figures.files is None and rows_total is None:
         gone = "" if figures.at is None else long_duration(now - figures.at)
         return (f"not known: no table was there {gone} ago" if gone else "not measured",)
@@ -216,7 +216,7 @@ def held_parts(figures: TableStatistics, rows_total: int | None, now: float) -> 
 
 
 def _newest_version(figures: TableStatistics, now: float) -> tuple[str, ...]:
-    """Return the newest version of a table's log, how old it is, and where its log begins; empty without a log."""
+    """Return the newest version of a table's log, its age, and the first version; empty without a log."""
     found = history_of(figures.log)
     if found is None:
         return ()
@@ -225,7 +225,7 @@ def _newest_version(figures: TableStatistics, now: float) -> tuple[str, ...]:
 
 
 def _looked_at(figures: TableStatistics, now: float) -> str:
-    """Return when a table was looked at, where that is longer ago than a glance; empty where it never was."""
+    """Return when a table was examined if that is at least `FRESH_S` ago; else empty."""
     age_s = 0.0 if figures.at is None else now - figures.at
     return f"as of {long_duration(age_s)} ago" if age_s >= FRESH_S else ""
 
@@ -233,7 +233,7 @@ def _looked_at(figures: TableStatistics, now: float) -> str:
 def _measured(
     statement: StatementView, known: Measurement, details: StatementDetails, look: RowContext
 ) -> Iterator[SheetFact]:
-    """Return lag, rates, batch and state, with how they went where that was read."""
+    """Return lag, rates, batch and state, with curves if samples were read."""
     samples, dim = details.samples, Tone.DIM
     lags = tuple(None if one.lag_rows is None else float(one.lag_rows) for one in samples)
     most = max((value for value in lags if value is not None), default=None)
@@ -268,7 +268,7 @@ def _measured(
 
 
 def _batch(statement: StatementView, known: Measurement) -> tuple[Span, ...]:
-    """Return the newest committed batch and how long it took, which is not known before the first since a start."""
+    """Return the newest committed batch and its duration, which is unknown before the first batch after a start."""
     trigger = Span(f"trigger {statement.line.trigger}", Tone.DIM)
     if known.batch is None:
         return (Span(batch_took(known.batch_ms) if known.batch_ms else "none committed yet"), trigger)

@@ -13,7 +13,7 @@ from core.text.secrets import mask_literals
 
 
 class Tone(StrEnum):
-    """What a piece of text means; the palette decides how it looks."""
+    """The meaning of a piece of text; the palette decides its look."""
 
     PLAIN = "plain"
     DIM = "dim"
@@ -60,7 +60,7 @@ def width_of(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def _char_width(char: str) -> int:
-    """Count the cells of one character as Textual does: by Rich, whose table takes 30 ms to load."""
+    """Count the cells of one character as Textual does, by Rich, whose table takes 30 ms to load."""
     if _ONE_CELL.match(char):
         return 1
     from rich.cells import get_character_cell_size
@@ -77,7 +77,7 @@ _ONE_CELL_EACH = re.compile(f"{_ONE_CELL.pattern}*")
 
 
 def clean(text: str) -> str:
-    """Return a text as it is drawn: nothing in it acts on a terminal, and every terminal gives it as many cells.
+    """Return a text as drawn: without terminal control, and with the same width on every terminal.
 
     Control characters (a file's own escape sequences too) become spaces. Selectors of emoji, joiners and skin tones
     go, flags become their letters, and what some terminals draw wider than others becomes \ufffd.
@@ -156,7 +156,7 @@ def crop(text: str, width: int) -> str:
 
 
 def shorten(text: str, width: int, ellipsis: str = "…") -> str:
-    """Cut a text to `width` cells, saying with an ellipsis that something is missing, and clean it."""
+    """Cut a text to `width` cells with an ellipsis, and clean it."""
     if width_of(text) <= width:
         return clean(text)
     if width <= len(ellipsis):
@@ -197,7 +197,7 @@ def fit(content: Line, width: int) -> Line:
 
 
 def ends(start: Line, end: Line, width: int) -> Line:
-    """Put one line at the left and one at the right edge; the left one gives way."""
+    """Put one line at the left and one at the right edge; the left one is cut if needed."""
     room = width - line_width(end)
     if room <= 0:
         return fit(end, width)
@@ -286,7 +286,7 @@ def difference(old: str, new: str, context: int = 3) -> tuple[Line, ...]:
 
 
 def colour_sql(text: str, indent: str = "   ") -> tuple[Line, ...]:
-    """Write SQL with its words set off and its secrets masked; reading is left to `core.sql`."""
+    """Highlight the keywords of SQL and mask its secrets; parsing is left to `core.sql`."""
     return tuple(_coloured(row, indent) for row in lines_of(text.strip("\n")))
 
 

@@ -1,4 +1,4 @@
-"""Numbers, sizes and times as people read them: short, right-aligned, never more exact than what is known."""
+"""Numbers, sizes and times for people: short, and no more exact than known."""
 
 import time
 

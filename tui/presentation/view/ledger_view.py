@@ -46,7 +46,7 @@ class StatementView:
     """Whether it was started so short a time ago that there is no verdict on its lag yet."""
 
     def trend_words(self, measurement: Measurement | StatementLine) -> str:
-        """Write where its lag is going, by a measurement."""
+        """Write the trend of its lag by a measurement."""
         if self.starting:
             return "starting"
         return trend_words(self.trend, measurement.rate_rows_s, measurement.eta_s, measurement.data_age_s)
@@ -65,12 +65,12 @@ class StatementView:
 
     @property
     def runs(self) -> bool:
-        """Return whether it runs and is wanted to, as far as is known."""
+        """Return whether it is known to run and is wanted running."""
         return self.line.wanted == "running" and self.state in ALIVE
 
     @property
     def faulty(self) -> bool:
-        """Return whether the faults-only view (`f`) shows it; an input that nobody reads asks for nobody."""
+        """Return whether the faults-only view (`f`) shows it; a faulty input without readers is not shown."""
         if self.external:
             return bool(self.line.error and self.readers)
         return bool(self.line.fault_word) and not self.starting
@@ -84,9 +84,9 @@ class LedgerView:
     statements: Mapping[TableName, StatementView]
     """Sorted by name."""
     others: Mapping[TableName, tuple[StatementLine, ...]]
-    """Versions that run or wait beside the one that serves, by table."""
+    """Versions besides the serving one that are not stopped, by table."""
     faults: int = 0
-    """Statements that are not well."""
+    """Number of faulty statements."""
     families: Mapping[str, Mapping[str, tuple[TableName, ...]]] = field(default_factory=dict)
     """Tables by product and layer, products and tables sorted, layers from sources to views."""
 
@@ -96,7 +96,7 @@ class LedgerView:
 
 
 def downstream_of(view: LedgerView, targets: Sequence[str]) -> tuple[str, ...]:
-    """List everything that reads from the targets, directly or not, without the targets, nearest first."""
+    """List all direct and indirect readers of the targets, nearest first, without the targets."""
     below = distances(
         map(TableName, targets), lambda name: view.statements[name].readers if view.statement(name) else ()
     )
@@ -104,7 +104,7 @@ def downstream_of(view: LedgerView, targets: Sequence[str]) -> tuple[str, ...]:
 
 
 def make_ledger_view(snapshot: LedgerSnapshot, previous: LedgerView | None = None) -> LedgerView:
-    """Join lines with their readers and staged marks; after `previous`, what did not change is taken from it."""
+    """Join lines with readers and staged marks, reusing what has not changed since `previous`."""
     if previous is not None:
         if previous.snapshot is snapshot:
             return previous
@@ -134,13 +134,13 @@ def make_ledger_view(snapshot: LedgerSnapshot, previous: LedgerView | None = Non
 
 
 _STRUCTURE = attrgetter("table", "version", "product", "layer", "state", "active", "started_at", "bound")
-"""What decides which line serves, who reads whom, and where a statement stands in the tree."""
+"""Fields that decide which version serves, who reads whom, and the position in the tree."""
 
 
 def _changed_figures(
     snapshot: LedgerSnapshot, previous: LedgerSnapshot
 ) -> tuple[tuple[StatementLine, StatementLine], ...] | None:
-    """Return the lines that differ, old and new; None where more than what they say of themselves has changed."""
+    """Return pairs of changed lines (old, new); None if their structure has changed."""
     if len(previous.statements) != len(snapshot.statements) or previous.staged != snapshot.staged:
         return None
     pairs = zip(previous.statements, snapshot.statements, strict=True)
@@ -161,7 +161,7 @@ def _families(statements: Iterable[StatementView]) -> Mapping[str, Mapping[str, 
 def _with_figures(
     snapshot: LedgerSnapshot, changed: Iterable[tuple[StatementLine, StatementLine]], previous: LedgerView
 ) -> LedgerView:
-    """Take new lines into a view of the same structure."""
+    """Replace changed lines in a view of the same structure."""
     statements, others = dict(previous.statements), dict(previous.others)
     faults = previous.faults
     for line, newer in changed:
@@ -183,7 +183,7 @@ def statement_view(
     reader_products: int = 0,
     staged: tuple[StagedRow, ...] = (),
 ) -> StatementView:
-    """Join a line with what it reads, who reads it and what is staged."""
+    """Join a line with its parents, readers and staged marks."""
     state, starting = parse_state(line.state), is_starting(line)
     trend = Trend.IDLE if line.external else parse_trend(line.trend or "unknown")
     return StatementView(
@@ -206,9 +206,9 @@ def statement_view(
 
 
 def is_starting(line: StatementLine) -> bool:
-    """Return whether a statement runs, has committed nothing since its start, and was last measured within a trigger.
+    """Return whether a statement runs, has not committed since its start, and was last measured within one trigger.
 
-    A verdict of that time is about the while that it was stopped.
+    A verdict of that time still describes the time when it was stopped.
     """
     if line.started_at is None or not uncommitted(line):
         return False
@@ -234,7 +234,7 @@ class Freshness:
 
 
 def freshness(snapshot: LedgerSnapshot, now: float) -> Freshness:
-    """Judge a reading; the words change rarely, so that a quiet screen sends nothing."""
+    """Judge the age of a snapshot; the words change rarely, so that a quiet screen sends nothing."""
     facts = snapshot.facts
     if facts is None:
         reason = snapshot.problem or "the ledger has not been read yet"

@@ -19,14 +19,14 @@ LAYER_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class BranchHealth:
-    """Health of a branch: the worst word, how far it is behind, added-up lag, the worst trend."""
+    """Health of a branch: worst state, time behind, total lag, worst trend."""
 
     statements: int
     """Without external tables, which have no figures of these."""
     word: str
     state: State
     behind_s: float | None
-    """Of the one that is farthest behind."""
+    """Of the statement that is farthest behind."""
     lag_rows: int | None
     trend: Trend
     errors: int
@@ -41,7 +41,7 @@ class TreeRow:
     depth: int
     name: str
     open: bool | None
-    """None when there is nothing below."""
+    """None if nothing is below it."""
     statement: StatementView | None = None
     version: int = 0
     """Of a version beside the active one."""
@@ -174,7 +174,7 @@ def health_of(entry: TreeRow, view: LedgerView) -> BranchHealth:
 
 
 class FoldingMode(StrEnum):
-    """What is closed where nobody chose, in the words that are shown for it."""
+    """Which branches are closed by default; the value is shown to the user."""
 
     FIT = "as many branches open as fit"
     QUIET = "quiet branches folded"
@@ -182,12 +182,12 @@ class FoldingMode(StrEnum):
 
 
 class TreeFolding:
-    """Closed branches over time: a branch that has something to say opens by itself, unless a person closed it."""
+    """Closed branches over time: a branch with something to report opens by itself unless the user closed it."""
 
     def __init__(self) -> None:
         self.mode = FoldingMode.FIT
         self.chosen: dict[str, bool] = {}
-        """Whether a person closed or opened a branch, by its id; it stays so until the mode is changed."""
+        """The user's choice by branch id, True for closed; kept until the mode changes."""
         self._folded: frozenset[str] = frozenset()
         self._made_for: tuple[object, ...] = ()
 
@@ -203,7 +203,7 @@ class TreeFolding:
         return frozenset((self._folded | by_person) - (self.chosen.keys() - by_person))
 
     def change_mode(self, view: LedgerView, rows: int) -> None:
-        """Take the next mode that shows something else, and forget what was chosen."""
+        """Switch to the next mode that looks different, and forget the user's choices."""
         now, modes = self.closed(view, rows), tuple(FoldingMode)
         self.chosen = {}
         at = modes.index(self.mode) + 1
@@ -216,7 +216,7 @@ class TreeFolding:
 def folded_to_fit(view: LedgerView, rows: int) -> frozenset[str]:
     """Return the branches that are closed so that the tree has at most `rows` rows, or as few as can be.
 
-    What has something to say is never closed. Of what is quiet products open before layers, and small before large.
+    A branch with something to report is never closed. Quiet products open before layers, small before large.
     """
     closed = quiet_branches(view)
     room = rows - rows_of(view, closed)
@@ -247,7 +247,7 @@ def _product_of(branch: str) -> str:
 
 
 def quiet_branches(view: LedgerView) -> frozenset[str]:
-    """Return the branches in which nothing is faulty or staged, and no version is beside the active one."""
+    """Return the branches without faults, staged marks or additional versions."""
     found = set(branches(view))
     for statement in view.statements.values():
         if statement.faulty or statement.staged or statement.table in view.others:
