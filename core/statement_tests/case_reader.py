@@ -19,6 +19,8 @@ from core.text.wording import counted, did_you_mean
 
 KEYS = ("description", "table", "given", "expect", "key", "tolerance")
 
+CSV_ENDING = "csv"
+
 MOST_ROWS = 10_000
 """Most rows of one fixture; tests should be small enough to read."""
 
@@ -49,7 +51,7 @@ def read_cases(
     for path in sorted(texts):
         folder, name = posixpath.split(path)
         stem, _, ending = name.rpartition(".")
-        right = "csv" if ending.lower() == "csv" else "yml"
+        right = CSV_ENDING if ending.lower() == CSV_ENDING else "yml"
         if ending != right:
             problems.append(Problem(f"{name} is ignored", f"rename it to {stem}.{right}", Where(path)))
         if not name.endswith(".yml"):
