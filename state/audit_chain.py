@@ -199,12 +199,13 @@ def _append(path: Path, end: int, body: bytes) -> bool:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    _sync_folder(path.parent)
+    sync_to_disk(path.parent)
     return True
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync_to_disk(path: Path) -> None:
+    """Flush a file, or the entries of a folder, to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -12,6 +12,7 @@ from pathlib import Path
 from core.model.errors import HeadgateError, Refused, VersionMismatch
 from core.model.events import EventKind
 from core.text.sentence import Sentence
+from state.audit_chain import sync_to_disk
 from state.ledger import FILE_MODE, LedgerReader, create_or_open, schema_version_of
 from state.migrations import FIRST_VERSION, SCHEMA_VERSION
 from state.row_types import AuditRow, EnvironmentRow, EventRow
@@ -47,9 +48,9 @@ def back_up(ledger: Path, into: Path) -> int:
                 reader.copy_to(unfinished)
             with LedgerReader(unfinished) as copy:
                 copy.check_integrity()
-            _sync(unfinished)
+            sync_to_disk(unfinished)
             unfinished.rename(into)
-            _sync(into.parent)
+            sync_to_disk(into.parent)
         finally:
             _remove(unfinished)
     return into.stat().st_size
@@ -92,11 +93,11 @@ def restore(
                     )
                 )
                 restored.add_audit(AuditRow(0, now, actor, "restore", backup.name, outcome="done"))
-            _sync(fresh)
+            sync_to_disk(fresh)
             _settle(ledger)
             kept = _keep(ledger, now) if ledger.exists() else None
             fresh.replace(ledger)
-            _sync(ledger.parent)
+            sync_to_disk(ledger.parent)
         except HeadgateError as error:
             if _is_disk_error(error.__cause__):
                 raise
@@ -162,11 +163,3 @@ def _keep(ledger: Path, now: float) -> Path:
 def _remove(path: Path) -> None:
     for part in ("", *_LOGS):
         Path(f"{path}{part}").unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -111,27 +111,7 @@ class EngineRefused(HeadgateError):
 
 
 ERROR_BY_NAME = {
-    kind.__name__: kind
-    for kind in (
-        HeadgateError,
-        UsageError,
-        BadName,
-        InvalidProject,
-        Refused,
-        ConfirmationNeeded,
-        Overtaken,
-        NotAdopted,
-        Stale,
-        TryAgain,
-        Busy,
-        AgentUnreachable,
-        PoolUnreachable,
-        LedgerUnavailable,
-        NotRecorded,
-        NotTakenBack,
-        VersionMismatch,
-        EngineRefused,
-    )
+    name: kind for name, kind in tuple(globals().items()) if isinstance(kind, type) and issubclass(kind, HeadgateError)
 }
 """Error classes by the name that `as_json` writes."""
 

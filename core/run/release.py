@@ -40,20 +40,9 @@ class ReleaseState(StrEnum):
     NEEDS_YOU = "needs you"
 
 
-OPEN_STATES = frozenset(
-    {
-        ReleaseState.PREPARING,
-        ReleaseState.HYDRATING,
-        ReleaseState.VALIDATING,
-        ReleaseState.READY,
-        ReleaseState.HELD,
-        ReleaseState.SWAPPING,
-        ReleaseState.OBSERVING,
-        ReleaseState.RETIRING,
-        ReleaseState.ROLLING_BACK,
-        ReleaseState.NEEDS_YOU,
-    }
-)
+OPEN_STATES = frozenset(ReleaseState) - {
+    ReleaseState.DONE, ReleaseState.ABORTED, ReleaseState.ROLLED_BACK, ReleaseState.REPLACED,
+}  # fmt: skip
 """States in which a release is still in progress or waiting."""
 
 _STATE_BY_STEP: Mapping[StepKind, ReleaseState] = {

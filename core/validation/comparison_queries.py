@@ -1,4 +1,4 @@
-"""The queries that compare two versions of a table, in Spark SQL over two views; each gives few rows.
+"""Spark SQL queries that compare two versions of a table over two views; each returns few rows.
 
 Rows are compared as JSON of the columns that must be equal: NULLs are equal, and floating numbers are compared in nine
 digits, because a sum depends on its order.
@@ -12,7 +12,7 @@ from core.sql.comparison.row_effects import RowEffect, RowSide
 from core.text.escaping import quoted_name, quoted_string_literal
 
 SAMPLED_ABOVE = 5_000_000
-"""Rows of a version, above which rows are compared by a sample: of their keys, or of whole rows without a key."""
+"""Above this many rows only a sample is compared, by key or, without a key, by whole rows."""
 
 _INTEGERS = ("tinyint", "smallint", "int", "integer", "bigint", "byte", "short", "long")
 _FLOATS = ("float", "double", "real")
@@ -21,29 +21,29 @@ _ORDERED = ("string", "date", "timestamp", "timestamp_ntz", "boolean", "char", "
 
 @dataclass(frozen=True, slots=True)
 class ComparedRows:
-    """What of two views is compared; columns are (name, type), sides are the names of views."""
+    """Parameters of a comparison: two view names and (name, type) columns."""
 
     old: str
     new: str
     columns: tuple[tuple[str, str], ...]
-    """Those that both have."""
+    """Columns of both versions."""
     equal: frozenset[str]
-    """Those, in lower case, in which rows must be equal."""
+    """Columns that must be equal, in lower case."""
     key: tuple[str, ...] = ()
-    """Those, in lower case, that tell rows apart; empty where nothing is known to."""
+    """Columns that identify rows, in lower case; empty if unknown."""
     own: tuple[tuple[str, str], ...] = ()
-    """Those, with their types, that tell rows of the new version apart besides: it alone has them, or other values."""
+    """Further columns, with types, that identify rows of the new version only."""
     sorted: frozenset[str] = frozenset()
-    """Those, in lower case, that are lists in any order."""
+    """Columns with lists in arbitrary order, in lower case."""
     once: bool = False
-    """Whether a row counts once, however often it stands."""
+    """Whether duplicate rows count once."""
     one_in: int = 1
-    """One of so many keys is looked at."""
+    """Sampling rate: one in this many keys is compared."""
 
 
 def profile_query(rows: ComparedRows) -> str:
-    """Return a query with a row for each side: `side`, `rows`, then for column i `filled_i`, `distinct_i`, `least_i`,
-    `most_i` and `sum_i`, each as text; NULL where the type has none.
+    """Return a query with one row per side: `side`, `rows`, and for column i `filled_i`, `distinct_i`, `least_i`,
+    `most_i` and `sum_i` as text, NULL if undefined for the type.
     """
     return "\nUNION ALL\n".join(
         f"SELECT {quoted_string_literal(side)} AS side, count(*) AS rows, {_profiles(rows.columns)} FROM {view}"
@@ -52,8 +52,8 @@ def profile_query(rows: ComparedRows) -> str:
 
 
 def duplicates_query(rows: ComparedRows) -> str:
-    """Return a query with a row for each side that has any: `side`, `keys` that stand more than once, rows that are too
-    many, and two of the keys as JSON, `least` and `most`.
+    """Return a query with one row per side with duplicates: `side`, number of duplicate `keys`, number of `excess`
+    rows, and two of the keys as JSON, `least` and `most`.
 
     Without a key, rows of the new version are the same only where its own columns are too; the old version is looked
     at without what the new one lacks.
@@ -66,8 +66,8 @@ SELECT side, k, count(*) AS n, count(DISTINCT w) AS d FROM ({sides}) GROUP BY si
 
 
 def differences_query(rows: ComparedRows, effects: Sequence[RowEffect]) -> str:
-    """Return a query with a row for each kind of difference: `side`, the number of the effect that explains it or -1,
-    rows of either side, and three examples as `old_1`, `new_1`, …, JSON of a row or NULL.
+    """Return a query with one row per kind of difference: `side`, number of the explaining effect or -1, row counts of
+    both sides, and three examples as `old_1`, `new_1`, …, a row as JSON or NULL.
 
     A row that both sides have is told from a changed one by the key; without a key each row is its own.
     """
@@ -98,8 +98,8 @@ SELECT side, effect, sum(o) AS old_rows, sum(n) AS new_rows, {examples} FROM tol
 
 
 def kept_rows_query(rows: ComparedRows) -> str:
-    """Return a query with one row: `rows`, how many different ones the old version has, and `gone`, those that the new
-    one lacks.
+    """Return a query with one row: `rows`, the number of distinct rows of the old version, and `gone`, how many of them
+    the new version lacks.
     """
     row = _json(rows, rows.equal)
     chosen = "" if rows.one_in == 1 else f" WHERE pmod(xxhash64({row}), {rows.one_in}) = 0"
@@ -108,18 +108,18 @@ def kept_rows_query(rows: ComparedRows) -> str:
 
 
 def sampling(old_rows: int, new_rows: int) -> int:
-    """Return one in how many keys is looked at."""
+    """Return the sampling rate: one in how many keys is compared."""
     most = max(old_rows, new_rows)
     return 1 if most <= SAMPLED_ABOVE else -(-most // SAMPLED_ABOVE)
 
 
 def summed(kind: str) -> bool:
-    """Return whether columns of a type have a sum."""
+    """True if columns of a type can be summed."""
     return _plain(kind) in (*_INTEGERS, *_FLOATS, "decimal")
 
 
 def is_float(kind: str) -> bool:
-    """Return whether a type's sums depend on their order."""
+    """True if sums of a type depend on the order of addition."""
     return _plain(kind) in _FLOATS
 
 
@@ -155,7 +155,7 @@ def _key(rows: ComparedRows) -> str:
 
 
 def _json(rows: ComparedRows, names: Collection[str]) -> str:
-    """Write columns as one text: equal exactly where all of them are."""
+    """Return SQL for columns as one text, equal exactly if all columns are."""
     return _fields(((name, kind) for name, kind in rows.columns if name.lower() in names), rows.sorted)
 
 
@@ -175,7 +175,7 @@ def _normal(column: str, kind: str, is_list: bool) -> str:
 
 
 def _explained(effects: Sequence[RowEffect], side: RowSide) -> str:
-    """Number the first effect that a row of one side shows; what shows in no column explains what is left."""
+    """Return SQL for the number of the first matching effect; effects without predicate match the remaining rows."""
     whens = "".join(
         f" WHEN {effect.predicate} THEN {n}"
         for n, effect in enumerate(effects)

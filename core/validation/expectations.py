@@ -1,7 +1,7 @@
-"""Which differences a release expects in a table: from the edit of its statement, and from those of what it reads.
+"""Expected differences between two versions of a table, from edits of its statement and of its inputs.
 
-An edit says which columns have other values and which rows one version alone has; lineage carries both down to readers.
-Whatever is not in an expectation is unexpected.
+An edit determines which columns may change and which rows only one version has; lineage carries both downstream.
+Every other difference is unexpected.
 """
 
 import re
@@ -29,7 +29,7 @@ _VOLATILE = re.compile(
     r"current_(?:timestamp|date|time)\b|localtimestamp\b|curdate\b)",
     re.I,
 )
-"""Functions that give something else each time."""
+"""Non-deterministic functions."""
 _FLIPS = re.compile(r"\bANTI\b|\bEXISTS\b|\bIN \(SELECT\b", re.I)
 _PLAIN = re.compile(r"(?:`?\w+`?\.)?`?(\w+)`?\Z")
 
@@ -39,42 +39,42 @@ class Expectation:
     """The differences between two versions of a table that an edit explains."""
 
     added: tuple[str, ...] = ()
-    """Columns, in lower case, of the new version alone: they are not compared."""
+    """Columns that only the new version has, in lower case; they are not compared."""
     removed: tuple[str, ...] = ()
     changed: Mapping[str, str] = field(default_factory=dict)
-    """Columns whose values may be others → why."""
+    """Columns whose values may differ → the reason."""
     nulls: frozenset[str] = frozenset()
-    """Those of them that may be NULL where they were not."""
+    """Changed columns that may become NULL."""
     rows: tuple[RowEffect, ...] = ()
     anything: str = ""
-    """Why rows cannot be paired at all; empty where they can."""
+    """Why rows cannot be paired; empty if they can."""
     alike: str = ""
-    """Why rows may be equal that were told apart before; empty where nothing that told them apart was removed."""
+    """Why formerly distinct rows may become equal; empty if they cannot."""
     volatile: frozenset[str] = frozenset()
-    """Columns whose values are others each time: they tell no rows apart."""
+    """Non-deterministic columns, which cannot identify rows."""
     keys: tuple[str, ...] = ()
-    """Columns that tell one row of a group from another; empty where the statement does not group."""
+    """Columns that identify the rows of a grouped statement; empty without grouping."""
     sorted: frozenset[str] = frozenset()
-    """Columns with lists of values in any order."""
+    """Columns with lists in arbitrary order."""
     once: str = ""
-    """Why a row may stand more or less often than before; empty where it may not."""
+    """Why the number of copies of a row may change; empty if it may not."""
     withheld: tuple[tuple[RowSide, str], ...] = ()
-    """Versions that withhold rows until their watermark has passed what this column says, and the other does not."""
+    """The version that alone withholds rows until the watermark has passed, with the column of the watermark."""
     totals: CommonTotals | None = None
-    """What can be compared where rows are grouped otherwise, so that they cannot be paired."""
+    """Totals that can be compared if rows cannot be paired because of different grouping."""
     rewritten: bool = False
-    """Whether rows cannot be paired only because the query is another one: most should be there all the same."""
+    """Whether only a rewritten query prevents pairing, so that most rows should still be equal."""
 
     @property
     def is_none(self) -> bool:
-        """Return whether every difference is unexpected."""
+        """True if every difference is unexpected."""
         known = (self.added, self.removed, self.changed, self.rows, self.anything, self.sorted, self.once)
         return not any(known)
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedStatement:
-    """One version's statement with the table that it writes."""
+    """The statement of one version and its table."""
 
     parsed: ParsedStatement
     ddl: TableDdl
@@ -86,9 +86,9 @@ def expected_differences(
     ddls: Mapping[TableName, TableDdl],
     parents: Mapping[TableName, Expectation],
 ) -> Expectation:
-    """Return what may differ between two versions of a table.
+    """Return the expected differences between two versions of a table.
 
-    `ddls` are the tables that the new one reads, `parents` what is expected of those that were rebuilt with it.
+    `ddls` are the inputs of the new version, `parents` the expectations of inputs that were rebuilt with it.
     """
     effects = row_effects(old.parsed.canonical, new.parsed.canonical, aliases_of_both(old.parsed, new.parsed))
     lineage = lineage_of(new.parsed, lambda table: _columns(ddls.get(table)))
@@ -140,9 +140,9 @@ def expected_differences(
 
 
 def left_out_by(conditions: Sequence[str], new: ComparedStatement, ddls: Mapping[TableName, TableDdl]) -> str:
-    """Return what is true of rows of a version that conditions on what it streams, `table.column >= …`, leave out.
+    """Return a predicate for output rows excluded by start conditions on streams, `table.column >= …`.
 
-    Empty where its output does not show it, or rows are made of several.
+    Empty if the output does not contain the columns, or if rows are aggregated.
     """
     lineage = lineage_of(new.parsed, lambda table: _columns(ddls.get(table)))
     if _groups(lineage) or sum(read.streaming for read in new.parsed.reads) != 1:
@@ -154,10 +154,9 @@ def left_out_by(conditions: Sequence[str], new: ComparedStatement, ddls: Mapping
 
 
 def with_earlier_text(expected: Expectation, earlier: Expectation) -> Expectation:
-    """Return what may differ where the old version has rows of an earlier text too: it was edited in place.
+    """Extend an expectation for an old version that was edited in place and has rows of an earlier text.
 
-    `earlier` is what is expected between that text and the new version. A column that was added in place has no values
-    in the rows from before.
+    `earlier` is the expectation between that text and the new version. A column added in place is NULL in older rows.
     """
     lead = "edited in place before: "
     came = {name: f"column {name} was added in place" for name in earlier.added if name not in expected.added}
@@ -180,13 +179,13 @@ def with_earlier_text(expected: Expectation, earlier: Expectation) -> Expectatio
 
 @dataclass(slots=True)
 class _Reached:
-    """What differences have reached so far."""
+    """The differences accumulated so far."""
 
     lineage: StatementLineage
     grouped: bool
     keys: frozenset[str]
     flips: bool
-    """Whether a row that lacks may bring another one, as in an anti join."""
+    """Whether a missing input row may add an output row, as in an anti join."""
     changed: dict[str, str] = field(default_factory=dict)
     nulls: set[str] = field(default_factory=set)
     rows: list[RowEffect] = field(default_factory=list)
@@ -197,10 +196,10 @@ class _Reached:
     once: str = ""
     rewritten: bool = False
     touched: set[str] = field(default_factory=set)
-    """Columns with other values for another reason than an edit of their text."""
+    """Columns that change for reasons other than an edit of their expression."""
 
     def edited(self, effects: StatementEffects) -> None:
-        """Take in what the edit of the statement itself does."""
+        """Add the effects of the edit of the statement itself."""
         self.changed.update({name: str(why) for name, why in effects.changed.items()})
         self.nulls |= effects.nulls
         edits = (effects.anything, effects.alike, effects.once)
@@ -211,7 +210,7 @@ class _Reached:
             self.through(name, str(why))
 
     def take(self, table: TableName, parent: Expectation) -> None:
-        """Carry down what is expected of a table that the statement reads."""
+        """Add the effects of an input's expectation."""
         for output in self.lineage.outputs:
             if any(one.origin.table == table and one.origin.column.lower() in parent.volatile for one in output.inputs):
                 self.volatile.add(output.name.lower())
@@ -237,14 +236,14 @@ class _Reached:
             self._rows(table, row, joined=joined)
 
     def other_each_time(self, column: str, why: str) -> None:
-        """Take in a column whose values are not compared."""
+        """Add a column whose values are not compared."""
         self.touched.add(column)
         self.changed.setdefault(column, why)
         self.nulls.add(column)
         self.volatile.add(column.lower())
 
     def through(self, column: str, why: str) -> None:
-        """Carry out an edited column of a CTE or subquery."""
+        """Add the effects of an edited column of a CTE or subquery."""
         for output in self.lineage.outputs:
             steps = [step.name.rpartition(".")[2].lower() for one in output.inputs for step in one.through]
             if column in steps:
@@ -267,7 +266,7 @@ class _Reached:
                 self._decides(condition, why)
 
     def _decides(self, condition: LineageCondition, why: str) -> None:
-        """Take in that a condition may have another outcome, row by row."""
+        """Add the effects of a condition whose outcome may change for single rows."""
         if condition.clause in ("GROUP BY", "DISTINCT"):
             self.anything = self.anything or why
             return
@@ -276,7 +275,7 @@ class _Reached:
             self._groups_differ(why)
 
     def _rows(self, table: TableName, row: RowEffect, *, joined: bool) -> None:
-        """Take in rows that only one version of a table has: by their predicate where the output shows it."""
+        """Add the effects of input rows that only one version has, with a predicate if the output shows it."""
         why = f"{table}: {row.why}"
         if row.side is RowSide.CHANGED:
             self.rows.append(RowEffect(row.side, why))
@@ -311,7 +310,7 @@ def _groups(lineage: StatementLineage) -> bool:
 
 
 def _pass_through(outputs: tuple[LineageOutput, ...], table: TableName) -> dict[str, str]:
-    """Return the columns of a table that the output shows as they are, by the names that they have there."""
+    """Return the columns of a table that the output contains unchanged, with their output names."""
     found: dict[str, str] = {}
     for output in outputs:
         if column := _passed(output, table):
@@ -320,7 +319,7 @@ def _pass_through(outputs: tuple[LineageOutput, ...], table: TableName) -> dict[
 
 
 def _passed(output: LineageOutput, table: TableName) -> str:
-    """Return the column of a table, in lower case, that an output is as it is; empty where it is none."""
+    """Return the input column, in lower case, that an output passes through unchanged; empty if none."""
     values = [one for one in output.inputs if one.kind is InputKind.VALUE]
     if len(values) != 1 or len(output.inputs) != 1 or values[0].origin.table != table or values[0].fields:
         return ""
@@ -329,9 +328,9 @@ def _passed(output: LineageOutput, table: TableName) -> str:
 
 
 def _take_unordered(reached: _Reached, types: Mapping[str, str]) -> None:
-    """Take in columns whose values depend on the order of rows: lists are compared sorted, the rest is not.
+    """Add columns that depend on row order: lists are compared sorted, other values are not compared.
 
-    Spark does not sort maps.
+    Maps count as other values, since Spark does not sort them.
     """
     for output in reached.lineage.outputs:
         texts = (output.expression, *(step.expression for one in output.inputs for step in one.through))
@@ -346,13 +345,13 @@ def _take_unordered(reached: _Reached, types: Mapping[str, str]) -> None:
 
 
 def _withheld(side: RowSide | None, parsed: ParsedStatement, shown: Set[str]) -> tuple[tuple[RowSide, str], ...]:
-    """Return the side that is DISTINCT alone, with the column of its watermark where both show it."""
+    """Return the only side that is DISTINCT, with its watermark column if both outputs contain it."""
     columns = [read.watermark.column.lower() for read in parsed.reads if read.watermark]
     return tuple((side, column if column in shown else "") for column in columns[:1]) if side is not None else ()
 
 
 def _of_equal_columns(totals: CommonTotals | None, apart: Set[str]) -> CommonTotals | None:
-    """Leave out columns that have other values for another reason than what they are summed over."""
+    """Omit columns that change for reasons other than the grouping."""
     if totals is None:
         return None
     keys = tuple(name for name in totals.keys if name not in apart)
@@ -370,7 +369,7 @@ def _volatile(lineage: StatementLineage) -> list[tuple[str, str]]:
 
 
 def _without_predicate_on(apart: Set[str], row: RowEffect) -> RowEffect:
-    """Return an effect as it can be looked for: a predicate holds only over columns that both have alike."""
+    """Remove the predicate of an effect if it uses columns in which the versions differ."""
     names = {name.lower() for name in re.findall(r"`([^`]+)`", row.predicate)}
     return replace(row, predicate="") if names & apart else row
 
@@ -380,7 +379,7 @@ def _columns(ddl: TableDdl | None) -> tuple[Column, ...] | None:
 
 
 def _row_by_row(reached: _Reached, *statements: ParsedStatement) -> bool:
-    """Return whether each row is made of one that is streamed: a watermark drops and withholds none of them."""
+    """True if every output row comes from one streamed row, so that watermarks neither drop nor withhold rows."""
     alone = all(sum(read.streaming for read in each.reads) == 1 for each in statements)
     return alone and not reached.grouped and not any("DISTINCT" in each.canonical.upper() for each in statements)
 

@@ -1,4 +1,4 @@
-"""The comparison of two versions whose rows are grouped otherwise: their totals, for each value of the keys left."""
+"""Comparison of versions with different grouping by their totals per value of the remaining keys."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,8 +15,8 @@ Row = Mapping[str, Any]
 
 
 def totals_query(rows: ComparedRows, totals: CommonTotals) -> str:
-    """Return a query with one row: `groups`, those of one side alone as `only_old` and `only_new`, for total i
-    `apart_i`, the groups in which it differs, and one of these as JSON, `example_old` and `example_new`.
+    """Return a query with one row: number of `groups`, `only_old` and `only_new` for groups of one side, `apart_i` for
+    groups in which total i differs, and one example as JSON, `example_old` and `example_new`.
     """
     types = {name.lower(): kind for name, kind in rows.columns}
     key = ", ".join(quoted_name(name) for name in totals.keys)
@@ -35,9 +35,9 @@ FILTER (WHERE {any_apart}) AS example FROM o FULL OUTER JOIN n ON o.k = n.k"""
 def totals_result(
     totals: CommonTotals, found: Iterable[Row], expected: Expectation, columns: Sequence[str]
 ) -> CheckResult:
-    """Judge totals: that they differ is unexpected, unless rows may differ for another reason than their groups.
+    """Judge totals: differences are unexpected unless rows may differ for reasons other than grouping.
 
-    `columns` are those that both versions have, in lower case.
+    `columns` are the columns of both versions, in lower case.
     """
     row = next(iter(found), {})
     why = str(totals.unless or next((effect.why for effect in expected.rows), ""))
@@ -69,7 +69,7 @@ def _side(view: str, key: str, totals: CommonTotals, types: Mapping[str, str], s
 
 
 def _figure(total: CommonTotal, side: RowSide, types: Mapping[str, str]) -> str:
-    """Write a total as text that is equal where it is the same number, whichever type either version has."""
+    """Return SQL for a total as text that is equal for equal numbers, whatever their types."""
     sql = total.old if side is RowSide.OLD else total.new
     kinds = [types[name] for name in total.columns if name in types]
     if any(map(is_float, kinds)):

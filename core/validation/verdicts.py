@@ -1,4 +1,4 @@
-"""What a comparison found, as results that are kept and shown: each check with a verdict, figures and examples."""
+"""Results of a comparison: each check with a verdict, counts and examples."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,21 +15,21 @@ from core.validation.expectations import Expectation
 Row = Mapping[str, Any]
 
 EXAMPLE_CHARACTERS = 2_000
-"""Of one row of an example; a longer one is cut, and is no JSON any more."""
+"""Most characters of an example row; longer ones are cut and are no longer valid JSON."""
 _MOST_WORDS = 20
-"""Columns that one check names."""
+"""Most columns named by one check."""
 _SHORT = 200
-"""Characters of one check in the note of a step."""
+"""Most characters of one check in the note of a step."""
 _MORE = 0.01
-"""By how much of what there was duplicates must be more, where rows cannot be paired, to be clearly more."""
+"""Relative growth above which duplicates are clearly more, if rows cannot be paired."""
 _TWICE = 2
-"""How many times as many duplicates as before rows may bring that are like no others, where there were any."""
+"""Factor by which distinct new rows may multiply existing duplicates."""
 _NEARLY = 1e-9
-"""By how much of itself a sum of floating numbers may differ."""
+"""Allowed relative difference of floating-point sums."""
 
 
 class CheckVerdict(StrEnum):
-    """What came of a check; `unexpected` and `failed` block a release."""
+    """The verdict of a check; `unexpected` and `failed` block a release."""
 
     OK = "ok"
     EXPECTED = "expected"
@@ -50,11 +50,11 @@ class CheckResult:
     summary: str
     counts: Mapping[str, int | str | None] = field(default_factory=dict)
     examples: tuple[Mapping[str, object], ...] = ()
-    """Each with `why`, empty where nothing explains it, and `old` and `new`, a row or None."""
+    """Each has `why`, empty if unexplained, and `old` and `new`, a row or None."""
 
 
 def schema_result(old: Iterable[tuple[str, str]], new: Iterable[tuple[str, str]], expected: Expectation) -> CheckResult:
-    """Compare columns as (name, type): what the edit adds, removes or retypes is expected, all else is not."""
+    """Compare the (name, type) columns of both versions; differences are expected."""
     before, after = ({name.lower(): kind for name, kind in columns} for columns in (old, new))
     words = [f"+ {name}" for name in after if name not in before]
     words += [f"- {name}" for name in before if name not in after]
@@ -73,10 +73,10 @@ def profile_results(
     doubled: bool = False,
     empties: bool = False,
 ) -> tuple[CheckResult, ...]:
-    """Judge counts, NULLs, sums and the profile of columns, by what the comparison of rows has found.
+    """Judge row counts, NULLs, sums and column profiles, given the result of the row comparison.
 
-    Where rows cannot be paired, figures of a version that has `doubled` rows are not explained. That no row is left is
-    unexpected, whatever may explain that some are gone, unless the new version `empties` because it withholds them.
+    If rows cannot be paired, the figures of a version with `doubled` rows are not explained. An empty result is always
+    unexpected, unless the new version `empties` because it withholds rows.
     """
     by_side = {side["side"]: side for side in sides}
     old, new = by_side.get(RowSide.OLD, {}), by_side.get(RowSide.NEW, {})
@@ -100,7 +100,7 @@ def profile_results(
 def duplicates_result(
     rows: ComparedRows, sides: Iterable[Row], expected: Expectation, declared: bool, grown: float = 1.0
 ) -> CheckResult:
-    """Judge rows that stand more than once by their key: more than before is unexpected, however it came.
+    """Judge duplicate rows: more duplicates per key than before are always unexpected.
 
     Without a declared key whole rows are counted; what told them apart may be gone, and rows that only the new version
     has may be equal to others; it has `grown` times as many rows. That rows cannot be paired explains no duplicates
@@ -126,9 +126,9 @@ def duplicates_result(
 
 
 def _why_alike(expected: Expectation, old: int, new: int, times: float) -> str:
-    """Return what explains more duplicates of whole rows than before; empty where nothing does.
+    """Return the explanation for more duplicates of whole rows than before; empty if there is none.
 
-    Rows that came and are like no others explain `times` as many.
+    New rows that resemble no others explain `times` as many.
     """
     if expected.alike:
         return expected.alike
@@ -139,7 +139,7 @@ def _why_alike(expected: Expectation, old: int, new: int, times: float) -> str:
 
 
 def figures(results: Iterable[CheckResult]) -> str:
-    """Return how many rows the versions have, to be put before what was found; empty where they have as many."""
+    """Return the row counts as a lead for other findings; empty if they are equal."""
     rows = next((result for result in results if result.check == "rows"), None)
     return f"rows {rows.summary}; " if rows is not None and rows.verdict is not CheckVerdict.OK else ""
 
@@ -147,7 +147,7 @@ def figures(results: Iterable[CheckResult]) -> str:
 def differences_result(
     rows: ComparedRows, groups: Iterable[Row], effects: Sequence[RowEffect], expected: Expectation
 ) -> CheckResult:
-    """Judge row by row: what an effect explains is expected."""
+    """Judge differences row by row; those explained by an effect are expected."""
     unexpected: list[str] = []
     explained: list[str] = []
     counts: dict[str, int | str | None] = {"expected": 0, "unexpected": 0, "only_new": 0}
@@ -180,9 +180,9 @@ def differences_result(
 
 
 def kept_rows_result(found: Iterable[Row], why: str) -> CheckResult:
-    """Judge how many rows of the old version are in the new one too: less than half of them is unexpected.
+    """Judge how many rows of the old version the new one has; less than half is unexpected.
 
-    `why` is why rows cannot be paired.
+    `why` is the reason why rows cannot be paired.
     """
     row = next(iter(found), {})
     gone, rows = _number(row.get("gone")), _number(row.get("rows"))
@@ -195,7 +195,7 @@ def kept_rows_result(found: Iterable[Row], why: str) -> CheckResult:
 
 
 def project_check_result(name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> CheckResult:
-    """Judge a check of the project: it must give no row."""
+    """Judge a check declared by the project, which must return no rows."""
     if not rows:
         return CheckResult(f"check {name}", CheckVerdict.OK, "no row")
     found = mask_secrets(json.dumps(dict(zip(columns, rows[0], strict=False)), default=str, ensure_ascii=False))
@@ -204,7 +204,7 @@ def project_check_result(name: str, columns: Sequence[str], rows: Sequence[Seque
 
 
 def blocking_words(results: Sequence[CheckResult]) -> str:
-    """Return what blocks a release, in one line with one example; empty where nothing does."""
+    """Return what blocks a release, in one line with one example; empty if nothing does."""
     found = [result for result in results if result.verdict in BLOCKING]
     if not found:
         return ""
@@ -243,7 +243,7 @@ def _examples(group: Row, why: str) -> list[Mapping[str, object]]:
 
 
 def _row(text: object) -> object:
-    """Read a row that was written as JSON, without what looks like a secret; one that is too long is cut."""
+    """Decode a row from JSON with likely secrets masked; a row that is too long is cut."""
     if text is None:
         return None
     masked = mask_secrets(str(text))
@@ -258,8 +258,8 @@ def _row(text: object) -> object:
 def _nulls(
     rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, only_new: int, explained: bool
 ) -> CheckResult:
-    """More NULLs than before and in rows that only the new version has are unexpected, in an edited column too, unless
-    its expression is made to give them.
+    """Judge NULLs: more than before, beyond rows only in the new version, are unexpected unless an edited expression
+    may return them.
     """
     worse: list[str] = []
     other: list[str] = []
@@ -299,7 +299,7 @@ def _sums(rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, expl
 
 
 def _profile(rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, explained: bool) -> CheckResult:
-    """Describe what else differs of columns; equal rows have equal profiles, so that it never blocks by itself."""
+    """Describe further differences of columns; never blocking, since equal rows have equal profiles."""
     words = []
     for i, (name, _) in enumerate(rows.columns):
         # Spark estimates how many values there are, to a few percent.
@@ -313,7 +313,7 @@ def _profile(rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, e
 
 
 def _some(words: Sequence[str]) -> str:
-    """Join words, the first twenty of them."""
+    """Join at most `_MOST_WORDS` texts."""
     more = f"; and {len(words) - _MOST_WORDS} more" if len(words) > _MOST_WORDS else ""
     return f"{'; '.join(words[:_MOST_WORDS])}{more}"
 
