@@ -1,4 +1,4 @@
-"""Archives of the audit: entries move, none is lost or doubled by a kill, and whoever touches a file is found."""
+"""Archives of the audit: entries move, a kill neither loses nor doubles any, and tampering with a file is detected."""
 
 import json
 import os
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 NEW_YEAR = 1_798_761_600.0
 """2027-01-01 00:00 UTC."""
 NOW = NEW_YEAR + 20 * DAY_S + AUDIT_D * DAY_S
-"""When entries of up to 20 days after it are too old."""
+"""The moment at which entries up to 20 days after NEW_YEAR are too old."""
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def ledger(path: Path, facts: EnvironmentRow) -> Iterator[Ledger]:
-    """A ledger that a test may close by itself."""
+    """A ledger that a test may close itself."""
     opened = create_or_open(path, facts)
     yield opened
     with suppress(sqlite3.ProgrammingError):
@@ -43,7 +43,7 @@ def ledger(path: Path, facts: EnvironmentRow) -> Iterator[Ledger]:
 
 
 def fill(ledger: Ledger, *days: float) -> None:
-    """Add an entry so many days after the new year, for each number."""
+    """Add an entry for each number of days after the new year."""
     for n, day in enumerate(days):
         ledger.add_audit(AuditRow(0, NEW_YEAR + day * DAY_S, "ana", "stop", f"ordérs {n}", outcome="done"))
 
@@ -143,7 +143,7 @@ def test_a_kill_before_the_rows_leave_loses_and_doubles_nothing(
     with create_or_open(path, facts) as written:
         written.archive_audit(NOW)
     whole = file.read_bytes()
-    # The ledger as it was before the transaction, and so much of the part on the disk, torn lines too.
+    # The ledger as before the transaction, and part of the archive on disk, including torn lines.
     path.with_name("before").replace(path)
     file.write_bytes(whole[: began + int((len(whole) - began) * share)])
     assert words(path) == []
@@ -268,7 +268,7 @@ def test_a_missing_archive_is_said_with_what_it_held_and_the_rest_is_still_check
     archive_all(ledger)
     (path.parent / "audit-2026.jsonl").unlink()
     assert words(path) == ["audit-2026.jsonl with entries 1 to 2 is missing"]
-    # What comes goes on in files of its own: a lost archive is not begun anew under its name.
+    # New entries go into new files: a lost archive is not begun again under its name.
     (path.parent / "audit-2027.jsonl").unlink()
     archive_all(ledger, NOW + 20 * DAY_S)
     assert lines(path, "audit-2027.2.jsonl") == [5]

@@ -1,4 +1,4 @@
-"""The chain of the audit: whoever gets round the triggers is found, and so is what they did."""
+"""The audit's hash chain: tampering past the triggers is detected, together with what was changed."""
 
 import sqlite3
 from collections.abc import Callable
@@ -16,7 +16,7 @@ COLUMNS = "at, actor, action, subject, plan_hash, confirmation, outcome"
 
 @pytest.fixture
 def tampered(ledger: Ledger, path: Path) -> Callable[..., list[str]]:
-    """Run statements without the triggers on an audit of six entries, and return what is found then."""
+    """Run statements on an audit of six entries without its triggers, and return what verification finds."""
     for number in range(1, 7):
         ledger.add_audit(AuditRow(0, number / 3, f"ana {number}", "stop", "ordérs", outcome="done"))
 
@@ -34,7 +34,7 @@ def tampered(ledger: Ledger, path: Path) -> Callable[..., list[str]]:
 
 
 def swap(one: int, other: int) -> tuple[str, ...]:
-    """Have two entries change places, with their hashes."""
+    """Exchange two entries, with their hashes."""
     move = "UPDATE audit SET id = {} WHERE id = {}"
     return move.format(-1, one), move.format(one, other), move.format(other, -1)
 
@@ -80,7 +80,7 @@ def test_removed_entry_is_named_and_so_is_a_tail_that_was_cut_off(
 
 
 def inserted(number: int, behind: AuditRow) -> str:
-    """Return the statement that inserts an entry with the hashes that fit behind another one."""
+    """Return the statement that inserts an entry after another one, with matching hashes."""
     entry = AuditRow(number, 9.0, "eve", "stop", "orders")
     values = (number, 9.0, "eve", "stop", "orders", "", "", "", behind.hash, hash_of(entry, behind.hash))
     return f"INSERT INTO audit (id, {COLUMNS}, previous, hash) VALUES {values}"

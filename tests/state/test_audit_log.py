@@ -1,4 +1,4 @@
-"""The audit is append-only, held by the database itself."""
+"""The audit is append-only, as enforced by the database itself."""
 
 import sqlite3
 from pathlib import Path

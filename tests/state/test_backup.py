@@ -1,4 +1,4 @@
-"""Backup and restore: a copy is whole or not there, and a restore loses neither ledger."""
+"""Backup and restore: a copy is complete or absent, and a restore loses neither ledger."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def ledger(path: Path, facts: EnvironmentRow) -> Iterator[Ledger]:
-    """A ledger that a test may close by itself."""
+    """A ledger that a test may close itself."""
     opened = create_or_open(path, facts)
     yield opened
     with suppress(sqlite3.ProgrammingError):
@@ -262,7 +262,7 @@ restore(Path(backup), Path(ledger), **named, actor="ana", now=1_800_000_000.0)
 def test_a_restore_that_is_killed_leaves_the_old_ledger_or_the_new_one(
     step: int, path: Path, facts: EnvironmentRow, tmp_path: Path
 ) -> None:
-    """The agent was killed before, so that the newest of the old ledger is in its log; `step` moves are made."""
+    """The agent was killed earlier, so that the old ledger's newest entries are in its log; `step` moves are made."""
     old = create_or_open(path, facts)
     old.add_event(EventRow(0, NOW, "a", 1, "state", "in the backup"))
     back_up(path, tmp_path / "backup.db")

@@ -1,4 +1,4 @@
-"""Results of comparisons: the last look at each table of a run, as long as the run is kept."""
+"""Results of comparisons: the latest for each table of a run, for as long as the run is retained."""
 
 from pathlib import Path
 

@@ -12,7 +12,7 @@ STOP, OTHER = (JournalledStop(serial, "ana", 1.0, (name,)) for serial, name in (
 
 
 def drained(journal: EmergencyJournal) -> tuple[JournalledStop, ...]:
-    """Take all entries."""
+    """Remove and return all entries."""
     with journal.taking() as taken:
         return taken.stops
 

@@ -1,4 +1,4 @@
-"""The ledger as a file: modes, journal, and every way in which it cannot be reached."""
+"""The ledger as a file: modes, journal, and every reason why it cannot be reached."""
 
 import json
 import os

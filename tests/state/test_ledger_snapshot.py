@@ -1,4 +1,4 @@
-"""The cached view of the ledger: the same values while nothing is written, and nothing kept that another file says."""
+"""The cached view of the ledger: reused while nothing is written, and discarded for another file."""
 
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Samples thin with age, stay small, and events group by fingerprint."""
+"""Samples thin out with age, stay small, and events are grouped by fingerprint."""
 
 import random
 from collections.abc import Callable
@@ -123,7 +123,7 @@ def test_samples_at_odd_moments_are_thinned_by_version_and_no_version_loses_its_
 def test_ten_thousand_statements_and_a_week_of_samples_stay_under_one_gigabyte(
     ledger: Ledger, path: Path, deployment: Made
 ) -> None:
-    """Measured with 30 statements and pessimistic numbers; what is free and what an empty ledger has is taken off."""
+    """Measured with 30 statements and pessimistic values, minus free pages and the size of an empty ledger."""
     count = 30
     tables = [TableName(f"t{n}") for n in range(count)]
     dice = random.Random(1)

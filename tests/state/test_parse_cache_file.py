@@ -1,4 +1,4 @@
-"""The fact cache's file: whatever happens to it, reading a project goes on."""
+"""The parse cache's file: whatever happens to it, projects can still be read."""
 
 import os
 import sqlite3
@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def read(cache: ParseCacheFile, files: dict[str, str]) -> int:
-    """Read a project through the cache as a process does; returns the number of texts that were not known."""
+    """Read a project through the cache as a process does; return the number of unknown texts."""
     facts = cache.load()
     assert read_project(files, facts) == read_project(files)
     new = len(facts._fresh)
@@ -164,7 +164,7 @@ print(len(facts.take_fresh()) if sys.argv[2] == "look" else cache.save(facts))
 
 
 def process(path: Path, what: str) -> subprocess.Popen[str]:
-    """Start a process that reads a project through the cache once it is given a line."""
+    """Start a process that reads a project through the cache once it receives a line."""
     command = [sys.executable, "-c", _FILL, str(path), what]
     root = Path(__file__).parents[2]
     return subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -206,7 +206,7 @@ print(*(module.__file__ for module in loaded if module.__file__), sep="\\n")
 
 
 def test_the_version_covers_every_module_of_core_that_reads_a_project() -> None:
-    """One that is left out may change what is read, and texts that were read before it stay believed."""
+    """An omitted module could change the results, while texts parsed before would still be trusted."""
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", _LOADED], cwd=root, capture_output=True, text=True, check=True)
     loaded = {Path(line).resolve() for line in done.stdout.splitlines()}

@@ -1,4 +1,4 @@
-"""Approvals of a plan: one for each login, only of a plan that can still be applied; the first author stays."""
+"""Approvals of a plan: one per login, only for an open plan; the first author is kept."""
 
 from dataclasses import replace
 

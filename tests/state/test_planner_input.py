@@ -1,4 +1,4 @@
-"""What the planner is told of versions that have served: the one before, and the one in the trash."""
+"""What the planner learns of versions that have served: the former one, and the one in the trash."""
 
 from typing import Any
 

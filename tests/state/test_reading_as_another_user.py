@@ -1,4 +1,4 @@
-"""Another system user of the same group reads the ledger: agent alive, exited, killed; needs root to become one."""
+"""Another user of the same group reads the ledger of a living, exited or killed agent; needs root to switch users."""
 
 import json
 import os
@@ -93,10 +93,10 @@ class Agent:
 
 
 class OtherUser:
-    """A reader that runs as nobody, in the ledger's group unless told otherwise.
+    """A reader that runs as nobody, in the ledger's group by default.
 
-    It becomes nobody once it has imported all: Python itself may lie where nobody cannot go. A process of its own, as
-    gRPC aborts a fork of a process that runs it.
+    It becomes nobody after all imports, because Python itself may be inaccessible to nobody. It is a separate process,
+    because gRPC aborts forks of a process that uses it.
     """
 
     def __init__(self, path: Path, group: int = GROUP) -> None:

@@ -1,4 +1,4 @@
-"""The recorded policy: one in force, one that waits, and protection that follows what is in force."""
+"""The recorded policy: one in force, one pending, and protection that follows the one in force."""
 
 import pytest
 from ledger_rows import policy_row

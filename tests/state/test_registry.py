@@ -1,4 +1,4 @@
-"""The registry: which version serves, what is deleted, and what a console is given after a change."""
+"""The registry: the serving version, deleted versions, and what a console receives after a change."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Retention: what each table of the ledger forgets, what it never does, and how much it does at once."""
+"""Retention: what each table of the ledger forgets, what it never forgets, and how much it deletes at once."""
 
 import json
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def count(ledger: Ledger, table: str) -> int:
 
 
 def forget_all(ledger: Ledger, now: float = NOW) -> None:
-    """Keep house until nothing changes any more."""
+    """Repeat housekeeping until nothing changes any more."""
     before = -1
     while (after := sum(count(ledger, table) for table in ("event", "command", "plan", "run", "revision"))) != before:
         before = after
@@ -62,7 +62,7 @@ def test_events_and_commands_go_by_age(ledger: Ledger) -> None:
 
 
 def flood(ledger: Ledger, event: EventRow, number: int) -> None:
-    """Write an event a number of times."""
+    """Write an event `number` times."""
     ledger.add_event(event)
     columns = ", ".join(f'"{column.name}"' for column in fields(EventRow) if column.name != "id")
     ledger._connection.execute(

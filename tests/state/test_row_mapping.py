@@ -1,4 +1,4 @@
-"""Every row comes back from the ledger as it went in, to the writer and to a reader."""
+"""Every row survives a round trip through the ledger, for the writer and for a reader."""
 
 import os
 from collections.abc import Callable

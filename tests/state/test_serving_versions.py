@@ -1,4 +1,4 @@
-"""What serves, table by table: one line each, the active version before all others."""
+"""Serving versions, one line per table; the active version takes precedence over all others."""
 
 from collections.abc import Callable
 from pathlib import Path

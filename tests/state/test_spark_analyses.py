@@ -1,4 +1,4 @@
-"""Answers of Spark's: by key, and only the newest."""
+"""Spark's answers: stored by key, and only the newest."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the history of a table is made from: rows about itself, and events of what it reads at any depth."""
+"""The sources of a table's history: rows about itself, and events of its parents at any depth."""
 
 from collections.abc import Callable
 from pathlib import Path

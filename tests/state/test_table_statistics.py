@@ -1,4 +1,4 @@
-"""Figures of tables and of the environment: the newest of each version, with what its measurements know."""
+"""Statistics of tables and of the environment: the newest for each version, with its measurements."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A project folder, its ledger, and an agent that answers from a script: what commands and operations are tested on."""
+"""A project folder, its ledger, and a scripted agent, for tests of commands and operations."""
 
 import socket
 import threading
@@ -45,7 +45,7 @@ FILES = {
 
 @dataclass
 class ScriptedAgent:
-    """Answers each op with what the script says: a result, an error to refuse with, or a function of the request."""
+    """Answers each operation as scripted: with a result, a refusal, or a function of the request."""
 
     path: str
     hello: dict[str, Any] = field(
@@ -54,7 +54,7 @@ class ScriptedAgent:
     script: dict[str, Any] = field(default_factory=dict)
     heard: list[dict[str, Any]] = field(default_factory=list)
     silent: frozenset[str] = frozenset()
-    """Ops that are never answered."""
+    """Operations that are never answered."""
     released: threading.Event = field(default_factory=threading.Event)
 
     def serve(self) -> None:
@@ -80,7 +80,7 @@ class ScriptedAgent:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        # A caller that is interrupted hangs up between two frames.
+        # An interrupted caller hangs up between two frames.
         with suppress(BrokenPipeError, ConnectionResetError), connection, connection.makefile("rb") as incoming:
             if _read(incoming) is None:
                 return
@@ -113,7 +113,7 @@ def _read(incoming: Any) -> dict[str, Any] | None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project of three tables, which is the current folder; its home lies beside it."""
+    """A project of three tables as the current folder; its home is beside it."""
     root = tmp_path / "shop"
     for path, text in FILES.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -132,7 +132,7 @@ def place(folder: Path, tmp_path: Path) -> SelectedEnvironment:
 
 @pytest.fixture
 def agent(place: SelectedEnvironment) -> Iterator[ScriptedAgent]:
-    """An agent on the place's socket."""
+    """An agent on the environment's socket."""
     scripted = ScriptedAgent(place.where.socket)
     scripted.serve()
     yield scripted
@@ -141,7 +141,7 @@ def agent(place: SelectedEnvironment) -> Iterator[ScriptedAgent]:
 
 @pytest.fixture
 def ledger(place: SelectedEnvironment) -> Iterator[Ledger]:
-    """The place's ledger, open for writing, served by an agent that is alive."""
+    """The environment's ledger, open for writing, with a living agent."""
     facts = environment_row(
         ledger_id="9f2c", project_id=place.project_id, project=place.project, environment=place.environment,
         agent_pid=1, agent_started_at=1.0,

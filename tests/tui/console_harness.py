@@ -1,4 +1,4 @@
-"""The console without a terminal, with clocks that stand still until they are moved."""
+"""The console without a terminal, with clocks that only move when told to."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -56,13 +56,13 @@ class Console:
         raise AssertionError(f"never: {what}\n{self.text()}")
 
     async def show_ledger(self) -> None:
-        """Show what the pizzeria is now."""
+        """Show the present state of the pizzeria."""
         self.app.state.view = self.app._newest = make_ledger_view(self.backend.current)
         self.screen.redraw()
         await self.pilot.pause()
 
     async def ledger_arrives(self) -> None:
-        """Let the application take what the pizzeria is now, as it does twice a second."""
+        """Let the application read the pizzeria's state, as it does twice a second."""
         self.app._newest = make_ledger_view(self.backend.current)
         self.app._show_newest()
         await self.pilot.pause()
@@ -77,7 +77,7 @@ class Console:
         return self.lines(self.screen.status)
 
     def text(self) -> str:
-        """Return the whole screen."""
+        """Return the text of the whole screen."""
         strips = self.app.screen._compositor.render_strips(self.app.size)
         return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
 
@@ -91,7 +91,7 @@ def in_console(
     read_only: str = "",
     folded: bool = False,
 ) -> None:
-    """Run a scenario in a console; `folded` leaves the tree as it is at first, else every branch is open."""
+    """Run a scenario in a console; `folded` leaves the tree as it starts, else every branch is opened."""
     asked = backend or FakeBackend(protected=protected)
     clocks = {"now": NOW, "tick": 1000.0}
 

@@ -1,4 +1,4 @@
-"""What batches have read and written, by logs as Spark lays them out: compacted, cleaned up, and read as they grow."""
+"""What batches have read and written, from logs as Spark lays them out: compacted, cleaned up, and growing."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ from pipelines.storage.checkpoints import TableCheckpoints
 
 
 def clean_up(log: Path, upto: int) -> None:
-    """Delete what Spark deletes ten minutes after a compact file covers it."""
+    """Delete what Spark deletes ten minutes after a compacted file covers it."""
     for path in log.iterdir():
         number = path.name.removesuffix(".compact")
         if number.isdigit() and int(number) < upto:
@@ -36,7 +36,7 @@ def test_marks_are_the_same_for_the_same_files_in_any_order_and_batches(tmp_path
 
 
 def test_what_a_reader_has_read_is_found_among_what_its_parent_held(tmp_path: Path) -> None:
-    """Over compact files, and as both grow."""
+    """Over compacted files, and as both logs grow."""
     parent, reader = WrittenTable(tmp_path / "parent"), Consumer(tmp_path / "reader")
     histories = BatchHistories()
     for batch in range(25):

@@ -1,4 +1,4 @@
-"""Forked and seeded checkpoints, as files: what is in them, twice is once, and a kill between any two of their acts."""
+"""Forked and seeded checkpoints as files: their contents, idempotence, and a kill between any two operations."""
 
 import json
 import os
@@ -21,7 +21,7 @@ STATE = ("0/0/{n}.delta", "0/1/{n}.delta", "0/1/left-keyToNumValues/{n}_ab12.cha
 
 
 class Versions:
-    """A version with a history of batches, and the prepared place of the next one."""
+    """A version with a history of batches, and the prepared folders of the next one."""
 
     def __init__(self, root: Path, batches: int) -> None:
         self.root = root
@@ -50,14 +50,14 @@ class Versions:
 
 
 def files(folder: str) -> set[str]:
-    """Every file below a folder, by its path in it."""
+    """Return every file below a folder, by its relative path."""
     return {
         os.path.relpath(f"{at}/{name}", folder) for at, _, names in os.walk(folder) for name in names
     }  # fmt: skip
 
 
 def log_of(table: str) -> list[dict[str, Any]]:
-    """The entries of a table's record, as its newest compact file and those after it give them."""
+    """Return the entries of a table's sink log, from its newest compacted file and those after it."""
     folder = Path(table, "_spark_metadata")
     names = {int(path.name.removesuffix(".compact")): path for path in folder.iterdir()}
     start = max((n for n, path in names.items() if path.suffix == ".compact"), default=0)
@@ -112,7 +112,7 @@ def test_rows_that_come_before_lie_in_a_folder_of_the_new_table(tmp_path: Path) 
 def test_a_fork_that_is_killed_anywhere_is_whole_when_it_is_done_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: OriginRows
 ) -> None:
-    """At each rename and link of a fork in turn; meanwhile the origin goes on, as a running query does."""
+    """Kills at each rename and link of a fork in turn; meanwhile the origin continues, as a running query does."""
     acts = 0
 
     def count(real: Any, fails_at: int) -> Any:
@@ -147,7 +147,7 @@ def test_a_fork_that_is_killed_anywhere_is_whole_when_it_is_done_again(
         assert len(log_of(versions.new.table)) == held
         if rows is OriginRows.BEFORE:
             assert len(log_of(versions.new.before)) == found.batch + 1
-        # What a kill inside of `prepare` leaves is not of a fork.
+        # The remains of a kill inside `prepare` do not belong to the fork.
         left = {path.name for path in Path(versions.new.checkpoint).parent.iterdir()}
         assert {name for name in left if not re.search(r"\.[0-9a-f]{8}$", name)} == {"orders__v1", "orders__v2"}
     assert point > 20
@@ -229,7 +229,7 @@ def test_a_version_that_begins_now_runs_its_first_batch_itself(tmp_path: Path) -
     assert found is not None and (cut.batch, found.batch, found.planned, found.id) == (None, None, None, cut.id)
     assert FILES.sink_batch(versions.new.table) is None
     none, lines = (Path(versions.new.checkpoint, f"sources/0/{n}").read_text().split("\n") for n in (0, 1))
-    # Spark reads of batch 1 what says so.
+    # For batch 1 Spark reads the entries that name it.
     assert none == ["v1"] and [json.loads(line)["batchId"] for line in lines[1:]] == [0, 0, 0]
     assert not Path(versions.new.checkpoint, "sources/1").exists()
 

@@ -1,4 +1,4 @@
-"""Long histories: what is held of them, what is read of them again, and what a new agent knows of them."""
+"""Long histories: what is held in memory, what is read again, and what a new agent knows of them."""
 
 import gc
 import tracemalloc
@@ -45,7 +45,7 @@ def test_memory_does_not_grow_with_the_files_that_were_consumed(history: History
     finally:
         tracemalloc.stop()
     assert (found.files, found.produced_rows, rows) == (PENDING, FILES * ROWS, FILES * ROWS)
-    # 10,000 counted footers are remembered for statements that come later.
+    # 10,000 counted footers are remembered for later statements.
     assert held / FILES < 200 and most / FILES < 300, (held / FILES, most / FILES)
 
 
@@ -89,7 +89,7 @@ def test_what_was_folded_of_another_log_is_not_used(history: History, tmp_path: 
 
 
 def spoil_the_beginning(history: History) -> None:
-    """Make the older part of both compacted logs unreadable, to show that nobody reads it."""
+    """Make the older part of both compacted logs unreadable, to show that it is not read."""
     for log in (history.log, history.read):
         for compact in log.glob("*.compact"):
             with open(compact, "r+b") as file:
@@ -102,7 +102,7 @@ def spoil_the_beginning(history: History) -> None:
 def test_a_log_that_was_written_anew_in_the_same_folder_is_not_gone_on_with(
     more: int, history: History, tmp_path: Path
 ) -> None:
-    """As where the number of a folder on the disk is used again."""
+    """As when the inode number of a folder is reused."""
     before = lags_of_agent()
     look(before, history)
     folded = before.folded()

@@ -1,4 +1,4 @@
-"""Records as files: written whole, read as they were written, and a broken one said by its path."""
+"""Records as files: written completely, unchanged by a round trip, and reported by path if broken."""
 
 from pathlib import Path
 

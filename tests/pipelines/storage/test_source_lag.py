@@ -1,4 +1,4 @@
-"""Lag from files that are laid out as Spark 4.2.0 lays them out; the same against real Spark is in test_lag_truth."""
+"""Lag from files in the layout of Spark 4.2.0; `test_measured_lag` covers the same on real Spark."""
 
 import json
 import os

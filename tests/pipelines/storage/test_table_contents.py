@@ -1,4 +1,4 @@
-"""What a table's folder holds, over files laid out as Spark 4.2.0 lays them out."""
+"""The contents of a table's folder, over files in the layout of Spark 4.2.0."""
 
 import os
 from pathlib import Path

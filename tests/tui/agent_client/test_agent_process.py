@@ -1,4 +1,4 @@
-"""Which process is the agent, the pool or the generator of an environment: proven by what it holds."""
+"""The processes of an environment's agent, pool and generator, identified by the locks that they hold."""
 
 import fcntl
 import json
@@ -23,7 +23,7 @@ Start = Callable[..., int]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Start a process with these arguments, which has done what its program does once this returns; returns its pid."""
+    """Start a Python program with arguments, and return its pid once the program has done its work."""
     children: list[subprocess.Popen[bytes]] = []
 
     def begin(program: str, *words: str) -> int:
@@ -52,7 +52,7 @@ def home(place: SelectedEnvironment) -> Path:
 def test_the_agent_of_an_environment_whose_name_begins_alike_is_not_ours(
     place: SelectedEnvironment, home: Path, start: Start, other: tuple[str, str]
 ) -> None:
-    """Its pid was used again: the lock names it, and it holds another one."""
+    """Its pid was reused: the lock names it, but it holds another lock."""
     folder, name = place.folder + other[0], place.environment + other[1]
     pid = start(HOLDS, str(home / "another.lock"), agent_process.AGENT, "--project", folder, "--env", name)
     Path(place.where.lock).write_text(str(pid))

@@ -1,4 +1,4 @@
-"""The client against an agent that answers from a script: framing, versions, refusals, deadlines."""
+"""The client against a scripted agent: framing, versions, refusals, deadlines."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""The command as a process: what it loads, where it finds itself, and how it ends."""
+"""The command as a process: its imports, its location, and its exit."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def command(*words: str, cwd: Path, **environ: str) -> "subprocess.CompletedProc
 
 
 def loaded(argv: list[str], cwd: Path) -> set[str]:
-    """Run a command isolated and list the top-level modules that it loaded."""
+    """Run a command isolated and return the top-level modules that it loaded."""
     done = subprocess.run(
         [sys.executable, "-I", "-c", LOADED.format(argv=argv)], cwd=cwd, capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""Every command in the table has its function, and help that says what it is for."""
+"""Every command in the table has a function, and help that states its purpose."""
 
 import inspect
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Whatever stands at the other end of stdin, stdout and stderr: acts are sent, and nothing ends in a traceback."""
+"""Whatever is at the other end of stdin, stdout and stderr, operations are sent, and no traceback appears."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What can be typed: each command and each second word has its own help, and what it does not take is told."""
+"""The command line's syntax: each command and subcommand has its own help, and invalid arguments are reported."""
 
 import argparse
 import itertools

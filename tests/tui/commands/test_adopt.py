@@ -1,4 +1,4 @@
-"""adopt: what is in doubt and what is done about it, before anything is asked; nothing is sent without the text."""
+"""adopt: shows what is in doubt and what will be done before it asks, and sends nothing without confirmation."""
 
 from typing import Any
 

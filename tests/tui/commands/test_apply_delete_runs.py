@@ -1,4 +1,4 @@
-"""apply and runs: what is confirmed, how a run is followed, retried, cancelled, and left."""
+"""apply and runs: confirmations, and how a run is followed, retried, cancelled, and left."""
 
 import json
 import signal
@@ -18,7 +18,7 @@ from tui.command_line import exit_codes
 
 
 def submitted(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> str:
-    """Plan b, keep the plan as the agent does, and return its hash."""
+    """Plan b, store the plan as the agent does, and return its hash."""
     from state.row_types import PlanRow
 
     agent.script["submit_plan"] = {"confirm": "2"}
@@ -141,7 +141,7 @@ def test_an_interrupt_says_in_one_line_what_goes_on(
         cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     assert child.stderr is not None
-    # A child that neither says it nor ends is ended, which the reading below tells.
+    # A child that neither reports it nor ends is killed, which the reading below notices.
     bound = threading.Timer(60, child.kill)
     bound.start()
     said = ""

@@ -1,4 +1,4 @@
-"""backup and restore, as commands: what they write, what they ask and what they refuse."""
+"""The commands backup and restore: what they write, ask and refuse."""
 
 import fcntl
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from tui.project_folder.environment_selection import SelectedEnvironment
 
 @pytest.fixture
 def ledger(place: SelectedEnvironment) -> Iterator[Path]:
-    """The ledger that an agent has left, with one statement."""
+    """The ledger of a stopped agent, with one statement."""
     facts = environment_row(project_id=place.project_id, project=place.project, environment=place.environment)
     path = Path(place.where.ledger)
     with create_or_open(path, facts) as opened:

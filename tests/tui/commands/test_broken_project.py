@@ -1,4 +1,4 @@
-"""Commands that need nothing of the files' content work while the files are broken."""
+"""Commands that do not need the contents of the files work while the files are broken."""
 
 import os
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_what_needs_no_files_works_while_they_are_broken(
     create_run(ledger, RunRow("7f3a-1", "7f3a" + "0" * 60, "ana", "running", 1.0, None, ()))
     agent.script["peek"] = {"columns": ["id"], "rows": [[1]]}
     Path(place.where.agent_log).write_text("hello\n")
-    # While the head cannot be read, every environment counts as protected, and asks for more.
+    # While the head cannot be read, every environment counts as protected, and requires more confirmation.
     typed = {"a": "a", "dev": "dev"} if broken == "head" else {"a": "yes", "dev": "dev"}
     code = exit_codes.run_command_line([word.format(**typed) for word in words.split()])
     said = capsys.readouterr()

@@ -23,7 +23,7 @@ from tui.services import doctor_checks, teardown
 from tui.services.doctor_checks import DoctorCheck
 
 AN_EMPTY_JAR = b"PK\x05\x06" + bytes(18)
-"""A zip file without entries: its end record alone."""
+"""A zip file without entries: only its end record."""
 
 
 def test_a_new_project_can_be_planned_at_once(
@@ -134,7 +134,7 @@ def test_an_external_input_says_where_its_files_go_and_which_statement_comes_nex
 
 
 def on_delta(folder: Path, manifest: str = MANIFEST + "connectors: {delta: {}}\n") -> None:
-    """Put a Delta table of others beside the project, and another one below its data folder."""
+    """Create somebody else's Delta table beside the project, and another one inside its data folder."""
     (folder / "headgate.yml").write_text(manifest)
     kinds = {"id": "long", "two words": "string", "at": "timestamp", "by": {"type": "array", "elementType": "date"}}
     for place in (folder.parent / "lake", folder / "data/lake"):
@@ -210,7 +210,7 @@ def test_doctor_says_which_java_is_used_and_why(
 
 @pytest.fixture
 def unusable_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine where no Java can run Spark, not the bundled one either."""
+    """A machine on which no Java can run Spark, not even the bundled one."""
     verdict = DoctorCheck("java", False, "no java on PATH", "install a JDK 17 or newer")
     monkeypatch.setattr(doctor_checks, "check_engine", lambda *_: (verdict,))
 

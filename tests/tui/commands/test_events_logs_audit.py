@@ -1,4 +1,4 @@
-"""A log that is followed: every line is shown once, also of one that is rotated or cut meanwhile."""
+"""Following a log: every line is shown once, even if the log is rotated or truncated meanwhile."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""export observed: what the ledger knows as a document, from which the same plan is made without the ledger."""
+"""export observed: the ledger's knowledge as a document, from which the same plan is made without the ledger."""
 
 import json
 import os
@@ -27,7 +27,7 @@ A, B = TableName("a"), TableName("b")
 
 @pytest.fixture
 def world(ledger: Any, deployed: Callable[..., Any], folder: Path) -> Any:
-    """A ledger with all that a plan is computed from: old texts, versions that never served, figures, answers."""
+    """A ledger with everything that a plan depends on: old texts, orphans, measurements, Spark's answers."""
     ddl = (folder / "pipelines/sources/p/a/sql-scripts/ddl.a.sql").read_text()
     dml = "INSERT INTO a\nSELECT id, kind FROM STREAM landed WHERE id > 0;\n"
     pool = Pool("local", None, 2, "2g", (("spark.sql.ansi.enabled", "true"),))

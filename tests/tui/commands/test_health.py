@@ -1,4 +1,4 @@
-"""headgate health: products and layers summed up, what fails in them, and the exit code."""
+"""headgate health: products and layers summarized, their failures, and the exit code."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from tui.command_line import exit_codes
 
 @pytest.fixture
 def shop(ledger: Any, deployed: Any, measured: Any) -> Any:
-    """Two products: p has a failed fact and what it reads, q a stopped view; others fill what both read."""
+    """Two products: p has a failed fact and its reader, q a stopped view; other tables feed both."""
     ledger.put_deployment(deployed("landed", version=0, layer="source", external=True))
     ledger.put_deployment(deployed("a", layer="source"))
     ledger.put_deployment(deployed("a", version=2, layer="source", active=False, state="failed"))

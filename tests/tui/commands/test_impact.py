@@ -1,4 +1,4 @@
-"""headgate impact: answers for people and for programs, over what is declared and over a ledger; and its mistakes."""
+"""headgate impact: answers for people and programs, over declarations and over a ledger; and its errors."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ DDL = "CREATE TABLE {} (id BIGINT, kind STRING) USING parquet;"
 
 @pytest.fixture
 def both(ledger: Any, deployed: Any) -> Any:
-    """Table a and its reader b run their declared texts."""
+    """Table a and its reader b, running their declared texts."""
     ledger.put_deployment(deployed("landed", version=0, external=True, bindings=()))
     for name, reads in (("a", "landed"), ("b", "a")):
         statement = f"INSERT INTO {name} SELECT id, kind FROM STREAM {reads};"

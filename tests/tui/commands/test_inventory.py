@@ -1,4 +1,4 @@
-"""headgate inventory: every table with what feeds it, who reads it and what serves; and its mistakes."""
+"""headgate inventory: every table with its feeds, its readers and its serving version; and its errors."""
 
 import subprocess
 from pathlib import Path

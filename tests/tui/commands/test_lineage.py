@@ -1,4 +1,4 @@
-"""headgate lineage: a tree for people, data for programs, a picture for both; and its mistakes."""
+"""headgate lineage: a tree for people, data for programs, a picture for both; and its errors."""
 
 import json
 import xml.etree.ElementTree as ElementTree

@@ -1,4 +1,4 @@
-"""ls, show, lag, wait, events, audit over a ledger."""
+"""ls, show, lag, wait, events and audit over a ledger."""
 
 import errno
 import json
@@ -26,7 +26,7 @@ from tui.command_line.statement_output import matching_conditions, parse_conditi
 
 @pytest.fixture
 def shop(ledger: Any, deployed: Any, measured: Any) -> Any:
-    """Both statements are deployed; b has failed 1,500 rows behind."""
+    """Both statements are deployed; b has failed and is 1,500 rows behind."""
     ledger.put_deployment(deployed("a"))
     ledger.put_deployment(deployed("b", reads="a", state="failed", error_class="DIVIDE_BY_ZERO", error="by zero"))
     ledger.put_measurements([measured("a"), measured("b", lag_rows=1500, trend="growing", rate_rows_s=2.0)])
@@ -34,7 +34,7 @@ def shop(ledger: Any, deployed: Any, measured: Any) -> Any:
 
 
 def told(words: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> Any:
-    """Run with --json and return the data."""
+    """Run a command with --json and return the decoded output."""
     assert exit_codes.run_command_line([*words, "--json"]) == code
     return json.loads(capsys.readouterr().out)
 

@@ -1,4 +1,4 @@
-"""`--changed-since`: what differs between a git commit and the working tree, and what is said where git cannot tell."""
+"""`--changed-since`: differences between a git commit and the working tree, and messages where git cannot tell."""
 
 import json
 import os

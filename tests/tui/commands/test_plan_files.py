@@ -23,7 +23,7 @@ def saved(folder: Path, capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def keep(ledger: Any, plan: Any, *, author: str = "ana", status: str = "open", **fields: Any) -> str:
-    """Keep a plan as the agent does; returns its hash."""
+    """Store a plan as the agent does, and return its hash."""
     row = PlanRow(plan["hash"], json.dumps(plan), author, 1.0, 1e12, status, author_uid=7)
     ledger.put_plan(PlanRow(**{**{name: getattr(row, name) for name in row.__slots__}, **fields}))
     return str(plan["hash"])

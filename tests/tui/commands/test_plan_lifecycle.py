@@ -41,7 +41,7 @@ LEE, BOB = 70_001, 70_002
 
 @dataclass
 class Agent:
-    """The agent as the person who types meets it."""
+    """The agent as seen from the command line."""
 
     context: AgentContext
     runs: Driven
@@ -53,7 +53,7 @@ class Agent:
 
 @pytest.fixture
 def serving(folder: Path, place: Any, ledger: Any, tmp_path: Path) -> Iterator[Agent]:
-    """Serve landed → a → b, and z of another product, all running what the files say."""
+    """Serve landed → a → b, and z of another product, all running their declared texts."""
     (folder / OTHER).mkdir(parents=True)
     (folder / OTHER / "ddl.z.sql").write_text("CREATE TABLE z (id BIGINT, kind STRING) USING parquet;")
     (folder / OTHER / "dml.z.sql").write_text("INSERT INTO z SELECT id, kind FROM STREAM landed;")
@@ -306,7 +306,7 @@ FILTERED = "INSERT INTO b SELECT id, kind FROM STREAM a WHERE id > 0;"
 
 
 def executed(serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str], text: str = FILTERED) -> Any:
-    """Edit b, plan and apply it, and record what its run would have."""
+    """Edit b, plan and apply it, and record what its run would have recorded."""
     (folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql").write_text(text)
     plan = written(["plan", "b"], capsys)
     assert applied(plan["hash"][:12], plan) == 0

@@ -1,4 +1,4 @@
-"""Scopes and options on the command line: list files, folders, and all that can be wrong with them."""
+"""Scopes and options on the command line: list files, folders, and all their errors."""
 
 import io
 import json

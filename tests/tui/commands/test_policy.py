@@ -1,4 +1,4 @@
-"""policy: what is declared beside what is recorded, and how it is asked to be recorded and approved."""
+"""policy: declared against recorded rules, and requests to record and approve them."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The command `release`: what it lists and shows, and the word that it gives."""
+"""The command `release`: what it lists and shows, and the confirmation it sends."""
 
 import json
 from dataclasses import replace
@@ -22,7 +22,7 @@ from tui.project_folder.project_reader import ProjectReader
 
 @pytest.fixture
 def held(ledger: Any, place: Any) -> str:
-    """A run that rebuilds a, whose new version has caught up and waits for the word; returns its id."""
+    """A run that rebuilds a, whose new version has caught up and waits for confirmation; returns its id."""
     reads = {"a": (Binding(T("landed"), 0, True),), "b": (Binding(T("a"), 1, True),)}
     rows = {name: deployment_row(name, bindings=bound) for name, bound in reads.items()}
     for row in (external_row("landed"), *rows.values()):
@@ -169,7 +169,7 @@ ACTS = ("show", "diff", "swap", "rollback", "retire", "close")
 
 
 def refused(line: list[str], capsys: pytest.CaptureFixture[str], code: int) -> str:
-    """Run a line for people and for programs; returns the one sentence that both say, with its remedy."""
+    """Run a command for people and for programs; return the sentence and remedy that both show."""
     out, err = said(line, capsys, code)
     assert out == "" and "Traceback" not in err
     words = err[err.index("headgate: ") :].rstrip("\n")

@@ -1,4 +1,4 @@
-"""headgate report: the hierarchy of a table as a tree, as nested data, and as a picture; and its mistakes."""
+"""headgate report: the hierarchy of a table as a tree, as nested data, and as a picture; and its errors."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""sql and diff: what a text says and what an edit means, from files, git and stdin, for people and for programs."""
+"""sql and diff: the facts of a text and of an edit, from files, git and stdin, for people and for programs."""
 
 import io
 import json
@@ -262,7 +262,7 @@ def test_people_read_both(here: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def answered(same: bool, **new: Any) -> dict[str, Any]:
-    """Script what the agent says of one question: Spark's reading of `b` of the project, where it is not told apart."""
+    """Script the agent's answer to one question: Spark's analysis of `b`, equal for both texts unless `new` differs."""
     columns = [{"name": "id", "type": "bigint", "nullable": True}, {"name": "kind", "type": "string", "nullable": True}]
     source = {"table": "a", "streaming": True, "source_name": ""}
     side = {"sources": [source], "columns": columns, "operators": [], "refused": None}

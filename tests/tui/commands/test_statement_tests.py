@@ -1,4 +1,4 @@
-"""headgate test: which cases are run, what is said of them and the exit code; the child is a script here."""
+"""headgate test: the cases that run, the report and the exit code, with a script as child process."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ Child = Callable[..., list[CaseRequest]]
 
 @pytest.fixture
 def child(monkeypatch: pytest.MonkeyPatch) -> Child:
-    """Let a script answer in place of the process; returns what it is asked."""
+    """Let a script answer instead of the child process, and return the requests that it receives."""
 
     def scripted(*answers: dict[str, Any]) -> list[CaseRequest]:
         asked: list[CaseRequest] = []
@@ -159,7 +159,7 @@ def git(folder: Path, *words: str) -> None:
 
 @pytest.fixture
 def changed(folder: Path) -> Path:
-    """A repository in which a statement has a filter that it did not have, and a case that its commit does not have."""
+    """A repository whose working tree has a new filter in a statement, and a case that the commit lacks."""
     git(folder, "init", "-q", "-b", "main")
     git(folder, "add", ".")
     git(folder, "commit", "-q", "-m", "first")
@@ -245,7 +245,7 @@ def test_a_first_case_is_written_once(folder: Path, child: Child, capsys: pytest
 
 
 def process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> None:
-    """Let a Python script be the child; temporary folders are made in a folder of the test."""
+    """Use a Python script as child; temporary folders are created inside the test's folder."""
     monkeypatch.setattr(os_processes, "module_command", lambda _, *words: [sys.executable, "-c", script, *words])
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))

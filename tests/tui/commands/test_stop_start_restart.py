@@ -1,4 +1,4 @@
-"""stop, start, restart: what is asked, what is sent, how it ends."""
+"""stop, start, restart: what is asked, what is sent, and the exit."""
 
 import json
 from pathlib import Path
@@ -19,13 +19,13 @@ TAKEN = {
     "start": ((Came.STARTED, "started"), (Came.RAN, "was running already")),
     "restart": ((Came.RESTARTED, "restarted"),),
 }
-"""What is a success of each act, in words."""
+"""The successful outcomes of each command, in words."""
 
 
 def answer(
     table: str, came: Came, *, version: int = 1, error: HeadgateError | None = None, recorded: bool = True
 ) -> Any:
-    """Write what the agent answers of one statement."""
+    """Return the agent's answer for one statement."""
     return ActOutcome(TableName(table), version, came, 3.0, 12.0, recorded, error).as_json()
 
 

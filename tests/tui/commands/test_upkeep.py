@@ -1,4 +1,4 @@
-"""The commands `optimize` and `vacuum`, and their plans: which table, what is retained, what is refused in words."""
+"""The commands `optimize` and `vacuum`, and their plans: the table, what is retained, and refusals."""
 
 from pathlib import Path
 from typing import Any

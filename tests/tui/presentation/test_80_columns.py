@@ -1,4 +1,4 @@
-"""At 80 columns nothing that matters is cut: what does not fit is folded."""
+"""At 80 columns nothing important is cut: text that does not fit is wrapped."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ LONG = "orders_paid_by_card_and_delivered_to_the_door_of_the_client_v"
 
 
 def words(lines: tuple[Line, ...]) -> str:
-    """Return the words of a text, wherever it was folded."""
+    """Return the words of a text, wherever it was wrapped."""
     return " ".join(" ".join(plain(one) for one in lines).split())
 
 

@@ -1,4 +1,4 @@
-"""Presentation as functions: filters, trees, rows and words, without any application."""
+"""Presentation as functions: filters, trees, rows and words, without an application."""
 
 from dataclasses import replace
 from pathlib import Path

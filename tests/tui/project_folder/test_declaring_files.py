@@ -1,4 +1,4 @@
-"""What declares something: folders of test cases do not, now and at a commit; tables and products of that name do."""
+"""Declaring files: folders of test cases declare nothing, now or at a commit; tables and products of that name do."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which project and environment is meant, whatever form of YAML says so."""
+"""The selected project and environment, in whatever form of YAML they are given."""
 
 import os
 import sqlite3

@@ -1,4 +1,4 @@
-"""The head of headgate.yml: every form of YAML says the same, what is broken is refused, what is kept is proven."""
+"""The head of headgate.yml: every form of YAML is equivalent, broken ones are refused, and the cache is verified."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A first load with two processes: the same facts, whoever read them, and none lost where no process can be started."""
+"""A first load with two processes yields the same facts, even if no process can be started."""
 
 from collections.abc import Mapping
 from typing import Any

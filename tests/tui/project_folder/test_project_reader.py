@@ -1,4 +1,4 @@
-"""Reading a project anew, from known texts and from a copy: the answer is the same, and so is what commands print."""
+"""Reading a project afresh, from cached texts and from a copy: the results and the output of commands are equal."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files that people name: what is no file, or too large a one, is refused before it is read."""
+"""Files named by users: anything but a regular file, or a file that is too large, is refused before it is read."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""Files that people ask for: what is there and is no file stays what it is."""
+"""Output files named by users: an existing path that is not a regular file is left as it is."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""The console's questions answered from a real ledger: what changed is read, and what cannot be read is said."""
+"""The console's requests on a real ledger: changes are read, and read errors are reported."""
 
 import json
 import random

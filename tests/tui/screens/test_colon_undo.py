@@ -1,4 +1,4 @@
-"""`:undo`, `:rollback` and `:undelete` open the review of a plan; `:undo` without a word that of the one shown."""
+"""`:undo`, `:rollback` and `:undelete` review a plan; without an argument `:undo` uses the plan on screen."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.tui.console_harness import Console, in_console
 
 
 async def typed(console: Console, text: str) -> None:
-    """Run a `:` command at once: typed letter by letter it would outlive the data."""
+    """Run a `:` command at once, because typing it letter by letter would outlast the data."""
     console.app.command(text)
     await console.pilot.pause()
     console.screen.redraw()

@@ -1,4 +1,4 @@
-"""A run that fails is said on every console, and stays in its head until somebody has seen it."""
+"""A failed run is announced on every console, and stays in its header until somebody has seen it."""
 
 from dataclasses import replace
 

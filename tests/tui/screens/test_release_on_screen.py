@@ -1,4 +1,4 @@
-"""Releases on screen: B stages a held one, W gives it the word, O plans the way back, and the banner names it."""
+"""Releases on screen: B stages a held one, W confirms it, O plans the rollback, and the banner names it."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Screens by keys: what is asked, what is sent, and above all what is not."""
+"""Screens operated by keys: what is asked, what is sent, and above all what is not."""
 
 import re
 import string
@@ -579,7 +579,7 @@ def test_help_closes_with_the_key_that_opened_it() -> None:
 
 
 class BrokenRun(FakeBackend):
-    """Its only run has failed and is not open any more."""
+    """A pizzeria whose only run has failed and is no longer open."""
 
     def broken(self):
         run = sample_run(self.now)
@@ -645,7 +645,7 @@ def test_a_movement_beyond_the_edge_says_that_nothing_changed() -> None:
 
 
 LEAVING = {"q", "ctrl+l", "r", "ctrl+z", "e"}
-"""Keys of home that leave the console, or whose effect is no word on the screen: tried in a real terminal."""
+"""Home keys that leave the console or change no text on screen; these are tried in a real terminal."""
 NO_WORDS = re.compile(r"(?:not here|no key|no change)$")
 
 
@@ -653,7 +653,7 @@ NO_WORDS = re.compile(r"(?:not here|no key|no change)$")
 @pytest.mark.parametrize("third", [pytest.param(n, marks=pytest.mark.long) if n else n for n in range(3)])
 @pytest.mark.parametrize("screen", sorted(ALL_SCREENS))
 def test_every_key_on_every_screen_has_an_effect_or_says_in_two_words_that_it_has_none(screen: str, third: int) -> None:
-    """Of each screen another third of the keys is tried where the long ones are left out."""
+    """If long tests are left out, each screen is tried with another third of the keys."""
 
     async def scenario(console: Console) -> None:
         arguments = {
@@ -678,7 +678,7 @@ def test_every_key_on_every_screen_has_an_effect_or_says_in_two_words_that_it_ha
             front, console.screen.state.message = console.screen, None
             console.screen.redraw()
             before = console.text(), len(console.backend.calls)
-            # Without the second that other tests let pass: a clock that goes on is no effect of a key.
+            # Without the second that other tests let pass: a moving clock is not an effect of a key.
             await console.pilot.press(key)
             await console.pilot.pause()
             answered = console.screen is not front or front.typed.entry is not None or front.question.dialog is not None

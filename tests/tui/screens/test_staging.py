@@ -1,4 +1,4 @@
-"""Staging: what cannot be staged is refused at once, what changes nothing is said, and many are asked about."""
+"""Staging: impossible requests are refused at once, useless ones are reported, and many at once need confirmation."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from tui.screens.backend import ProjectView
 async def types(console: Console, line: str) -> None:
     await console.press("colon")
     await console.type(line)
-    # Typing takes a second a letter, and nothing is staged on data that is so old.
+    # Typing takes a second per letter, and nothing is staged on data that old.
     console.clocks["now"] = NOW
     await console.press("enter")
 

@@ -1,4 +1,4 @@
-"""Rows under the hand: what is held stays, what vanishes hits nobody, and what comes late does not get in the way."""
+"""Rows under the cursor: the selection stays, vanished rows are never acted on, and late data does not interfere."""
 
 from dataclasses import replace
 from threading import Event

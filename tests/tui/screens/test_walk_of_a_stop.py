@@ -1,4 +1,4 @@
-"""How many functions of ours a stop goes through: from its key to the dialog, from Enter to its bytes on the socket."""
+"""The number of our functions on the path of a stop: from its key to the dialog, and from Enter to the socket."""
 
 import sys
 import threading
@@ -20,7 +20,7 @@ OURS = tuple(str(Path(__file__).parents[3] / package) for package in ("tui", "co
 
 
 def callers() -> list[str]:
-    """List our functions on this thread's stack, the outermost first."""
+    """Return our functions on this thread's stack, outermost first."""
     found, frame = [], sys._getframe()
     while isinstance(frame, FrameType):
         if frame.f_code.co_filename.startswith(OURS):
@@ -36,7 +36,7 @@ def test_a_stop_takes_few_functions_from_its_key_to_the_socket(
 
     def recorded(name: str, call: Any) -> Any:
         def record(*args: Any, **kwargs: Any) -> Any:
-            # The agent of the test and the poller start threads as well; a greeting is answered before the stop.
+            # The test's agent and the poller start threads as well; a greeting is answered before the stop.
             if name != "thread" or "ConsoleApp.run_in_thread" in callers():
                 walks[name] = callers()
             return call(*args, **kwargs)
@@ -59,6 +59,6 @@ def test_a_stop_takes_few_functions_from_its_key_to_the_socket(
 
     in_console(scenario, backend=backend)
     assert agent.heard[0]["op"] == "stop"
-    # The functions that are recorded are one more each.
+    # The recorded functions count as one more each.
     assert len(walks["dialog"]) + 1 <= TO_DIALOG, walks["dialog"]
     assert len(walks["thread"]) + len(walks["socket"]) + 1 <= TO_SOCKET, (walks["thread"], walks["socket"])

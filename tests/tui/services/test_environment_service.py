@@ -1,4 +1,4 @@
-"""Projects, statements, processes and teardown: what both front ends stand on."""
+"""Projects, statements, processes and teardown: the services behind both front ends."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Pages of help: all are listed, and the console and the command line read the same text."""
+"""Help pages: all are listed, and console and command line show the same text."""
 
 import re
 import shlex
@@ -32,7 +32,7 @@ def test_the_command_prints_the_page_on_changes(capsys: pytest.CaptureFixture[st
 
 
 def commands_of(page: str) -> list[str]:
-    """List the commands that stand on lines of their own, with those that go on in the next one."""
+    """Return the commands on lines of their own, including continued lines."""
     text = help_topic(page).replace("\\\n", " ")
     return [line.strip() for line in text.splitlines() if line.startswith("    headgate ")]
 

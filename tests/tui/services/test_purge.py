@@ -1,4 +1,4 @@
-"""A purge deletes exactly what is proven to be this environment's, whatever lies beside it."""
+"""A purge deletes exactly what is proven to belong to this environment, whatever lies beside it."""
 
 import fcntl
 import json
@@ -19,7 +19,7 @@ OURS, OTHER = "9f2c", "another ledger"
 
 
 def version_folder(folder: Path, ledger: str = OURS, *, table: str = "a", version: int = 1) -> Path:
-    """Make a folder as the agent does for a version's table or checkpoint."""
+    """Create a folder as the agent does for a version's table or checkpoint."""
     (folder / "state" / "0").mkdir(parents=True)
     (folder / "state" / "0" / "1.delta").write_text("state")
     (folder / "part-0").write_text("rows")
@@ -33,7 +33,7 @@ def everything(place: SelectedEnvironment) -> list[str]:
 
 
 def contents(root: Path) -> dict[str, str]:
-    """Return each file, link and folder below a root, with what it holds or leads to."""
+    """Return each file, link and folder below a root, with its contents or target."""
     found = {}
     for folder, folders, files in os.walk(root):
         for path in (Path(folder, name) for name in (*folders, *files)):
@@ -50,7 +50,7 @@ def data(place: SelectedEnvironment, ledger: Any) -> Path:
 
 
 class Lake:
-    """A data folder that others use as well: what is put there, and what has to be left."""
+    """A data folder that others also use: what is in it, and what must be left."""
 
     def __init__(self, data: Path, outside: Path, seed: int) -> None:
         self.data, self.outside, self.random = data, outside, random.Random(seed)
@@ -113,7 +113,7 @@ class Lake:
             (folder / "notes").write_text("mine")
 
     def left(self) -> dict[str, str]:
-        """Return what is not ours, without folders that are empty once what is ours is gone."""
+        """Return everything that is not ours, without folders that are empty once ours are gone."""
         ours = tuple(f"{path.relative_to(self.data)}/" for path in self.ours)
         before = contents(self.data)
         kept = {path: what for path, what in before.items() if not f"{path}/".startswith(ours)}
@@ -274,7 +274,7 @@ def test_a_purge_that_is_killed_anywhere_is_finished_by_the_next_one(
 
 @pytest.fixture
 def demo(tmp_path: Path, place: SelectedEnvironment) -> Iterator[SelectedEnvironment]:
-    """A demo, as `headgate demo` copies it, with events that have landed."""
+    """A demo copied as by `headgate demo`, with landed events."""
     from pipelines.demo.sample_copy import copy_sample
 
     copied = copy_sample(tmp_path / "demo")

@@ -1,4 +1,4 @@
-"""Selectors on the command line: over the files for plans, over what is deployed for everything else."""
+"""Selectors on the command line: over the files for plans, over deployments for everything else."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from tui.command_line import exit_codes
 
 @pytest.fixture
 def shop(ledger: Any, deployed: Any) -> Any:
-    """landed → a → b is deployed; the files say the same, and b has the tag nightly."""
+    """landed → a → b is deployed as declared, and b has the tag nightly."""
     ledger.put_deployment(external_row("landed"))
     ledger.put_deployment(deployed("a", bindings=(Binding(TableName("landed"), 0, True),)))
     ledger.put_deployment(deployed("b", reads="a"))

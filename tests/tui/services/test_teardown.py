@@ -1,4 +1,4 @@
-"""Ending an environment from the folder that it belongs to, and from no copy of it."""
+"""An environment can be ended from its own folder, and from no copy of it."""
 
 import shutil
 from dataclasses import replace
@@ -39,7 +39,7 @@ def test_an_agent_ends_from_the_folder_to_which_its_project_was_moved(
     pid = start(processes.HOLDS, place.where.lock, agent_process.AGENT, "--project", place.folder)
     Path(place.where.lock).write_text(str(pid))
     moved = shutil.move(place.folder, tmp_path / "moved")
-    # It listens to nobody, and would be waited for.
+    # It does not end by itself, and would be waited for.
     monkeypatch.setattr(agent_process, "END_S", 0.0)
     ended = teardown.end_all(
         replace(place, folder=str(moved)),

@@ -1,4 +1,4 @@
-"""The cell diff: what a terminal shows after any frames is what was wanted, and unchanged cells are not sent."""
+"""The cell diff: after any frames the terminal shows what was intended, and unchanged cells are not sent."""
 
 import pyte
 import pytest
@@ -13,7 +13,7 @@ from tui.terminal.cell_diff import PLAIN, CellStyle, ShadowScreen, cell_style_of
 
 WIDTH, HEIGHT = 12, 4
 NASTY = "ab ●▲日é\u0301\u20e3\ufe0f\u26a0\u200d\U0001f468\U0001f3fd\U0001f1e9\u0e31\u0939\u093f\u1112\u1161\u2630"
-"""Signs with and without the selector of emoji, marks, joiners, skin tones, flags, Thai, Hindi, parts of Hangul."""
+"""Characters with and without emoji selectors, marks, joiners, skin tones, flags, Thai, Hindi, and Hangul parts."""
 LOOKS = (
     PLAIN,
     CellStyle("31", "49", ("1",)),
@@ -49,7 +49,7 @@ def test_a_terminal_fed_with_differences_shows_what_one_fed_with_everything_show
     for y in range(HEIGHT):
         for x in range(WIDTH):
             left, right = screen.buffer[y][x], whole.buffer[y][x]
-            # A blank shows its ground alone.
+            # A blank shows only its background.
             if left.data.strip():
                 assert left == right
             else:
@@ -102,7 +102,7 @@ NAMES = {
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("edge", [0, 1, 2])
 def test_what_stands_beside_stays_in_its_column(name: str, edge: int) -> None:
-    """The text as Textual's own widgets give it; the columns are those that Textual counts."""
+    """The text as rendered by Textual's own widgets; columns are counted as Textual counts them."""
     text = NAMES[name]
     column = cell_len(text)
     width = column + 1 + edge

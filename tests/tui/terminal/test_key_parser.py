@@ -1,4 +1,4 @@
-"""Broken escape sequences never become keys: every sequence split at every byte, with a clock of our own."""
+"""Broken escape sequences never become keys: every sequence split at every byte, under a controlled clock."""
 
 from collections.abc import Iterator
 
@@ -27,7 +27,7 @@ HARMLESS = {"escape", "up", "down", "left", "right", "home", "end", "pageup", "p
 
 
 class Clock:
-    """Time that passes when told to; the driver looks at the parser every 50 ms of it."""
+    """Time that passes when told to; the driver polls the parser every 50 ms."""
 
     def __init__(self, parser: KeyParser) -> None:
         self.parser = parser
@@ -42,7 +42,7 @@ class Clock:
 
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch):
-    """Type pieces with a gap after each; give the keys and pastes that came out."""
+    """Type pieces with a gap after each, and return the resulting keys and pastes."""
 
     def type_pieces(*pieces: str, gap: float) -> list[events.Event]:
         parser = KeyParser()

@@ -1,4 +1,4 @@
-"""OPTIMIZE and VACUUM on real Spark: what the log says of them, and what a vacuum deletes under which readers."""
+"""OPTIMIZE and VACUUM on real Spark: what the log records, and what a vacuum deletes with which readers."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ AT_ONCE = "USING delta TBLPROPERTIES ('delta.deletedFileRetentionDuration'='inte
 
 
 def many_files(lake: Any, table: str, commits: int = 3, rest: str = AT_ONCE) -> str:
-    """Make a table of so many versions with two small files each."""
+    """Create a table with `commits` versions of two small files each."""
     name: str = lake.table(table, rest=rest)
     for n in range(commits):
         lake.insert(table, 4, files=2, at=10 * n)

@@ -1,4 +1,4 @@
-"""Keyed tables on real Spark: the last row of each key, exactly, whatever is run again, comes late or is refused."""
+"""Keyed tables on real Spark: exactly the last row of each key, whatever is repeated, late or refused."""
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +25,7 @@ def happened(lake: Any, *events: tuple[int | None, str, int | None, bool]) -> No
 
 
 def keyed(lake: Any, **more: str) -> Any:
-    """Make events and the table that keeps the last of each; returns what runs its query once."""
+    """Create events and the table that keeps the last of each; return a function that runs its query once."""
     lake.table("p", EVENTS)
     lake.table("k", EVENTS, CDF)
     upsert = lake.upsert("k", "id", "v", "seq", "gone", **more)
@@ -67,7 +67,7 @@ def test_nothing_is_written_after_a_stop_within_a_batch_and_the_next_start_write
     client, mark, others = lake.session.spark.client, batch_mark(query.name), set[str]()
 
     def under_way() -> set[str]:
-        """Return what the session does now, but for what it did before the batch: it listens to its queries."""
+        """Return the session's running operations, except those from before the batch, such as its listener."""
         asked = client._get_operation_statuses().operation_statuses
         return {each.operation_id for each in asked if each.state == 2} - others
 
@@ -204,7 +204,7 @@ def test_readers_take_changes_exactly_and_a_stream_of_rows_fails(lake: Any) -> N
 
 
 def written_again(lake: Any, select: str) -> Any:
-    """Have the query of `k` begin anew on its table, on a checkpoint as a rewrite makes it; returns what goes on."""
+    """Restart the query of `k` on its table with a rewrite's checkpoint; return a function that continues."""
     place = lake.checkpoint("k.rewrite.r2")
     lake.files.seed(VersionFolders(lake.place("k"), place), (), {"run": "r"})
     upsert = replace(lake.upsert("k", "id", "v", "seq", "gone", sequence="seq", deletes="gone"), checkpoint=place)
@@ -236,7 +236,7 @@ def test_a_table_that_is_written_again_in_place_is_as_one_that_was_built_anew(la
 
 @pytest.mark.long
 def test_a_version_that_begins_later_would_bring_a_deleted_key_back(lake: Any) -> None:
-    """So none is made beside one that serves: what its rows replace is known to that one alone."""
+    """Hence none is created beside a serving one, because only that one knows what its rows replace."""
     run = keyed(lake, sequence="seq", deletes="gone")
     happened(lake, (1, "a", 3, False), (2, "x", 1, False), (2, "gone", 5, True))
     run()

@@ -1,4 +1,4 @@
-"""The picture of a lineage: well-formed whatever the names are, boxes apart, ways from left to right."""
+"""The picture of a lineage: well-formed for any names, without overlapping boxes, drawn from left to right."""
 
 import re
 import xml.etree.ElementTree as ElementTree
@@ -24,7 +24,7 @@ def at(words: str) -> ColumnOrigin:
 
 
 def lineage(*ways: str, word: str = "x") -> ColumnLineage:
-    """Make a lineage of `a.x b.y` pairs."""
+    """Return a lineage of `a.x b.y` pairs."""
     pairs = [tuple(at(end) for end in way.split()) for way in ways]
     edges = tuple(
         LineageEdge(s, t, InputKind.VALUE if t.column else InputKind.CONDITION, "SELECT", word, (), (), "f", 1)

@@ -1,4 +1,4 @@
-"""Lineage as Mermaid and as DOT: every name comes back from its label and is never a word of theirs."""
+"""Lineage as Mermaid and DOT: every name survives in its label, and never acts as a keyword."""
 
 import html
 import re

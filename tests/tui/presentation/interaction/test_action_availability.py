@@ -1,4 +1,4 @@
-"""Only what is possible in the state that is seen is offered; what is not says why at the key."""
+"""Only possible actions are offered in the visible state; impossible ones explain themselves at the key."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ from tui.screens.backend import RunView
 
 
 class WithRun(FakeBackend):
-    """The pizzeria with a run in a state."""
+    """The pizzeria with a run in a certain state."""
 
     def __init__(self, state: str) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class WithRun(FakeBackend):
 
 
 def pizzeria(*staged: tuple[str, str, str]) -> FakeBackend:
-    """Make a pizzeria in which (actor, table, verb) are staged."""
+    """Return a pizzeria in which (actor, table, verb) are staged."""
     backend = FakeBackend()
     marks = tuple(StagedRow(actor, "/p", table, verb, NOW) for actor, table, verb in staged)
     backend.current = replace(backend.current, staged=marks)
@@ -76,7 +76,7 @@ def test_readers_that_go_too_or_rest_keep_nothing() -> None:
         await at(console, "order_items")
         await console.press("X")
         await console.until(lambda: bool(console.backend.calls), "the stage")
-        # crm_orders is stopped for good: a table that it alone reads may go.
+        # crm_orders is stopped for good, so that a table which only it reads may be deleted.
         await at(console, "clients")
         await console.press("X")
         await console.until(lambda: len(console.backend.calls) == 2, "the second")

@@ -1,4 +1,4 @@
-"""The help on kinds of change says of each what the table says, and shows its example."""
+"""The help on kinds of change agrees with the table of kinds, and shows its examples."""
 
 import pytest
 

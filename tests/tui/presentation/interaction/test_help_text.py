@@ -1,4 +1,4 @@
-"""Help of a screen: what an act asks is said in words, and the manual names every way on."""
+"""The help of a screen explains what each action asks, and the manual names every continuation."""
 
 import pytest
 

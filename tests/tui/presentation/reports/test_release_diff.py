@@ -1,4 +1,4 @@
-"""What the comparison of a release has found, as people and programs read it."""
+"""The findings of a release's comparison, for people and for programs."""
 
 import json
 

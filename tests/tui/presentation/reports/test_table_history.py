@@ -1,4 +1,4 @@
-"""What changed of a table as one timeline: from rows of the ledger alone, each thing told once."""
+"""The history of a table as one timeline, made only from ledger rows, without repetitions."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The columns of a table in Detail: their lineage as lines, and the keys that choose one."""
+"""The columns of a table in Detail: their lineage as lines, and the keys that select one."""
 
 import pytest
 
@@ -55,7 +55,7 @@ def test_no_line_is_wider_than_the_screen(width: int) -> None:
     long = "INSERT INTO kept SELECT id, kind, amount + " + " + ".join(["amount"] * 60) + " AS amount FROM STREAM landed"
     lines = column_lines(facts("kept", "amount", kept=long), width)
     assert max(line_width(each) for each in lines) <= width
-    # What does not fit is folded, not cut.
+    # Text that does not fit is wrapped, not cut.
     assert " + ".join(["amount"] * 61) in " ".join(" ".join(plain(each).split()) for each in lines)
 
 

@@ -1,4 +1,4 @@
-"""What Review says of Spark's opinion, of approvals, guards and offers; the rest of it is in test_presentation."""
+"""What Review shows of Spark's analysis, approvals, guards and offers; test_presentation covers the rest."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -127,7 +127,7 @@ def test_review_shows_what_may_be_chosen_for_the_row_and_what_is_not_carried_out
 
 
 class Guarded(FakeBackend):
-    """A pizzeria whose plan is lee's, and waits for an approval."""
+    """A pizzeria whose plan was made by lee, and waits for an approval."""
 
     given: tuple[ApprovalRow, ...] = ()
 

@@ -1,4 +1,4 @@
-"""The pairs of a release on the screen of its run: at every width, at most so many, the furthest behind first."""
+"""The pairs of a release on the screen of its run: at every width, limited in number, furthest behind first."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The run screen says how long is left, from what was predicted when the run began."""
+"""The run screen shows the time left, from the predictions made when the run began."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The verdict tells faults from trends, and how old the data of a starved statement is."""
+"""The verdict distinguishes faults from trends, and gives the age of a starved statement's data."""
 
 from dataclasses import replace
 

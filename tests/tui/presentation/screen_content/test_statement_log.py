@@ -1,4 +1,4 @@
-"""What a log says of one statement: whole records, of that statement alone."""
+"""The log of one statement: complete records, and only its own."""
 
 from tui.presentation.screen_content.statement_detail import MOST_CHARACTERS, MOST_LINES, lines_about, log_lines
 from tui.presentation.styling.styled_text import fold_all, line_width, plain

@@ -1,4 +1,4 @@
-"""Rows of the tree: levels, what is below the window, and figures of another time."""
+"""Rows of the tree: levels, rows below the window, and outdated measurements."""
 
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW

@@ -1,4 +1,4 @@
-"""The sheet of a statement in its three widths, and what is shown of a table that others write."""
+"""The sheet of a statement in its three widths, and the sheet of a table that others write."""
 
 from dataclasses import replace
 

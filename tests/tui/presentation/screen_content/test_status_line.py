@@ -1,4 +1,4 @@
-"""What stands on the status line without a message is what came of the last command."""
+"""Without a message, the status line shows the result of the last command."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Widths of texts: what we count is what Textual counts, and what every terminal draws."""
+"""Widths of texts: our count equals Textual's, and what every terminal draws."""
 
 import subprocess
 import sys

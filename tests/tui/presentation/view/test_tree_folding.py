@@ -1,4 +1,4 @@
-"""Folding of the tree: what fits is open, what is quiet is closed first, and a person's choice wins."""
+"""Folding of the tree: open if everything fits, quiet branches are closed first, and a person's choice wins."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ KITCHEN_FACTS = "layer:kitchen/fact"
 
 
 def view_of(**faults: str) -> LedgerView:
-    """Return the pizzeria, nothing staged, with the faults of some tables; of all others none."""
+    """Return the view of the pizzeria with nothing staged and with faults by table."""
     backend = FakeBackend()
     backend.current = replace(backend.current, staged=())
     for line in backend.current.statements:
