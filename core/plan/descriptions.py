@@ -115,7 +115,7 @@ def why_words(node: PlanNode) -> str:
 
 def replay_words(node: PlanNode) -> str:
     """Return the rows that are read again, as `81 M`; `?` if unknown, `-` if none."""
-    if not _is_priced(node) and node.replay_rows is None:
+    if not _has_cost(node) and node.replay_rows is None:
         return "-"
     return number_and_unit(short_number(node.replay_rows))
 
@@ -234,7 +234,7 @@ def _offer_line(offer: StrategyOffer, *, chosen: bool) -> str:
     return f"{typed_strategy(offer.strategy)}{mark}: {'; '.join(parts)}"
 
 
-def _is_priced(node: PlanNode) -> bool:
+def _has_cost(node: PlanNode) -> bool:
     """Return whether a node starts or rebuilds a statement, and so has a cost."""
     return node.action in _REPLAYS and node.version > 0
 

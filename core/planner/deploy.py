@@ -56,7 +56,7 @@ def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool 
             _keep(context, version.table, found.by_table, versions, bindings)
     aside = _set_aside(context, scope, found, used, old=old, versions=versions, bindings=bindings)
     levels = plan_levels(context.declared, bindings, versions, every_version=False)
-    prices = StrategyCosts(context, scope, found.by_table)
+    costs = StrategyCosts(context, scope, found.by_table)
     nodes = tuple(
         changed_node(
             context,
@@ -65,7 +65,7 @@ def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool 
             level=levels[table],
             version=versions[table],
             bindings=bindings[table],
-            priced=prices.of(table, bindings[table]),
+            costed=costs.of(table, bindings[table]),
         )
         for table in sorted(found.by_table, key=lambda table: (levels[table], table))
     )

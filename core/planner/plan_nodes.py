@@ -36,7 +36,7 @@ def changed_node(
     level: int,
     version: int,
     bindings: tuple[Binding, ...],
-    priced: CostedOffers | None,
+    costed: CostedOffers | None,
 ) -> PlanNode:
     """Return the node of a table in a deploy, with its new and its deployed texts.
 
@@ -53,7 +53,7 @@ def changed_node(
             strategy=decision.strategy,
         )
     revision = context.revisions.declared(table)
-    chosen = priced.offers[0] if priced else None
+    chosen = costed.offers[0] if costed else None
     return PlanNode(
         table=table,
         product=declared.product,
@@ -73,8 +73,8 @@ def changed_node(
         loses=chosen.loses if chosen else (),
         replay_rows=chosen.replay_rows if chosen else None,
         eta_s=chosen.eta_s if chosen else None,
-        retention=priced.retention if priced else None,
-        offers=priced.offers if priced else (),
+        retention=costed.retention if costed else None,
+        offers=costed.offers if costed else (),
         replay_bytes=chosen.replay_bytes if chosen else None,
         from_version=seen.version,
         version=version,

@@ -24,7 +24,7 @@ from core.planner.start_positions import epoch_of, is_log_start, rows_from
 from core.sql.statement import TableRead
 from core.text.sentence import Fact
 
-_PRICED = frozenset({Action.START, Action.RESTART, Action.REBUILD})
+_COSTED = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 _WHOLE = frozenset({Strategy.FIRST, Strategy.EARLIEST, Strategy.KEYED, Strategy.PARTIAL})
 """Strategies that read all rows; PARTIAL filters them."""
 _COMPLETE = frozenset({Strategy.EARLIEST, Strategy.KEYED, Strategy.FORK})
@@ -113,7 +113,7 @@ class StrategyCosts:
         """Return the costs of the allowed strategies of a table; None for one that does not start or is external."""
         decision = self._decisions[table]
         notes = strategies_of(self._context, self._scope, self._decisions, table)
-        if decision.action not in _PRICED or not notes:
+        if decision.action not in _COSTED or not notes:
             return None
         statement = self._statement(table, decision, bindings)
         if decision.action is not Action.RESTART and (
