@@ -16,6 +16,8 @@ class CommandOutcome(StrEnum):
     ACCEPTED = "accepted"
     """Started, but not yet proven by a first batch."""
     DONE = "done"
+    RECORDED_LATE = "recorded late"
+    """Done, but recorded later, because the ledger could not be written at that time."""
     UNCHANGED = "unchanged"
     PARTLY = "partly"
     """Some statements were acted on, and others were refused or failed."""

@@ -43,7 +43,7 @@ class AgentLog(RotatingFileHandler):
 
     def doRollover(self) -> None:  # The name is logging's.
         """Start a new file, and redirect stdout and stderr to it if they were redirected to the old one."""
-        # Not by its name, under which it may have been deleted.
+        # By descriptor and not by name: the file may have been deleted or replaced.
         before = os.fstat(self.stream.fileno()) if self.stream is not None else None
         super().doRollover()
         for descriptor in (1, 2):
@@ -65,7 +65,7 @@ class LogLines(logging.Formatter):
         return super().formatMessage(record)
 
     def format(self, record: logging.LogRecord) -> str:
-        # The lines of a traceback hold texts of others as well.
+        # Tracebacks contain text from outside as well.
         return "\n".join(map(escape_control_characters, super().format(record).split("\n")))
 
 
@@ -165,7 +165,7 @@ def _lock(path: str) -> IO[str]:
             f"another agent (pid {holder}) serves this environment", remedy="headgate down stops it"
         ) from error
     with suppress(OSError):
-        # In place, as a full disk takes no new block. Without it the lock says all the same that an agent is here.
+        # Written in place, because a full disk accepts no new block. The lock works even without the pid.
         os.pwrite(file.fileno(), f"{os.getpid():<{PID_WIDTH}}".encode("ascii"), 0)
     return file
 

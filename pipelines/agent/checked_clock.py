@@ -53,7 +53,7 @@ def check_clock(before: ClockCheck | None, wall: float, up: Uptime) -> tuple[Clo
     jump = clock_jump(before, wall, up)
     hold_s = max(0.0, before.hold_s - _passed(before, up))
     debt_s = before.debt_s if hold_s else 0.0
-    # Rows grow old while a machine is off. Deadlines wait for it: nothing is lost by that.
+    # Rows age while a machine is off. Deadlines are postponed instead, which loses nothing.
     if abs(jump) > JUMP_S and (_is_same(before, up) or not 0 < jump < OFF_S):
         debt_s, hold_s = max(0.0, debt_s + jump), FORGETS_S
     moved_s = jump if abs(jump) >= SET_S else 0.0

@@ -157,6 +157,20 @@ def machine_uptime() -> Uptime:
     return Uptime(boot, time.clock_gettime(_CLOCK))
 
 
+def event_row(
+    at: float,
+    kind: EventKind,
+    summary: str,
+    *,
+    about: tuple[str, int] = ("", 0),
+    detail: str = "",
+    fingerprint: str = "",
+) -> EventRow:
+    """Return an event about a version (table, version), or about the environment."""
+    row = EventRow(0, at, table=about[0], version=about[1], kind=kind, summary=Sentence(summary), detail=detail)
+    return replace(row, fingerprint=fingerprint)
+
+
 @dataclass(slots=True)
 class AgentContext:
     """One environment at work. Clocks and generated ids are fields, so that tests can replace them."""
@@ -213,17 +227,7 @@ class AgentContext:
         run: str = "",
     ) -> None:
         """Record an event about a version (table, version) or the environment; `run` is the run that caused it."""
-        now, (table, version) = self.clock(), about
-        event = EventRow(
-            0,
-            now,
-            table=table,
-            version=version,
-            kind=kind,
-            summary=Sentence(summary),
-            detail=str(detail or ""),
-            fingerprint=fingerprint,
-        )
+        event = event_row(self.clock(), kind, summary, about=about, detail=str(detail or ""), fingerprint=fingerprint)
         self.ledger.add_event(replace(event, cause=EventCause.RUN, by=run) if run else event)
 
     def state_event(

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from core.ipc import framing
@@ -18,7 +19,7 @@ from core.ports.storage import Checkpoints
 from core.project_reader.manifest import Manifest
 from core.text.wording import without_numbers
 from pipelines.agent.checked_clock import checked_now, forgetting_time
-from pipelines.agent.context import READ_CALL_S, AgentContext, FaultPoints, PoolConnection
+from pipelines.agent.context import READ_CALL_S, AgentContext, FaultPoints
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.housekeeping import purge_trash, stop_soaked, tell_overdue
 from pipelines.agent.identity.environment_identity import MARK_S, EnvironmentIdentity
@@ -77,7 +78,7 @@ class Agent:
             places,
             layout.environment.pool,
             ledger,
-            self._restore,
+            lambda attached: self._reconciler.restore(attached),
             data=layout.data,
             connectors=manifest.connectors,
             project=folder,
@@ -122,13 +123,13 @@ class Agent:
             "pid": os.getpid(),
         }
         server = SocketServer(self._places.socket, hello, self._commands.handle)
-        # A full disk takes none of it, and a stop needs none of it.
+        # On a full disk this fails, and a stop does not need it.
         with suppress(LedgerUnavailable):
-            # What an agent that was killed has said of the pool is not known to be true any more.
+            # Whatever a killed agent recorded about the pool may no longer be true.
             self._ledger.put_pool(pool_state="starting", pool_detail="the agent looks for it")
             self._arrive()
         with suppress(HeadgateError):
-            # Before a pool is attached to; where the data folder is out of reach, the loop goes on with it.
+            # Before attaching to a pool. If the data folder is out of reach, the loop tries again.
             self._identity.keep()
         server.open()
         loops = self._loops()
@@ -145,7 +146,7 @@ class Agent:
         try:
             if self._end_pool:
                 self._keeper.end()
-                # With the pool every query has ended; what is wanted running stays wanted, for the next agent.
+                # All queries ended with the pool; statements that are wanted running stay wanted, for the next agent.
                 self._set_state(self._ledger.deployments(), (*ALIVE, State.UNKNOWN), State.STOPPED)
             self._ledger.put_agent(None, None)
         except LedgerUnavailable as error:
@@ -158,28 +159,28 @@ class Agent:
             threading.Thread(target=self._loop, args=(name, seconds, act), name=name, daemon=True)
             for name, seconds, act in (
                 ("beat", BEAT_S, self._beat),
-                # Apart from the beat, because the data folder may be a network's that hangs.
+                # Separate from the beat, because the data folder may be a network folder that hangs.
                 ("identity", MARK_S, self._identity.keep),
                 ("pool", ROUND_S, self._keeper.keep),
                 ("reconcile", ROUND_S, self._round),
-                # Apart from the reconciler, which waits for starts: a hole in the samples makes every lag unknown.
-                ("measure", self._every_s, self._measure),
-                ("table statistics", TICK_S, self._measure_tables),
-                # Apart as well, for the same reason as the identity.
+                # Separate from the reconciler, which waits for starts: a gap in the samples makes every lag unknown.
+                ("measure", self._every_s, lambda: self._measurer.round(self._deployments(), self._seen)),
+                ("table statistics", TICK_S, lambda: self._table_statistics.round(self._deployments())),
+                # Separate for the same reason as the identity.
                 ("records", ROUND_S, self._records.round),
                 ("replaced tables", changed_tables.EVERY_S, ChangedTables(self._context).round),
                 ("pointers", pointers.EVERY_S, PointerCheck(self._context).round),
             )
         ]
-        # What frees a disk comes first, and none of them waits for another: each is tried whatever fails before it.
+        # Actions that free disk space come first. Each one is tried, whatever fails before it.
         house: tuple[Callable[[], None], ...] = (
-            self._purge,
+            partial(purge_trash, self._context),
             self._keeper.bound_log,
-            self._end_soaks,
-            self._tell_overdue,
-            self._thin,
-            self._forget,
-            self._archive,
+            partial(stop_soaked, self._context),
+            partial(tell_overdue, self._context),
+            lambda: self._ledger.thin_samples(self._forgetting_time(SAMPLES_S)),
+            lambda: self._ledger.forget_old(self._forgetting_time(FORGETS_S)),
+            lambda: self._ledger.archive_audit(self._forgetting_time(FORGETS_S)),
         )
         loops.append(
             threading.Thread(target=self._loop, args=("housekeeping", THIN_S, *house), name="housekeeping", daemon=True)
@@ -195,7 +196,7 @@ class Agent:
         said = [""] * len(acts)
         while not self._context.stopping.is_set():
             if not self._ledger.is_in_place():
-                # With the ledger the session is lost, and whoever comes next cannot find what runs.
+                # The session id is lost with the ledger, so the next agent could not find what runs.
                 log.error("the ledger %s was deleted or replaced: this agent and its pool stop", self._ledger.path)
                 self.end(pool=True)
                 return
@@ -228,29 +229,12 @@ class Agent:
         self._ledger.heartbeat(self._context.clock())
         self._commands.tell_repeated()
 
-    def _purge(self) -> None:
-        purge_trash(self._context)
-
-    def _end_soaks(self) -> None:
-        self._context.identity.refuse_doubt()
-        stop_soaked(self._context)
-
-    def _tell_overdue(self) -> None:
-        self._context.identity.refuse_doubt()
-        tell_overdue(self._context)
-
-    def _thin(self) -> None:
-        self._ledger.thin_samples(self._forgetting_time(SAMPLES_S))
-
-    def _forget(self) -> None:
-        self._ledger.forget_old(self._forgetting_time(FORGETS_S))
-
-    def _archive(self) -> None:
-        self._ledger.archive_audit(self._forgetting_time(FORGETS_S))
-
     def _forgetting_time(self, kept_s: float) -> float:
         now = checked_now(self._context)
         return forgetting_time(self._ledger.clock_check(), now, kept_s)
+
+    def _deployments(self) -> tuple[Deployment, ...]:
+        return tuple(self._ledger.deployments())
 
     def _round(self) -> None:
         """Run one round: list the queries, then reconcile the registry with them."""
@@ -273,18 +257,9 @@ class Agent:
         except (PoolUnreachable, EngineRefused) as error:
             self._keeper.heard(error)
             if not self._keeper.up or time.monotonic() - self._answered > UNKNOWN_S:
-                # Nothing is known of the statements of a pool that is gone or does not answer.
+                # The states of statements are unknown if their pool is gone or does not answer.
                 self._set_state(deployments, ALIVE, State.UNKNOWN)
         self._seen = queries
-
-    def _measure(self) -> None:
-        self._measurer.round(tuple(self._ledger.deployments()), self._seen)
-
-    def _measure_tables(self) -> None:
-        self._table_statistics.round(tuple(self._ledger.deployments()))
-
-    def _restore(self, attached: PoolConnection) -> None:
-        self._reconciler.restore(attached)
 
     def _set_state(self, deployments: Iterable[Deployment], before: Collection[State], state: State) -> None:
         """Set the state of all statements whose state is in `before` and whose row has not changed since."""

@@ -186,7 +186,7 @@ def upsert_of(deployment: Deployment) -> Upsert | None:
         place=table_format(deployment.format).place_in(deployment.folder),
         deleted=f"{deployment.folder}/{DELETED_KEYS}",
         checkpoint=deployment.checkpoint,
-        # Those of its text: a column that its table has got meanwhile comes with the next one.
+        # The columns of its text; a column that was added to the table is written from the next version on.
         columns=tuple(name for name, _ in column_types(deployment.texts, deployment.table)),
         key=settings.key,
         sequence=settings.sequence,
@@ -230,7 +230,7 @@ def _ddl(texts: RevisionTexts, table: TableName) -> TableDdl:
 def _statement(
     texts: RevisionTexts, table: TableName, read: Callable[..., StatementsRead] = read_statements
 ) -> ParsedStatement:
-    # A revision's yml says only what is otherwise than by default.
+    # The yml of a revision contains only settings that differ from the defaults.
     says = "reads:" in texts.yml or "changes_of:" in texts.yml
     settings = _settings(texts, table) if says else Settings()
     statements, problems = read(texts.dml, f"dml.{table}.sql", every_table_streams=settings.every_table_streams)

@@ -48,7 +48,7 @@ def purge_trash(agent: AgentContext) -> None:
             if agent.ledger.deployment(deployment.table, deployment.version) != deployment:
                 continue
             if agent.ledger.clones(deployment.table, deployment.version):
-                # Its files hold their rows; they go before it.
+                # The clones' rows are in its files, so the clones are purged first.
                 continue
             is_whole = _take_back(agent, deployment)
             if _removed(agent, deployment, Path(folder), shared=shared) and is_whole:
@@ -130,13 +130,14 @@ def stop_soaked(agent: AgentContext) -> None:
 
     Versions of tables in an open run wait for the end of that run.
     """
+    agent.identity.refuse_doubt()
     now = checked_now(agent)
-    # Those that are read by what is due in this round as well wait for the next one.
+    # Versions whose readers are stopped in this round wait for the next one.
     before = agent.ledger.deployments()
     for version in (d for d in before if _is_due(d, now) and not _is_read(d, before)):
         key = (version.table, version.version)
         with suppress(Busy), agent.locks.holding(key, by="the end of a soak", wait_s=0):
-            # A run may have begun to read it, or have it serve again, since it was looked for.
+            # Since the first check, a run may have started to read it or let it serve again.
             every = agent.ledger.deployments()
             found = next((d for d in every if (d.table, d.version) == key), None)
             if found is not None and _is_due(found, now) and not _is_read(found, every) and not _in_a_run(agent, found):
@@ -170,6 +171,7 @@ def _is_due(deployment: Deployment, now: float) -> bool:
 
 def tell_overdue(agent: AgentContext) -> None:
     """Record an event for each open ticket that is overdue by the checked clock, once."""
+    agent.identity.refuse_doubt()
     unclosed = agent.ledger.unclosed_tickets()
     if not unclosed:
         return

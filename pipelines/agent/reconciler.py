@@ -153,7 +153,7 @@ class Reconciler:
                     self._tried(deployment, act)
                 self._over.pop(query_name(*key), None)
         except Busy:
-            # Somebody acts on it: left to the next round.
+            # It is locked: left to the next round.
             return
 
     def _tried(self, deployment: Deployment, act: Callable[[], None]) -> None:
@@ -208,7 +208,7 @@ class Reconciler:
         if deployment.wanted == WantedState.STOPPED:
             if deployment.state in ALIVE | {State.STOPPING, State.UNKNOWN}:
                 if upserts(deployment):
-                    # A stop that was not confirmed may have ended the query and not yet its last batch.
+                    # An unconfirmed stop may have ended the query but not its last batch.
                     stop(self.agent, deployment)
                 mark_stopped(self.agent, deployment)
                 self.agent.state_event(deployment, State.STOPPED)
@@ -250,7 +250,7 @@ class Reconciler:
         except (PoolUnreachable, LedgerUnavailable):
             raise
         except (TryAgain, NotAdopted):
-            # What it failed with says more, and has it tried again.
+            # The recorded error says more, and it will be tried again.
             return False
         self._transient_failures.count(key, now)
         return True
@@ -277,7 +277,7 @@ class Reconciler:
         """
         self._refuse_without_tables(deployment)
         if self.agent.locks.has_unrecorded_stop((deployment.table, deployment.version)):
-            # What the ledger wants is older than that.
+            # The wanted state in the ledger is older than that stop.
             return
         told = late in self.agent.unrecorded
         try:
@@ -329,7 +329,7 @@ class Reconciler:
             if fault and fault.kind != TableFaultKind.STREAM_COLUMNS_CHANGED:
                 kind = fault.kind
                 raise fault.refused()
-            # A text that tracks columns goes on over changed ones, but not on a checkpoint that is another.
+            # A text that tracks schemas continues over changed columns, but not on a different checkpoint.
             refuse_other_checkpoint(self.agent, deployment)
             keep_deleted_keys(self.agent, deployment)
             if fault:
@@ -342,7 +342,7 @@ class Reconciler:
                 self.agent.event(EventKind.STATE, "it could not be started now", about=about, detail=error.sentence)
         except TryAgain:
             if deployment.state == State.FAILED:
-                # What it failed with says more.
+                # The recorded error says more.
                 return
             raise
         found: dict[str, object] = {"checkpoint_ok": not lost, "lost": lost, "lost_kind": kind}

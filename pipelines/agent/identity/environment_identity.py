@@ -10,10 +10,9 @@ from dataclasses import replace
 
 from core.model.errors import Busy, NotAdopted, TryAgain
 from core.model.events import EventKind
-from core.text.sentence import Sentence
+from pipelines.agent.context import event_row
 from pipelines.storage.data_folder_records import EnvironmentMark, read_mark, write_mark
 from state.ledger import Ledger
-from state.row_types import EventRow
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +83,7 @@ class EnvironmentIdentity:
             found = read_mark(self._data)
             count = max(self._next.count, found.count if found else 0) + 1
             self._next = replace(self._next, epoch=max(self._next.epoch, found.epoch if found else 0) + 1, count=count)
-            # Meanwhile owner files of two epochs lie side by side, and nothing may be started on either.
+            # Until the adoption ends there are owner files of two epochs, and nothing may start on either.
             self._doubt = self._doubt or "it is being adopted"
             take_over(self._next.epoch)
             self._ledger.adopt(epoch=self._next.epoch, mark=count)
@@ -117,9 +116,7 @@ class EnvironmentIdentity:
             return difference(self._next, found)
         if not (doubt := difference(self._next, replace(found, machine=self._next.machine))):
             moved = f"moved from machine {found.machine} to {self._next.machine}, as the policy allows"
-            self._ledger.add_event(
-                EventRow(0, self._clock(), table="", version=0, kind=EventKind.WORLD, summary=Sentence(moved))
-            )
+            self._ledger.add_event(event_row(self._clock(), EventKind.WORLD, moved))
         return doubt
 
     def _count_on(self, found: EnvironmentMark | None) -> None:
@@ -136,17 +133,8 @@ class EnvironmentIdentity:
         self._recorded = self._doubt
         if self._doubt:
             log.error("nothing is started: %s", self._doubt)
-            event = EventRow(
-                0,
-                self._clock(),
-                table="",
-                version=0,
-                kind=EventKind.WORLD,
-                summary=Sentence(self._doubt),
-                detail="headgate adopt",
-                fingerprint=self._doubt,
-            )
-            self._ledger.add_event(event)
+            doubt, remedy = self._doubt, "headgate adopt"
+            self._ledger.add_event(event_row(self._clock(), EventKind.WORLD, doubt, detail=remedy, fingerprint=doubt))
 
 
 def rewritten(left: EnvironmentMark, found: EnvironmentMark) -> str:

@@ -72,7 +72,7 @@ def keep_record(agent: AgentContext, table: TableName, version: int) -> None:
     if found and (why := is_newer(found, row, agent.ledger_id)):
         raise NotAdopted(f"{name} {why}", remedy="headgate adopt")
     if row.deleted and not row.trash:
-        # Its files are gone, and in time the ledger forgets it as well.
+        # Its files are gone, and the ledger will forget it too.
         remove_record(agent.layout.data, name)
     else:
         write_over(agent, row, found)
@@ -112,14 +112,14 @@ def newer_serving(agent: AgentContext) -> RegistryRecord | None:
     if found is None or (found.ledger == agent.ledger_id and found.count <= agent.ledger.facts().served):
         return None
     run = agent.ledger.run(found.run) if found.run and found.ledger == agent.ledger_id else None
-    # Its run moves the pointers once more, or was ended by an operator who has seen it. One that failed was retried.
+    # The run moves the pointers again, or an operator ended it knowingly. A failed run may have been retried elsewhere.
     return found if run is None or run.state == RunState.FAILED else None
 
 
 def keep_serving(agent: AgentContext) -> bool:
     """Record the serving versions as the ledger has them; False if the record is newer or its run is in progress."""
     with _SERVING:
-        # In this order: a run that swaps meanwhile is found in one of them.
+        # In this order, so that a concurrent swap shows in one of the two.
         found, served = read_record(agent.layout.data, SERVING_FILE), agent.ledger.facts().served
         serving: dict[str, Any] = {
             d.table: d.version for d in agent.ledger.deployments() if d.active and not d.external

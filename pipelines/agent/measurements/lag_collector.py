@@ -160,7 +160,7 @@ class LagCollector:
             lag_rows=lag.rows,
             lag_files=lag.files,
             lag_bytes=lag.bytes,
-            # How long a first batch takes, which has no rate, says nothing of what is usual: as one that read nothing.
+            # The duration of a first batch, which has no rate, is excluded from the typical duration.
             in_rows_s=0.0 if rates[0] is None and rates[1] is not None else rates[0],
             out_rows_s=rates[1],
             batch_ms=progress.batch_ms if progress else None,
@@ -262,7 +262,7 @@ class LagCollector:
             parents=tuple(parents),
             trigger_s=trigger_s(deployment.trigger),
             previous=history.previous,
-            # What a statement did not do while it was stopped says nothing of it: its start counts as a commit.
+            # Time while stopped does not count against a statement: its start counts as a commit.
             commit_age_s=now - max(found.committed_at, deployment.started_at or 0.0)
             if found and found.committed_at
             else None,
@@ -339,7 +339,7 @@ class ObjectiveTransitions:
             )
             kind = EventKind.MISSED if after.missed else EventKind.MET
             self._agent.event(kind, summary, about=(table, deployment.version))
-        # Once the event is written: one that the ledger did not take is recorded by the next measurement.
+        # Only after the event was written: if the ledger was unavailable, the next measurement records it.
         self._watches[table] = after
 
     def forget(self, tables: set[TableName]) -> None:

@@ -33,7 +33,7 @@ def move_forward(agent: AgentContext, targets: list[tuple[TableName, int]]) -> f
             return _move(agent, new, begun, "swap")
         except EngineRefused as error:
             if not begun:
-                # What could refuse one was looked at first.
+                # Everything that can refuse the first pointer was checked before.
                 raise
             tries += 1
             log.warning("%s was not moved: %s", begun[-1], error.summary)
@@ -126,7 +126,7 @@ class PointerCheck:
             if serving is None:
                 pool.call(WRITE_CALL_S, pool.tables.unpoint, view)
             else:
-                # A delete that failed halfway has taken its table out of the catalog.
+                # A delete that failed halfway may have removed its table from the catalog.
                 register_if_missing(agent, serving)
                 pool.call(WRITE_CALL_S, pool.tables.point, *pointer_of(agent.layout, serving))
             if self._astray(versions, self._standing(versions)):

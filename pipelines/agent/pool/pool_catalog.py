@@ -46,7 +46,7 @@ def register_together(
     try:
         made = pool.call(WRITE_CALL_S, pool.tables.create_together, tables)
     except EngineRefused:
-        # Each alone is refused once more, or is found to be there.
+        # Each one is retried alone, and is refused again or found to exist.
         return frozenset()
     return {version for version, tables in found.items() if tables and made.issuperset(table.name for table in tables)}
 
@@ -141,7 +141,7 @@ class PoolCatalog:
         except PoolUnreachable:
             raise
         except TryAgain as error:
-            # It may be in the catalog and run: nothing is said of that, but nothing is started over it.
+            # It may be in the catalog and run, so no error is recorded, but nothing is started over it.
             lacking = Lacking(error.summary, is_refused=False)
             if self._unregistered.get(key) != lacking:
                 log.warning("the table of %s, %s", query_name(*key), lacking)
@@ -160,7 +160,7 @@ class PoolCatalog:
             self.agent.ledger.observe_deployment(deployment, error="", error_class="")
 
     def _has_pointer(self, deployment: Deployment) -> bool:
-        # In doubt an older ledger would point readers of a pool that others use as well to an older version.
+        # In doubt, an older ledger could point other users of the pool to an older version.
         served = deployment.active and not deployment.external and not self.agent.identity.doubt
         return served and (deployment.table, deployment.version) not in self._unregistered
 

@@ -15,9 +15,8 @@ from core.model.events import EventKind
 from core.model.states import State, WantedState
 from core.project.connectors import Connector
 from core.project.model import Pool
-from core.text.sentence import Sentence
 from core.text.wording import counted, long_duration
-from pipelines.agent.context import READ_CALL_S, PoolConnection
+from pipelines.agent.context import READ_CALL_S, PoolConnection, event_row
 from pipelines.local_pool.connect_server import LocalPool
 from pipelines.spark_connect.error_translation import EngineStopped, SessionLost
 from state.ledger import Ledger
@@ -176,7 +175,7 @@ class PoolSupervisor:
         self._prove_at = self._monotonic() + PROVE_S
         session = self._open.session
         try:
-            # What is refused for another reason is an answer.
+            # A refusal for any other reason proves that the server works.
             with suppress(EngineRefused):
                 session.call(READ_CALL_S, session.prove)
         except EngineStopped as error:
@@ -251,7 +250,7 @@ class PoolSupervisor:
         A session that the server does not know starts a new generation. Stops are possible from here on.
         """
         try:
-            # Not with this module: an agent that begins is heard 0.7 s sooner without Spark's client.
+            # Not at the top of this module: without Spark's client, a new agent answers 0.7 s sooner.
             from pipelines.agent.pool import spark_connection
         except ImportError as error:
             remedy = "install headgate again, and restart the agent with headgate down and headgate up"
@@ -261,7 +260,7 @@ class PoolSupervisor:
         try:
             session = self._attached(session_id or str(uuid.uuid4()))
         except SessionLost as error:
-            # Its id is refused for ever.
+            # The server refuses this session id forever.
             log.warning("session %s was lost; opening a new one: %s", session_id, error.summary)
             session = self._attached(str(uuid.uuid4()))
         try:
@@ -280,7 +279,7 @@ class PoolSupervisor:
     def _fill_catalog(self) -> None:
         attached = self._open
         if attached is None:
-            # Another thread has found the session lost since.
+            # Meanwhile another thread has found the session lost.
             return
         try:
             self._restore(attached)
@@ -313,16 +312,7 @@ class PoolSupervisor:
             f"the pool closes sessions that are idle for {limit_s / 60:.0f} min, and stops every statement in them"
         )
         remedy = "set spark.connect.session.manager.defaultSessionTimeout=-1 on the server"
-        event = EventRow(
-            0,
-            time.time(),
-            table="",
-            version=0,
-            kind=EventKind.POOL,
-            summary=Sentence(summary),
-            detail=remedy,
-            fingerprint="idle limit",
-        )
+        event = event_row(time.time(), EventKind.POOL, summary, detail=remedy, fingerprint="idle limit")
         with suppress(LedgerUnavailable):
             self._ledger.add_event(event)
 
@@ -483,9 +473,7 @@ class PoolEvents:
         return f"; {counted(many, 'statement')} {verb}" if many else ""
 
     def _add(self, what: str, detail: str) -> None:
-        self._untold.append(
-            EventRow(0, self._clock(), table="", version=0, kind=EventKind.POOL, summary=Sentence(what), detail=detail)
-        )
+        self._untold.append(event_row(self._clock(), EventKind.POOL, what, detail=detail))
 
     def _tell(self) -> None:
         while self._untold:

@@ -40,5 +40,5 @@ def attached(url: str, token: str, session_id: str, lost: Callable[[Session], No
 
 
 def close(session: Session) -> None:
-    # Closing speaks to the server, which may be frozen: nobody waits for it.
+    # Closing calls the server, which may be frozen, so it must not block.
     threading.Thread(target=session.close, daemon=True).start()

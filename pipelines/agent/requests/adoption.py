@@ -97,7 +97,8 @@ class Adoption:
 
         def take_over(epoch: int) -> None:
             left.extend(self._take_over(found, epoch))
-            # Before the doubt ends: the reconciler starts what is wanted running at once, and needs the tables.
+            # Before the doubt ends: afterwards the reconciler starts wanted statements at once, which need their
+            # tables.
             self._restore_catalog()
 
         epoch = self._agent.identity.adopt(take_over)
@@ -164,7 +165,7 @@ class Adoption:
             key = (d.table, d.version)
             try:
                 for place in places_of(self._agent, d):
-                    # One that is gone, or not this ledger's, stays so: its start says it.
+                    # Folders that are gone or belong to another ledger stay so; a start reports them.
                     with suppress(Refused):
                         self._agent.files.take_over(place, former.get(key, ""))
                 if key in former:

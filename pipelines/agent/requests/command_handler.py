@@ -175,7 +175,7 @@ class CommandHandler:
             raise UsageError(f"{act} needs a table", remedy=f"headgate {act} TABLE")
         here = self._agent.layout.environment
         needed = confirmation_for_act(act, tables, here.protected, environment=here.name)
-        # A caller whose file protects already what is not recorded yet asks for more, and a stop must not fail by that.
+        # The caller's files may already protect the environment and ask for more; that must not fail a stop.
         require_confirmation(needed, confirm, stronger=confirmation_for_act(act, tables, True, environment=here.name))
         return tables
 
@@ -206,7 +206,7 @@ class CommandHandler:
                 confirmation_for_act(act, (row.id,), self._agent.layout.environment.protected), confirm
             )
         if act == "retry" or (act == "skip" and row.state == "failed"):
-            # At once, so that whoever follows the run does not read its old end.
+            # At once, so that somebody who follows the run does not see its old end.
             journal_retry(self._agent, row, skipping=step if act == "skip" else 0, by=caller.name)
             self._runs.wake(row.id)
         else:
@@ -282,7 +282,7 @@ class CommandHandler:
             refuse_gone(self._agent, looked_at, error)
             raise
         if not rows:
-            # Files without a log that are gone are no rows to Spark (4.2.0).
+            # Spark reads missing files of a table without a log as no rows (4.2.0).
             refuse_gone(self._agent, looked_at)
         return {"table": name, "columns": list(columns), "rows": [[_plain(cell) for cell in row] for row in rows]}
 
@@ -296,7 +296,7 @@ class CommandHandler:
         """Keep the result of an upgrade test of two texts; it can only make plans more cautious."""
         hashes = str(args.get("old")), str(args.get("new"))
         if not all(_HASH.fullmatch(each) for each in hashes):
-            raise UsageError("an upgrade is told by the hashes of two revisions", remedy="headgate test --upgrade")
+            raise UsageError("an upgrade result needs the hashes of two revisions", remedy="headgate test --upgrade")
         shown = cut(str(args.get("shown", "")), _LONGEST_SHOWN)
         self._agent.ledger.put_opinion(proof_key(*hashes), shown, at=self._agent.clock())
         return {"table": str(parse_table_name(str(args.get("table", ""))))}
@@ -334,6 +334,6 @@ def _whole(args: dict[str, Any], name: str, default: int) -> int:
 
 
 def _plain(cell: object) -> object:
-    # JSON has no number for NaN and the infinities.
+    # JSON has no NaN and no infinities.
     fits = isinstance(cell, (int, str, bool, type(None))) or (isinstance(cell, float) and math.isfinite(cell))
     return cell if fits else str(cell)

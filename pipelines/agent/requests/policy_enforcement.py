@@ -166,7 +166,7 @@ class PolicyEnforcement:
 
     @staticmethod
     def _grants(policy: Policy, role: str, caller: Caller) -> bool:
-        # Groups are looked up only where a policy names somebody: a directory that is slow must not hold up the rest.
+        # Groups are looked up only if a policy names somebody, because a directory service may be slow.
         return policy.holders(role) is None or policy.grants(role, caller.name, caller.groups)
 
     def _read(self, args: Mapping[str, Any]) -> Policy:

@@ -127,7 +127,7 @@ class RegistryRebuild:
         if found is None or not found.id:
             return replace(row, wanted=WantedState.STOPPED), "was never started, wanted stopped"
         began = found.committed_at or row.created_at
-        # The reconciler starts again what had a query and is wanted running.
+        # The reconciler restarts versions that have a query id and are wanted running.
         row = replace(row, query_id=found.id, checkpoint_id=found.id, started_at=began)
         return row, goes_on(batch, row.wanted)
 

@@ -36,7 +36,7 @@ def journal_retry(agent: AgentContext, row: RunRow, *, skipping: int = 0, by: st
 
 def why_not_skipped(agent: AgentContext, row: RunRow, n: int) -> Sentence | None:
     """Return why a step of a run cannot be skipped; None if it can."""
-    plan = _readable_plan(agent, row)
+    plan = _readable_plan(agent.ledger.plan(row.plan_hash))
     if plan is None:
         return Sentence("the plan of the run cannot be read")
     if all(step.n != n for step in plan.steps):
@@ -46,7 +46,7 @@ def why_not_skipped(agent: AgentContext, row: RunRow, n: int) -> Sentence | None
 
 def refuse_overtaken(agent: AgentContext, row: RunRow) -> None:
     """Refuse to resume a run before its swap if a version serves that it was not planned to replace."""
-    plan = _readable_plan(agent, row)
+    plan = _readable_plan(agent.ledger.plan(row.plan_hash))
     waiting = {step.n for step in row.steps if step.do == StepKind.SWAP and step.state not in SATISFIED}
     if plan is None or row.state != "failed":
         return
@@ -59,11 +59,10 @@ def refuse_overtaken(agent: AgentContext, row: RunRow) -> None:
             )
 
 
-def _readable_plan(agent: AgentContext, row: RunRow) -> Plan | None:
+def _readable_plan(kept: PlanRow | None) -> Plan | None:
     """Return the plan of a run; None if it cannot be read, which the run itself reports."""
-    found = agent.ledger.plan(row.plan_hash)
     try:
-        return plan_from_json(json.loads(found.body)) if found is not None else None
+        return plan_from_json(json.loads(kept.body)) if kept is not None else None
     except (HeadgateError, ValueError):
         return None
 
@@ -77,7 +76,7 @@ def refuse_word(
     run whose plan cannot be read can only be ended.
     """
     kept = agent.ledger.plan(row.plan_hash)
-    plan = _decoded(kept)
+    plan = _readable_plan(kept)
     if plan is None or kept is None:
         policies.require(caller, *NEEDED["run"])
         return
@@ -113,13 +112,6 @@ def check_swap(agent: AgentContext, row: RunRow, confirm: str) -> None:
             waits = "its new versions have not caught up, or are not compared yet"
         raise Refused(f"run {row.id}: {waits}", remedy=f"headgate release show {row.id}")
     require_confirmation(confirmation_for_swap(row.id, environment=agent.layout.environment.name), confirm)
-
-
-def _decoded(kept: PlanRow | None) -> Plan | None:
-    try:
-        return plan_from_json(json.loads(kept.body)) if kept is not None else None
-    except (HeadgateError, ValueError):
-        return None
 
 
 def _is_to_come(row: RunRow) -> bool:

@@ -171,7 +171,7 @@ class ConnectionSlots:
             return False
         self._slots.remove(idle)
         with suppress(OSError):
-            # Its own thread, which waits for it, ends by this.
+            # This ends the thread that waits for it.
             idle.connection.shutdown(socket.SHUT_RDWR)
         return True
 
@@ -215,7 +215,7 @@ class SocketServer:
         with self._answered:
             self._answered.wait_for(lambda: self._answering == 0, LAST_ANSWERS_S)
         with suppress(FileNotFoundError):
-            # Another agent may have bound its own socket there, where this one's home was taken away.
+            # If this agent's home was taken away, another agent may have bound its own socket there.
             if os.stat(self._path).st_ino == self._bound:
                 os.unlink(self._path)
 
@@ -226,7 +226,7 @@ class SocketServer:
             except OSError as error:
                 if self._socket is None:
                     return
-                # Too many open files, or a caller that left at once: a stop must still find us a moment later.
+                # Too many open files, or a caller that left at once: the next stop must still get through.
                 log.warning("a connection was not accepted: %s", error)
                 time.sleep(ACCEPT_AGAIN_S)
                 continue
@@ -400,7 +400,7 @@ def _while_it_lives(connection: socket.socket, pid: int, read: Callable[[int], T
         return None
     try:
         found = read(pid)
-        # The descriptor of a process that has ended can be read (pidfd_open(2)).
+        # The descriptor of a process that has ended becomes readable (pidfd_open(2)).
         ended = select.poll()
         ended.register(process, select.POLLIN)
         return None if ended.poll(0) else found
@@ -430,5 +430,5 @@ def _login_uid(pid: int) -> int | None:
             uid = int(file.read())
     except (OSError, ValueError):
         return None
-    # The kernel writes -1 as an unsigned number for processes without a login (daemons, containers).
+    # For processes without a login (daemons, containers) the kernel reports -1 as an unsigned number.
     return None if uid == 0xFFFFFFFF else uid

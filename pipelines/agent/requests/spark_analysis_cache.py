@@ -58,7 +58,7 @@ class SparkAnalysisCache:
                     why = why or error.summary
         except TryAgain as error:
             why = error.summary
-            # Whoever asked has waited long enough for a pool that is slow.
+            # In the background, because the caller has already waited long enough for a slow pool.
             threading.Thread(target=self._clear, name="clear analyses", daemon=True).start()
         else:
             self._clear()
@@ -89,7 +89,7 @@ def _refuse_unsafe(side: AnalysedRevision) -> None:
     for name, text in side.tables:
         ddl, _ = read_ddl(text, "")
         if ddl is not None and ddl.format not in TABLE_FORMATS:
-            # Any class of the pool can be named as a format, and is loaded.
+            # A format can name any class of the pool, which Spark would load.
             why = why or f"{name} is {ddl.format}, not {', '.join(TABLE_FORMATS)}"
     if why:
         raise EngineRefused(f"Spark was not asked: {why}", remedy="correct the statement")

@@ -115,7 +115,7 @@ class SubmittedPlans:
             raise Refused(f"{plan.environment} is {until}: no plan is applied", remedy="apply it after that")
         refuse_not_executable(plan)
         self._refuse_unapproved(row, plan)
-        # Before anything is compared: a stop that comes from here on came during the run.
+        # Before comparing anything: every stop after this point counts as one during the run.
         serial = self._agent.locks.start()
         self._refuse_stale(plan)
         require_confirmation(confirmation_for_plan(plan), confirm)
@@ -142,7 +142,7 @@ class SubmittedPlans:
             if staged.actor == actor and staged.table in tables:
                 self._agent.ledger.unstage(staged.actor, staged.folder, (staged.table,))
 
-    # What a plan is made of here.
+    # The inputs of a plan.
 
     def _policy(self) -> Policy | None:
         """Read the policy in force; None before the first one is recorded, so that plans use the declared policy."""
@@ -280,7 +280,7 @@ class SubmittedPlans:
             "approvals": plan.approvals,
         }
 
-    # What stands against a plan.
+    # Reasons to refuse a plan.
 
     def _known(self, args: Mapping[str, Any]) -> tuple[PlanRow, Plan]:
         """Find a plan by its whole hash; raises UsageError, and Refused if another planner version made it."""

@@ -181,7 +181,7 @@ def _caught_up(mine: Measurement, theirs: Measurement | None, deployment: Deploy
     if mine.batch is None or mine.lag_files == 0:
         return _holds_all(mine)
     rows, age_s = _limits(mine, theirs, deployment)
-    # What waits has some age; none, as of files from after a clock that was set back, says nothing.
+    # Pending input has an age; without one, as for files dated after a clock that was set back, it says nothing.
     young = bool(mine.behind_s and mine.behind_s <= age_s)
     return young or (mine.lag_rows is not None and mine.lag_rows <= rows)
 
@@ -189,7 +189,7 @@ def _caught_up(mine: Measurement, theirs: Measurement | None, deployment: Deploy
 def _limits(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> tuple[int, float]:
     """Return the lag in rows, and the age in seconds, that count as caught up: the serving version may lag too."""
     few = min(LAG_ROWS, (mine.rows_total or 0) // 100)
-    # What is written again in place is compared with nothing: it serves itself.
+    # A version that is rewritten in place has no other version to compare with: it serves itself.
     beside = theirs is not None and theirs.version != mine.version
     like_theirs = int(theirs.lag_rows * 1.1) if theirs and beside and theirs.lag_rows is not None else 0
     return max(few, like_theirs), 2 * trigger_s(deployment.trigger) + 15

@@ -75,7 +75,7 @@ def stop_failed(agent: AgentContext, row: RunRow) -> None:
     begun = ((TableName(step.table), step.version) for step in row.steps if step.do in _BEGINS)
     for deployment in (agent.ledger.deployment(*key) for key in dict.fromkeys(begun)):
         if deployment is not None and not deployment.active and deployment.state == State.FAILED:
-            # Unless an operator has begun it since.
+            # Unless an operator has started it since.
             agent.ledger.observe_deployment(deployment, wanted=WantedState.STOPPED)
 
 
@@ -154,7 +154,7 @@ def _undo(
     except HeadgateError as error:
         if isinstance(error, TryAgain) and not isinstance(error, PoolUnreachable):
             raise
-        # Of what the pool does not hear, a new catalog is filled, and what is in the trash is purged all the same.
+        # If the pool is unreachable, its next catalog is filled from the ledger, and the trash is purged anyway.
         _tell(agent, f"{physical_name(*key)} is not back where it was before run {run.id} was cancelled", error)
 
 

@@ -52,7 +52,7 @@ def fork(run: RunContext, step: Step) -> RunEvidence:
     logged = table_format(made.format).transaction_log
     taken = take_rows(run, origin, made, cut, rows) if logged else {}
     before = _before(run, origin, made) if rows is OriginRows.BEFORE else ""
-    # What the origin's checkpoint has pinned, the copy has pinned as well.
+    # A copied checkpoint has the same pinned settings.
     came_of = query_name(origin.table, origin.version)
     place = f"batch {cut.batch} of {came_of}" if cut.batch is not None else ""
     agent.ledger.update_deployment(
@@ -78,7 +78,7 @@ def seed(run: RunContext, step: Step) -> RunEvidence:
     by_version = {(d.table, d.version): d for d in agent.ledger.deployments()}
     sources = streamed_sources(made, streamed_reads(made), by_version)
     seen = tuple(agent.files.seen(folder, format=format) if folder else () for _, _, folder, format in sources)
-    # What a table with a log holds is read by a batch, and what such a batch has read is said of files as well.
+    # Rows of a table with a log are read by a batch, so the batch number also covers the files of other sources.
     batch = 0 if any(isinstance(files, SeenLog) for files in seen) else None
     try:
         cut = agent.files.seed(_folders(made), seen, run.folder_note(run.built(step)), batch=batch)
@@ -148,7 +148,7 @@ def _clone(run: RunContext, origin: Deployment, made: Deployment, batch: int, ro
             f"the log of {name} no longer tells batch {batch} from those after it", remedy="choose another strategy"
         )
     if lost := agent.files.lost_files(origin.folder, version):
-        # Delta clones names, and looks for no file (4.4.0): what reads the clone would fail.
+        # Delta clones file names without checking the files (4.4.0): reading the clone would fail.
         raise Refused(
             f"{counted(len(lost), 'file')} of {name} {'is' if len(lost) == 1 else 'are'} not there, such as "
             f"{lost[0]}: neither it nor a clone of it can be read",
@@ -160,7 +160,8 @@ def _clone(run: RunContext, origin: Deployment, made: Deployment, batch: int, ro
     else:
         name, place = layout.catalog_name(made.table, made.version), table_format(made.format).place_in(made.folder)
     pool.call(CLONE_CALL_S, pool.tables.clone, name, source, version, place)
-    # A catalog that was filled since the clone was made does not know it: its id is not that of the empty table.
+    # A catalog filled after the clone was created does not know it, because its table id differs from the empty
+    # table's.
     pool.call(
         WRITE_CALL_S, pool.tables.create, name, compile_before(origin.texts, made.table, name, place), exists=True
     )

@@ -55,7 +55,7 @@ def seam(run: RunContext, step: Step) -> RunEvidence:
     stop(run.agent, deployment)
     run.agent.faults.pass_by(f"seam stop {step.table}")
     try:
-        # It may have gone on until it was stopped.
+        # It may have committed more batches before it stopped.
         place = _unless_half_done(run.agent, deployment, find_place(run.agent, deployment, node))
         if isinstance(place, SeamPlace):
             _move(run, step, deployment, place)
@@ -92,7 +92,7 @@ def find_place(agent: AgentContext, deployment: Deployment, node: PlanNode) -> S
     if first > last:
         return Unaligned(f"{query_name(*key)} has read up to within a batch of {query_name(*old)}")
     keeps = {(d.table, d.version) for d in agent.ledger.deployments() if d.stateful}
-    # What withholds rows by a watermark must have come to the same one as well.
+    # Versions that withhold rows by a watermark must have reached the same watermark as well.
     strict = not keeps.isdisjoint(histories.keys() - {key})
     pair = newest_aligned(histories, old, new, at=range(first, last + 1), strict=strict)
     return SeamPlace(batch, new, pair.green) if isinstance(pair, AlignedPair) else pair
@@ -185,7 +185,7 @@ def _make_checkpoint(run: RunContext, step: Step, deployment: Deployment, checkp
         begins_where=built.begins_where,
         begins_after="",
         older_rows=_OLDER,
-        # What the checkpoint pins is that of its own first start.
+        # The new checkpoint pins the settings of its own first start.
         pool=None,
         started_at=None,
     )

@@ -131,7 +131,7 @@ def _not_servable(run: RunContext, step: Step, targets: list[tuple[TableName, in
     skipped = {s.n for s in row.steps if s.state == StepState.SKIPPED} if row else set()
     for table, version in targets:
         if newer := overtaken(run.agent, run.nodes[table]):
-            # A run that failed lets go of its tables until it is retried.
+            # A failed run releases its tables until it is retried.
             why = f"{newer} serves since, which this run was not planned to replace"
             return StepFailed(step.n, f"{why}; no pointer has moved: cancel the run, and plan again")
         name, deployment = query_name(table, version), run.agent.ledger.deployment(table, version)
@@ -184,7 +184,7 @@ def look_at_held(run: RunContext, step: Step) -> RunEvidence:
         if run.stopped_by_operator(table, version):
             return StepFailed(step.n, run.stopped_words(table, version))
         if deployment.wanted == WantedState.STOPPED:
-            # A start of what serves has ended the stop of its table, and has not started this one.
+            # Starting the serving version ended the stop of its table, but did not start this version.
             again = f"headgate runs retry {run.id} starts it again"
             return StepFailed(step.n, f"{query_name(table, version)} is stopped, and would not be swapped in; {again}")
         if deployment.state == State.FAILED:
@@ -205,7 +205,7 @@ def tickets_of(run: RunContext, targets: Mapping[TableName, int]) -> tuple[Migra
 
     The deadline is the retention of deleted versions, `drop_after_d` of the environment.
     """
-    # Before a ledger's transaction, in which they are written.
+    # Checked before the transaction of the ledger that writes the tickets.
     return tuple(_tickets(run, targets, checked_now(run.agent)))
 
 

@@ -42,7 +42,7 @@ def expected_of(agent: AgentContext, pair: VersionPair) -> Expectation:
     """Return the differences that the release explains, including rows that one side withholds or has dropped."""
     deployed = {(found.table, found.version): found for found in agent.ledger.deployments()}
     expected = of_release(agent, deployed, pair.old, pair.new)
-    # A group is there once, however late its rows were.
+    # A group exists once, however late its rows were.
     late = [replace(row, alike=not expected.keys) for row in (*_withheld(pair), *_dropped(agent, deployed, pair))]
     return replace(expected, rows=(*_nulls_apart(expected.rows), *_not_distinct_yet(pair, expected), *late))
 

@@ -139,7 +139,7 @@ class RunContext:
         key, word = (step.table, step.version), self.agent.ledger.run_word(self.id)
         stops, name = self.agent.locks.stops(key), query_name(*key)
         if self._is_to_rest(self.deployed(step)):
-            # Another try of this start finds it wanted running.
+            # A second attempt of this start finds the version wanted running.
             self._rested[name, word.serial] = self.agent.ledger.word(name)
         if self.stopped_by_operator(*key) or not self.agent.ledger.want_running(*key, word):
             return StepFailed(step.n, self.stopped_words(*key))

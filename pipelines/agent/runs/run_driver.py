@@ -101,7 +101,7 @@ class OpenRuns:
     def _drive(self, run_id: str, woken: threading.Event) -> None:
         try:
             while not self._agent.stopping.is_set():
-                # Whatever woke it is in the ledger, which is read from here on.
+                # Whatever woke it is in the ledger, which is read below.
                 woken.clear()
                 try:
                     self._drive_or_end(run_id, woken)
@@ -116,7 +116,7 @@ class OpenRuns:
             with self._lock:
                 del self._woken[run_id]
                 if woken.is_set() and not self._agent.stopping.is_set():
-                    # A word that came while the run was ending takes it up once more.
+                    # A command that arrived while the run was ending resumes it once more.
                     self._begin(run_id, woken)
 
     def _stand_still(self, run_id: str, woken: threading.Event, error: Exception) -> None:
@@ -186,7 +186,7 @@ class RunDriver:
             run, intents = advance_run(self._run, [*evidence, *map(control_of, heard)])
             given_up: tuple[Deployment, ...] = ()
             if run.state is RunState.CANCELLED and self._run.state is not RunState.CANCELLED:
-                # Before the run is closed: an agent that dies in between leaves them to the reconciler.
+                # Before the run is closed, so that the reconciler finds them if the agent dies in between.
                 since = next(word.statement_serial for word in heard if word.act == "cancel")
                 for intent in intents:
                     if isinstance(intent, AbortVersions):
@@ -223,10 +223,10 @@ class RunDriver:
             if row.ended_at is not None:
                 log.warning("run %s was ended meanwhile: it is %s", row.id, row.state)
                 if self._retrying(self._waiting):
-                    # They are of the run as it has ended, which is taken up for them.
+                    # They were sent to the run as it has ended, which is resumed for them.
                     self._woken.set()
                 return False
-            # A retry that was journalled before its word is heard: nothing that this driver began is under way.
+            # A retry is recorded before its command is read, so nothing that this driver started is in progress.
             self._run = run_of(row, self._plan)
         self._row = row
         return True
@@ -372,7 +372,7 @@ class RunDriver:
         if run.state is not RunState.CANCELLED:
             failed = [p for p in run.steps if p.state is StepState.FAILED]
             return "; ".join(f"{act_words(p.step.do)} {p.step.table}: {p.note}" for p in failed)
-        # What the cancel has given up is wanted stopped by now.
+        # Versions given up by the cancel are already recorded as wanted stopped.
         every = self._retrying(self._agent.ledger.deployments)
         swapped = any(p.step.do is StepKind.SWAP and p.state is StepState.DONE for p in run.steps)
         replaced = {(node.table, node.from_version) for node in replaced_nodes(self._plan)} if swapped else set()

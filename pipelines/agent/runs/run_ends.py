@@ -16,7 +16,7 @@ from core.run.model import FINISHED, Run, RunState, StepProgress, StepState
 from core.run.records import RunRow, StepRow
 from core.run.state_machine import HEARD_IN, AbortVersions, advance_run, recover_run
 from core.text.sentence import Sentence
-from pipelines.agent.context import AgentContext
+from pipelines.agent.context import AgentContext, event_row
 from pipelines.agent.runs.failed_run_cleanup import abort, call_off_starts, give_up, undo_cancelled
 from state.row_types import AuditRow, EventRow
 from state.runs import RunWordRow, control_of
@@ -25,14 +25,14 @@ from state.runs import RunWordRow, control_of
 def end_of(run: RunRow, at: float, detail: str) -> tuple[EventRow, AuditRow]:
     """Return the event and the audit entry for the end of a run, with the state in its row."""
     audited = AuditRow(0, at, run.actor, "run", run.id, plan_hash=run.plan_hash, outcome=run.state)
-    event = _event(at, f"run {run.id} {run.state}", detail)
+    event = event_row(at, EventKind.RUN, f"run {run.id} {run.state}", detail=detail)
     return replace(event, state=run.state, cause=EventCause.RUN, by=run.id), audited
 
 
 def dropped_word(run_id: str, state: str, word: RunWordRow, at: float, why: str = "") -> EventRow:
     """Return the event for a command that a run could not carry out because it is in `state`."""
-    summary = f"the word to {word.act} run {run_id} was not carried out: the run is {state}"
-    return _event(at, summary, "; ".join(filter(None, (f"asked for by {word.actor}", why))))
+    summary = f"the command to {word.act} run {run_id} was not carried out: the run is {state}"
+    return event_row(at, EventKind.RUN, summary, detail="; ".join(filter(None, (f"asked for by {word.actor}", why))))
 
 
 def refused_words(before: Run, after: Run, words: Iterable[RunWordRow], at: float) -> tuple[EventRow, ...]:
@@ -44,22 +44,18 @@ def refused_words(before: Run, after: Run, words: Iterable[RunWordRow], at: floa
                 what = f"{act_words(found.step.do)} {found.step.table}".strip()
                 why = "it waits" if found.state is StepState.WAITS else f"it is {found.state}"
                 summary = f"step {word.step} of run {after.id}, {what}, was not skipped: {why}"
-                told.append(_event(at, summary, f"asked for by {word.actor}"))
+                told.append(event_row(at, EventKind.RUN, summary, detail=f"asked for by {word.actor}"))
         elif before.state not in HEARD_IN[word.act]:
             told.append(dropped_word(after.id, after.state, word, at))
         elif word.act == "swap" and not _has_ended_a_hold(before, after):
-            summary = f"the word to swap run {after.id} was not carried out: nothing was held any more"
-            told.append(_event(at, summary, f"asked for by {word.actor}"))
+            summary = f"the command to swap run {after.id} was not carried out: nothing was held any more"
+            told.append(event_row(at, EventKind.RUN, summary, detail=f"asked for by {word.actor}"))
     return tuple(told)
 
 
 def _has_ended_a_hold(before: Run, after: Run) -> bool:
     ended = {p.step.n for p in after.steps if p.step.do is StepKind.HOLD and p.state is StepState.DONE}
     return any(before.step(n).state is not StepState.DONE for n in ended)
-
-
-def _event(at: float, summary: str, detail: str) -> EventRow:
-    return EventRow(0, at, table="", version=0, kind=EventKind.RUN, summary=Sentence(summary), detail=detail)
 
 
 def end_unreadable(agent: AgentContext, row: RunRow, why: str, words: Sequence[RunWordRow]) -> None:

@@ -36,7 +36,7 @@ def register(run: RunContext, step: Step) -> RunEvidence:
     built = run.built(step)
     pool, logs, id = run.agent.pool.connection(), None, ""
     if table_format(built.format).transaction_log:
-        # With columns, or where there is no log, Spark would make a table in the folder of others (4.4.0).
+        # Given columns, or without a log, Spark would create a table in somebody else's folder (4.4.0).
         refuse_input_unlike(run.agent, built)
         logs, id = run.agent.files, run.agent.files.identity(built.folder, built.stored_as)
     table_identities.register(pool, run.agent.layout, built, logs=logs)
@@ -105,7 +105,7 @@ def restart(run: RunContext, step: Step) -> RunEvidence:
     deployment = run.start_unless_stopped(step, take_over)
     if isinstance(deployment, StepFailed):
         return deployment
-    # It runs, whether its checkpoint can be read or not.
+    # The version runs even if its checkpoint cannot be read.
     with suppress(TryAgain):
         checkpoint = run.agent.files.read(deployment.checkpoint)
         seam = f"seam after batch {checkpoint.batch}" if checkpoint and checkpoint.batch is not None else "no batch yet"
@@ -140,7 +140,7 @@ def look_for_proof(run: RunContext, step: Step) -> RunEvidence:
         return StepDone(step.n, seam.removesuffix("; "))
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
-    # A retry, or a start of the version that serves, has ended the stop, and has not started this one.
+    # A retry, or a start of the serving version, has ended the stop without starting this version.
     if (failed := run.begun_again(step, step.table, step.version)) is not None:
         return failed
     late = f": {deployment.error}" if deployment.state == State.DEGRADED else ""
@@ -222,11 +222,11 @@ def paused_readers(run: RunContext, step: Step, *, static_too: bool) -> Iterator
         now = [found for key in sorted(reads) if (found := agent.ledger.deployment(*key)) is not None]
         running = [found for found in now if found.wanted == WantedState.RUNNING and found.query_id]
         for found in running:
-            # What could not go on afterwards is not stopped.
+            # A statement that could not be restarted afterwards is not stopped.
             refuse_start(agent, found, stops=agent.locks.stops((found.table, found.version)))
         in_threads(STOPS_AT_ONCE, partial(pause, agent), running)
         for found in running:
             altered = "it" if found.table == step.table else step.table
-            summary = f"stopped while {altered} is altered; it goes on from its checkpoint"
+            summary = f"stopped while {altered} is altered; it continues from its checkpoint"
             agent.event(EventKind.STATE, summary, about=(found.table, found.version))
         yield tuple(query_name(found.table, found.version) for found in running)

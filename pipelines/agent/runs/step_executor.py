@@ -67,7 +67,7 @@ class StepExecutor:
         try:
             self._agent.identity.refuse_doubt()
             with self._agent.locks.holding(*self._run.versions(step), by=f"run {self._run.id}", wait_s=0):
-                # Whoever ends a run holds its versions: nothing is done for one that has ended.
+                # Ending a run requires the locks of its versions, so no step of an ended run begins.
                 row = self._agent.ledger.run(self._run.id)
                 if row is not None and row.ended_at is not None:
                     return StepPutOff(step.n, f"the run is {row.state}")

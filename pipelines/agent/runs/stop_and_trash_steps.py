@@ -74,7 +74,7 @@ def tombstone(run: RunContext, step: Step) -> RunEvidence:
             names = ", ".join(physical_name(d.table, d.version) for d in clones)
             return StepFailed(step.n, f"its files hold rows of {names}, a clone of it; rebuild {step.table} first")
         if not deployment.external:
-            # A stop that was sent, or the end of a soak, is wanted before the query is gone.
+            # A version can be wanted stopped, by an unconfirmed stop or the end of a soak, while its query still runs.
             stop_query(run.agent, deployment)
         set_aside(run.agent, deployment)
         days = run.agent.layout.environment.drop_after_d
@@ -104,7 +104,7 @@ def set_aside(agent: AgentContext, deployment: Deployment) -> None:
     try:
         files.set_aside(deployment.folder, _table_in(trash, name))
     except HeadgateError:
-        # Its table stays where it is, and it can go on from there.
+        # The table stays where it is, and the version can continue from there.
         files.put_back(_checkpoint_in(trash, name), deployment.checkpoint)
         raise
 
@@ -141,13 +141,13 @@ def take_out(agent: AgentContext, deployment: Deployment) -> None:
     if deployment.drop_after is None:
         return
     now = checked_now(agent)
-    # As that may just have moved their deadlines.
+    # Read after the clock check, which may have shifted their deadlines.
     taken = _with_bases(agent, deployment)
     for each in taken:
         if not each.trash or each.drop_after is None or each.drop_after <= now:
             raise Refused(
                 f"the time of {each.table} v{each.version} in the trash is over",
-                remedy=f"headgate plan {each.table} starts it anew",
+                remedy=f"headgate plan {each.table} starts over",
             )
     for each in taken:
         name = agent.layout.catalog_name(each.table, each.version)

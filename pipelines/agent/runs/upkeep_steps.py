@@ -72,7 +72,7 @@ def _look_for_end(run: RunContext, step: Step) -> RunEvidence:
             again = look_after(run, step)
             return GatePolled(step.n, f"begun again: {error.summary}") if isinstance(again, GateOpened) else again
     except HeadgateError as error:
-        # One that an agent before this one has begun may have ended first, so that this one met other files.
+        # Work that an earlier agent began may have ended first, so that this one met different files.
         if found is None:
             return StepFailed(step.n, _failure_words(run, step, error))
     _measure(run.agent, run.deployed(step))
@@ -159,7 +159,7 @@ def _unread(agent: AgentContext, parent: Deployment, reader: Deployment, moment:
     """Yield what a statement has not read yet and a vacuum would delete, once for each stream of the version."""
     _, checkpoint = places_of(agent, reader)
     reads = streamed_reads(reader)
-    # Of what else it reads nothing is asked: the version stands for each.
+    # Only streams of this version matter, so the version stands for every parent.
     every = {(b.parent, b.version): parent for b in reader.bindings}
     for n, source in enumerate(streamed_sources(reader, reads, every)):
         if source[1] != parent.table:
@@ -227,10 +227,10 @@ def _look_after_now(run: RunContext, step: Step, open_: OpenUpkeep) -> None:
             raise Refused(why)
         pool = agent.pool.connection()
         agent.faults.pass_by(f"{step.do} begins")
-        # What is behind the last of them proves that all were looked after.
+        # The table that is maintained last shows that both were.
         for table, retain_h in ((_deleted_keys(run, deployment), ""), (name, run.plan.request.retain_h)):
             if open_.ended.is_set():
-                # A cancel that came while readers were looked at, or stopped, had nothing to end on the pool yet.
+                # A cancel that came while readers were checked or stopped had nothing to end in the pool yet.
                 return
             if table and step.do is StepKind.OPTIMIZE:
                 pool.call(LASTS_S, pool.upkeep.optimize, table, open_.tag)
@@ -250,6 +250,6 @@ def _at_rest(run: RunContext, step: Step) -> Iterator[None]:
         if found.wanted == WantedState.RUNNING and found.query_id:
             refuse_start(run.agent, found, stops=run.agent.locks.stops((step.table, step.version)))
             pause(run.agent, found)
-            summary = "stopped while its files are written anew; it goes on from its checkpoint"
+            summary = "stopped while its files are rewritten; it continues from its checkpoint"
             run.agent.event(EventKind.STATE, summary, about=(found.table, found.version))
         yield

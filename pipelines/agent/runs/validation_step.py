@@ -135,7 +135,7 @@ def _position(
         return Unaligned(error.summary, final=True)
     found = newest_aligned(histories, both[0], both[1], strict=strict)
     if found == NO_BATCH and any(written_batch(agent, each) is not None for each in (old, new)):
-        # A history that cannot be read is empty as well.
+        # An unreadable history is empty as well.
         return Unaligned("it is not known what they had read at their batches")
     return found
 
@@ -260,6 +260,6 @@ def _words(results: tuple[CheckResult, ...]) -> str:
     told = [result for result in expected if result.check in _TOLD]
     others = [result for result in expected if result.check != "rows"]
     words = "; ".join(f"{result.check}: {result.summary}" for result in told or others[:1])
-    # Rows come first: a note is cut on a narrow screen, and who gives the word for the swap has to see them there.
+    # Row counts come first: a narrow screen truncates the note, and whoever releases the swap must see them.
     verdict = f"{figures(results).removesuffix('; ')}, as expected".removeprefix(", ")
     return f"{verdict}: {words}" if words else verdict

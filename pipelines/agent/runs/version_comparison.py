@@ -147,7 +147,7 @@ class VersionComparison:
         equal = frozenset(name.lower() for name, _ in both) - expected.changed.keys()
         declared = _declared_key(pair.new)
         key = declared if declared and set(declared) <= equal else expected.keys
-        # Where rows are paired, one that has become two is named so, whatever its new columns hold.
+        # If rows are paired, a row that was duplicated is reported as such, whatever its new columns hold.
         told = new_columns if expected.anything or expected.once else ()
         own = tuple(column for column in told if column[0].lower() not in equal | expected.volatile)
         lists, once = expected.sorted & equal, bool(expected.once)
@@ -243,7 +243,7 @@ class VersionComparison:
                 self._go_on()
                 if isinstance(error, PoolUnreachable):
                     raise
-                # What was found before it is told as well.
+                # Earlier results are reported as well.
                 found.append(CheckResult(f"check {name}", CheckVerdict.FAILED, error.summary))
                 continue
             found.append(project_check_result(name, tuple(rows[0]) if rows else (), [tuple(r.values()) for r in rows]))

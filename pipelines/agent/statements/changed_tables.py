@@ -58,7 +58,7 @@ class ChangedTables:
 
     def _compare(self, deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)
-        # Files are looked at first while nobody is kept from acting on it.
+        # Files are read first, without holding a lock.
         is_other = fault_of_tables(self._agent, deployment) is not None
         if not is_other and not upserts(deployment):
             return
@@ -86,7 +86,7 @@ class ChangedTables:
             fault = TableFault(TableFaultKind.LOG_UNREAD, why.summary, why.remedy)
         changes: dict[str, Any] = {"table_id": found} if found and found != deployment.table_id else {}
         error = {"error": fault.sentence, "error_class": fault.kind} if fault else {"error": "", "error_class": ""}
-        # What the catalog has refused is said of it already, and taken back by who tries it again.
+        # An entry that the catalog refused has its own error, which is cleared when it is accepted.
         if deployment.error != error["error"] and deployment.error_class != TableFaultKind.NOT_IN_CATALOG:
             changes |= error
         if not changes:
@@ -100,7 +100,7 @@ class ChangedTables:
             self._agent.event(EventKind.EXCEPTION, fault.kind, about=key, detail=fault.sentence, fingerprint=fault.kind)
         if deployment.table_id and "table_id" in changes:
             words = f"{deployment.table} was re-created: its id is {found} and was {deployment.table_id}"
-            readers = "a statement that streams it is told so, and one of which it is a static side reads the new one"
+            readers = "streaming readers get an error, and readers that join it as a static side read the new one"
             kind = TableFaultKind.REPLACED
             self._agent.event(EventKind.EXCEPTION, kind, about=key, detail=f"{words}; {readers}", fingerprint=found)
 

@@ -76,7 +76,7 @@ def refuse_unready(agent: AgentContext, deployment: Deployment, *, stops: int) -
     """Raise whatever would refuse a start on any checkpoint."""
     agent.identity.refuse_doubt()
     _refuse_stopped(agent, deployment, stops)
-    # Not the connection for stops: what is stopped could not be started over that.
+    # Not the connection for stops: a statement stopped over that one could not be restarted.
     agent.pool.connection()
     _refuse_other_python(agent, deployment)
 
@@ -86,7 +86,7 @@ def _start(agent: AgentContext, deployment: Deployment, stops: int) -> ReportedQ
     with agent.locks.holding(key, by="a start"):
         deployment = _as_held(agent, key)
         refuse_start(agent, deployment, stops=stops)
-        # Before the first batch of a new text: a ledger that is lost would go on from its checkpoint with the old one.
+        # Before the first batch of a new text: after a loss of the ledger, the old text would continue its checkpoint.
         keep_record(agent, *key)
         try:
             query = _started(agent, deployment, stops)
@@ -111,7 +111,7 @@ def _start(agent: AgentContext, deployment: Deployment, stops: int) -> ReportedQ
 def _record_start(agent: AgentContext, deployment: Deployment, query: ReportedQuery) -> None:
     found, now = None, agent.clock()
     with suppress(TryAgain):
-        # Where it cannot be read now, the query runs all the same.
+        # If the checkpoint cannot be read now, the query runs all the same.
         found = agent.files.read(deployment.checkpoint)
     agent.ledger.update_deployment(
         deployment.table,
@@ -181,7 +181,7 @@ def _started(agent: AgentContext, deployment: Deployment, stops: int) -> Reporte
         except AnotherQuery as error:
             log.warning("%s: it is stopped", error.summary)
             stop(agent, deployment)
-            # It may have written on since these were compared.
+            # The other query may have written since checkpoint and table were compared.
             check_checkpoint(agent, deployment)
             query = pool.call(WRITE_CALL_S, pool.queries.start, *asked)
         if agent.locks.stops((deployment.table, deployment.version)) <= stops:
@@ -350,7 +350,7 @@ def refuse_other_age(name: str, planned: int | None, committed: int | None, sink
         at = "before its first batch" if planned is None else f"at batch {planned}"
         raise Refused(
             f"the checkpoint of {name} stands {at} and its table at batch {sink}: it is an older copy, and the rows "
-            "of the batches between would be lost without a word",
+            "of the batches between would be lost silently",
             remedy=ways_out,
         )
     if committed is not None and (sink is None or sink < committed):

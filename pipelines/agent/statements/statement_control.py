@@ -9,7 +9,7 @@ from enum import Enum
 from functools import partial
 
 from core.lineage.table_graph import depths
-from core.model.act_outcomes import ActOutcome, Came
+from core.model.act_outcomes import ActOutcome, Came, CommandOutcome
 from core.model.errors import (
     Busy,
     EngineRefused,
@@ -146,7 +146,7 @@ class StatementControl:
                 log.warning("%s was %s; it is recorded later: %s", name, done, error.summary)
             except (Refused, TryAgain) as error:
                 if rests:
-                    # Refused is refused: it must not begin by itself once the pool is back.
+                    # A refused start must not happen later by itself, once the pool is back.
                     self._take_back(key, word, before, error)
                 raise
             recorded = not whole or self._written(partial(agent.ledger.end_stop, found.table, word))
@@ -182,7 +182,7 @@ class StatementControl:
         stops_first = done is Came.RESTARTED and deployment.state not in AT_REST
         if done is Came.RESTARTED:
             refuse_start(agent, deployment, stops=word.serial)
-            # The disk that it writes on may be full.
+            # Its disk may be full.
             keep_record(agent, *key)
             if stops_first:
                 agent.ledger.update_deployment(*key, state=State.STOPPING)
@@ -269,7 +269,7 @@ class StatementControl:
         except EngineRefused as error:
             log.warning("stop of %s refused: %s", query_name(*key), error.summary)
             return came(Came.NOT_STOPPED, error)
-        # Spark's stop is called whatever the ledger says: it may not know.
+        # Spark's stop is called even if the ledger says that nothing runs: the ledger may be wrong.
         rested = (deployment.wanted, deployment.state) == (WantedState.STOPPED, State.STOPPED)
         return came(Came.RESTED if rested else Came.STOPPED)
 
@@ -301,7 +301,7 @@ class StatementControl:
             for deployment, outcome in zip(found, outcomes, strict=True):
                 if outcome.came is Came.RESTED:
                     self._say_unchanged(deployment, f"was stopped already: stop by {by}")
-                # A version that somebody has started since is theirs.
+                # A version that was started again since is left alone.
                 gone = outcome.came is Came.STOPPED and mark_stopped(self._agent, deployment)
                 if gone and deployment.state != State.STOPPED:
                     self._agent.state_event(deployment, State.STOPPED, cause=EventCause.STOP, by=by)
@@ -372,13 +372,13 @@ def apply_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
     """
     if not journal.waits():
         return
-    # A ledger that takes nothing is met here, before anything is read.
+    # Fails here, before anything is read, if the ledger cannot be written.
     agent.ledger.heartbeat(agent.clock())
     with journal.taking() as taken:
         unreadable = taken.unreadable
         for each in taken.stops:
             if each.serial > agent.locks.newest_serial():
-                # Nobody was given this serial, and no later word would ever count.
+                # This serial was never issued, and no later command would ever have a higher one.
                 unreadable += (each.as_line(),)
                 continue
             agent.ledger.stop_statements(each.names, Word(each.serial, each.actor, each.at))
@@ -395,13 +395,13 @@ def _tell(agent: AgentContext, journal: EmergencyJournal, stop: JournalledStop) 
 
     If the ledger fails in between, the stops are applied again without recording anything twice.
     """
-    late = "recorded late: the ledger could not be written then"
     for name in stop.names:
         table, _, version = name.partition("@v")
         about = (table, whole_number(version) or 0)
+        late = f"the stop by {stop.actor} was recorded late: the ledger could not be written then"
         for row, record in (
-            ("event", partial(agent.event, EventKind.STATE, f"the stop by {stop.actor} was {late}", about=about)),
-            ("audit", partial(agent.audit, stop.actor, "stop", name, outcome=late)),
+            ("event", partial(agent.event, EventKind.STATE, late, about=about)),
+            ("audit", partial(agent.audit, stop.actor, "stop", name, outcome=CommandOutcome.RECORDED_LATE)),
         ):
             key = (stop.at, stop.actor, name, row)
             if key not in journal.told:

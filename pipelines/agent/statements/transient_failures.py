@@ -121,7 +121,7 @@ def _goes_on(deployment: Deployment) -> str:
     if not deployment.active:
         return _restart(deployment)
     often = f"{STARTS} times in {WITHIN_S / 60:g} minutes at most"
-    return f"it is started again by itself, {often}, or by {_restart(deployment)}"
+    return f"it is restarted automatically, {often}, or by {_restart(deployment)}"
 
 
 def _restart(deployment: Deployment) -> str:

@@ -43,7 +43,7 @@ def _fault_where_missing(agent: AgentContext, deployment: Deployment) -> TableFa
     if fault is None or agent.ledger.deployment(deployment.table, 0) is None:
         return fault
     elsewhere = "where it lies elsewhere now, declare that under a new name and move its readers there"
-    return replace(fault, remedy=f"have its owner put it back: Headgate makes no table of others; {elsewhere}")
+    return replace(fault, remedy=f"have its owner put it back: Headgate never creates external tables; {elsewhere}")
 
 
 def refuse_unlike_inputs(agent: AgentContext, project: Project, plan: Plan) -> None:
@@ -89,7 +89,7 @@ def _is_read(agent: AgentContext, deployment: Deployment, source: Deployment, co
 def remedy_for_input(deployment: Deployment, kind: TableFaultKind) -> str:
     """Return what to do about an input that has changed: Headgate cannot rebuild or restore it."""
     if kind is TableFaultKind.GONE:
-        return "have the owner of the table put it back: Headgate makes no table of others"
+        return "have the owner of the table put it back: Headgate never creates external tables"
     rebuild = f"headgate plan {deployment.table} --rebuild reads what is there now"
     if kind is TableFaultKind.ROWS_CHANGED:
         return f"{rebuild}; with ('skipChangeCommits'='true') at its STREAM it passes over such versions"

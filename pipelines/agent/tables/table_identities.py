@@ -279,7 +279,7 @@ def fault_of_deleted_keys(agent: AgentContext, deployment: Deployment) -> TableF
         return TableFault(TableFaultKind.REPLACED, why)
     planned = checkpoint.planned if checkpoint is not None else None
     if known is None or planned is None or planned < (deployment.deleted_keys_batch or 0):
-        # Together with a checkpoint of an earlier moment it may be what it was then.
+        # Together with an older checkpoint, the table may legitimately be older too.
         return None
     if found.version < known:
         why = f"{what} is an older copy: it ends with version {found.version} and had version {known}, and {risk}"
@@ -294,7 +294,7 @@ def keep_deleted_keys(agent: AgentContext, deployment: Deployment) -> None:
     """Record which table of deleted keys a version has and its last version; the caller has compared it before."""
     place = deleted_keys_of(deployment)
     found = agent.files.log_mark(place) if place else None
-    # Read second: what a batch has written there, it has planned before.
+    # Read second: a batch is planned before it writes.
     checkpoint = agent.files.read(deployment.checkpoint) if found is not None else None
     if found is None or checkpoint is None or checkpoint.planned is None:
         return

@@ -25,7 +25,7 @@ def free(monkeypatch: pytest.MonkeyPatch, bytes: int | None, total: int = 10**12
 @pytest.mark.parametrize(
     ("found", "room", "name", "words"),
     [((NO_SPACE, "No space left on device"), 4096, DISK_FULL, "the disk under /f is full: 4.1 kB free there; free space"
-      " there, then it is started again by itself, 4 times in 10 minutes at most, or by headgate restart t"),
+      " there, then it is restarted automatically, 4 times in 10 minutes at most, or by headgate restart t"),
      (WRITING, 4096, DISK_FULL, "a write failed, and there are only 4.1 kB free under /f; free space there, then it"),
      ((NO_SPACE, "No space left on device"), 10**11, NO_SPACE, "a disk that the pool writes to was full: 100 GB are "
       "free now under /f, so look at where the pool keeps temporary files as well; then headgate restart t"),

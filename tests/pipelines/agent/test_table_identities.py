@@ -206,21 +206,21 @@ def test_a_column_that_is_gone_from_a_static_side_is_told_to_who_reads_it(
     ) and after.error.startswith(words)
 
 
-def test_a_lost_column_of_a_stream_hides_no_fault_of_another_input(world: Any) -> None:
-    side = on_delta(world, columns=("id", "name"))
+def test_a_lost_column_of_a_stream_hides_no_fault_of_another_input(agent: Any) -> None:
+    side = on_delta(agent, columns=("id", "name"))
     select = "SELECT p.id, t.name FROM STREAM p JOIN t ON t.id = p.id"
     texts = RevisionTexts("CREATE TABLE c (id BIGINT) USING parquet;", f"INSERT INTO c {select};", "")
     parent = deployment_row("p", revision="rp", format="delta", table_id="id-p")
     reads = (Binding(TableName("p"), 1, True), Binding(TableName("t"), 1, False))
     child = deployment_row("c", revision="rc", texts=texts, bindings=reads)
-    put_made(world, parent)
-    put_made(world, child)
+    put_made(agent, parent)
+    put_made(agent, child)
     kind = TableFaultKind.STREAM_COLUMNS_CHANGED
-    world.files.others[child.checkpoint] = (TableName("p"), TableFault(kind, "is another one since version 3"))
-    found = fault_of_tables(world, child)
+    agent.files.others[child.checkpoint] = (TableName("p"), TableFault(kind, "is another one since version 3"))
+    found = fault_of_tables(agent, child)
     assert found is not None and found.kind is kind
-    world.files.types[side.folder] = {"id": "bigint"}
-    found = fault_of_tables(world, child)
+    agent.files.types[side.folder] = {"id": "bigint"}
+    found = fault_of_tables(agent, child)
     assert found is not None and found.kind is TableFaultKind.COLUMNS_CHANGED
 
 

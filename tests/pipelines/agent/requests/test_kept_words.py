@@ -163,7 +163,7 @@ def test_a_retry_whose_tables_are_taken_by_then_is_told_as_not_carried_out(
     assert not agent.ledger.run_words(failed)
     told = [event for event in agent.ledger.events() if "was not carried out" in event.summary]
     assert [event.summary for event in told] == [
-        f"the word to retry run {failed} was not carried out: the run is failed"
+        f"the command to retry run {failed} was not carried out: the run is failed"
     ]
     assert "bob" in told[0].detail and other in told[0].detail
 

@@ -152,8 +152,8 @@ def test_a_word_to_swap_that_comes_while_its_hold_fails_is_told_as_not_carried_o
 
     monkeypatch.setattr(pointer_steps, "look_at_held", look_and_be_told)
     assert lane.drive(agent, run_id) == "failed"
-    (told,) = (e for e in agent.ledger.events() if e.summary.startswith("the word to swap"))
-    assert told.summary == f"the word to swap run {run_id} was not carried out: nothing was held any more"
+    (told,) = (e for e in agent.ledger.events() if e.summary.startswith("the command to swap"))
+    assert told.summary == f"the command to swap run {run_id} was not carried out: nothing was held any more"
     assert told.detail == "asked for by bob" and set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"}
 
 

@@ -64,7 +64,7 @@ def test_nothing_that_streams_a_table_runs_while_it_gets_a_column(deployed: Agen
     assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"] == sorted(pool.starts)
     assert pool.tables["a__v1"].endswith("+ (('id', 'bigint'), ('kind', 'string'), ('more', 'int'))")
     said = [(e.table, e.summary) for e in deployed.ledger.events() if "is altered" in e.summary]
-    words = "stopped while {} is altered; it goes on from its checkpoint"
+    words = "stopped while {} is altered; it continues from its checkpoint"
     assert sorted(said) == [(t, words.format("it" if t == "a" else "a")) for t in "abc"]
 
 

@@ -146,7 +146,7 @@ def test_a_cancel_that_comes_with_the_end_of_its_run_is_told_as_not_carried_out(
     next_agent(agent)
     assert not agent.ledger.run_words(run_id)
     assert told(agent, "not carried out") == [
-        (f"the word to cancel run {run_id} was not carried out: the run is done", "asked for by bob")
+        (f"the command to cancel run {run_id} was not carried out: the run is done", "asked for by bob")
     ]
     assert ends_told(agent, run_id) == (1, 1)
 
@@ -160,7 +160,7 @@ def test_a_cancel_of_a_run_that_cannot_be_read_and_is_done_is_told_as_not_carrie
     lane.resume_open()
     wait_until(lambda: not lane._woken)
     ((summary, detail),) = told(agent, "not carried out")
-    assert summary == f"the word to cancel run {run_id} was not carried out: the run is done"
+    assert summary == f"the command to cancel run {run_id} was not carried out: the run is done"
     assert detail.startswith("asked for by bob; ")
 
 
@@ -171,7 +171,7 @@ def test_a_word_that_an_end_from_outside_overtakes_is_told_to_its_author(
     accept(agent, release, act)
     end(agent, release)
     assert told(agent, "not carried out") == [
-        (f"the word to {act} run {release} was not carried out: the run is failed", f"asked for by ana; {WHY}")
+        (f"the command to {act} run {release} was not carried out: the run is failed", f"asked for by ana; {WHY}")
     ]
     assert not agent.ledger.run_words(release)
 
@@ -190,7 +190,7 @@ def test_a_word_that_comes_during_an_end_from_outside_is_told_to_its_author(
     lane.resume_open()
     wait_until(lambda: not lane._woken)
     ((summary, _),) = told(agent, "not carried out")
-    assert summary == f"the word to resume run {run_id} was not carried out: the run is failed"
+    assert summary == f"the command to resume run {run_id} was not carried out: the run is failed"
 
 
 def test_a_run_whose_thread_records_a_pause_during_an_end_from_outside_is_ended_all_the_same(
