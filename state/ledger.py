@@ -218,7 +218,7 @@ def _opened(path: Path, shown: Path) -> sqlite3.Connection:
 
 
 def says_protected(path: Path) -> bool:
-    """Return whether a ledger of any schema version records its environment as protected.
+    """True if a ledger of any schema version records its environment as protected.
 
     For a ledger that a reader refuses because of its version; raises LedgerUnavailable if it cannot be read.
     """
@@ -405,7 +405,7 @@ def file_system(path: Path, mounts: Iterable[str]) -> str:
 
 
 def is_network(kind: str) -> bool:
-    """Return whether a file system type is served over a network; FUSE counts unless it is known to be local."""
+    """True if a file system type is served over a network; FUSE counts unless it is known to be local."""
     name = kind.removeprefix("fuse.")
     return name in _NETWORK or (
         kind.startswith("fuse.") and name not in {"fuse-overlayfs", "ntfs-3g", "bindfs", "lxcfs"}

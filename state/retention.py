@@ -1,8 +1,8 @@
-"""Retention: when each table of the ledger forgets, a bounded part of it in each round.
+"""Retention: how long each table of the ledger keeps rows; a bounded number is removed in each round.
 
-What is in use never goes: open runs with their plans, the revisions of all versions, the newest version of every table,
-whose number is not used again. The audit goes into files beside the ledger (`audit_archive`); policies are kept.
-Samples thin by themselves (`measurements`), and answers of Spark are limited where they are written (`spark_analyses`).
+Rows in use are never removed: open runs with their plans, the revisions of all versions, and the newest version of
+every table, whose number is not reused. Audit entries move into files beside the ledger (`state.audit_chain`); policies
+are kept. Samples and Spark's analysis answers are limited in `state.measurements`.
 """
 
 from core.plan.model import UNDO_D
@@ -15,37 +15,37 @@ from state.transactions import sqlite_errors_translated, upsert
 DAY_S = 86400.0
 EVENTS_D = 30
 EVENTS_KEPT = 100_000
-"""The newest, of those that are not too old."""
+"""Most events kept within that age."""
 COMMANDS_D = 90
 COMMANDS_KEPT = 100_000
 RUNS_D = UNDO_D
 PLAN_TEXTS_D = 7
-"""After a plan has expired: until then a failed run of it is compared with what was edited since."""
+"""Days after a plan expired; until then a failed run is compared with later edits."""
 PLANS_D = 30
-"""After they have expired, of those without a run; a plan with a run goes with it."""
+"""Days after expiry, for plans without a run; other plans are removed with their run."""
 VERSIONS_D = 90
-"""After their files were purged; words of operators on what is not there any more, as long after they were said."""
+"""Days after a version's files were purged, and for operator commands on versions that no longer exist."""
 STAGED_D = 90
 AUDIT_D = 400
-"""Until entries leave the ledger for an archive: the last year can be looked at whole."""
+"""Days until audit entries are archived, so that the ledger holds the complete last year."""
 AUDIT_KEPT = 100_000
-"""The newest, of those that are not too old."""
+"""Most audit entries kept within that age."""
 AUDIT_PART = 10_000
-"""Entries that are archived in one round: one file that is synced, one transaction."""
+"""Entries archived per round, in one file and one transaction."""
 
 FORGETS_S = max(EVENTS_D, COMMANDS_D, RUNS_D, VERSIONS_D, STAGED_D) * DAY_S
-"""The longest of these; the audit is not lost where it is archived early."""
+"""The longest of these; audit entries do not count, since archiving loses none."""
 
 _PART = 200
-"""Rows that are removed in one transaction."""
+"""Rows removed per transaction."""
 _PLANS_PART = 4
-"""Plans, which may have megabytes each."""
+"""Plans removed per transaction; each may have megabytes."""
 _COMMANDS_PART = 1_000
-"""What a caller gets stored who repeats everything he may send goes as fast as it comes."""
+"""Commands removed per transaction: as many as a caller can add by repeating requests."""
 _PARTS = 10
-"""Transactions for each rule in one round."""
+"""Transactions per rule and round."""
 _PAGES = 1000
-"""Free pages that are given back to the file system in one round: 4 MB."""
+"""Free pages released to the file system per round: 4 MB."""
 
 _RULES: tuple[tuple[float, int, str], ...] = (
     (

@@ -1,7 +1,7 @@
-"""Whether a statement is at fault, judged in time: failed, stalled, starved, or behind for longer than its objective.
+"""Faults of a statement: failed, stalled, starved, or behind for longer than its objective.
 
-*Behind* is the age of the oldest input that is not committed. Rows say how much work waits, and say nothing of whether
-that is bad: a statement may take in millions with each batch. Where lag is going is a trend, and never a fault.
+*Behind* is the age of the oldest uncommitted input. The number of pending rows is no criterion, since a statement may
+process millions per batch. The direction of the lag is a trend, never a fault.
 """
 
 from dataclasses import dataclass, replace

@@ -1,8 +1,8 @@
 """The table formats with everything in which they differ, and the column types that can be widened in place.
 
-File tables are file sources of Spark: a table that a query writes names its files in a log beside them
-(`_spark_metadata`), and a new checkpoint begins with every file that is there. A table with a transaction log
-(`_delta_log`) has an id, versions and a record of what each query has written.
+File tables are file sources of Spark: a query that writes one lists its files in a log (`_spark_metadata`), and a new
+checkpoint starts with all existing files. A table with a transaction log (`_delta_log`) has an id, versions and a
+record of the batches written by each query.
 """
 
 import re

@@ -201,8 +201,7 @@ def _refuse_deep_and_aliases(text: str) -> None:
 
 
 def _events(text: str) -> Iterator[Any]:
-    """Yield what the parser says; raises ValueError where libyaml, which reads ahead, has a bound of its own (PyYAML
-    6.0.4: 1,000 levels)."""
+    """Yield the parser's events; raises ValueError at libyaml's own nesting limit (PyYAML 6.0.4: 1,000 levels)."""
     try:
         yield from yaml.parse(text, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:

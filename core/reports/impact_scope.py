@@ -1,7 +1,7 @@
 """The scope of a change: all downstream tables, and the part of the project needed to plan it.
 
-Readers are declared or deployed, with the statement sets that are met. The part is all of them and everything upstream
-of them: a plan of the table is the same over this part as over the whole; it costs by the part.
+Downstream tables are declared or deployed, with their statement sets. The part consists of them and everything upstream
+of them: a plan over the part equals a plan over the whole project, at the cost of the part.
 """
 
 from collections.abc import Iterable, Mapping
