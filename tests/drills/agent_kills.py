@@ -84,7 +84,7 @@ def pass_through(tiny: Tiny, words: list[str], point: int) -> str:
             return "ok" if applied.returncode == 0 else f"exit code {applied.returncode}: {applied.stderr.strip()}"
         until(partial(dead, tiny.agent_pid()), 30, "the agent is dead")
         tiny.done("up")
-        until(lambda: '"running"' not in tiny.done("runs", "--json"), 120, "the run that was taken up has ended")
+        until(lambda: '"running"' not in tiny.done("runs", "--json"), 120, "the resumed run has ended")
         newest = json.loads(tiny.done("runs", "--json"))[0]
         if newest["state"] != "done":
             notes = "; ".join(step["note"] for step in newest["steps"] if step["state"] == "failed")
@@ -99,7 +99,7 @@ def renew_agent(tiny: Tiny, **environ: str) -> None:
     tiny.done("up", **environ)
     # A plan made before the agent has found its statements running would resume them, and pass other points than
     # counted.
-    until(lambda: tiny.statements()["kept"]["state"] == "running", 60, "the agent has found what runs")
+    until(lambda: tiny.statements()["kept"]["state"] == "running", 60, "the agent has found the running statements")
 
 
 def dead(pid: int) -> bool:

@@ -42,7 +42,7 @@ def main() -> int:
         applied = many.apply(many.plan("--all", "--children", "all"))
         assert applied.returncode == 0, applied.stderr[-600:]
         say(f"{count} statements were deployed in {time.monotonic() - began:.0f} s")
-        until(lambda: len(many.tables_in("running")) == count, 300, "all run")
+        until(lambda: len(many.tables_in("running")) == count, 300, "all statements run")
         return lose_the_pool(many, count) + freeze_the_pool(many, min(20, count - 1), frozen_s)
     finally:
         many.down()
@@ -54,7 +54,7 @@ def lose_the_pool(many: ManyStatements, count: int) -> int:
     before = many.threads(), many.files()
     killed = time.time()
     os.kill(many.pool_pid(), signal.SIGKILL)
-    until(lambda: many.pool()[1].startswith("attached"), 120, "the pool is attached to")
+    until(lambda: many.pool()[1].startswith("attached"), 120, "the agent is attached to the pool")
     attached, busy, ours = time.time(), cpu_s(many.pool_pid()), cpu_s(many.agent_pid())
     stop = subprocess.Popen(
         [str(Path(sys.executable).with_name("headgate")), "stop", "t0", "--confirm", "yes"],
@@ -104,7 +104,7 @@ def freeze_the_pool(many: ManyStatements, stops: int, frozen_s: float) -> int:
         os.kill(pid, signal.SIGCONT)
     many.done("up")
     until(lambda: many.tables_in("stopped") >= {"t0", *tables}, 60, "the stops hold")
-    until(lambda: not many.tables_in("unknown") | many.tables_in("degraded"), 60, "all others are seen to run")
+    until(lambda: not many.tables_in("unknown") | many.tables_in("degraded"), 60, "all others are reported as running")
     say(f"afterwards {len(many.tables_in('stopped'))} are stopped and {len(many.tables_in('running'))} run")
     return int(said.returncode != 4 or most > before + FLAT_THREADS or ended > END_S)
 

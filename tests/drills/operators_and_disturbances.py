@@ -59,7 +59,7 @@ def act(demo: Disturbed, table: str, what: str, stopped: set[str], done: Counter
         found = json.loads(said.stdout or "{}")
         if found.get("error", {}).get("class") != "AgentUnreachable":
             break
-        done[f"{what}: no agent, said again"] += 1
+        done[f"{what}: no agent, repeated"] += 1
     outcomes = [str(each["outcome"]) for each in found.get("statements", ())] or [f"exit code {said.returncode}"]
     done[f"{what}: {outcomes[0].split(':')[0]}"] += 1
     if what == "stop" and said.returncode in (0, 4):
@@ -178,7 +178,7 @@ def holds(demo: Disturbed, what: str, stopped: set[str], did: Counter[str], took
             stopped.discard(LEAF)
             demo.apply(demo.plan(LEAF))
         restart_failed(demo, stopped, did)
-        until(lambda: not wrong(demo, stopped), BACK_S, "what is wanted runs, and nothing else")
+        until(lambda: not wrong(demo, stopped), BACK_S, "exactly the wanted statements run")
         bad = whole(demo)
     except Impatient as error:
         bad = [f"{error}: {wrong(demo, stopped)}", *whole(demo)]

@@ -100,7 +100,7 @@ def report(seed: int, found: Sequence[Run], seconds: float) -> None:
     print("  not run:", "; ".join(f"{number} {why}" for why, number in refused.most_common(12)))
     waters = (each for each in found if each.trial.change.kind is ChangeKind.WATERMARK_DELAY)
     closed = sum(each.kind == "differs" and not each.unsafe for each in waters)
-    print(f"  {closed} differ by what the old watermark closed, which is to be acknowledged")
+    print(f"  {closed} differ because of what the old watermark closed, which operators must acknowledge")
     wrote, unsafe = sum(each.wrote for each in ran), sum(each.unsafe for each in found)
     print(f"seed {seed}: {len(ran)} pairs, {wrote} with rows, {unsafe} unsafe; {seconds:.0f} s", flush=True)
 

@@ -44,7 +44,7 @@ def main() -> int:
     words.add_argument("--seed", type=int, nargs="+", default=[1])
     words.add_argument("--count", type=int, default=5_000)
     words.add_argument("--started", type=float, default=0.2)
-    words.add_argument("--answers", metavar="DIR", help="keeps what Spark said, for the next run with these seeds")
+    words.add_argument("--answers", metavar="DIR", help="keep Spark's answers for the next run with these seeds")
     asked = words.parse_args()
     with tempfile.TemporaryDirectory(prefix="headgate-answers-") as folder:
         asked.answers = asked.answers or folder
@@ -65,7 +65,7 @@ def drill(seed: int, asked: argparse.Namespace) -> int:
     print(f"{time.monotonic() - began:.0f} s")
     reasons = Counter(reason(finding) for finding, _ in found if finding.outcome == STRICTER)
     for why, number in reasons.most_common():
-        print(f"  {number:5} stricter: {why or 'NO REASON IS WRITTEN DOWN'}", flush=True)
+        print(f"  {number:5} stricter: {why or 'NO REASON IS RECORDED'}", flush=True)
     return int(outcomes[UNSAFE] > 0 or "" in reasons)
 
 

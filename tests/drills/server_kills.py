@@ -62,7 +62,7 @@ def kill(demo: Pizzeria, number: int, moment: float) -> bool:
         asked = "" if demo.pool_pid() != pid else f" asked for by `headgate up`, because {demo.pool()[1]}"
         if asked:
             demo.done("up")
-            until(lambda: demo.pool_pid() != pid, 60, "another server was started once it was asked for")
+            until(lambda: demo.pool_pid() != pid, 60, "another server was started on request")
         server_s = time.monotonic() - began
         until(lambda: demo.all_run() and demo.measured_since(killed_at), BACK_S, "every statement runs")
     except Impatient as error:

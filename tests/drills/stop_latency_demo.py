@@ -105,7 +105,7 @@ def waves(demo: Pizzeria, name: str, count: int, run: str) -> Situation:
             stops += stop(client, table)
         wrong += prove(demo, wave)
         if not waits(demo, run):
-            wrong.append("the run is not at its gate any more")
+            wrong.append("the run has left its gate")
         for table in reversed(wave):
             client.call("start", {"tables": [table]}, confirm="yes")
         print(f"  {name}: {len(stops)} stops", flush=True)

@@ -48,7 +48,7 @@ def measure_many(count: int, words: Sequence[str]) -> Iterator[Situation]:
         applied = many.apply(many.plan("--all", "--children", "all"))
         assert applied.returncode == 0, applied.stderr[-600:]
         for word in words:
-            until(lambda: len(many.tables_in("running")) == STATEMENTS, 300, "all run")
+            until(lambda: len(many.tables_in("running")) == STATEMENTS, 300, "all statements run")
             for found in MANY_SITUATIONS[word](many, count):
                 print(f"  {found.name}: {len(found.stops)} stops", flush=True)
                 yield found
@@ -76,7 +76,7 @@ def locked(many: ManyStatements, count: int) -> Iterator[Situation]:
     # Each stop in progress costs a thread of the lane and one with the deadline.
     flat = most() <= before + 2 * STOPS_AT_ONCE + FLAT
     wrong = [] if within and flat else [said]
-    until(lambda: many.threads() <= before + FLAT, 10, "the threads are as many as before")
+    until(lambda: many.threads() <= before + FLAT, 10, "the number of threads is as before")
     name = "forty by one command, the ledger is locked"
     yield Situation(name, forty, (*wrong, *learned(many, forty)), called_within_ms=ALL_MS)
 
@@ -89,7 +89,7 @@ def idle_sockets(many: ManyStatements, count: int) -> Iterator[Situation]:
         stops = [found for n in range(count) for found in stop(client, f"t{n}")]
     print(f"  threads and files: {before} before, at most {threads(), files()}, {many.threads(), many.files()} after")
     most = max(threads() - before[0], files() - before[1])
-    wrong = [] if most <= MOST_OF_A_USER + RESERVED + 2 * FLAT else [f"{most} threads or files more than before"]
+    wrong = [] if most <= MOST_OF_A_USER + RESERVED + 2 * FLAT else [f"{most} more threads or files than before"]
     yield Situation("1,000 idle connections", tuple(stops), (*wrong, *learned(many, stops)))
 
 
@@ -103,7 +103,7 @@ def attaching(many: ManyStatements, count: int) -> Iterator[Situation]:
         stops += these
         if len(stops) < count:
             start_again(many, Situation("", tuple(these)))
-            until(lambda: len(many.tables_in("running")) == STATEMENTS, 300, "all run")
+            until(lambda: len(many.tables_in("running")) == STATEMENTS, 300, "all statements run")
     yield Situation("100 statements are being attached", tuple(stops), tuple(wrong))
 
 
@@ -111,7 +111,7 @@ def while_attaching(many: ManyStatements, client: AgentClient, tables: Sequence[
     """Kill the server, and stop statements from its attachment until all others have been started."""
     killed, stops = time.time(), list[Stop]()
     os.kill(many.pool_pid(), signal.SIGKILL)
-    until(lambda: many.pool()[1].startswith("attached"), 120, "the pool is attached to")
+    until(lambda: many.pool()[1].startswith("attached"), 120, "the agent is attached to the pool")
     while len(stops) < len(tables) and len(stops) + many.started(killed) < len(tables):
         stops += stop(client, tables[len(stops)])
     until(lambda: many.started(killed) >= len(tables) - len(stops), 300, "all others run")

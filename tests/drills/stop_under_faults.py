@@ -54,7 +54,7 @@ def _frozen(tiny: Tiny) -> None:
     os.kill(pid, signal.SIGSTOP)
     began = time.monotonic()
     try:
-        until(lambda: "silent" in tiny.run("ls").stderr, 30, "ls says that the pool is silent")
+        until(lambda: "silent" in tiny.run("ls").stderr, 30, "ls reports that the pool is silent")
         say(f"ls after {time.monotonic() - began:.1f} s: {tiny.run('ls').stderr.strip()}")
         asked = time.monotonic()
         said = tiny.run("stop", "marked", "--confirm", "yes")
@@ -144,7 +144,7 @@ def nothing_moves(tiny: Tiny) -> None:
     """Land rows and check that the stopped statement does not process them."""
     before = tiny.ids("marked", 1)
     tiny.land(10)
-    until(lambda: len(tiny.ids("kept", 1)) == tiny.landed, 60, "its parent takes new rows")
+    until(lambda: len(tiny.ids("kept", 1)) == tiny.landed, 60, "its parent processes new rows")
     time.sleep(QUIET_S)  # That nothing happens is no condition to wait for.
     assert tiny.ids("marked", 1) == before, "the stopped statement took rows"
 

@@ -96,7 +96,7 @@ def as_wanted(tiny: Tiny, columns: int) -> None:
     """Wait until everything runs and holds each row once; the newest column must be filled, and no version created."""
     tiny.land(5)
     until(lambda: arrived(tiny), 90, "every row is in each table once")
-    until(lambda: running(tiny), 30, "all run")
+    until(lambda: running(tiny), 30, "all statements run")
     filled = [id for id, value in values(tiny, f"more{columns}") if value == columns * id]
     assert tiny.landed in filled and 1 not in filled, "old rows have NULL, new ones the value"
     assert not list((tiny.folder / "data/tables").glob("*__v2"))
@@ -112,7 +112,7 @@ def as_widened(tiny: Tiny, column: int, last: int) -> None:
     """
     tiny.land(5)
     until(lambda: arrived(tiny), 90, "every row is in each table once")
-    until(lambda: running(tiny), 30, "all run")
+    until(lambda: running(tiny), 30, "all statements run")
     found = dict(values(tiny, f"more{column}"))
     assert (found[last], found[tiny.landed]) == (last * column, tiny.landed + TOO_LARGE), "old rows keep their values"
     assert not list((tiny.folder / "data/tables").glob("*__v2"))
@@ -182,11 +182,11 @@ def killed_at(tiny: Tiny, at: str, *, server_too: bool) -> None:
     os.kill(before, signal.SIGKILL)
     until(lambda: not alive(before), 10, "the agent is dead")
     tiny.done("up", HEADGATE_FAULT_AT=at)
-    until(lambda: running(tiny), 30, "all are found running")
+    until(lambda: running(tiny), 30, "all statements are found running")
     dying = tiny.agent_pid()
     with landing(tiny):
         tiny.apply(plan)
-        until(lambda: not alive(dying), 60, "the agent has died at the point")
+        until(lambda: not alive(dying), 60, "the agent has died at its point")
         if server_too:
             os.kill(tiny.pool_pid(), signal.SIGKILL)
         tiny.done("up")

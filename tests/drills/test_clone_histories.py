@@ -91,7 +91,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
     with tiny_that_runs(tmp_path_factory.mktemp("clones"), landed=10, format="delta", ddl=ddl) as tiny:
         assert tiny.apply(tiny.plan("--all")).returncode == 0
         for _ in range(2):
-            until(lambda: len(tiny.ids("marked", 1)) == tiny.landed, 90, "it is read")
+            until(lambda: len(tiny.ids("marked", 1)) == tiny.landed, 90, "all rows are read")
             tiny.land(10)
         yield History(tiny)
 

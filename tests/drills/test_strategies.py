@@ -109,13 +109,13 @@ class World(Driven):
         self.write(edit)
         self.done("down", "--keep-pool", "--confirm", "")
         self.done("up", HEADGATE_FAULT_AT=dies_at)
-        until(lambda: self.statements()[table]["state"] == "running", 60, "the agent has found what runs")
+        until(lambda: self.statements()[table]["state"] == "running", 60, "the agent has found the running statements")
         self.apply(self.plan(table, "--strategy", f"{table}={strategy}"))
         pid = self.agent_pid()
         until(lambda: not alive(pid), 60, "the agent is dead")
         self.land(3)
         self.done("up")
-        until(lambda: '"running"' not in self.done("runs", "--json"), 120, "the run that was taken up has ended")
+        until(lambda: '"running"' not in self.done("runs", "--json"), 120, "the resumed run has ended")
         newest = json.loads(self.done("runs", "--json"))[0]
         assert newest["state"] == "done", [step["note"] for step in newest["steps"]]
 

@@ -49,7 +49,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
         assert tiny.apply(tiny.plan("--all")).returncode == 0
         for _ in range(4):
             seen = tiny.landed
-            until(lambda seen=seen: len(tiny.ids("marked", 1)) == seen, 90, "it is read")  # type: ignore[misc]
+            until(lambda seen=seen: len(tiny.ids("marked", 1)) == seen, 90, "all rows are read")  # type: ignore[misc]
             tiny.land(10)
         yield History(tiny)
 
@@ -79,7 +79,7 @@ def change(history: History, strategy: str, dies_at: str) -> int:
     history.edit()
     tiny.done("down", "--keep-pool", "--confirm", "")
     tiny.done("up", HEADGATE_FAULT_AT=dies_at)
-    until(lambda: tiny.statements()["marked"]["state"] == "running", 60, "the agent has found what runs")
+    until(lambda: tiny.statements()["marked"]["state"] == "running", 60, "the agent has found the running statements")
     tiny.apply(tiny.plan("marked", "--strategy", f"marked={strategy}"))
     pid = tiny.agent_pid()
     until(lambda: not alive(pid), 60, "the agent is dead")
@@ -87,7 +87,7 @@ def change(history: History, strategy: str, dies_at: str) -> int:
     for _ in range(3):
         tiny.land(10)
     tiny.done("up")
-    until(lambda: '"running"' not in tiny.done("runs", "--json"), 180, "the run that was taken up has ended")
+    until(lambda: '"running"' not in tiny.done("runs", "--json"), 180, "the resumed run has ended")
     newest = json.loads(tiny.done("runs", "--json"))[0]
     assert newest["state"] == "done", [step["note"] for step in newest["steps"]]
     return there

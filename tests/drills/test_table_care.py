@@ -83,7 +83,7 @@ def test_an_agent_that_is_killed_inside_leaves_a_run_that_the_next_one_ends(tiny
     small_files(tiny, 2)
     tiny.done("down", "--confirm", "")
     tiny.done("up", HEADGATE_FAULT_AT=f"{verb} {point}")
-    until(lambda: tiny.pool()[0] == "up" and arrived(tiny), 120, "all run")
+    until(lambda: tiny.pool()[0] == "up" and arrived(tiny), 120, "all statements run")
     agent, plan = tiny.agent_pid(), tiny.plan(verb, "kept")
     tiny.run("apply", plan["hash"][:12], "--confirm", tiny.confirmation(plan), "--detach")
     until(lambda: not alive(agent), 60, "the agent died at the point")

@@ -224,7 +224,7 @@ def lived(world: Released, life: Life) -> Ending:
         assert world.confirmed("undelete", "spare").returncode == 0
     world.renew_agent(life.points)
     world.done("up")
-    until(lambda: world.all_run(*RELEASED, "beside"), 90, "the agent has found what runs")
+    until(lambda: world.all_run(*RELEASED, "beside"), 90, "the agent has found the running statements")
     plan, served = world.plan(*REQUESTS[life.request]), _serves(world)
     world.learn(plan)
     known = {str(id) for (id,) in world.ledger("SELECT id FROM run")}

@@ -399,5 +399,5 @@ def _until(condition: object, seconds: float = 60) -> None:
     assert callable(condition)
     ends_at = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < ends_at, "it did not come to pass"
+        assert time.monotonic() < ends_at, "the condition did not become true in time"
         time.sleep(0.02)

@@ -105,7 +105,7 @@ class Field:
         """Wait for a condition; fail on timeout."""
         ends_at = time.monotonic() + seconds
         while not condition():
-            assert time.monotonic() < ends_at, "it did not come to pass"
+            assert time.monotonic() < ends_at, "the condition did not become true in time"
             time.sleep(0.05)
 
     def mine(self) -> dict[str, ReportedQuery]:
