@@ -31,6 +31,7 @@ _UNREAD_TYPES = frozenset(("time", "void", "collate", "not", "comment"))
 _FAILURES = (SqlglotError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """Exceptions that sqlglot 30.30 raises for unexpected texts, besides ParseError."""
 _TYPE_TOKENS = frozenset((TokenType.VAR, TokenType.TIME, TokenType.NULL, TokenType.COLLATE))
+_AFTER_TYPE = frozenset((TokenType.GT, TokenType.COMMA, TokenType.L_PAREN))
 _QUERIES = frozenset((TokenType.SELECT, TokenType.VALUES, TokenType.WITH))
 """Keywords that occur at most once in a statement without nested queries."""
 _CLAUSES_WORDS = """
@@ -109,11 +110,21 @@ def _with_hidden_types(tokens: Sequence[Token]) -> tuple[list[Token], list[str]]
             continue
         end = _type_end(tokens, index)
         held = tokens[index:end]
-        if any(each.token_type is TokenType.NEQ or word_of(each).lower() in _UNREAD_TYPES for each in held):
+        if any(_is_unread(held, at) for at in range(len(held))):
             found.append(word_at(TokenType.VAR, f"{_HIDDEN_TYPE}{len(types)}", held[0]))
             types.append(_type_text(held))
             index = end
     return found, types
+
+
+def _is_unread(held: Sequence[Token], at: int) -> bool:
+    """Return whether a token of a type is one that sqlglot cannot read, and not the name of a struct's field."""
+    if held[at].token_type is TokenType.NEQ:
+        return True
+    word = word_of(held[at]).lower()
+    if word in ("time", "void"):
+        return at + 1 == len(held) or held[at + 1].token_type in _AFTER_TYPE
+    return word in _UNREAD_TYPES
 
 
 def _casts(tokens: Sequence[Token], index: int) -> bool:
@@ -182,7 +193,7 @@ def _call_without_brackets(query: Any) -> None:
 def bare_call(column: Any) -> Any:
     """Return the call that an unqualified, unquoted name such as `current_date` stands for; None for other names."""
     made = _FUNCTIONS_BY_NAME.get(column.name.lower())
-    if made is None or column.table or column.this.args.get("quoted") or isinstance(column.parent, exp.Dot):
+    if made is None or column.table or column.this.args.get("quoted") or isinstance(column.parent, (exp.Dot, exp.Star)):
         return None
     return made()
 

@@ -90,6 +90,18 @@ def test_a_lateral_view_needs_no_as() -> None:
     assert plain.canonical == with_as.canonical
 
 
+@pytest.mark.parametrize("name", ["time", "void"])
+def test_a_struct_field_may_have_the_name_of_a_type(name: str) -> None:
+    plain, quoted = (canonical(f"CAST(a AS STRUCT<{each}: INT, b: STRING>)") for each in (name, f"`{name}`"))
+    assert plain == quoted != canonical(f"CAST(a AS STRUCT<b: {name}>)")
+
+
+@pytest.mark.parametrize("name", ["current_date", "current_timestamp", "current_user", "session_user"])
+def test_a_name_in_except_is_a_column(name: str) -> None:
+    plain, quoted = (read_any(f"SELECT * EXCEPT ({each}) FROM STREAM s", "q")[0] for each in (name, f"`{name}`"))
+    assert plain[0].canonical == quoted[0].canonical
+
+
 def pairs() -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield pairs of operators, each with the ways to group it."""
     for a, b in product(OPERATORS, OPERATORS):
