@@ -1,4 +1,4 @@
-"""What must hold between the tables of a project: each check reports all it finds, in one pass over the tables."""
+"""Consistency between the tables of a project: each check reports everything it finds in one pass."""
 
 import re
 from collections.abc import Mapping, Sequence, Set
@@ -12,8 +12,8 @@ from core.sql.statement import Column, TableDdl, TableRead, line_of
 from core.text.wording import counted, did_you_mean
 
 _ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
-"""What Delta takes in a path as it is written, also in one with `file:`, and makes a folder of where it has no log; the
-catalog says the same of a letter that is escaped (4.4.0, run)."""
+"""Percent escapes in a path: Delta takes them literally, also with `file:`, and creates such a folder if it has no log;
+Spark's catalog decodes them (Delta 4.4.0, run)."""
 
 
 def check_tables(
@@ -25,10 +25,10 @@ def check_tables(
     unreadable: Set[TableName],
     connectors: Set[str] = frozenset(),
 ) -> None:
-    """Check sinks, columns and reads of every table, and that the whole has an order.
+    """Check sinks, columns and reads of every table, and that there is no cycle.
 
-    `unreadable` are tables whose statement has Problems of its own: they look external and are not. `connectors` are
-    those that headgate.yml names.
+    `unreadable` tables have a statement with Problems of its own: they only look external. `connectors` are those in
+    headgate.yml.
     """
     for table in tables.values():
         if table.name not in unreadable:
@@ -68,7 +68,7 @@ def _check_sink(table: Table, problems: list[Problem]) -> None:
 
 
 def _wrong_input(table: Table, format: TableFormat) -> tuple[str, str] | None:
-    """Describe what is wrong with where an external input lies and what it is, as summary and remedy."""
+    """Return what is wrong with the location or format of an external input, as summary and remedy."""
     ddl, place = table.parsed_ddl, table.parsed_ddl.location
     if not format.external_input:
         formats = f"formats for external input: {', '.join(EXTERNAL_INPUTS)}"
@@ -101,7 +101,7 @@ def _check_connector(table: Table, connectors: Set[str], problems: list[Problem]
 
 
 def _check_columns(table: Table, problems: list[Problem]) -> None:
-    """Compare names: a file sink writes the query's own column names whatever the DDL says (Spark 4.2.0)."""
+    """Compare column names: a file sink writes those of the query, whatever the DDL says (Spark 4.2.0)."""
     parsed, path = table.parsed, table.dml.path if table.dml else ""
     if parsed is None:
         return
@@ -145,9 +145,7 @@ def _difference(declared: list[str], written: list[str]) -> str:
 
 
 def _is_star(column: Column) -> bool:
-    """Return whether it stands for several columns that are not known from the text alone,
-    also with EXCEPT behind it.
-    """
+    """Return whether it is a star, also with EXCEPT: its columns are unknown from the text alone."""
     return column.name == "*"
 
 
@@ -173,7 +171,7 @@ def _wrong_read(
     declared: Set[TableName],
     views: Mapping[TableName, str],
 ) -> tuple[str, str] | None:
-    """Describe what is wrong with one read, as summary and remedy."""
+    """Return what is wrong with one read, as summary and remedy; None if nothing is."""
     if read.table in views:
         if read.streaming:
             return f"{table.name} streams {read.table}, which is a view", "stream the tables that the view reads"
@@ -197,9 +195,9 @@ def _wrong_read(
 
 
 def wrong_watermark(read: TableRead, ddl: TableDdl) -> tuple[str, str] | None:
-    """Describe what is wrong with a watermark over a column of the table itself, as summary and remedy.
+    """Return what is wrong with a watermark on a column of the table, as summary and remedy; None if nothing is.
 
-    Spark: EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE, and UNRESOLVED_COLUMN for a name that is not there (4.2.0, run).
+    Spark: EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE, and UNRESOLVED_COLUMN for an unknown name (4.2.0, run).
     """
     name = read.watermark.column if read.watermark is not None else ""
     if not name.replace("_", "a").isalnum():

@@ -1,4 +1,4 @@
-"""What differs between the project at an older commit and now: tables, and the texts that they had then."""
+"""Differences between the project at an older commit and now: tables, and their texts then."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -24,11 +24,11 @@ class GitComparison:
 
     reference: str
     changed: tuple[TableName, ...] = ()
-    """Declared now, and differing in SQL, DDL, settings or place, or not declared then; sorted."""
+    """Declared now, and either new or different in SQL, DDL, settings or folder; sorted."""
     gone: tuple[TableName, ...] = ()
     """Declared then and not now; sorted."""
     before: Mapping[TableName, RevisionTexts] = field(default_factory=dict)
-    """What the changed and the gone ones said then, as far as it can be read."""
+    """The earlier texts of changed and gone tables, as far as they can be read."""
     settings: tuple[str, ...] = ()
     """Keys of the environment in headgate.yml that differ: `pool.memory`, `policy.freeze`, `place.data`; sorted."""
 
@@ -42,10 +42,10 @@ def compare_with_commit(
     *,
     environment: str,
 ) -> GitComparison:
-    """Compare the project's texts by path with those of a commit; `then` holds the paths that differ.
+    """Compare the project's texts with those of a commit; `then` holds the differing paths.
 
-    None in `then` is a path that the commit does not have. Only the folders of these paths are read, all of them where
-    the defaults of headgate.yml differ. An older text may be wrong: its table counts as changed.
+    None in `then` is a path that the commit lacks. Only the folders of these paths are read, or all if the defaults in
+    headgate.yml differ. A table whose older text is invalid counts as changed.
     """
     manifest = _manifest_then(then)
     defaults = manifest.defaults if manifest else project.defaults
@@ -69,10 +69,10 @@ def compare_with_commit(
 def with_texts_of_commit(
     since: GitComparison, observed: Mapping[TableName, ObservedDeployment]
 ) -> dict[TableName, ObservedDeployment]:
-    """Return observations the texts of the commit where they have none: what is deployed is taken for what it says.
+    """Complete observations that have no texts with those of the commit, which is assumed to be deployed.
 
-    Left alone is what says `same`, and what names another revision by its hash. What changed since, and has no text
-    there that can be read, is `changed`: how, is not known.
+    Observations that say `same` or name another revision by hash stay. A table that changed since and has no readable
+    text at the commit becomes `changed`.
     """
     return {table: _with_texts_of(since, table, seen) for table, seen in observed.items()}
 
@@ -89,13 +89,13 @@ def _with_texts_of(since: GitComparison, table: TableName, seen: ObservedDeploym
 
 
 def _manifest_then(then: Mapping[str, str | None]) -> Manifest | None:
-    """Read headgate.yml as it was; None where it is the same, or was not there."""
+    """Read headgate.yml at the commit; None if it is unchanged or was missing."""
     text = then.get(MANIFEST)
     return read_manifest(text, []) if text is not None else None
 
 
 def _differing(was: Environment, now: Environment) -> Iterator[str]:
-    """Return the keys that differ between two forms of an environment, and no values: some may be secret."""
+    """Yield the keys that differ between two forms of an environment, without values, which may be secret."""
     conf = dict(was.pool.conf), dict(now.pool.conf)
     yield from (f"pool.conf.{key}" for key in {**conf[0], **conf[1]} if conf[0].get(key) != conf[1].get(key))
     yield from (f"pool.{key}" for key in ("name", "url", "cores", "memory") if _differ(was.pool, now.pool, key))
@@ -111,7 +111,7 @@ def _differ(was: object, now: object, key: str) -> bool:
 
 
 def _identity(table: Table) -> tuple[str, ...]:
-    """Return all that a change of a table can be in, line endings aside."""
+    """Return everything in which a table can change, ignoring line endings."""
     texts = revision_of(table).texts
     lines = (_unix(text) for text in (texts.ddl, texts.dml, texts.yml, table.settings_text))
     return (*lines, table.product, table.layer, table.unit)

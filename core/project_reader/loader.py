@@ -1,4 +1,4 @@
-"""Texts of a project folder → Project, or all Problems at once; reads no file and never stops at the first mistake."""
+"""Texts of a project folder → Project, or all Problems at once; reads no file and does not stop at a mistake."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ __all__ = ["read_project", "read_settings", "read_tables", "settings_as_text"]
 
 @dataclass(frozen=True, slots=True)
 class _StatementFile:
-    """One INSERT of the project with the file it stands in."""
+    """One INSERT of the project, with its file."""
 
     path: str
     folder: ScriptFolder
@@ -37,7 +37,7 @@ class _StatementFile:
 
 @dataclass(slots=True)
 class _ProjectDraft:
-    """What has been read so far; the first declaration of a table wins, a second one is a Problem."""
+    """What has been read so far; a second declaration of a table is a Problem."""
 
     texts: Mapping[str, str]
     parse_cache: ParseCache
@@ -46,7 +46,7 @@ class _ProjectDraft:
     ddl: dict[TableName, tuple[str, TableDdl]] = field(default_factory=dict)
     views: dict[TableName, str] = field(default_factory=dict)
     declared: set[TableName] = field(default_factory=set)
-    """Names with a DDL file, readable or not, so that one mistake is reported once."""
+    """Names with a DDL file, valid or not, so that one mistake is reported once."""
     statements: dict[TableName, _StatementFile] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     """Folders with a statement that could not be read."""
@@ -55,9 +55,9 @@ class _ProjectDraft:
 def read_project(
     texts: Mapping[str, str], parse_cache: ParseCache | None = None
 ) -> tuple[Project | None, tuple[Problem, ...]]:
-    """Read paths (relative, forward slashes) and their texts; the project is None when any Problem is an error.
+    """Read texts by path (relative, forward slashes); the project is None if any Problem is an error.
 
-    `parse_cache` only saves time: what it knows is not read again, what is read newly stands in it afterwards.
+    `parse_cache` only saves time: known texts are not parsed again, and new ones are added to it.
     """
     # A plan names its files to the agent in JSON, which holds no such path.
     problems: list[Problem] = [
@@ -82,9 +82,9 @@ def read_project(
 
 
 def read_tables(texts: Mapping[str, str], defaults: Settings, parse_cache: ParseCache) -> dict[TableName, Table]:
-    """Read the tables of some folders of a project whatever Problems they have: those that have a DDL that can be read.
+    """Read the tables of some folders whose DDL is valid, ignoring Problems.
 
-    A statement that cannot be read leaves its table without one.
+    A table with an invalid statement has none.
     """
     return _read_tables(_ProjectDraft(texts, parse_cache, []), defaults)
 
@@ -252,5 +252,5 @@ def _settings(name: str, folder: ScriptFolder, draft: _ProjectDraft, defaults: S
 
 
 def _yml(name: str, folder: ScriptFolder) -> str:
-    """Find a table's own yml, or that of its unit; empty when there is none."""
+    """Return the path of a table's own yml, or of its folder's; empty if there is none."""
     return folder.yml.get(TableName(name)) or folder.yml.get(folder.unit, "")

@@ -26,12 +26,12 @@ _ENVIRONMENT_KEYS = ("data", "protected", "prefix", "pool", "objective", "policy
 YEAR_D = 365
 MOST_CORES = 1024
 LEAST_MIB, MOST_MIB = 512, 4096 * 1024
-"""Heap of a local pool; Spark refuses to start with less than 450 MiB (`UnifiedMemoryManager.getMaxMemory`)."""
+"""Bounds of a local pool's heap; Spark refuses less than 450 MiB (`UnifiedMemoryManager.getMaxMemory`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What headgate.yml says; fields with Problems hold their defaults."""
+    """The content of headgate.yml; fields with Problems hold their defaults."""
 
     name: str = ""
     id: str = ""
@@ -39,11 +39,11 @@ class Manifest:
     environments: tuple[Environment, ...] = ()
     defaults: Settings = field(default_factory=Settings)
     connectors: tuple[Connector, ...] = ()
-    """What local pools are given beside Spark, sorted by name."""
+    """What local pools load besides Spark, sorted by name."""
 
 
 def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
-    """Read headgate.yml; None means that the project has none, which is a Problem."""
+    """Read headgate.yml; a `text` of None, for a missing file, is a Problem."""
     if text is None:
         problems.append(
             Problem(
@@ -70,9 +70,9 @@ def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
 
 
 def read_manifest_head(text: str, problems: list[Problem]) -> ManifestHead:
-    """Read what says which environment is meant; what is wrong elsewhere in the file is left to `read_manifest`.
+    """Read the part of headgate.yml that selects an environment; `read_manifest` reports other mistakes.
 
-    With a Problem the head is not to be used: a protected environment could count as unprotected.
+    Do not use a head with Problems: a protected environment could count as unprotected.
     """
     top = read_yaml(text, MANIFEST_PATH, problems)
     if top is None:
@@ -111,7 +111,7 @@ def _environments(top: YamlSection) -> tuple[Environment, ...]:
 
 
 def _environment_sections(top: YamlSection) -> dict[str, YamlSection]:
-    """Find the entry of each environment, in the order of the file; one that is left empty is an empty section."""
+    """Return the section of each environment, in the order of the file; an empty entry is an empty section."""
     section = top.section("environments")
     if section is None or not section.nodes:
         if "environments" not in top.nodes or section is not None or _is_null(top):
@@ -212,9 +212,9 @@ def _default_env(top: YamlSection, environments: tuple[Environment, ...]) -> str
 
 
 def declared_policy(texts: Mapping[str, str], environment: str, problems: list[Problem]) -> Policy | None:
-    """Read one environment's policy from paths and texts, those of SQL files may be empty; None where it is not there.
+    """Read one environment's policy from texts by path (those of SQL files may be empty); None if it is unknown.
 
-    What is wrong stands in `problems` afterwards.
+    Mistakes are appended to `problems`.
     """
     manifest = read_manifest(texts.get(MANIFEST_PATH), problems)
     declared = next((found for found in manifest.environments if found.name == environment), None)
@@ -223,7 +223,7 @@ def declared_policy(texts: Mapping[str, str], environment: str, problems: list[P
 
 
 def protected_tables(texts: Mapping[str, str], defaults: Settings, problems: list[Problem]) -> tuple[TableName, ...]:
-    """List the declared tables whose own yml, or that of their unit, says `protect: true`."""
+    """List the declared tables whose yml, or that of their folder, sets `protect: true`."""
     found = []
     for folder in read_script_folders(texts, problems):
         known: dict[str, Settings] = {}
@@ -241,7 +241,7 @@ def _yml(folder: ScriptFolder, table: TableName) -> str:
 
 
 def read_connectors(top: YamlSection) -> tuple[Connector, ...]:
-    """Read the connectors of a project, sorted by name; one that is left empty is as this version knows it."""
+    """Read the connectors of a project, sorted by name; an empty entry has this version's defaults."""
     section = top.section("connectors")
     if section is None:
         return ()
@@ -288,7 +288,7 @@ def _exclusions(section: YamlSection, default: tuple[str, ...]) -> tuple[str, ..
 
 
 RULES = tuple(key for key in POLICY_KEYS if not key.startswith("protected"))
-"""What stands below `policy`; what is protected is said at the environment and in the tables' own files."""
+"""Keys below `policy`; protection is declared at the environment and in the tables' own files."""
 
 _HOLDER = re.compile(r"@?[^\s@,:]{1,64}\Z")
 
@@ -316,7 +316,7 @@ def read_policy_section(section: YamlSection) -> Policy:
 
 
 def _machine_moves(section: YamlSection) -> str:
-    """Read `allow` or `ask`, which is what holds where nothing is said."""
+    """Read `allow` or `ask`, the default."""
     found = section.text("machine_moves", ASK)
     if found not in (ALLOW, ASK):
         section.wrong("machine_moves", f"{ALLOW} or {ASK}", f"write machine_moves: {ALLOW}, or leave it out")

@@ -1,7 +1,7 @@
-"""What the texts of a project say, each text read once: the parsers are loaded only for a text that is not known.
+"""Parsed texts of a project, each read once: the parsers are loaded only for unknown texts.
 
-A text is known by its content alone, never by its path or its file's dates. Whether a DDL text declares a view is told
-without a parser: a view has no files that a stream could follow.
+A text is known by its content alone, not by path or date. A view is recognized without a parser: it has no files to
+stream.
 """
 
 import hashlib
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from core.sql.lineage.model import UnresolvedName
 
 MOST_CACHED_TEXTS = 50_000
-"""Texts whose values are held at once; above it all are let go, so that an agent does not grow with every edit."""
+"""Maximum number of values held; above it all are dropped, so that an agent does not grow with every edit."""
 
 _BROKEN = (ValueError, TypeError, LookupError)
-"""What unpacking raises for a packed text that is not one."""
+"""Errors raised when decoding an invalid entry."""
 
 
 class ParseCache:
-    """Reads SQL and settings by their content; give the same one again to read nothing twice.
+    """Parses SQL and settings by content; share one instance to parse nothing twice.
 
-    Threads may share one: at worst a text is read twice.
+    Thread-safe: at worst a text is parsed twice.
     """
 
     def __init__(
         self, known: Mapping[bytes, str] | None = None, look_up: Callable[[bytes], str | None] = lambda _: None
     ) -> None:
-        """Begin with packed entries by key, and where others are looked up."""
+        """Start with encoded entries by key, and a function that looks up others."""
         self._known = dict(known or {})
         self._look_up = look_up
         self._values: dict[bytes, Any] = {}
@@ -48,7 +48,7 @@ class ParseCache:
         return frozenset(self._values)
 
     def take_fresh(self) -> dict[bytes, str]:
-        """Return and forget what was newly parsed: packed entries by key, to be stored by the caller."""
+        """Return and forget newly parsed entries, encoded by key, for the caller to store."""
         fresh, self._fresh = self._fresh, {}
         return fresh
 
@@ -58,7 +58,7 @@ class ParseCache:
         self._fresh.update(read)
 
     def ddl(self, text: str, path: str) -> tuple[int | None, TableDdl | None, tuple[Problem, ...]]:
-        """Return the line of CREATE VIEW (None for a table), the table, and Problems placed in `path`."""
+        """Return the line of CREATE VIEW (None for a table), the table, and Problems located in `path`."""
         key = _key(b"ddl", text)
         found: tuple[str, TableDdl | None, tuple[Problem, ...]] | None = self._value(key, path)
         if found is None:
@@ -88,7 +88,7 @@ class ParseCache:
     def statements(
         self, text: str, path: str, *, every_table_streams: bool = False
     ) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
-        """Return the statements of a dml text, and Problems placed in `path`."""
+        """Return the statements of a dml text, and Problems located in `path`."""
         key = _statements_key(text, every_table_streams)
         found: tuple[str, tuple[ParsedStatement, ...], tuple[Problem, ...]] | None = self._value(key, path)
         if found is None:
@@ -105,9 +105,9 @@ class ParseCache:
     def wrong_columns(
         self, parsed: ParsedStatement, columns: Mapping[TableName, tuple[Column, ...]]
     ) -> tuple["UnresolvedName", ...]:
-        """Return the columns that a statement names and no table of its FROM has; `columns` are those declared.
+        """Return the columns that a statement names but no table in its FROM has; `columns` are those declared.
 
-        Known by the statement's text and the columns of what it reads.
+        Cached by the statement's text and the columns of what it reads.
         """
         key, read = _columns_read(parsed, columns)
         found = self._columns(key)
@@ -122,7 +122,7 @@ class ParseCache:
     def known_wrong_columns(
         self, parsed: ParsedStatement, columns: Mapping[TableName, tuple[Column, ...]]
     ) -> tuple["UnresolvedName", ...] | None:
-        """Return what `wrong_columns` does where it is known."""
+        """Return the cached result of `wrong_columns`; None if unknown."""
         return self._columns(_columns_read(parsed, columns)[0])
 
     def _columns(self, key: bytes) -> tuple["UnresolvedName", ...] | None:
@@ -132,7 +132,7 @@ class ParseCache:
         return found
 
     def settings(self, text: str, path: str, defaults: Settings, problems: list[Problem]) -> Settings:
-        """Return a table's settings over the project's defaults; a text with Problems is read each time."""
+        """Return a table's settings over the project's defaults; a text with Problems is parsed each time."""
         if not text.strip():
             return defaults
         key = _key(b"yml" + repr(defaults).encode("utf-8", "surrogatepass"), text)
@@ -152,7 +152,7 @@ class ParseCache:
         return found
 
     def _value(self, key: bytes, path: str) -> Any:
-        """Return a held value, unless it has Problems placed in another file of the same content."""
+        """Return a held value, unless its Problems are located in another file of the same content."""
         found = self._values.get(key)
         return found if found is not None and (found[0] == path or not found[-1]) else None
 
@@ -184,7 +184,7 @@ def _statements_key(text: str, every_table_streams: bool) -> bytes:
 def _columns_read(
     parsed: ParsedStatement, columns: Mapping[TableName, tuple[Column, ...]]
 ) -> tuple[bytes, dict[TableName, tuple[Column, ...] | None]]:
-    """Return by what the columns that a statement reads are known, and those that there are."""
+    """Return the cache key of the columns that a statement reads, and those columns by table."""
     read = {each.table: _with_changes(columns.get(each.table), each) for each in parsed.reads}
     declared = {name: [(each.name, each.type) for each in found or ()] for name, found in sorted(read.items())}
     parts = [parsed.select, parsed.stateful, declared, [*map(bool, read.values())]]
@@ -219,7 +219,7 @@ _VIEW = re.compile(r"\s*create\s+(?:or\s+replace\s+)?(?:global\s+)?(?:temp(?:ora
 
 
 def view_declared_in(text: str) -> int | None:
-    """Return the line of CREATE VIEW, None where the text declares something else."""
+    """Return the line of CREATE VIEW; None if the text declares something else."""
     plain = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text.removeprefix("\ufeff"))
     if not _VIEW.match(plain):
         return None
@@ -227,7 +227,7 @@ def view_declared_in(text: str) -> int | None:
 
 
 Reading = tuple[ParsedStatement, Mapping[TableName, tuple[Column, ...]]]
-"""A statement and the declared columns of what it reads."""
+"""A statement with the declared columns of the tables that it reads."""
 
 
 def wrong_columns(
@@ -236,9 +236,9 @@ def wrong_columns(
     parse_cache: ParseCache,
     read_ahead: Callable[[Sequence[Reading], ParseCache], None] = lambda *_: None,
 ) -> tuple[Problem, ...]:
-    """Return a Problem for each column that a statement of these tables names and nothing in its FROM has.
+    """Return a Problem for each column that a statement of these tables names but nothing in its FROM has.
 
-    `read_ahead` may fill the cache with what is not known yet.
+    `read_ahead` may fill the cache with unknown readings.
     """
     declared = {name: table.parsed_ddl.columns for name, table in project.tables.items()}
     found: list[Problem] = []

@@ -48,7 +48,7 @@ def read_script_folders(paths: Iterable[str], problems: list[Problem]) -> tuple[
 
 
 def table_folder(path: str) -> str:
-    """Return the table folder that a script or a yml lies in, by its path alone."""
+    """Return the table folder of a script or yml, by its path alone."""
     folder = path.rpartition("/")[0]
     return folder.removesuffix("/sql-scripts")
 
@@ -109,7 +109,7 @@ def _folder(
 
 
 def _take_settings(path: str, folders: dict[str, ScriptFolder], problems: list[Problem]) -> None:
-    """Take `<folder>/<table>.yml` of a table that has a script there."""
+    """Add `<folder>/<table>.yml` to a table with a script there."""
     place, _, file = path.rpartition("/")
     folder = folders.get(place)
     if folder is None:

@@ -1,6 +1,6 @@
-"""A project as bytes beside the digest of its texts: what was read and checked whole is not read again.
+"""A read and checked project as bytes with the digest of its texts, so that it is not read again.
 
-The texts themselves are left out: who unpacks a copy has them, or the digest would be another.
+The texts themselves are left out: a reader of the copy has them, or the digest would differ.
 """
 
 import hashlib
@@ -19,14 +19,14 @@ ReadProject = tuple[Project, tuple[Problem, ...]]
 """A project with its warnings."""
 
 _OURS = ("core.model.", "core.policy.", "core.project.", "core.sql.statement")
-"""Modules whose values a copy holds; nothing else is made of its bytes."""
+"""Modules of the classes that a copy may hold; no others are instantiated."""
 
 _BROKEN = (pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError, AttributeError, ImportError)
-"""What unpickling raises for bytes that are no copy."""
+"""Errors raised when unpickling an invalid copy."""
 
 
 def digest_of(texts: Mapping[str, str]) -> bytes:
-    """Return what a project's texts are known by: all of their paths and contents, in order."""
+    """Return a digest of all paths and contents, in order."""
     parts = [*texts, *texts.values()]
     digest = hashlib.sha256(array("Q", [len(texts), *map(len, parts)]))
     digest.update("".join(parts).encode("utf-8", "surrogatepass"))
@@ -34,14 +34,14 @@ def digest_of(texts: Mapping[str, str]) -> bytes:
 
 
 def pack_project(found: ReadProject, texts: Mapping[str, str]) -> bytes:
-    """Write what was read of the texts."""
+    """Return a project read from the texts as bytes."""
     packed = io.BytesIO()
     _Packer(packed, texts).dump(found)
     return packed.getvalue()
 
 
 def unpack_project(packed: bytes, texts: Mapping[str, str]) -> ReadProject | None:
-    """Read back what was read of the same texts; None for bytes that are no copy."""
+    """Restore a project read from the same texts; None if the bytes are invalid."""
     try:
         project, problems = _Unpacker(packed, texts).load()
     except _BROKEN:
@@ -50,7 +50,7 @@ def unpack_project(packed: bytes, texts: Mapping[str, str]) -> ReadProject | Non
 
 
 class _Packer(pickle.Pickler):
-    """Writes a value as its class and its fields in order, and a file's text as the file's path."""
+    """Pickles a value as class and fields in order, and a file's text as the file's path."""
 
     def __init__(self, packed: io.BytesIO, texts: Mapping[str, str]) -> None:
         super().__init__(packed, 5)

@@ -1,4 +1,4 @@
-"""The revision of a statement from its texts: of a declared table, or of deployed texts that are parsed again."""
+"""The revision of a statement: of a declared table, or parsed again from deployed texts."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ def revision_of(table: Table) -> Revision:
 def read_revision(
     table: TableName, texts: RevisionTexts, defaults: Settings, parse_cache: ParseCache | None = None
 ) -> Revision | None:
-    """Read deployed texts again; None when they cannot be read. An older yml is read over today's defaults."""
+    """Parse deployed texts; None if they are invalid. An older yml is read over today's defaults."""
     problems: list[Problem] = []
     parse_cache = parse_cache or ParseCache()
     if "trigger:" in texts.yml:

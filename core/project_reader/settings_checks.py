@@ -20,20 +20,20 @@ _UNORDERED = ("map<", "variant", "struct<", "array<")
 _TEXT = ("string", "varchar(", "char(", "binary")
 _INEXACT = ("float", "real", "double")
 _OURS = "headgate_"
-"""How the names begin that a writer adds to the rows of a batch."""
+"""Prefix of the columns that a writer adds to the rows of a batch."""
 _FIRST_ONLY = ("skipchangecommits", "ignorechanges")
 _SAYS = (*_FIRST_ONLY, "readchangefeed")
-"""Options of a stream that say themselves what it takes."""
+"""Options with which a stream itself specifies which changes it reads."""
 
 _RECORDED = "TBLPROPERTIES ('delta.enableChangeDataFeed'='true') in its DDL, where its log says so"
-"""How a table of others is declared to record its changes."""
+"""How the DDL of an external table declares that it records its changes."""
 
 CHANGES, ROWS = "changes", "rows"
-"""Values of `reads`: what STREAM takes of a keyed table."""
+"""Values of `reads`: what STREAM reads of a keyed table."""
 
 
 def check_keyed(tables: Mapping[TableName, Table], yml: Mapping[TableName, str], problems: list[Problem]) -> None:
-    """Report every keyed table that cannot be written so, and every stream of one that Spark would end."""
+    """Report every keyed table that cannot be written as declared, and every stream of one that Spark would end."""
     for table in tables.values():
         if table.settings.upserts and not table.external:
             path = yml.get(table.name, "")
@@ -49,10 +49,10 @@ def check_keyed(tables: Mapping[TableName, Table], yml: Mapping[TableName, str],
 
 
 def with_changes(tables: dict[TableName, Table], among: Mapping[TableName, Table]) -> dict[TableName, Table]:
-    """Return tables whose statements take the changes of each keyed one that they stream, where nothing says rows.
+    """Return tables whose statements read the changes of every keyed table that they stream, unless set to rows.
 
-    Those of a table of others, to which rows may as well only be added, are taken where `reads: changes` is said.
-    Whether what they stream is keyed is looked up `among` all.
+    Changes of an external table, which may also be append-only, are read only with `reads: changes`. Streamed tables
+    are looked up in `among`.
     """
     return {name: _with_changes(table, among) for name, table in tables.items()}
 
@@ -74,7 +74,7 @@ def _with_changes(table: Table, among: Mapping[TableName, Table]) -> Table:
 
 
 def _check_streams(table: Table, tables: Mapping[TableName, Table], yml: str, problems: list[Problem]) -> None:
-    """Report each stream that Spark would end, in the statement, or in the yml where that asks for it."""
+    """Report each stream that Spark would end, located in the statement, or in the yml if that requests it."""
     section = read_yaml(table.settings_text, yml, [])
     asked = section.lines if section is not None else {}
     if "changes_of" in asked:
@@ -101,7 +101,7 @@ def _check_streams(table: Table, tables: Mapping[TableName, Table], yml: str, pr
 
 
 def _wrong_table(table: Table) -> Iterator[tuple[str, str, str]]:
-    """Yield each thing that is wrong as (key of the yml, summary, remedy)."""
+    """Yield each mistake as (key of the yml, summary, remedy)."""
     settings, ddl = table.settings, table.parsed_ddl
     if not table_format(ddl.format).keyed:
         able = " or ".join(name for name, each in TABLE_FORMATS.items() if each.keyed)
@@ -135,7 +135,7 @@ def _wrong_table(table: Table) -> Iterator[tuple[str, str, str]]:
 
 
 def _doubtful_table(table: Table) -> Iterator[tuple[str, str, str]]:
-    """Yield each thing that is most likely not meant, as `_wrong_table` does."""
+    """Yield each probable mistake, as `_wrong_table` does."""
     settings = table.settings
     kinds = {column.name.lower(): column.type.lower() for column in table.parsed_ddl.columns}
     if not settings.sequence:
@@ -183,7 +183,7 @@ def _wrong_condition(table: Table) -> Iterator[tuple[str, str]]:
 
 
 def _at_its_end(problem: Problem, sql: str) -> tuple[str, str]:
-    """Return a Problem's words about a condition, which does not have the bracket that was put behind it."""
+    """Return a Problem about a condition, without the bracket that was appended to it."""
     if problem.where is not None and problem.where.line > sql.count("\n"):
         summary = problem.summary.replace("at `)`", "at its end")
         return summary, "complete the condition"
@@ -191,7 +191,7 @@ def _at_its_end(problem: Problem, sql: str) -> tuple[str, str]:
 
 
 def _closes(condition: str) -> bool:
-    """Return whether no bracket closes what stands around a condition that is written into another text."""
+    """Return whether the brackets of a condition are balanced, so that it can be embedded in another text."""
     from core.sql.tokens.lexer import open_sql, tokens_of
 
     depth = 0
@@ -234,7 +234,7 @@ def _rows_by(table: Table) -> str:
 
 
 def _records_changes(parent: Table) -> bool:
-    """Return whether a table records its changes from its creation, by what it is or by its DDL."""
+    """Return whether a table records its changes from its creation, by its mode or its DDL."""
     recorded = table_format(parent.parsed_ddl.format).keyed_properties
     said = {name.lower(): value.lower() for name, value in parent.parsed_ddl.properties}
     itself = "true" if parent.settings.upserts and not parent.external else ""
@@ -264,19 +264,19 @@ _WRONG = {
         "name its columns, or leave out schema_tracking",
     ),
 }
-"""What stands in the way: summary behind the table's name, and remedy (Delta 4.4.0).
+"""Reasons against tracking: summary (after the table's name) and remedy (Delta 4.4.0).
 
-A WITH query that is read several times stands in nobody's way: Spark reads what it streams once.
+A WITH query used several times is no obstacle: Spark reads its streams once.
 """
 
 _FILE = re.compile("^file:/+")
-"""How a path may begin as well."""
+"""Prefix of a path as a URI."""
 
 
 def with_schema_tracking(tables: dict[TableName, Table], among: Mapping[TableName, Table]) -> dict[TableName, Table]:
-    """Return tables of which those alone track columns whose statement can: a project's default holds for no other.
+    """Return tables that track columns only if their statement can: a project's default applies to no other.
 
-    The formats of what they stream are looked up `among` all.
+    Formats of streamed tables are looked up in `among`.
     """
     return {
         name: replace(table, settings=replace(table.settings, schema_tracking=False))
@@ -289,7 +289,7 @@ def with_schema_tracking(tables: dict[TableName, Table], among: Mapping[TableNam
 def check_schema_tracking(
     tables: Mapping[TableName, Table], yml: Mapping[TableName, str], problems: list[Problem]
 ) -> None:
-    """Report each yml that asks to track columns of a statement which cannot."""
+    """Report each yml that requests column tracking for a statement that cannot do it."""
     for table in tables.values():
         if "schema_tracking" not in table.settings_text:
             continue
@@ -305,7 +305,7 @@ def check_schema_tracking(
 
 
 def _in_the_way(table: Table, among: Mapping[TableName, Table]) -> tuple[str, str]:
-    """Return why a statement cannot track columns, a key of `_WRONG`, and of which table; empty where it can."""
+    """Return why a statement cannot track columns, as a key of `_WRONG`, and the table; an empty key if it can."""
     if table.parsed is None:
         return "no stream", table.name
     streams = [
@@ -328,7 +328,7 @@ def _in_the_way(table: Table, among: Mapping[TableName, Table]) -> tuple[str, st
 
 
 def check_queries(tables: Mapping[TableName, Table], yml: Mapping[TableName, str], problems: list[Problem]) -> None:
-    """Report every check whose query cannot be run over its table and other declared tables; `yml` are the paths."""
+    """Report every check whose query cannot run over its table and other declared tables; `yml` are the paths."""
     seen: set[str] = set()
     for table in tables.values():
         path = yml.get(table.name, "")

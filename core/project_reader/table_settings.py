@@ -1,4 +1,4 @@
-"""`<table>.yml` and the project's `defaults` → Settings, and back to one text that needs no defaults to be read."""
+"""`<table>.yml` and the project's `defaults` → Settings, and back to a text that needs no defaults."""
 
 import re
 from collections.abc import Iterator
@@ -85,7 +85,7 @@ def read_settings_section(section: "YamlSection", defaults: Settings) -> Setting
 
 
 def read_objective(section: "YamlSection", default: str) -> str:
-    """Read `objective: {behind: 5 minutes}`, what a statement may be behind before that is a fault."""
+    """Read `objective: {behind: 5 minutes}`, the delay beyond which a statement is at fault."""
     below = section.section("objective")
     if below is None:
         return default
@@ -98,7 +98,7 @@ def read_objective(section: "YamlSection", default: str) -> str:
 
 
 def _readers(section: "YamlSection") -> tuple[str, ...]:
-    """Read who else reads a table; nobody reads every table of a project, so the defaults have none."""
+    """Read the exposures of a table; the project's defaults have none, since nobody reads every table."""
     if section.name and "readers" in section.nodes:
         section.wrong("readers", "in the yml of the table that they read", "write readers: in <table>.yml")
         return ()
@@ -116,7 +116,7 @@ def _readers(section: "YamlSection") -> tuple[str, ...]:
 
 
 def _checks(section: "YamlSection") -> tuple[tuple[str, str], ...]:
-    """Read the checks as (name, query), in their order; what is not of their form is a Problem and left out."""
+    """Read the checks as (name, query), in order; malformed ones are Problems and left out."""
     found: dict[str, str] = {}
     for name, sql, line in check_entries(section.value("checks")):
         if not name or not sql or not _CHECK_NAME.match(name):
@@ -134,7 +134,7 @@ def _checks(section: "YamlSection") -> tuple[tuple[str, str], ...]:
 
 
 def check_entries(value: "YamlValue | None") -> Iterator[tuple[str, str, int]]:
-    """Yield name, query and line of each entry; empty texts where it has another form."""
+    """Yield name, query and line of each entry; empty texts if it is malformed."""
     if value is None or (value.text is None and value.items is None and value.pairs is None):
         return
     for item in value.items if value.items is not None else (value,):
@@ -150,9 +150,9 @@ def _wrong_checks(section: "YamlSection", expected: str, line: int) -> None:
 
 @lru_cache(maxsize=10_000)
 def settings_as_text(settings: Settings) -> str:
-    """Write settings as YAML, defaults filled in: the yml of a revision, equal for equal settings.
+    """Format settings as YAML with defaults filled in: the yml of a revision, equal for equal settings.
 
-    The trigger is always written, so that a later change of the project's default is seen as a change.
+    The trigger is always written, so that a later change of the project's default counts as a change.
     """
     lines = []
     for key in KEYS:

@@ -1,4 +1,4 @@
-"""A YAML mapping whose keys know their lines; a wrong key becomes a Problem, and its default is used instead."""
+"""YAML mappings whose keys know their lines; a wrong value becomes a Problem, and its default is used."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,22 +11,22 @@ from core.text.wording import did_you_mean
 
 _TAG = "tag:yaml.org,2002:"
 _LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml where PyYAML was built with it: ten times faster over thousands of files."""
+"""libyaml if PyYAML was built with it: ten times faster over thousands of files."""
 
 _COUNT = re.compile(r"(?P<digits>0*[1-9][0-9_]{0,17})(?P<unit>[kMG]?)\Z")
 _TIMES = {"k": 10**3, "M": 10**6, "G": 10**9}
 
 
 _DEEPEST, _MOST_VALUES = 20, 1_000_000
-"""Bounds of one value: an alias may stand for itself, or for millions of others."""
+"""Bounds of one value, since an alias may contain itself or expand to millions of values."""
 
 
 @dataclass(frozen=True, slots=True)
 class YamlValue:
-    """A value as it is written: a text, None for null, a list, or pairs of a mapping in their order."""
+    """A raw value: a text, None for null, a list, or the pairs of a mapping in order."""
 
     line: int
-    """Where it begins, from 1."""
+    """Line of its start, from 1."""
     text: str | None = None
     items: "tuple[YamlValue, ...] | None" = None
     pairs: "tuple[tuple[YamlValue, YamlValue], ...] | None" = None
@@ -38,7 +38,7 @@ class YamlSection:
 
     path: str
     name: str
-    """Dotted place in the file, empty for the file itself."""
+    """Dotted path in the file; empty for the top."""
     line: int
     nodes: dict[str, yaml.Node]
     lines: dict[str, int]
@@ -82,11 +82,11 @@ class YamlSection:
         return value
 
     def bound(self, key: str, *, most: float, example: str) -> float | None:
-        """Read a number above zero and up to `most`, or nothing; `example` is one as it could be written."""
+        """Read a number above zero and up to `most`, or None if unset; `example` is shown in the remedy."""
         return self.number(key, float(example), most=most) if self._scalar(key) is not None else None
 
     def count(self, key: str, *, example: str) -> int | None:
-        """Read a whole number above zero, also with k, M or G (thousand, million, billion), or nothing."""
+        """Read a whole number above zero, optionally with k, M or G (thousand, million, billion); None if unset."""
         node = self._scalar(key)
         if node is None:
             return None
@@ -97,7 +97,7 @@ class YamlSection:
         return int(found["digits"].replace("_", "")) * _TIMES.get(found["unit"], 1)
 
     def entries(self, key: str) -> tuple[tuple[str, int], ...]:
-        """Read a list of values as they are written, each with its line; one value alone is a list of one."""
+        """Read a list of raw values with their lines; a single value is a list of one."""
         node = self.nodes.get(key)
         if node is None or node.tag == f"{_TAG}null":
             return ()
@@ -108,7 +108,7 @@ class YamlSection:
         return tuple((str(item.value), item.start_mark.line + 1) for item in items)
 
     def texts(self, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
-        """Read a list of strings; one text alone is a list of one."""
+        """Read a list of strings; a single string is a list of one."""
         node = self.nodes.get(key)
         if node is None or (isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}null"):
             return default
@@ -119,7 +119,7 @@ class YamlSection:
         return tuple(str(item.value) for item in items)
 
     def pairs(self, key: str) -> tuple[tuple[str, str], ...]:
-        """Read a mapping of names to scalars, sorted by name; values as they are written."""
+        """Read a mapping of names to raw scalars, sorted by name."""
         inner = self.section(key)
         if inner is None:
             return ()
@@ -132,7 +132,7 @@ class YamlSection:
         return tuple(found)
 
     def value(self, key: str) -> YamlValue | None:
-        """Read whatever stands there as it is written; None when it is absent, or too deep or too long to be meant."""
+        """Read a raw value; None if it is absent, or exceeds the bounds of depth or size."""
         node = self.nodes.get(key)
         if node is None:
             return None
@@ -143,7 +143,7 @@ class YamlSection:
             return None
 
     def section(self, key: str) -> "YamlSection | None":
-        """Read a mapping; None when it is absent, empty or not a mapping."""
+        """Read a mapping; None if it is absent, empty or not a mapping."""
         node = self.nodes.get(key)
         if node is None or (isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}null"):
             return None
@@ -153,7 +153,7 @@ class YamlSection:
         return _section(node, self.path, f"{self.name}.{key}" if self.name else key, self.problems)
 
     def only(self, known: Iterable[str], *, later: Sequence[str] = ()) -> None:
-        """Report keys that are not known, and warn of those that a later version will read."""
+        """Report unknown keys, and warn of those that a later version will support."""
         known = tuple(known)
         for key in self.nodes:
             if key in later:
@@ -177,11 +177,11 @@ class YamlSection:
                 )
 
     def wrong(self, key: str, expected: str, remedy: str) -> None:
-        """Report a value that is not what its key wants."""
+        """Report a value that its key does not accept."""
         self.problems.append(Problem(f"{self._named(key)} must be {expected}", remedy, self.at(key), key))
 
     def at(self, key: str = "") -> Where:
-        """Return the place of a key, or of the section when it has no such key."""
+        """Return the place of a key, or of the section if the key is absent."""
         return Where(self.path, self.lines.get(key, self.line))
 
     def _named(self, key: str) -> str:
@@ -198,7 +198,7 @@ class YamlSection:
 
 
 def read_yaml(text: str, path: str, problems: list[Problem]) -> YamlSection | None:
-    """Read a YAML text whose top is a mapping; an empty text is an empty section, None means that it cannot be read."""
+    """Read a YAML text that is a mapping; an empty text is an empty section, None an invalid one."""
     try:
         node = yaml.compose(text.removeprefix("\ufeff"), Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
@@ -229,7 +229,7 @@ def read_yaml(text: str, path: str, problems: list[Problem]) -> YamlSection | No
 
 
 def read_value(text: str) -> YamlValue | None:
-    """Read a text that is one value, `[1, 2]`; None when it is not YAML, or too deep or too long."""
+    """Read a text that is one value, such as `[1, 2]`; None if it is invalid or exceeds the bounds."""
     try:
         node = yaml.compose(text, Loader=_LOADER)
         return None if node is None else _value(node, _DEEPEST, iter(range(_MOST_VALUES)))

@@ -1,1 +1,1 @@
-"""The agent from outside: its socket, the commands that it takes, its process and the pool's."""
+"""The agent from outside: its socket, its commands, its process and the pool's."""

@@ -1,4 +1,4 @@
-"""Acts: what is sent to the agent, each with the text it is confirmed by and the command line that does the same."""
+"""Acts sent to the agent, each with its confirmation and the equivalent command line."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class AgentCommands:
-    """The agent of one environment as it is commanded; every call raises what the agent refuses it with.
+    """Commands to the agent of one environment; every call raises the agent's refusal.
 
-    Besides AgentUnreachable, TryAgain and VersionMismatch of `AgentClient.call`.
+    Also raises AgentUnreachable, TryAgain and VersionMismatch, as `AgentClient.call` does.
     """
 
     def __init__(self, place: SelectedEnvironment, client: AgentClient) -> None:
@@ -27,14 +27,14 @@ class AgentCommands:
         self._client = client
 
     def confirmation(self, act: str, tables: Iterable[str]) -> "Confirmation":
-        """Compute what an act on these tables asks to be typed; the agent computes it again."""
+        """Compute the confirmation of an act on these tables; the agent computes it again."""
         from core.plan.confirmation import confirmation_for_act
 
         place = self._place
         return confirmation_for_act(act, tuple(sorted(set(tables))), place.protected, environment=place.environment)
 
     def act(self, verb: str, tables: Sequence[str], *, confirm: str) -> tuple[ActOutcome, ...]:
-        """Stop, start or restart statements on their checkpoints; returns what came of each."""
+        """Stop, start or restart statements on their checkpoints; returns the outcome of each."""
         names = sorted(set(tables))
         line = equivalent_command(self._place, verb, *names)
         found = self._client.call(verb, {"tables": names}, confirm=confirm, line=line).get("statements")
@@ -43,55 +43,55 @@ class AgentCommands:
     def stage(self, tables: Sequence[str], *, verb: str) -> None:
         """Stage tables for this user's next plan in this project folder; verb is deploy, hold or delete.
 
-        The stage is the console's: the line is what is typed there.
+        Staging exists only in the console, so the recorded line is what is typed there.
         """
         names = sorted(set(tables))
         args = {"folder": self._place.folder, "tables": names, "verb": verb}
         self._client.call("stage", args, line=" ".join((f":{verb}", *names)))
 
     def unstage(self, tables: Sequence[str]) -> tuple[str, ...]:
-        """Take tables of this user and folder off the stage; returns those that were on it."""
+        """Unstage tables of this user and folder; returns those that were staged."""
         names = sorted(set(tables))
         args = {"folder": self._place.folder, "tables": names}
         found = self._client.call("unstage", args, line=" ".join((":unstage", *names))).get("unstaged")
         return tuple(str(name) for name in found) if isinstance(found, list) else ()
 
     def apply(self, plan_hash: str, *, confirm: str) -> str:
-        """Execute a submitted plan; returns the run's id at once. Raises Stale when its scope has changed."""
+        """Execute a submitted plan; returns the run's id at once. Raises Stale if its scope has changed."""
         line = equivalent_command(self._place, "apply", plan_hash[:12], "--confirm", confirm)
         return str(self._client.call("apply", {"hash": plan_hash}, confirm=confirm, line=line).get("run", ""))
 
     def approve(self, plan_hash: str, *, confirm: str) -> tuple[int, int]:
-        """Approve a submitted plan; returns how many others than its author approved it, and how many must."""
+        """Approve a submitted plan; returns its approvals by others than its author, and how many it needs."""
         line = equivalent_command(self._place, "approve", plan_hash[:12], "--confirm", confirm)
         answer = self._client.call("approve", {"hash": plan_hash}, confirm=confirm, line=line)
         return int(answer.get("approved") or 0), int(answer.get("approvals") or 0)
 
     def run_control(self, run_id: str, verb: str, *, step: int = 0, confirm: str = "") -> None:
-        """Pause, resume, cancel, retry or skip a run (the last with a step); cancel and skip need its short id."""
+        """Pause, resume, cancel, retry, or skip a `step` of, a run; cancel and skip are confirmed with its short id."""
         words = [verb, run_id, *(["--step", str(step)] if step else [])]
         args = {"id": run_id, "act": verb, "step": step}
         line = equivalent_command(self._place, "runs", *words)
         self._client.call("run", args, confirm=confirm or None, line=line)
 
     def confirmation_of_swap(self, run_id: str) -> "Confirmation":
-        """Compute what letting a held run swap asks to be typed; the agent computes it again."""
+        """Compute the confirmation of a held run's swap; the agent computes it again."""
         from core.plan.confirmation import confirmation_for_swap
 
         return confirmation_for_swap(run_id, environment=self._place.environment)
 
     def swap(self, run_id: str, *, confirm: str) -> None:
-        """Send a held run the word to swap; raises Refused where it is not held, or another login must give it."""
+        """Let a held run swap; raises Refused if it is not held, or another login must do it."""
         line = equivalent_command(self._place, "release", "swap", run_id, "--confirm", confirm)
         self._client.call("run", {"id": run_id, "act": "swap"}, confirm=confirm, line=line)
 
     def close_ticket(self, run_id: str, reader: str) -> None:
-        """Record that a reader reads what serves now; raises Refused where it has no open ticket of that run."""
+        """Close a reader's ticket: it reads the serving version. Raises Refused without an open ticket of that run."""
         line = equivalent_command(self._place, "release", "close", run_id, reader)
         self._client.call("close_ticket", {"id": run_id, "reader": reader}, line=line)
 
     def peek(self, table: str, *, version: int | None, limit: int) -> tuple[tuple[str, ...], list[list[Any]]]:
-        """Read some rows of a table; columns, then rows of plain JSON values."""
+        """Return column names and some rows of a table, as plain JSON values."""
         args: dict[str, Any] = {"table": table, "limit": limit}
         if version is not None:
             args["version"] = version
@@ -99,12 +99,12 @@ class AgentCommands:
         return tuple(str(name) for name in answer.get("columns", ())), [list(row) for row in answer.get("rows", ())]
 
     def actor(self) -> str:
-        """Ask the agent under which name it knows this user."""
+        """Return the name by which the agent knows this user."""
         return str(self._client.call("status").get("actor", ""))
 
 
 def find_run(reader: "LedgerReader", id_prefix: str) -> "RunRow":
-    """Find the one run whose id begins so; raises UsageError, also where it could be several."""
+    """Find the one run whose id starts with the prefix; raises UsageError if none or several match."""
     # Every id begins with an empty text: an unset variable names no run.
     ids = reader.run_ids(id_prefix) if id_prefix else ()
     if len(ids) > 1:
@@ -116,12 +116,12 @@ def find_run(reader: "LedgerReader", id_prefix: str) -> "RunRow":
 
 
 def equivalent_command(place: SelectedEnvironment, *words: str) -> str:
-    """Write the complete command that does the same, from any folder."""
+    """Return the complete equivalent command, valid in any folder."""
     return shlex.join(["headgate", *words, "--project", place.folder, "--env", place.environment])
 
 
 def plan_command(place: SelectedEnvironment, request: PlanRequest) -> str:
-    """Write the command of a request."""
+    """Return the command of a request."""
     if request.continues:
         return equivalent_command(place, "runs", "retry", request.continues)
     from core.plan.request import command_words

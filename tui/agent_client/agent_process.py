@@ -1,6 +1,6 @@
-"""The agent as seen from outside: found, started detached, waited for, ended; a protected one is never started here.
+"""The agent's process: found, started detached, waited for, ended; a protected one is never started here.
 
-So is the local pool: the process that pool.json names, if it still is that process.
+The same holds for the local pool: the process that pool.json names, if it still is that process.
 """
 
 import fcntl
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 
 def find_pool_process(place: SelectedEnvironment) -> OsProcess | None:
-    """Find the local pool that pool.json names, if its command line carries the marker written there.
+    """Find the local pool named by pool.json, if its command line carries the recorded marker.
 
-    A record of another home was copied along with it, and its pool is that home's.
+    A record copied from another home names that home's pool, which is not returned.
     """
     return find_server(place.where.home, place.where.pool_file)
 
 
 def find_server(home: str, pool_file: str) -> OsProcess | None:
-    """Find the server that a home's record names: by its recorded start, or by its marker before that is recorded."""
+    """Find the server that a home's record names, by its start time, or by its marker until that is recorded."""
     try:
         server = json.loads(Path(pool_file).read_text("utf-8"))
         pid, marker = int(server["pid"]), str(server["marker"])
@@ -62,7 +62,7 @@ def find_server(home: str, pool_file: str) -> OsProcess | None:
 
 
 def is_pool_gone(place: SelectedEnvironment) -> bool:
-    """Return whether a local pool was started here and its process is no longer there."""
+    """Return whether a local pool was started here and its process is gone."""
     return Path(place.where.pool_file).exists() and find_pool_process(place) is None
 
 
@@ -70,21 +70,21 @@ AGENT = "pipelines.agent"
 
 AGENT_USUAL_S = 3.0
 POOL_USUAL_S = 15.0
-"""Usual times on 2 cores, shown beside the elapsed ones."""
+"""Typical durations on 2 cores, shown beside the elapsed ones."""
 
 AGENT_S = 60.0
 POOL_S = 240.0
-"""How long to wait for each; the first start of Spark on a cold disk is slow."""
+"""Timeouts; the first start of Spark on a cold disk is slow."""
 
 LOOKS_S = 10.0
-"""Within this time an agent has looked at its pool."""
+"""Seconds within which an agent has checked its pool."""
 
 END_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class WaitProgress:
-    """Something is waited for: for a line of progress."""
+    """What is being waited for, for a progress line."""
 
     what: str
     elapsed_s: float
@@ -96,7 +96,7 @@ ProgressCallback = Callable[[WaitProgress], None]
 
 
 def is_listening(client: AgentClient) -> bool:
-    """Return whether an agent listens now, of whatever version."""
+    """Return whether an agent of any version listens now."""
     try:
         client.hello()
     except AgentUnreachable:
@@ -108,7 +108,7 @@ def is_listening(client: AgentClient) -> bool:
 
 @contextmanager
 def no_agent(place: SelectedEnvironment) -> Iterator[None]:
-    """Hold the environment for a block in which no agent runs or starts, nor a pool; raises Refused where one does."""
+    """Lock the environment for a block in which neither agent nor pool runs or starts; raises Refused if one does."""
     make_home(place)
     with open(place.where.lock, "a+", encoding="ascii") as lock:
         try:
@@ -131,10 +131,10 @@ def ensure_running(
     progress: ProgressCallback,
     by_hand: bool = False,
 ) -> bool:
-    """Start the agent unless one answers, then wait for its pool; returns whether it was started here.
+    """Start the agent unless one answers, then wait for its pool; returns whether this call started it.
 
-    Raises Refused where the environment is protected, HeadgateError with the agent's own last words when it ended,
-    PoolUnreachable when the pool cannot be started.
+    Raises Refused if the environment is protected, HeadgateError with the agent's last message if it ended, and
+    PoolUnreachable if the pool cannot be started.
     """
     if is_listening(client):
         wait_for_pool(place, progress)
@@ -154,12 +154,12 @@ def ensure_running(
 
 
 def agent_command(place: SelectedEnvironment) -> list[str]:
-    """Write the agent's own command."""
+    """Return the command line of the agent."""
     return os_processes.module_command(AGENT, "--project", place.folder, "--env", place.environment)
 
 
 def make_home(place: SelectedEnvironment) -> None:
-    """Create the environment's home with its modes; raises HeadgateError."""
+    """Create the environment's home with its permissions; raises HeadgateError."""
     try:
         os.makedirs(place.where.home, mode=0o2750, exist_ok=True)
     except OSError as error:
@@ -170,7 +170,7 @@ def make_home(place: SelectedEnvironment) -> None:
 
 
 def wait_for_pool(place: SelectedEnvironment, progress: ProgressCallback, *, seconds: float = POOL_S) -> None:
-    """Wait until the pool is up; raises PoolUnreachable with what it said."""
+    """Wait until the pool is up; raises PoolUnreachable with its message."""
     began = time.monotonic()
     while True:
         facts = read_environment_row(place)
@@ -192,7 +192,7 @@ def wait_for_pool(place: SelectedEnvironment, progress: ProgressCallback, *, sec
 
 
 def read_environment_row(place: SelectedEnvironment) -> "EnvironmentRow | None":
-    """Read the environment's own row; None while there is no ledger."""
+    """Read the environment's row; None if there is no ledger."""
     from state.ledger import LedgerReader
 
     try:
@@ -203,9 +203,9 @@ def read_environment_row(place: SelectedEnvironment) -> "EnvironmentRow | None":
 
 
 def find_agent_process(place: SelectedEnvironment) -> OsProcess | None:
-    """Find the agent's process: the one that holds the lock of the home, wherever the project lies by now.
+    """Find the agent's process by the lock of the home, wherever the project is now.
 
-    A restore holds that lock as well and is no agent.
+    A restore holds the same lock and is not an agent.
     """
     found = os_processes.lock_holder(place.where.lock)
     return found if found is not None and AGENT in os_processes.arguments_of(found.pid) else None
@@ -214,7 +214,7 @@ def find_agent_process(place: SelectedEnvironment) -> OsProcess | None:
 def end_agent(
     place: SelectedEnvironment, client: AgentClient, *, pool: bool, confirm: str, line: str, progress: ProgressCallback
 ) -> bool:
-    """End the agent, and its pool if told to; returns whether there was one. Raises HeadgateError if it stays."""
+    """End the agent, and with `pool` its pool; returns whether there was one. Raises HeadgateError if it stays."""
     found = find_agent_process(place)
     if is_listening(client):
         client.call("exit", {"pool": pool}, confirm=confirm, line=line)
@@ -236,7 +236,7 @@ def end_agent(
 
 
 def log_tail(path: str, lines: int, *, start: int = 0) -> list[str]:
-    """Return the last lines of a log, at most 256 kB back; empty when there is none."""
+    """Return the last lines of a log, at most 256 kB; empty if there is none."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -276,7 +276,7 @@ def _wait_for_socket(
 
 
 _KIND_BY_CODE: dict[int, type[HeadgateError]] = {2: InvalidProject, 3: Refused, 4: TryAgain}
-"""What the agent's exit code means; the command ends with the same."""
+"""Error class by the agent's exit code; the command ends with the same code."""
 
 
 def _size(path: str) -> int:

@@ -1,6 +1,6 @@
-"""Child processes and other people's: started detached from terminal, folder and imports, ended by their own identity.
+"""Processes: children started detached from terminal, folder and imports; others ended by their own identity.
 
-A process is only ever signalled when pid *and* start time are those that were written down: pids are used again.
+A process is signalled only if pid *and* start time match the recorded ones, since pids are reused.
 """
 
 import os
@@ -20,32 +20,32 @@ UMASK = 0o027
 
 @dataclass(frozen=True, slots=True)
 class OsProcess:
-    """A process of this machine, told apart from a later one with the same pid."""
+    """A process on this machine, distinguished from a later one with the same pid."""
 
     pid: int
     started: str
-    """When it started, with the boot: as the pool's record has it. Compared, never read."""
+    """Start time and boot, as recorded by the pool; only compared, never parsed."""
 
     @property
     def alive(self) -> bool:
-        """Return whether this very process still runs (a zombie does not)."""
+        """Return whether this very process still runs; a zombie does not."""
         return bool(self.started) and started(self.pid) == self.started
 
 
 def module_command(module: str, *words: str) -> list[str]:
-    """Write the command of a child: isolated, so that neither PYTHONPATH nor the folder decide what is imported."""
+    """Return the command of a child, isolated from PYTHONPATH and the current folder."""
     return [sys.executable, "-I", "-m", module, *words]
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return a child's environment variables: ours, without what would change its imports."""
+    """Return the environment variables of a child: ours, without those that change its imports."""
     return {name: value for name, value in environ.items() if name not in ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP")}
 
 
 def run_module(
     module: str, words: Sequence[str], environ: Mapping[str, str], *, seconds: float
 ) -> subprocess.CompletedProcess[str]:
-    """Run a module of ours to its end, in a process of its own; raises subprocess.TimeoutExpired."""
+    """Run one of our modules to its end in a process of its own; raises subprocess.TimeoutExpired."""
     return subprocess.run(
         module_command(module, *words),
         cwd="/",
@@ -59,7 +59,7 @@ def run_module(
 
 
 def start_detached(command: Sequence[str], environ: Mapping[str, str], log: str) -> subprocess.Popen[bytes]:
-    """Start a daemon in a session of its own, its output appended to `log`; raises HeadgateError."""
+    """Start a daemon in its own session, with output appended to `log`; raises HeadgateError."""
     try:
         descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
     except OSError as error:
@@ -85,7 +85,7 @@ def start_detached(command: Sequence[str], environ: Mapping[str, str], log: str)
 
 
 def identify(pid: int | None) -> OsProcess | None:
-    """Identify a running process by its pid; None when there is none."""
+    """Identify a running process by its pid; None if there is none."""
     if not pid or pid <= 1:
         return None
     found = started(pid)
@@ -114,7 +114,7 @@ def _boot() -> str:
 
 
 def arguments_of(pid: int) -> tuple[str, ...]:
-    """Return a process's arguments, each whole; empty when it is gone. Without /proc (macOS) blanks part them too."""
+    """Return a process's arguments; empty if it is gone. Without /proc they are split at blanks."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -123,9 +123,9 @@ def arguments_of(pid: int) -> tuple[str, ...]:
 
 
 def lock_holder(path: str) -> OsProcess | None:
-    """Find the process that holds a file's flock(2), by the kernel's own list; None where no process does.
+    """Find the process that holds a file's flock(2), from the kernel's list; None if there is none.
 
-    Without that list (macOS) it is the process that wrote its pid into the file, if it still runs.
+    Without that list, it is the process whose pid is written in the file, if it still runs.
     """
     try:
         file, listed = os.stat(path), Path("/proc/locks").read_text("ascii").splitlines()
@@ -142,7 +142,7 @@ def lock_holder(path: str) -> OsProcess | None:
 
 
 def _has_open(pid: int, file: os.stat_result) -> bool:
-    """Return whether a process has a file open; taken as so of another user's, whose descriptors may not be read.
+    """Return whether a process has a file open; assumed for another user's, whose descriptors are hidden.
 
     The list of locks names an inode, and a device that differs from that of stat(2) on btrfs and overlayfs.
     """
@@ -160,7 +160,7 @@ def _has_open(pid: int, file: os.stat_result) -> bool:
 
 
 def written_pid(path: Path) -> int | None:
-    """Read a pid that somebody wrote into a file; None when there is none."""
+    """Read the pid written in a file; None if there is none."""
     try:
         return int(path.read_text("ascii").strip())
     except (OSError, ValueError):

@@ -1,6 +1,6 @@
-"""The console's side of the agent's socket: one connection per call, a deadline on each.
+"""The client's side of the agent's socket: one connection per call, with a deadline.
 
-Never trusted by the agent: who calls comes from the kernel, and the confirmation's level is computed again over there.
+The agent does not trust it: the kernel identifies the caller, and the agent computes confirmation levels itself.
 """
 
 import os
@@ -32,10 +32,10 @@ DEADLINES_S = {
     "opinion": 60.0,
     "exit": 90.0,
 }
-"""Seconds that a call may take, else 30; an act that the agent went on with is found again in the ledger."""
+"""Seconds that a call may take, else 30; the outcome of a slower act is found in the ledger."""
 
 WITH_AN_OLDER_AGENT = frozenset({"status", "stop", "exit"})
-"""What a newer program may ask of an older agent: nothing that the two could understand differently."""
+"""Operations that a newer program may ask of an older agent, since both understand them alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class AgentClient:
     """Sends one command at a time to one environment's agent; safe to share between threads."""
 
     def __init__(self, path: str, *, ledger: int, title: str = "", owner: int | None = None) -> None:
-        """Bind to a path; `owner` is the user id of the agent there, where it is not this user's."""
+        """Bind to a path; `owner` is the user id of the agent if it is another user's."""
         self._path = path
         self._owner = os.getuid() if owner is None else owner
         self._ledger = ledger
@@ -60,9 +60,9 @@ class AgentClient:
     def call(
         self, op: str, args: dict[str, Any] | None = None, *, confirm: str | None = None, line: str = ""
     ) -> dict[str, Any]:
-        """Send a command and return its result; raises what the agent refused it with, AgentUnreachable, TryAgain.
+        """Send a command and return its result; raises the agent's refusal, AgentUnreachable, TryAgain.
 
-        `confirm` is the text that the act's confirmation level asks for; `line` the command that does the same.
+        `confirm` is the confirmation that was typed; `line` is the equivalent command.
         """
         try:
             request = framing.encode_frame({"id": 1, "op": op, "args": args or {}, "confirm": confirm, "line": line})
@@ -97,7 +97,7 @@ class AgentClient:
         raise _refusal(answer)
 
     def hello(self) -> AgentVersions:
-        """Exchange versions and nothing else; raises AgentUnreachable."""
+        """Exchange versions only; raises AgentUnreachable."""
         with self._connect() as connection:
             try:
                 return self._exchange(connection)
@@ -129,7 +129,7 @@ class AgentClient:
         return connection
 
     def _reach(self, connection: socket.socket) -> None:
-        """Connect; where so many others do that the kernel turns callers away, again until it takes us."""
+        """Connect, retrying while the kernel rejects callers because too many connect."""
         ends_at = time.monotonic() + CONNECT_S
         while True:
             try:
@@ -142,7 +142,7 @@ class AgentClient:
                 time.sleep(CONNECT_AGAIN_S)
 
     def _refuse_squatted(self, folder: os.stat_result) -> None:
-        """Raise AgentUnreachable where somebody else has made the socket's folder, which anybody can in /tmp."""
+        """Raise AgentUnreachable if another user owns the socket's folder, which anybody can create in /tmp."""
         path = os.path.dirname(self._path)
         if not stat.S_ISDIR(folder.st_mode):
             raise AgentUnreachable(
@@ -155,7 +155,7 @@ class AgentClient:
             )
 
     def _refuse_stranger(self, connection: socket.socket) -> None:
-        """Raise AgentUnreachable where another user listens; the kernel says who."""
+        """Raise AgentUnreachable if another user listens, according to the kernel."""
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         _, uid, _ = struct.unpack("3i", credentials)
         if uid != self._owner:
@@ -165,7 +165,7 @@ class AgentClient:
             )
 
     def _greet(self, connection: socket.socket, op: str) -> None:
-        """Compare versions and refuse what cannot be understood alike."""
+        """Compare versions; raises VersionMismatch for calls that the two could understand differently."""
         theirs = self._exchange(connection)
         if theirs.ledger > self._ledger or theirs.protocol > framing.PROTOCOL:
             raise VersionMismatch(

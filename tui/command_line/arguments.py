@@ -1,4 +1,4 @@
-"""Arguments of the commands that look, act now and keep house, in the order of `headgate --help`."""
+"""Arguments of the commands that view, act at once or maintain, in the order of `headgate --help`."""
 
 import argparse
 import math
@@ -13,26 +13,26 @@ from core.text.wording import did_you_mean
 YEAR_S = 365 * 86400.0
 """The longest wait."""
 MOST_RATE = 400.0
-"""Orders a second; the feeds write five times as many in a burst."""
+"""Orders per second; in a burst the feeds write five times as many."""
 MOST_LINES = 1_000_000
-"""Lines or rows that one command shows."""
+"""Maximum number of lines or rows that one command shows."""
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Raises UsageError where argparse would print and exit, so that `--json` prints errors as JSON."""
+    """Raises UsageError instead of printing and exiting, so that `--json` prints errors as JSON."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, remedy=f"{self.prog} --help shows an example")
 
     def options(self) -> Iterator[tuple[str, bool]]:
-        """Return each option that help tells of or not, and whether a value follows it."""
+        """Yield every option, hidden ones included, with whether it takes a value."""
         return ((option, action.nargs != 0) for option, action in self._option_string_actions.items())
 
 
 def word(
     parser: CommandParser, name: str, words: tuple[str, ...], *, metavar: str, what: str, default: str = ""
 ) -> None:
-    """Add an argument that is one of a few words; where it is none of them, the nearest is named."""
+    """Add an argument that must be one of a few words; an error names the nearest one."""
 
     def read(text: str) -> str:
         if text in words:
@@ -45,7 +45,7 @@ def word(
 
 
 def number(text: str, least: float, most: float, what: str) -> float:
-    """Read a number within bounds; raises what argparse prints behind the option's name. NaN is in no bounds."""
+    """Parse a number within bounds; raises ArgumentTypeError. NaN is out of bounds."""
     try:
         value = float(text)
     except ValueError:
@@ -70,7 +70,7 @@ def count(text: str) -> int:
 
 
 SELECTORS = "+T, 2+T: with upstream, T+, T+3: with downstream, tag:X"
-"""How several tables are named by one word."""
+"""Selectors, which name several tables in one word."""
 
 
 def _tables(parser: CommandParser, *, many: str = "+", what: str = "tables") -> None:
@@ -79,7 +79,7 @@ def _tables(parser: CommandParser, *, many: str = "+", what: str = "tables") -> 
 
 
 def confirm(parser: CommandParser) -> None:
-    """Take the text that an act is confirmed with."""
+    """Add --confirm, the confirmation text of an act."""
     parser.add_argument("--confirm", metavar="TEXT", help="the confirmation text, for use without a terminal")
 
 

@@ -1,4 +1,4 @@
-"""Every command: its group, one sentence, an example, its arguments and the function that carries it out."""
+"""Every command: its group, summary, example, arguments, and the function that runs it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from tui.command_line.arguments import CommandParser
 
 @dataclass(frozen=True, slots=True)
 class SubcommandSpec:
-    """A second word of a command: what it does, an example, and its own arguments."""
+    """A subcommand: its summary, example and arguments."""
 
     name: str
     summary: str
@@ -20,7 +20,7 @@ class SubcommandSpec:
 
 @dataclass(frozen=True, slots=True)
 class CommandSpec:
-    """One command of the line."""
+    """One command of the command line."""
 
     name: str
     group: str
@@ -30,7 +30,7 @@ class CommandSpec:
     runs: str
     """`module:function` below `tui.commands`."""
     arguments: Callable[[CommandParser], None]
-    """Of the command without a second word."""
+    """Arguments of the command without a subcommand."""
     places: bool = True
     """Whether it takes --project and --env."""
     subcommands: tuple[SubcommandSpec, ...] = ()

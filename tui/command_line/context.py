@@ -1,4 +1,4 @@
-"""What every command is given: arguments, voice, and the environment it is about, found when first asked for."""
+"""What every command receives: arguments, output, and its environment, selected on first use."""
 
 import argparse
 import os
@@ -26,7 +26,7 @@ class CommandContext:
 
     @cached_property
     def place(self) -> SelectedEnvironment:
-        """The environment that is meant; raises UsageError."""
+        """The selected environment; raises UsageError."""
         found = select_environment(
             self.environ,
             self.cwd,
@@ -40,19 +40,19 @@ class CommandContext:
 
     @cached_property
     def operations(self) -> EnvironmentService:
-        """Everything that can be done there."""
+        """The operations on that environment."""
         return EnvironmentService(self.place, self.environ)
 
     def document(self, form: str, **parts: Any) -> None:
-        """Print data for programs under the name of its format, with the environment that it is about."""
+        """Print JSON with the name of its format, the project and the environment."""
         self.voice.data({"format": form, "project": self.place.project, "environment": self.place.environment, **parts})
 
     def announce(self) -> None:
-        """Print the environment and the project's folder that a command is about to act on."""
+        """Print the environment and project folder that a command is about to change."""
         self.voice.say(f"{self.place.title}  ({self.place.folder})")
 
     def confirm(self, text: str, question: str) -> str:
-        """Get the text that a confirmation asks for: --confirm, else typed on a terminal; raises ConfirmationNeeded."""
+        """Return the confirmation, from --confirm or typed on a terminal; raises ConfirmationNeeded."""
         if not text:
             return ""
         given = getattr(self.args, "confirm", None)
@@ -70,7 +70,7 @@ class CommandContext:
 
 
 def ask(prompt: str) -> str:
-    """Prompt on stderr and return the answer; an end of input is an empty answer."""
+    """Prompt on stderr and return the answer; empty at end of input."""
     import sys
 
     print(prompt, end="", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""The outer edge of the command line: every outcome becomes an exit code and, at most, two lines; never a traceback."""
+"""The outer edge of the command line: every outcome becomes an exit code and a short message, never a traceback."""
 
 import importlib
 import os
@@ -36,7 +36,7 @@ GOES_ON_BY_COMMAND = {
     **dict.fromkeys(("apply", "delete", "optimize", "release", "rollback", "undelete", "vacuum"), _RUN),
     **dict.fromkeys(("stop", "start", "restart"), _ACT),
 }
-"""What a command that was interrupted leaves behind, and how to look at it again."""
+"""What an interrupted command leaves running, and how to check on it."""
 
 
 def run_command_line(argv: list[str]) -> int:
@@ -64,7 +64,7 @@ def run_command_line(argv: list[str]) -> int:
 
 
 def _ended(argv: list[str], voice: CommandOutput) -> int:
-    """Run, and return the exit code also where argparse ends the process: what --help wrote is not flushed then."""
+    """Run, and return the exit code even if argparse exits; the output of --help is not flushed yet."""
     try:
         return _run(argv, voice)
     except SystemExit as helped:

@@ -1,4 +1,4 @@
-"""What a command says: data on stdout, everything for people on stderr, a line of progress on a terminal."""
+"""The output of a command: data on stdout, messages on stderr, progress on a terminal."""
 
 import io
 import json
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from tui.agent_client.agent_process import WaitProgress
 
 EVERY_S = 10.0
-"""Where nobody watches, a wait is mentioned this often."""
+"""Seconds between progress messages if stderr is not a terminal."""
 
 
 class StdoutNotWritten(HeadgateError):
-    """What a command found could not be written to stdout."""
+    """The result could not be written to stdout."""
 
 
 class CommandOutput:
@@ -36,7 +36,7 @@ class CommandOutput:
         self._said_at = 0.0
 
     def say(self, text: str) -> None:
-        """Narrate, on stderr: one line or several, without other control characters than tabs, folded on a terminal."""
+        """Print a message on stderr, folded on a terminal; control characters except tabs are escaped."""
         self.clear()
         lines = list(map(escape_control_characters, text.split("\n")))
         if sys.stderr.isatty():
@@ -46,7 +46,7 @@ class CommandOutput:
             print("\n".join(lines), file=sys.stderr, flush=True)
 
     def print(self, lines: Iterable[str]) -> None:
-        """Print data for people, on stdout: what is in one of `lines` stays on one line."""
+        """Print lines on stdout; an item with line breaks stays on one line."""
         self.clear()
         with _told():
             for line in lines:
@@ -54,7 +54,7 @@ class CommandOutput:
             sys.stdout.flush()
 
     def data(self, value: Any) -> None:
-        """Print data for programs, on stdout."""
+        """Print JSON on stdout."""
         self.clear()
         with _told():
             text = json.dumps(value, indent=2, ensure_ascii=not _is_unicode(sys.stdout), sort_keys=False)
@@ -62,7 +62,7 @@ class CommandOutput:
             sys.stdout.flush()
 
     def progress(self, wait: "WaitProgress") -> None:
-        """Show a wait: what, elapsed, usual time; rewritten in place on a terminal."""
+        """Show progress: what is waited for, elapsed and typical time; rewritten in place on a terminal."""
         usual = f" of about {wait.usual_s:.0f} s" if wait.usual_s else ""
         text = escape_control_characters(
             f"  {wait.what}: {wait.elapsed_s:.0f} s{usual}" + (f"  {wait.detail}" if wait.detail else "")
@@ -85,7 +85,7 @@ class CommandOutput:
         self._waiting = ""
 
     def fail(self, error: HeadgateError) -> int:
-        """Describe what went wrong and what to do; returns the exit code."""
+        """Print an error with its remedy; returns the exit code."""
         problems = error.problems if isinstance(error, InvalidProject) else ()
         if self.as_json:
             body: dict[str, Any] = {"error": error.as_json()}
@@ -103,7 +103,7 @@ class CommandOutput:
 
 
 def _folded(line: str, width: int) -> list[str]:
-    """Break a line that is too long between words; what follows is indented as far as it is."""
+    """Fold a long line between words, continued at the same indentation."""
     if len(line) <= width:
         return [line]
     indent = line[: len(line) - len(line.lstrip())]
@@ -111,7 +111,7 @@ def _folded(line: str, width: int) -> list[str]:
 
 
 def problem_line(problem: Mapping[str, object]) -> str:
-    """Write a Problem as compilers do: place, severity, what; below it the text around it and the remedy."""
+    """Format a Problem as compilers do: place, severity, summary; then context and remedy."""
     file = place = str(problem.get("file") or "")
     for part in ("line", "column"):
         if problem.get(part):
@@ -125,7 +125,7 @@ def problem_line(problem: Mapping[str, object]) -> str:
 
 
 def format_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Iterable[str] = ()) -> list[str]:
-    """Return rows aligned in columns; those named in `right` are right-aligned, the last is never padded."""
+    """Align rows in columns; those named in `right` are right-aligned, and the last is never padded."""
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     aligned = set(right)
     lines = []
@@ -140,7 +140,7 @@ def format_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: I
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Raise StdoutNotWritten for a stdout that cannot be written; one whose reader has gone stays a BrokenPipeError."""
+    """Raise StdoutNotWritten if stdout cannot be written; a closed pipe stays a BrokenPipeError."""
     try:
         yield
     except BrokenPipeError:
@@ -153,9 +153,9 @@ def _told() -> Iterator[None]:
 
 
 def open_streams() -> None:
-    """Open what the shell closed (`>&-`) on nowhere, or the next file that is opened becomes our stdout.
+    """Reopen standard streams closed by the shell (`>&-`) on /dev/null, so that no file becomes our stdout.
 
-    Output that its encoding cannot write is replaced, in JSON escaped.
+    Output that the encoding cannot represent is replaced, or escaped in JSON.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -172,5 +172,5 @@ def _is_unicode(stream: TextIO) -> bool:
 
 
 def silence_stdout() -> None:
-    """Point stdout nowhere after its reader has gone, or the interpreter complains on exit."""
+    """Redirect stdout to /dev/null after its reader is gone, or the interpreter complains on exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,10 +1,10 @@
-"""What can be typed; nothing is carried out here.
+"""Parsing of the command line; nothing is executed here.
 
-Every command and every second word has a parser of its own. A line needs one of them, and only that one is made.
+Every command and subcommand has its own parser, and only the one that a line needs is built.
 
-The first word after the command that is no option, and no option's value, is its second word if the command has one of
-that name. So a table that is called `diff` is planned with `headgate plan deploy diff`: a word behind `deploy` is
-always a table, and so is everything behind `--`.
+The first word after the command that is neither an option nor an option's value is its subcommand, if the command has
+one of that name. A table called `diff` is therefore planned with `headgate plan deploy diff`: a word after `deploy` is
+always a table, and so is everything after `--`.
 """
 
 import argparse
@@ -17,10 +17,10 @@ from tui.command_line.arguments import CommandParser
 from tui.command_line.command_table import COMMAND_SPECS, SPEC_BY_NAME, CommandSpec, SubcommandSpec
 
 COLUMNS = 80
-"""No line of a help is longer, and none is on a narrower terminal where words allow it."""
+"""Maximum line length of help; a narrower terminal folds between words where possible."""
 
 ALONE = ""
-"""A command without a second word, as argparse knows it; nobody can mean it by typing it."""
+"""Internal name of a command without a subcommand; nobody can type it."""
 
 _PLACE = ("--project", "--env")
 
@@ -28,7 +28,7 @@ _PLACE = ("--project", "--env")
 def parse_line(argv: list[str]) -> argparse.Namespace:
     """Parse a line into its arguments, `verb` (None for the console) and `subcommand` (empty for none).
 
-    Raises UsageError in one sentence, with the nearest word that there is, and SystemExit once --help was printed.
+    Raises UsageError with the nearest known word, and SystemExit after printing --help.
     """
     typed, at = argv, _next_word(argv, 0, _PLACE)
     shared = _shared()
@@ -48,7 +48,7 @@ def parse_line(argv: list[str]) -> argparse.Namespace:
 
 
 def command_name(argv: list[str]) -> str | None:
-    """Return the command of a line, None for the console's."""
+    """Return the command of a line; None for the console."""
     at = _next_word(argv, 0, _PLACE)
     return None if at is None else argv[at]
 
@@ -67,7 +67,7 @@ def _spec(word: str) -> CommandSpec:
 
 
 def _next_word(argv: list[str], start: int, takes_value: Collection[str]) -> int | None:
-    """Find the first word from `start` on that is neither an option nor the value of one."""
+    """Find the first word from `start` that is neither an option nor an option's value."""
     skip = False
     for at, word in enumerate(argv[start:], start):
         if skip:
@@ -87,7 +87,7 @@ def _second_word(argv: list[str], at: int, forms: dict[str, CommandParser]) -> i
 
 
 def _with_subcommand(argv: list[str], at: int, second: int | None, forms: dict[str, CommandParser]) -> list[str]:
-    """Put the second word right behind its command, where argparse looks for it."""
+    """Move the subcommand right after its command, where argparse expects it."""
     before, after = argv[: at + 1], argv[at + 1 :]
     if second is None or argv[second] == ALONE or argv[second] not in forms:
         return [*before, ALONE, *after]
@@ -95,7 +95,7 @@ def _with_subcommand(argv: list[str], at: int, second: int | None, forms: dict[s
 
 
 def _refuse(word: str, forms: dict[str, CommandParser], subcommand: str, second: str) -> None:
-    """Raise UsageError for what a command does not take, with the nearest that it does."""
+    """Raise UsageError for an unknown argument, with the nearest known one."""
     form = forms[subcommand]
     if word.startswith("-"):
         option = word.partition("=")[0]
@@ -125,7 +125,7 @@ def _parser_alone(shared: CommandParser) -> CommandParser:
 def _add_command(
     commands: "argparse._SubParsersAction[CommandParser]", spec: CommandSpec, shared: CommandParser
 ) -> dict[str, CommandParser]:
-    """Add the parsers of a command; returns them by second word."""
+    """Add the parsers of a command; returns them by subcommand."""
     if not spec.subcommands:
         return {ALONE: _add_form(commands, spec.name, spec, shared, spec)}
     verb = commands.add_parser(spec.name, prog=f"headgate {spec.name}", add_help=False)
@@ -175,7 +175,7 @@ def _commands() -> str:
 
 
 def _listed(form: CommandSpec | SubcommandSpec, *, indent: int) -> list[str]:
-    """Return a command with its summary, folded behind its name."""
+    """Return a command's name and summary, folded."""
     room, lines = COLUMNS - indent - 12, [""]
     for word in form.summary.split():
         if lines[-1] and len(lines[-1]) + 1 + len(word) > room:
@@ -185,7 +185,7 @@ def _listed(form: CommandSpec | SubcommandSpec, *, indent: int) -> list[str]:
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
-    """Return a formatter that folds at 80 columns, or at what a narrower terminal has."""
+    """Return a help formatter for 80 columns, or fewer on a narrower terminal."""
     return argparse.RawDescriptionHelpFormatter(prog, width=min(shutil.get_terminal_size().columns, COLUMNS + 2) - 2)
 
 

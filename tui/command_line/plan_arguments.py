@@ -13,7 +13,7 @@ from tui.command_line.arguments import (
 
 
 def _scope(parser: CommandParser, *, children: str, pipeline: bool = True) -> None:
-    """Add what says which tables are meant; several together mean all of theirs."""
+    """Add the options that select tables; several options add up."""
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"tables by name; {SELECTORS}")
     many = (
         ("--list", "FILE", "tables or selectors named in a file, one per line; # starts a comment; - is stdin"),
@@ -105,7 +105,7 @@ def plan_diff(parser: CommandParser) -> None:
 
 
 def _only_deploys(parser: CommandParser, *, told: bool = True) -> None:
-    """Add what says how tables are deployed; untold where it is taken only to be refused with the reason."""
+    """Add the options for how tables are deployed; hidden where they are accepted only to be refused with a reason."""
     options: tuple[tuple[str, str, dict[str, Any]], ...] = (
         ("--changed-since", "every table that differs from a git commit, uncommitted edits included",
          {"metavar": "REF"}),

@@ -24,34 +24,34 @@ if TYPE_CHECKING:
     from tui.project_folder.project_reader import ProjectDeclaration
 
 _HASH = re.compile(r"[0-9a-f]*\Z")
-"""What is a hash is never looked for as a file: `./7f3a` names one that is called so."""
+"""Hexadecimal words are always hashes, never files: `./7f3a` names a file of that name."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedPlan:
-    """A plan with what is known of it beside itself."""
+    """A plan with its row in the ledger, its file and its approvals."""
 
     plan: Plan
     row: "PlanRow | None"
-    """None while no agent has it."""
+    """None until an agent has it."""
     saved: "SavedPlan | None"
     approvals: tuple["ApprovalRow", ...] = ()
 
     @property
     def author(self) -> str:
-        """Who handed it over first; before that, who planned it."""
+        """The login that submitted it first; before that, the one that planned it."""
         return self.row.author if self.row else self.saved.author if self.saved else ""
 
     @property
     def approved(self) -> int:
-        """How many others than its author approved it."""
+        """Number of approvals by logins other than the author's."""
         from state.plans import approvals_of_others
 
         return len(approvals_of_others(self.row, self.approvals)) if self.row else 0
 
     @property
     def status(self) -> str:
-        """open, applied, superseded, expired or refused; `not submitted` while no agent has it."""
+        """open, applied, superseded, expired or refused; `not submitted` until an agent has it."""
         if self.row is None:
             return "expired" if self.saved and self.saved.expires_at < time.time() else "not submitted"
         return plan_status(self.row, time.time())
@@ -70,7 +70,7 @@ def find_plan(context: CommandContext, word: str) -> NamedPlan:
 
 
 def submit_saved_plan(context: CommandContext, proposal: NamedPlan) -> "PlanRow":
-    """Hand a saved plan to the agent, which refuses it unless it plans the same; one that it has is what it is."""
+    """Submit a saved plan to the agent, which refuses it unless it computes the same plan; returns its row."""
     if proposal.saved is not None:
         place = context.place
         line = equivalent_command(place, "apply", proposal.plan.hash[:12])
@@ -89,7 +89,7 @@ def submitted_plan_row(proposal: NamedPlan) -> "PlanRow":
 
 
 def plan_status_as_json(proposal: NamedPlan) -> dict[str, Any]:
-    """Return what is known of a plan beside itself as a JSON object; null is not known yet."""
+    """Return a plan's author, dates, status and approvals as JSON; unknown is null."""
     row, saved = proposal.row, proposal.saved
     return {
         "author": proposal.author,
@@ -103,7 +103,7 @@ def plan_status_as_json(proposal: NamedPlan) -> dict[str, Any]:
 
 
 def plan_status_words(proposal: NamedPlan) -> "PlanStanding":
-    """Return what is known of a plan beside itself as it stands above its rows."""
+    """Return a plan's author, expiry, approvals and status for the header above its rows."""
     from core.plan.rendering import PlanStanding
 
     row, now = proposal.row, time.time()
@@ -117,7 +117,7 @@ def plan_status_words(proposal: NamedPlan) -> "PlanStanding":
 
 
 def superseded_words(row: "PlanRow", now: float) -> str:
-    """Describe what superseded a plan, and when; empty where nothing did."""
+    """Describe what superseded a plan, and when; empty if nothing did."""
     if not row.superseded_by:
         return ""
     return f"superseded by {row.superseded_by}, {moment(row.superseded_at or row.created_at, now)}"
@@ -136,7 +136,7 @@ def _row(context: CommandContext, plan_hash: str) -> "PlanRow | None":
 
 
 def save(path: str, plan: Plan, declared: "ProjectDeclaration") -> None:
-    """Write a plan with its texts, whole or not at all; raises UsageError, Refused where a text holds a secret."""
+    """Write a plan with its texts, atomically; raises UsageError, and Refused if a text holds a secret."""
     from core.plan.file import SavedPlan, refuse_secrets, saved_as_text
 
     refuse_secrets(declared.texts)
@@ -150,7 +150,7 @@ def save(path: str, plan: Plan, declared: "ProjectDeclaration") -> None:
 
 
 def _read(path: str, place: SelectedEnvironment) -> "SavedPlan":
-    """Read a plan file; raises UsageError for a damaged one, Refused for one of another project or environment."""
+    """Read a plan file; raises UsageError if it is damaged, Refused if it is of another project or environment."""
     from core.plan.file import saved_from_text
 
     try:
@@ -175,7 +175,7 @@ def _read(path: str, place: SelectedEnvironment) -> "SavedPlan":
 
 
 def _hand_over(place: SelectedEnvironment, client: AgentClient, saved: "SavedPlan", *, line: str) -> SubmittedPlan:
-    """Hand a saved plan over as it is; the agent plans again from its texts and refuses any difference."""
+    """Submit a saved plan unchanged; the agent computes it again from its texts and refuses any difference."""
     from core.plan.codec import plan_as_json
     from core.planner.strategy_costs import refuse_not_executable
 
@@ -195,7 +195,7 @@ def _hand_over(place: SelectedEnvironment, client: AgentClient, saved: "SavedPla
 
 
 def _login() -> str:
-    """Name who plans; a user without a name is its number."""
+    """Return the login of this user, or the user id if there is no name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -1,4 +1,4 @@
-"""What commands print of statements: JSON, cells of lag and state, age of the data; the conditions of `--fail-on`."""
+"""Output for statements: JSON, cells for lag and state, age of the data; conditions of `--fail-on`."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +26,7 @@ _NAMED_OTHERWISE = {"lag_exact": "exact", "rows": "rows_total", "measured_at": "
 
 
 def statement_as_json(line: StatementLine) -> dict[str, Any]:
-    """Return a line of `ls` as a JSON object; what is not known is null."""
+    """Return a line of `ls` as a JSON object; unknown values are null."""
     found = {name: getattr(line, _NAMED_OTHERWISE.get(name, name)) for name in _FIELDS}
     return found | {
         "state": line.state_word,
@@ -38,12 +38,12 @@ def statement_as_json(line: StatementLine) -> dict[str, Any]:
 
 
 def behind_text(line: StatementLine) -> str:
-    """Write how old the oldest input is that is not committed; `?` when it is not known."""
+    """Format the age of the oldest uncommitted input; `?` if unknown."""
     return "" if line.state == State.ABSENT else short_duration(line.behind_s)
 
 
 def lag_text(line: StatementLine) -> str:
-    """Write a lag: rows when they are known (`~` when estimated), else files; `?` when nothing is."""
+    """Format a lag: rows if known (`~` if estimated), else files; `?` if neither is."""
     if line.state == State.ABSENT:
         return ""
     if line.lag_rows is not None:
@@ -52,12 +52,12 @@ def lag_text(line: StatementLine) -> str:
 
 
 def short_or_dash(value: int | None) -> str:
-    """Write a count, `-` when it is not known."""
+    """Format a count; `-` if unknown."""
     return "-" if value is None else short_number(value)
 
 
 def trend_text(line: StatementLine) -> str:
-    """Write a trend with what it means in figures; empty for what is not deployed."""
+    """Format a trend with its figures; empty if nothing is deployed."""
     from core.model.states import Trend
 
     if line.state == State.ABSENT:
@@ -68,7 +68,7 @@ def trend_text(line: StatementLine) -> str:
 
 
 def data_age_line(context: CommandContext, snapshot: LedgerSnapshot, lines: Sequence[StatementLine]) -> str:
-    """Describe how many of these statements run, on what, and how old that is."""
+    """Describe how many of these statements run, on which pool, and the age of the data."""
     if snapshot.facts is None:
         return f"{context.place.title}: {counted(len(lines), 'table')} declared, nothing deployed yet"
     age = snapshot.age_s
@@ -89,7 +89,7 @@ def _pool(facts: EnvironmentRow) -> str:
 
 
 def check_fail_on(context: CommandContext, conditions: Any, lines: Iterable[StatementLine]) -> int:
-    """Return which conditions hold for which statement; 1 where one does."""
+    """Print the conditions that match, with their statements; returns 1 if any does, else 0."""
     hits = [(line, word) for line in lines if not line.external for word in matching_conditions(conditions, line)]
     for line, word in hits:
         context.voice.say(f"fail-on {word}: {line.table} is {line.state}, lag {lag_text(line) or '-'}")
@@ -109,17 +109,17 @@ class FailOnCondition:
 
 
 def parse_conditions(text: str | None) -> tuple[FailOnCondition, ...]:
-    """Read `failed,lag>1k`; raises UsageError for a word that is neither a state, a trend, behind nor a lag."""
+    """Parse `failed,lag>1k`; raises UsageError for an unknown condition."""
     return tuple(_parse(word.strip()) for word in (text or "").split(",") if word.strip())
 
 
 def matching_conditions(conditions: tuple[FailOnCondition, ...], line: StatementLine) -> list[str]:
-    """List the conditions that hold for a statement, as they were written."""
+    """List the conditions that a statement matches, as they were written."""
     return [condition.word for condition in conditions if condition.holds(line)]
 
 
 def parse_count(text: str) -> int:
-    """Read 0, 250, 1k, 1.5m; raises UsageError."""
+    """Parse 0, 250, 1k, 1.5m; raises UsageError."""
     found = re.fullmatch(r"(?P<number>[0-9]{1,18}(?:\.[0-9]{1,18})?)(?P<unit>[kmg]?)", text.strip().lower())
     if not found:
         raise UsageError(f"{text!r} is not a number of rows", remedy="write 0, 250, 1k or 1.5m")

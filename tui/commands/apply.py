@@ -17,7 +17,7 @@ from tui.services import planner_input
 
 
 def apply(context: CommandContext) -> int:
-    """Execute a submitted plan, or one that a file holds; 1 when a step failed or was blocked."""
+    """Execute a plan, submitted or from a file; returns 1 if a step failed or was blocked."""
     context.announce()
     found = plan_lookup.find_plan(context, context.args.plan)
     # Before anything is typed: a plan that was superseded asks for nothing.
@@ -39,27 +39,27 @@ def delete(context: CommandContext) -> int:
 
 
 def rollback(context: CommandContext) -> int:
-    """Plan what served before, show it, ask, and execute it."""
+    """Plan the previous versions back, show the plan, ask, and execute it."""
     return execute_by_name(context, "rollback", context.args.tables)
 
 
 def undelete(context: CommandContext) -> int:
-    """Plan deleted tables out of the trash, show it, ask, and execute it."""
+    """Plan to restore deleted tables from the trash, show the plan, ask, and execute it."""
     return execute_by_name(context, "undelete", context.args.tables)
 
 
 def optimize(context: CommandContext) -> int:
-    """Plan small files of tables into large ones, show it, ask, and execute it."""
+    """Plan to compact small files, show the plan, ask, and execute it."""
     return execute_by_name(context, "optimize", context.args.tables)
 
 
 def vacuum(context: CommandContext) -> int:
-    """Plan files of older versions away, show it, ask, and execute it."""
+    """Plan to delete files of older table versions, show the plan, ask, and execute it."""
     return execute_by_name(context, "vacuum", context.args.tables, retain=context.args.retain)
 
 
 def execute_by_name(context: CommandContext, verb: str, words: Sequence[str], *, retain: str = "") -> int:
-    """Plan what takes tables, or runs, by name, show it, ask, and execute it."""
+    """Plan a verb for named tables or runs, show the plan, ask, and execute it."""
     context.announce()
     operations = context.operations
     request = operations.request_by_name(verb, words, retain=retain)

@@ -17,7 +17,7 @@ from tui.services import planner_input
 
 
 def backup(context: CommandContext) -> int:
-    """Write a verified copy of the ledger; the agent goes on meanwhile."""
+    """Write a verified copy of the ledger while the agent keeps running."""
     from state.backup import back_up
 
     voice, into = context.voice, Path(context.cwd, context.args.file)
@@ -34,7 +34,7 @@ def backup(context: CommandContext) -> int:
 
 
 def restore(context: CommandContext) -> int:
-    """Put a backup in the place of the ledger, which stays beside it."""
+    """Replace the ledger by a backup; the old ledger is kept beside it."""
     from state.backup import restore as put_back
 
     voice, place, file = context.voice, context.place, Path(context.cwd, context.args.file)
@@ -67,7 +67,7 @@ def restore(context: CommandContext) -> int:
 
 
 def _archives(ledger: Path, place: str) -> list[Path]:
-    """List the files with older entries of the audit that a ledger expects beside its place."""
+    """List the audit archives that a ledger expects beside it."""
     from state.ledger import LedgerReader
 
     with LedgerReader(ledger) as reader:
@@ -82,7 +82,7 @@ def _login() -> str:
 
 
 def adopt(context: CommandContext) -> int:
-    """Show what is in doubt and what an adoption does, ask, and have the agent do it."""
+    """Show what is in doubt and what an adoption would do, ask, and have the agent do it."""
     from core.plan.confirmation import confirmation_for_adoption
 
     place, voice, client = context.place, context.voice, context.operations.client
@@ -114,7 +114,7 @@ ENDINGS = (".yml", ".yaml", ".json")
 
 
 def export(context: CommandContext) -> int:
-    """Write what `plan --observed` reads: to a file in the form that its name says, else to stdout."""
+    """Write the input of `plan --observed`, to a file in the format of its ending, or to stdout."""
     from core.observed.document import planner_input_as_document
     from core.text.yaml_writer import as_yaml_with_blocks
 

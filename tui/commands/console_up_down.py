@@ -20,7 +20,7 @@ from tui.services.environment_service import EnvironmentService
 
 
 def console(context: CommandContext) -> int:
-    """Open the console; it is opened without an agent as well, on the last known state."""
+    """Open the console; without an agent it shows the last known state."""
     require_terminal(context)
     try:
         client = context.operations.client
@@ -34,7 +34,7 @@ def console(context: CommandContext) -> int:
 
 
 def require_terminal(context: CommandContext) -> None:
-    """Raise UsageError where the console could not be drawn."""
+    """Raise UsageError if the console cannot be drawn."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("the console needs a terminal", remedy="headgate ls; headgate --help lists the commands")
     if context.environ.get("TERM", "") in ("", "dumb"):
@@ -42,7 +42,7 @@ def require_terminal(context: CommandContext) -> None:
 
 
 def open_console(context: CommandContext, *, offer_down: Callable[[], object] | None = None) -> int:
-    """Run the Textual application until it is left; `offer_down` is called when everything is to be stopped."""
+    """Run the Textual application until it exits; `offer_down` is called if everything is to be stopped."""
     from tui.screens.backend import ConsoleBackend
     from tui.screens.startup import run_console
 
@@ -70,7 +70,7 @@ def open_console(context: CommandContext, *, offer_down: Callable[[], object] | 
 
 
 def _user(operations: EnvironmentService) -> str:
-    """Name the user as the agent does, which stages under that name; without one, as the system does."""
+    """Return the user's name as the agent knows it, or as the system does if no agent runs."""
     try:
         return operations.agent.actor()
     except HeadgateError:
@@ -117,13 +117,13 @@ def up(context: CommandContext) -> int:
 
 
 def _wanted_running(context: CommandContext) -> int:
-    """Count the statements that the agent keeps running, and resumes by itself."""
+    """Count the statements that the agent keeps running and resumes by itself."""
     lines = context.operations.snapshot().serving
     return sum(not line.external and line.wanted == WantedState.RUNNING for line in lines)
 
 
 def down(context: CommandContext) -> int:
-    """Stop agent, pool and generator, and prove that nothing of them keeps running."""
+    """Stop agent, pool and generator, and verify that none keeps running."""
     args, voice, place = context.args, context.voice, context.place
     context.announce()
     typed = place.environment if place.protected else place.project if args.purge else ""

@@ -1,4 +1,4 @@
-"""The command that shows Headgate at work: the pizzeria, its feeds, its first deploy, its five changes."""
+"""The command `demo`: the pizzeria with its feeds, first deploy and five changes."""
 
 import argparse
 import os
@@ -21,9 +21,9 @@ from tui.services.plan_submission import find_plan_row, plan_of_row
 
 ROWS_S = 900.0
 SETTLE_S = 600.0
-"""How long to wait at most for first rows, and for a round."""
+"""Maximum seconds to wait for first rows, and for a round."""
 MORE_ROUNDS = 2
-"""Rounds that are added while a window is still open."""
+"""Maximum extra rounds while a window is still open."""
 
 
 def demo(context: CommandContext) -> int:
@@ -77,7 +77,7 @@ def _healthy(context: CommandContext, folder: str, *, terminal: bool) -> bool:
 
 
 def _first_plan(context: CommandContext) -> str:
-    """Deploy everything once; returns the run that is under way, empty when all was deployed before."""
+    """Deploy everything once; returns the open run, or empty if everything was deployed before."""
     operations, voice = context.operations, context.voice
     under_way = operations.reader.open_runs()
     if under_way:
@@ -120,7 +120,7 @@ def _until_rows(context: CommandContext, run_id: str, began: float) -> int:
 
 
 def _expected(context: CommandContext, run_id: str) -> frozenset[str]:
-    """Name the statements that must have rows: those that run, and those that the first plan starts."""
+    """Return the statements that must have rows: those running, and those that the first plan starts."""
     operations = context.operations
     lines = operations.snapshot().serving
     running = {str(line.table) for line in lines if not line.external and line.wanted == WantedState.RUNNING}
@@ -131,7 +131,7 @@ def _expected(context: CommandContext, run_id: str) -> frozenset[str]:
 
 
 def follow_quietly(context: CommandContext, run_id: str) -> int:
-    """Wait for a run's end without its report; 1 when it did not end done."""
+    """Wait for a run to end without reporting on it; returns 1 unless it is done."""
     while (row := context.operations.run(run_id)).state not in ("done", "failed", "cancelled"):
         context.voice.progress(agent_process.WaitProgress(f"run {run_id}", 0.0, 0.0))
         time.sleep(0.2)
@@ -205,7 +205,7 @@ def _change(context: CommandContext, kind: str) -> int:
 
 
 def _folder(context: CommandContext) -> str:
-    """Return the demo's folder from where we are: the child that copies the sample works in /."""
+    """Return the demo's absolute folder: the child that copies the sample works in /."""
     if not context.args.folder:
         return demo_project.default_folder(context.cwd)
     return os.path.abspath(os.path.join(context.cwd, os.path.expanduser(context.args.folder)))

@@ -1,4 +1,4 @@
-"""The command that checks: everything that a start needs, each with a remedy; 1 when a check fails."""
+"""The command `doctor`: checks everything that a start needs, each with a remedy; 1 if a check fails."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from tui.services.doctor_checks import DoctorCheck
 
 
 def doctor(context: CommandContext) -> int:
-    """Check machine, project and environment; without a project, the machine alone."""
+    """Check machine, project and environment; only the machine if there is no project."""
     if context.args.paths:
         return _paths(context, context.place)
     folder = _folder(context)
@@ -40,7 +40,7 @@ def doctor(context: CommandContext) -> int:
 
 
 def check_lines(checks: Sequence[DoctorCheck]) -> list[str]:
-    """Write one line a check, and one more for its remedy."""
+    """Format each check on one line, with its remedy on the next."""
     lines = []
     for check in checks:
         word = "FAIL" if not check.ok else "note" if check.warning else "ok"
@@ -51,7 +51,7 @@ def check_lines(checks: Sequence[DoctorCheck]) -> list[str]:
 
 
 def _folder(context: CommandContext) -> str:
-    """Return the project's folder, empty where there is none and none was named."""
+    """Return the project's folder; empty if there is none and none was named."""
     named = getattr(context.args, "project", None)
     try:
         return find_folder(context.environ, context.cwd, project=named)
@@ -62,7 +62,7 @@ def _folder(context: CommandContext) -> str:
 
 
 def _place(context: CommandContext, project: DoctorCheck | None) -> SelectedEnvironment | None:
-    """Return the environment; None without a project, and where its file is so broken that it names none."""
+    """Return the environment; None without a project, or if its file is too broken to name one."""
     if project is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Commands that tell what happened: history, events, logs, audit."""
+"""The commands on the past: history, events, logs, audit."""
 
 import os
 import time
@@ -22,7 +22,7 @@ from tui.services.deployed_statements import history_of
 
 
 def events(context: CommandContext) -> int:
-    """List events, oldest first; with --follow go on until interrupted."""
+    """List events, oldest first; with --follow, keep printing until interrupted."""
     args, voice = context.args, context.voice
     table = parse_table_name(args.tables) if args.tables else None
     reader = context.operations.reader
@@ -57,7 +57,7 @@ def logs(context: CommandContext) -> int:
 
 
 def audit(context: CommandContext) -> int:
-    """List who did what, newest last; with --verify check that the list is whole, in archives as well."""
+    """List audit entries, newest last; with --verify, check that ledger and archives are complete and unchanged."""
     if context.args.verify:
         return _verify(context)
     found = tuple(reversed(_audited(context)))
@@ -74,7 +74,7 @@ def audit(context: CommandContext) -> int:
 
 
 def _audited(context: CommandContext) -> tuple[AuditRow, ...]:
-    """Return the newest entries, newest first: all, or those about a table, its plans and its runs."""
+    """Return the newest entries, newest first: all, or those about a table with its plans and runs."""
     reader, limit = context.operations.reader, context.args.limit
     if context.args.table is None:
         return reader.audits(limit)
@@ -83,7 +83,7 @@ def _audited(context: CommandContext) -> tuple[AuditRow, ...]:
 
 
 def history(context: CommandContext) -> int:
-    """Print what changed of a table, oldest first: deploys, acts, failures, and what happened to its environment."""
+    """Print a table's history, oldest first: deploys, operator actions, failures, and events of its environment."""
     args, voice = context.args, context.voice
     table = context.operations.statement(args.table)[0].table
     found = history_of(context.operations.reader, table, args.limit)
@@ -137,7 +137,7 @@ def _follow_events(context: CommandContext, table: TableName | None, seen: dict[
 
 
 def _follow_file(path: str, show: Callable[[str], Any]) -> None:
-    """Show each line that is added to a log; after a rotation or a cut, the file of that name from its beginning."""
+    """Show each new line of a log; after a rotation or truncation, read the new file from its start."""
     file = open(path, encoding="utf-8", errors="replace")  # noqa: SIM115  # Another one takes its place.
     try:
         file.seek(0, os.SEEK_END)
@@ -166,7 +166,7 @@ def _is_another(path: str, file: TextIO) -> bool:
 
 
 def _printed(columns: Sequence[TableColumn], records: Sequence[Record]) -> list[str]:
-    """Write records in the console's columns, none of them cut, below their titles."""
+    """Format records in the console's columns, uncut, below a header."""
     cells = [record_cells(one, _when(one.at)) for one in records]
     rows = [[each[column.id].text for column in columns] for each in cells]
     return format_table([f"{column.title:<{column.width}}" for column in columns], rows)

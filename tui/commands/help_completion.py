@@ -1,4 +1,4 @@
-"""Commands about the command: help topics and shell completion."""
+"""The commands `help` and `completion`."""
 
 import difflib
 import textwrap
@@ -97,7 +97,7 @@ def manual(context: CommandContext) -> int:
 
 
 def _folded(page: str) -> Iterator[str]:
-    """Yield the lines of a page of the manual, its paragraphs folded; headings and indented lines stay as they are."""
+    """Yield the lines of a manual page with paragraphs folded; headings and indented lines stay as they are."""
     for number, paragraph in enumerate(page.strip("\n").split("\n\n")):
         if number:
             yield ""
@@ -108,7 +108,7 @@ def _folded(page: str) -> Iterator[str]:
 
 
 def completion(context: CommandContext) -> int:
-    """Print a shell's script, or the names of tables, of products, or of one table's columns, for it."""
+    """Print a shell's completion script, or the names of tables, products or columns for it."""
     folder, table = context.place.folder if context.args.shell in NAMES else "", context.args.table
     if context.args.shell == "tables":
         context.voice.print(entry.table for entry in project_reader.declared_tables(folder))

@@ -1,4 +1,4 @@
-"""The command that writes: a new project, or a new table in one; what it writes can be planned and runs."""
+"""The command `init`: writes a new project, or a new table in one, ready to be planned and run."""
 
 import os
 import re
@@ -154,7 +154,7 @@ def _init_table(context: CommandContext, name: str) -> int:
 
 
 def _delta_ddl(context: CommandContext, table: TableName, location: str) -> str:
-    """Write the declaration of the table in a folder, which is below the data folder where it is not absolute."""
+    """Return the DDL for a Delta table in a folder, relative to the data folder unless absolute."""
     from core.sql.statement import TableDdl
     from core.text.escaping import quoted_name, quoted_string_literal
     from tui.services.doctor_checks import columns_of_delta
@@ -171,13 +171,13 @@ def _delta_ddl(context: CommandContext, table: TableName, location: str) -> str:
 
 
 def _layer_folder(word: str) -> str:
-    """Return the folder of a layer, which may be named like it or like the layer: facts, fact."""
+    """Return the folder of a layer, given by the name of either: facts, fact."""
     layer = parse_layer(word)
     return next(folder for folder, known in LAYER_FOLDERS.items() if known == layer)
 
 
 def _readable_statement(context: CommandContext, names: tuple[str, str, str, TableName]) -> dict[str, str]:
-    """Return the files of a statement that copies its parent, names quoted where plain ones cannot be read."""
+    """Return the files of a statement that copies its parent; names are quoted if needed."""
     layer, product, table, parent = names
     declared = context.operations.project().tables[parent].parsed_ddl.columns
     if not declared:
@@ -195,9 +195,9 @@ def _readable_statement(context: CommandContext, names: tuple[str, str, str, Tab
 
 
 def _refuse_impossible(context: CommandContext, table: TableName, written: dict[str, str]) -> None:
-    """Raise InvalidProject or Refused where the project with these files could not be read, or the table not planned.
+    """Raise InvalidProject or Refused if the project with these files would be invalid or the table not plannable.
 
-    Nothing has been written then.
+    Nothing has been written yet.
     """
     from core.project_reader.loader import read_project
     from tui.project_folder.declaring_files import read_files

@@ -1,4 +1,4 @@
-"""The command `inventory`: every table; and `report`: the tables up- and downstream of one."""
+"""The commands `inventory`, which lists every table, and `report`, the tables up- and downstream of one."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from core.reports.inventory import HierarchyRow, InventoryEntry
 
 MOST_READERS = 3
-"""Readers that a line names."""
+"""Maximum number of readers named on a line."""
 
 
 @rare_garbage_collection()
@@ -42,7 +42,7 @@ def inventory(context: CommandContext) -> int:
 
 
 def as_json(entry: "InventoryEntry") -> dict[str, Any]:
-    """Return one table of `headgate.inventory/1`; fields may be added within /1, never changed. Not known is null."""
+    """Return one table of `headgate.inventory/1`; fields may be added within /1, never changed. Unknown is null."""
     return {
         **table_as_json(entry),
         "format": entry.format or None,
@@ -69,7 +69,7 @@ def _row(entry: "InventoryEntry") -> tuple[str, ...]:
 
 
 def _refuse_unknown(products: Iterable[str], entries: "Iterable[InventoryEntry]") -> None:
-    """Raise UsageError for a product of no table, with the nearest that has one."""
+    """Raise UsageError for an unknown product, with the nearest known one."""
     from core.text.wording import did_you_mean
 
     known = sorted({entry.product for entry in entries})
@@ -82,12 +82,12 @@ def _refuse_unknown(products: Iterable[str], entries: "Iterable[InventoryEntry]"
 
 
 MOST_LEVELS = 100
-"""Levels that nested data is written with: readers of JSON and YAML recurse too."""
+"""Maximum depth of nested output: readers of JSON and YAML recurse too."""
 
 
 @rare_garbage_collection()
 def report(context: CommandContext) -> int:
-    """Print or draw the hierarchy of a table: upwards and downwards where neither is asked for."""
+    """Print or draw the hierarchy of a table, in both directions by default."""
     args, voice = context.args, context.voice
     if args.yaml and voice.as_json:
         raise UsageError("--json and --yaml cannot be combined", remedy="give one of them")
@@ -114,7 +114,7 @@ def report(context: CommandContext) -> int:
 def _table_hierarchy(
     entries: "Sequence[InventoryEntry]", words: str, direction: str, *, depth: int | None = None
 ) -> "tuple[HierarchyRow, ...]":
-    """Walk up or down from the table that `words` name, in any case; raises UsageError where there is none."""
+    """Walk up or down from the named table, ignoring case; raises UsageError if it is unknown."""
     from core.reports.inventory import hierarchy as walk
     from core.text.wording import did_you_mean
 

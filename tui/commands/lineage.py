@@ -1,4 +1,4 @@
-"""The commands `lineage`, as a tree, data, text that a viewer draws, or a picture, and `impact`: what a change does."""
+"""The commands `lineage` (tree, data, diagram text or picture) and `impact`, the effects of a change."""
 
 import os
 import shutil
@@ -122,7 +122,7 @@ def _cells(branch: LineageTreeRow) -> tuple[str, ...]:
 
 @rare_garbage_collection()
 def impact(context: CommandContext) -> int:
-    """Answer for a table, or for one of its columns; the answers are what plans of the same requests decide."""
+    """Print the effects of a change to a table or column; they are those of plans of the same requests."""
     from core.plan.request import parse_children
     from tui.presentation.reports.impact import about, as_json, column_lines, lines
     from tui.services import planner_input

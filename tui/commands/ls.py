@@ -32,7 +32,7 @@ from tui.services import deployed_statements
 
 
 def ls(context: CommandContext) -> int:
-    """List statements; 1 when `--fail-on` matches one."""
+    """List statements; returns 1 if `--fail-on` matches one."""
     args, voice = context.args, context.voice
     conditions = parse_conditions(args.fail_on)
     snapshot = read_snapshot(context)
@@ -48,7 +48,7 @@ def ls(context: CommandContext) -> int:
 
 
 def read_snapshot(context: CommandContext) -> LedgerSnapshot:
-    """Read the ledger; nothing when the environment was never started, which is no failure for a list."""
+    """Read the ledger; an empty snapshot if the environment was never started, which is not an error for a list."""
     if has_ledger(context.place):
         return context.operations.snapshot()
     context.voice.say(f"{context.place.title} has never been started on this machine; start it: headgate up")
@@ -152,7 +152,7 @@ def _source_cells(source: dict[str, Any]) -> tuple[str, ...]:
 
 
 def peek(context: CommandContext) -> int:
-    """Print some rows of a table, through the agent."""
+    """Print some rows of a table, read by the agent."""
     args, voice = context.args, context.voice
     columns, rows = context.operations.agent.peek(args.table, version=args.table_version, limit=args.limit)
     if voice.as_json:
@@ -165,7 +165,7 @@ def peek(context: CommandContext) -> int:
 
 
 def wait(context: CommandContext) -> int:
-    """Wait until all tables are there; 1 when one failed or the time is over."""
+    """Wait until all tables have reached the state or lag; returns 1 if one failed or time is up."""
     args, voice = context.args, context.voice
     state = args.state or (None if args.lag is not None else str(State.RUNNING))
     if state is not None and state not in set(State):
@@ -226,7 +226,7 @@ def _give_up(context: CommandContext, lines: list[StatementLine], why: str) -> i
 
 
 def health(context: CommandContext) -> int:
-    """Summarize products and their layers from the ledger; 1 when `--fail-on` matches a statement of theirs."""
+    """Summarize products and layers from the ledger; returns 1 if `--fail-on` matches a statement of theirs."""
     from core.run.records import overdue_tickets
     from core.text.wording import did_you_mean
     from tui.presentation.reports import product_health

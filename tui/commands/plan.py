@@ -45,18 +45,18 @@ NO_CHANGE, CHANGES, LOSS = 0, 10, 11
 
 @dataclass(frozen=True, slots=True)
 class PlanArguments:
-    """A request, with what is only of use on this side."""
+    """A request, with what only the command line needs."""
 
     request: PlanRequest
-    """Normal: what is planned has the same one."""
+    """Normalized: the plan holds this same request."""
     places: Mapping[TableName, str]
     """Where a list file names a table."""
     since: "GitComparison | None" = None
-    """What was found with `--changed-since`."""
+    """The result of `--changed-since`."""
 
 
 def plan(context: CommandContext) -> int:
-    """Compute a plan, print it, and hand it to the agent when one answers; `plan diff` compares two that are there."""
+    """Compute a plan, print it, and submit it if an agent answers; `plan diff` compares two existing plans."""
     if context.args.subcommand == "diff":
         return print_plan_diff(context)
     with rare_garbage_collection():
@@ -111,10 +111,9 @@ def _plan(context: CommandContext) -> int:
 
 
 def _look_first(context: CommandContext) -> bool:
-    """Wait until an agent that has just started has checked what is running; without an agent, the last known state
-    is used.
+    """Wait until a newly started agent has checked what runs; returns whether an agent answers.
 
-    Returns whether an agent answers.
+    Without an agent, the last known state is used.
     """
     if not agent_process.is_listening(context.operations.client):
         return False
@@ -145,7 +144,7 @@ def _undoes(args: argparse.Namespace) -> bool:
 def _submit(
     context: CommandContext, found: Plan, known: PlannerInput, declared: "ProjectDeclaration", *, answering: bool
 ) -> SubmittedPlan | None:
-    """Submit the plan to the agent; return None, after printing why, if it is not accepted now."""
+    """Submit the plan to the agent; returns None, after printing why, if it is not accepted now."""
     try:
         if answering:
             return context.operations.submit(found.request, first=(found, known), declared=declared)
@@ -193,9 +192,7 @@ def _standing(submitted: SubmittedPlan | None) -> "PlanStanding | None":
 
 
 def _exit_code(found: Plan, known: PlannerInput) -> int:
-    """Return whether files and deployment differ;
-    a table that is gone from the files and still runs is a change too.
-    """
+    """Return the code of `--exit-code`; a table whose files are gone and that still runs is a change too."""
     from core.plan.confirmation import confirmation_for_plan
 
     if found.empty:
@@ -207,7 +204,7 @@ def _exit_code(found: Plan, known: PlannerInput) -> int:
 
 
 def read_request(context: CommandContext, verb: str) -> PlanArguments:
-    """Read the scope of a `deploy` or `delete` from the arguments, and whatever they name; raises UsageError."""
+    """Read the scope of a `deploy` or `delete` from the arguments and the files they name; raises UsageError."""
     from core.plan.request import parse_children, parse_choices, parse_layer, parse_start, parse_tables
     from core.planner.scope import normal_request
 

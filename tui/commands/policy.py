@@ -19,7 +19,7 @@ NO_RULES = "no rules: there are no limits, and everybody may operate and approve
 
 
 def policy(context: CommandContext) -> int:
-    """Show what is declared beside what is recorded, or change what is recorded."""
+    """Show the declared beside the recorded policy, or change the recorded one."""
     return {"apply": _apply, "approve": _approve}.get(context.args.subcommand, _show)(context)
 
 
@@ -92,7 +92,7 @@ def _answered(context: CommandContext, answer: Mapping[str, object]) -> int:
 
 
 def _reader(context: CommandContext) -> LedgerReader | None:
-    """Open the ledger; None where the environment was never started."""
+    """Open the ledger; None if the environment was never started."""
     return context.operations.reader if has_ledger(context.place) else None
 
 

@@ -1,4 +1,4 @@
-"""The command `release`: runs that replace versions, what each waits for, the word to swap, and the way back."""
+"""The command `release`: runs that replace versions, what they wait for, their swap and their rollback."""
 
 import time
 
@@ -45,7 +45,7 @@ def _show(context: CommandContext) -> int:
 
 
 def _swap(context: CommandContext) -> int:
-    """Send a held run the word, and follow it."""
+    """Let a held run swap, and follow it."""
     context.announce()
     found, voice, agent = _found(context), context.voice, context.operations.agent
     if context.args.confirm is None and voice.interactive:
@@ -84,7 +84,7 @@ def _close(context: CommandContext) -> int:
 
 
 def _found(context: CommandContext) -> Release:
-    """Find the release that is named by the start of its run's id; raises UsageError, also for a table's name."""
+    """Find the release by the start of its run's id; raises UsageError, also if a table is named instead."""
     word, operations = context.args.run, context.operations
     if any(line.table == word for line in operations.snapshot().statements):
         acts = f"; headgate rollback {word} and headgate plan retire {word} take a table"
@@ -95,7 +95,7 @@ def _found(context: CommandContext) -> Release:
 
 
 def diff(context: CommandContext) -> int:
-    """Show what was found for the tables of a run, or for one; 1 where something blocks the release."""
+    """Show the validation results of a run's tables, or of one; returns 1 if any blocks the release."""
     operations = context.operations
     row = operations.run(context.args.run)
     table = parse_table_name(context.args.table) if context.args.table else None

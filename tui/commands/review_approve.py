@@ -1,4 +1,4 @@
-"""Commands about plans that are there: review, approve and plan diff; each takes a plan's hash or its file."""
+"""Commands on existing plans: review, approve and plan diff; each accepts a plan's hash or file."""
 
 import shlex
 import shutil
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 NAMED = 6
-"""Tables of a plan that a list of plans names."""
+"""Maximum number of tables named for each plan in a list."""
 
 
 def review(context: CommandContext) -> int:
@@ -47,7 +47,7 @@ def review(context: CommandContext) -> int:
 
 
 def approve(context: CommandContext) -> int:
-    """Approve a plan that the agent has, as this login."""
+    """Approve a submitted plan as this login."""
     from core.plan.confirmation import confirmation_for_act
     from state.plans import refuse_closed
 
@@ -69,7 +69,7 @@ def approve(context: CommandContext) -> int:
 
 
 def print_plan_diff(context: CommandContext) -> int:
-    """Print what the second of two plans says otherwise than the first."""
+    """Print the differences between two plans."""
     from core.plan.diff import difference_as_json, difference_lines
 
     first, second = (plan_lookup.find_plan(context, word).plan for word in (context.args.first, context.args.second))
@@ -108,7 +108,7 @@ def _first(tables: Sequence[str]) -> str:
 
 
 def _row_as_json(row: "PlanRow", now: float) -> dict[str, Any]:
-    """Return a submitted plan as an object of `review --json`; `request` is null where its body cannot be read."""
+    """Return a submitted plan as an object of `review --json`; `request` is null if its body cannot be read."""
     from core.plan.codec import request_as_json
     from tui.services.plan_submission import request_of_row
 
@@ -128,7 +128,7 @@ def _row_as_json(row: "PlanRow", now: float) -> dict[str, Any]:
 
 
 def plan_lines(found: Plan, standing: "PlanStanding | None" = None) -> tuple[str, ...]:
-    """Return the lines of a plan, as wide as the terminal."""
+    """Return the lines of a plan, fitted to the terminal."""
     from core.plan.rendering import plan_lines
 
     lines = plan_lines(found, min(shutil.get_terminal_size((100, 24)).columns, 160), standing)
@@ -143,13 +143,13 @@ def plan_markdown(found: Plan, standing: "PlanStanding | None") -> list[str]:
 
 
 def refuse_two_forms(context: CommandContext) -> None:
-    """Raise UsageError where two forms of output are asked for at once."""
+    """Raise UsageError if two output formats are requested at once."""
     if context.args.markdown and context.voice.as_json:
         raise UsageError("--json and --markdown cannot be combined", remedy="give one of them")
 
 
 def reasons_of(found: Plan) -> list[str]:
-    """Return the reasons for every table that is acted on."""
+    """Return the reasons for every table that the plan acts on, and its steps."""
     from core.plan.descriptions import node_why, step_line
 
     lines: list[str] = []
@@ -159,7 +159,7 @@ def reasons_of(found: Plan) -> list[str]:
 
 
 def how_to_apply(found: Plan, path: str = "", *, approved: int = 0) -> str:
-    """Return the command that executes a plan, by its hash or from its file, and the one that must come first."""
+    """Return the command that executes a plan, by hash or file, preceded by the approval it still needs."""
     from core.plan.confirmation import confirmation_for_plan
 
     text = confirmation_for_plan(found).text

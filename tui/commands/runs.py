@@ -25,7 +25,7 @@ from tui.presentation.screen_content.runs import is_held
 from tui.services.follow_up_plans import RunContinuation
 
 COLUMNS = 98
-"""Of a note that is told in full."""
+"""Width at which a full note is folded."""
 
 ENDED = ("done", "failed", "cancelled")
 
@@ -34,7 +34,7 @@ INTERRUPTED = 130
 
 
 AGENT_GONE_S = 3.0
-"""A run that nobody drives for this long is not waited for: it goes on with the next agent."""
+"""Seconds without an agent after which a run is no longer waited for: the next agent continues it."""
 
 
 def runs(context: CommandContext) -> int:
@@ -58,10 +58,10 @@ def runs(context: CommandContext) -> int:
 
 
 def follow_run(context: CommandContext, run_id: str, before: RunRow | None = None, *, past_hold: bool = False) -> int:
-    """Show a run until it ends or is held; Ctrl-C leaves it running. Returns 0 when it is done or held, else 1.
+    """Show a run until it ends or is held; Ctrl-C leaves it running. Returns 0 if it is done or held, else 1.
 
-    With `past_hold` a word was just given that the run may not have heard yet. What had ended
-    in `before` already, a run that is retried or resumed, is not told again.
+    With `past_hold` the run was just told to swap and may not have noticed yet. Steps that had ended in `before`, when
+    the run was retried or resumed, are not shown again.
     """
     voice, operations = context.voice, context.operations
     told = {step.n: (step.state, step.tries) for step in before.steps} if before else {}
@@ -92,7 +92,7 @@ def follow_run(context: CommandContext, run_id: str, before: RunRow | None = Non
 
 
 def progress_words(row: RunRow, planned: Sequence[Step], now: float) -> str:
-    """Write how far a run that has not ended is, and what it does now."""
+    """Format the progress of an open run, and its current step."""
     done = sum(step.state in SATISFIED for step in row.steps)
     current = next((step for step in row.steps if step.state in ("running", "gate")), None)
     doing = f"{act_words(current.do)} {current.table} {current.note}".rstrip() if current else str(row.state)
@@ -152,7 +152,7 @@ def _control(context: CommandContext, act: str) -> int:
 
 
 def _continue(context: CommandContext, found: RunContinuation) -> int:
-    """Show what was edited since a run failed and the plan that goes on from it, ask, and execute that plan."""
+    """Show the edits since a run failed and the plan that continues it, ask, and execute that plan."""
     from core.plan.descriptions import step_line
 
     voice, plan = context.voice, found.submitted.plan
@@ -187,7 +187,7 @@ def _tell_steps(context: CommandContext, row: RunRow, told: dict[int, tuple[str,
 
 
 def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
-    """Print a run, without its steps where they were told as they ended; 1 when it is not as it should be."""
+    """Print a run, without steps that were already shown; returns 1 if it failed or was cancelled."""
     if context.voice.as_json:
         context.voice.data(run_as_json(row))
     else:
@@ -218,7 +218,7 @@ def _run_line(row: RunRow) -> str:
 
 
 def _predicted(row: RunRow | StepRow) -> str:
-    """Write what was predicted; nothing is of a hold, and of a run with one all but that."""
+    """Format the predicted duration; a hold has none, and a run's does not include its hold."""
     if row.predicted_low_s is None or row.predicted_high_s is None:
         return ""
     if isinstance(row, StepRow) and row.do == StepKind.HOLD:
@@ -233,7 +233,7 @@ def _beside(row: RunRow) -> str:
 
 
 def run_step_line(step: StepRow) -> str:
-    """Write a step of a run with where it stands, its time and what it says."""
+    """Format a step of a run with its state, time and note."""
     took = f"{step.ended_at - step.started_at:.1f} s" if step.ended_at and step.started_at else ""
     what = f"{act_words(step.do)} {step.table}" + (f" v{step.version}" if step.version else "")
     said = f"{took}{_predicted(step)}" if took else _predicted(step).removeprefix(", ")
@@ -241,7 +241,7 @@ def run_step_line(step: StepRow) -> str:
 
 
 def _note(step: StepRow) -> str:
-    """Write what a step says, with the time of a gate; of one that failed its first sentence."""
+    """Format a step's note, with the time of a gate; only the first sentence if it failed."""
     if step.state == StepState.FAILED:
         return first_sentence(step.note)
     opened = step.ended_at if step.do == StepKind.CATCH_UP and step.state == StepState.DONE else None

@@ -49,7 +49,7 @@ def show(context: CommandContext) -> int:
 
 
 def _deleted(d: Deployment) -> StatementLine:
-    """Return the line of a version that no list has."""
+    """Return the line of a version that is in no list, since it was deleted."""
     return StatementLine(
         d.table, d.version, d.product, d.layer, d.owner, d.state, d.state_since, d.wanted, d.error_class, d.error,
         d.restarts, d.revision, d.format, d.trigger, active=d.active, external=d.external, stateful=d.stateful,
@@ -81,7 +81,7 @@ def _detail_as_json(
 
 
 def _newest_version(log: str) -> dict[str, Any] | None:
-    """Return the newest version of a table's log, and where that begins; None of a table without one."""
+    """Return the newest version of a table's log and the log's first version; None without a log."""
     found = history_of(log)
     return {"version": found.last, "at": found.last_at, "log_begins_with": found.first} if found else None
 

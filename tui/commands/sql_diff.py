@@ -1,4 +1,4 @@
-"""Commands on SQL texts alone: what a statement says, and what an edit means. They need no agent, ledger or project."""
+"""Commands on SQL texts alone, `sql` and `diff`. They need no agent, ledger or project."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ INVALID = 2
 
 
 def sql(context: CommandContext) -> int:
-    """Print what the statements of a text read, keep and write; 2 when one of them has an error."""
+    """Print what the statements of a text read, keep and write; returns 2 if one has an error."""
     args, voice = context.args, context.voice
     source = sql_sources.open_source(args.file, context.cwd)
     found, problems = sql_sources.parse_statements(source, args.reads)
@@ -40,7 +40,7 @@ def sql(context: CommandContext) -> int:
 
 
 def diff(context: CommandContext) -> int:
-    """Return which kind of change turns one text into another, and what a deploy would do with it."""
+    """Print the kind of change between two texts, and what a deploy would do."""
     args, voice = context.args, context.voice
     environment = getattr(args, "env", None)
     before, after, alone = sql_sources.in_one_place(
@@ -94,7 +94,7 @@ def _edits(old: Mapping[TableName, Revision], new: Mapping[TableName, Revision])
 def _as_json(
     found: Sequence[ParsedStatement], prints: Sequence[Mapping[str, str | None]], problems: Sequence[Problem]
 ) -> dict[str, Any]:
-    """Return what all statements say together; with several, each alone stands in `statements`."""
+    """Return all statements combined; if there are several, also each one in `statements`."""
     each = [_statement(parsed, hashes) for parsed, hashes in zip(found, prints, strict=True)]
     body: dict[str, Any] = {
         key: [value for one in each for value in one[key]] for key in ("writes", "reads", "operators", "columns")

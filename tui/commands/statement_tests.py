@@ -1,4 +1,4 @@
-"""The command that tests statements: cases beside their tables, upgrades from old checkpoints, a first case."""
+"""The command `test`: runs cases beside their tables, upgrades from old checkpoints, or writes a first case."""
 
 import time
 from contextlib import closing
@@ -16,7 +16,7 @@ from tui.services.statement_tests import PlannedUpgrade, SelectedCases
 
 
 def test(context: CommandContext) -> int:
-    """Run cases, or with `init TABLE` write a first one; 1 when one fails."""
+    """Run cases, or with `init TABLE` write a first one; returns 1 if one fails."""
     if context.args.subcommand == "init":
         return _init(context)
     args = context.args

@@ -1,4 +1,4 @@
-"""Commands that act at once: stop, start, restart; confirmed, sent to the agent, answered statement by statement."""
+"""The commands `stop`, `start` and `restart`: confirmed, sent to the agent, answered statement by statement."""
 
 from collections.abc import Iterable
 
@@ -22,7 +22,7 @@ _NOT_RECORDED = {
     "start": _UNENDED,
     "restart": _UNENDED,
 }
-"""What follows where an act was not recorded, by verb."""
+"""Consequences if an act could not be recorded, by verb."""
 
 
 def stop(context: CommandContext) -> int:
@@ -69,7 +69,7 @@ def _act(context: CommandContext, verb: str) -> int:
 
 
 def _deployed(context: CommandContext) -> tuple[Deployment, ...] | None:
-    """Read what is deployed; None where the ledger cannot be read, which is no reason not to act."""
+    """Read the deployments; None if the ledger cannot be read, which must not prevent an act."""
     try:
         return context.operations.reader.deployments()
     except HeadgateError:
@@ -77,7 +77,7 @@ def _deployed(context: CommandContext) -> tuple[Deployment, ...] | None:
 
 
 def _besides(context: CommandContext, deployed: tuple[Deployment, ...] | None, tables: list[str]) -> Iterable[str]:
-    """Return what a stop is besides; nothing where the ledger cannot be read, which is no reason not to stop."""
+    """Return further effects of a stop; empty if the ledger cannot be read, which must not prevent the stop."""
     from core.run.stopped_tables import stop_words
 
     try:
@@ -87,7 +87,7 @@ def _besides(context: CommandContext, deployed: tuple[Deployment, ...] | None, t
 
 
 def _named(operations: EnvironmentService, words: list[str]) -> list[str]:
-    """Return the tables that are meant, and the versions of others, `orders@v2`, that are meant by themselves."""
+    """Return the named tables, and single versions of others, named as `orders@v2`."""
     rest = [word for word in words if "@" not in word]
     tables = set(operations.statements_selected(rest)) if rest else set()
     versions = {parse_statement_name(word) for word in words if "@" in word}
@@ -95,7 +95,7 @@ def _named(operations: EnvironmentService, words: list[str]) -> list[str]:
 
 
 def _refuse_unknown(tables: list[str], deployed: tuple[Deployment, ...]) -> None:
-    """Raise UsageError, before anything is asked, for a name that has no statement; the agent judges all else."""
+    """Raise UsageError for a name without a statement, before asking anything; the agent checks everything else."""
     external: dict[str, bool] = {each.table: each.external for each in deployed}
     for name in tables:
         table, version = name.partition("@")[::2]

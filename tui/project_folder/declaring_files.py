@@ -1,4 +1,4 @@
-"""The declaring files of a project folder, as texts with stamps; data folders are never walked, nothing is executed."""
+"""The declaring files of a project folder, as texts with stamps; data folders are not read, nothing is executed."""
 
 import os
 import stat
@@ -12,7 +12,7 @@ from core.text.wording import counted
 from tui.project_folder.manifest_head import PROJECT_FILE
 
 FOLDER = "pipelines"
-"""Below it lies all that a project declares but its headgate.yml."""
+"""Contains everything that a project declares, except headgate.yml."""
 
 READ = (".sql", ".yml", ".yaml")
 """Endings of the files that declare something, in any case: a wrong case is reported, never passed over."""
@@ -25,7 +25,7 @@ _TESTS = (".yml", ".yaml", ".csv")
 _LARGEST = 4 * 1024 * 1024
 
 FileStamp = tuple[int, int, int, int, int]
-"""Device, inode, size, time of change of content and of the inode: equal for a file that was not written since."""
+"""Device, inode, size, mtime and ctime: equal if the file was not written since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class DeclaringFiles:
 
 
 def read_files(folder: str, before: DeclaringFiles | None = None) -> DeclaringFiles:
-    """Read every declaring file, those of `before` with the same stamp not again; raises UsageError.
+    """Read every declaring file, reusing those of `before` with an unchanged stamp; raises UsageError.
 
-    Returns `before` itself when no file differs from it.
+    Returns `before` itself if no file differs from it.
     """
     paths = list_files(folder)
     known = before or DeclaringFiles()
@@ -111,9 +111,9 @@ def _unfollowed(link: str) -> Problem:
 
 
 def read_test_files(folder: str, units: Iterable[str]) -> dict[str, str]:
-    """Read what lies in the folders `tests` of table folders, by path; raises UsageError.
+    """Read the files in the folders `tests` of table folders, by path; raises UsageError.
 
-    They declare nothing, so that no plan holds them and none changes with them.
+    They declare nothing, so no plan holds them or changes with them.
     """
     found = {}
     for below in sorted({f"{unit}/{TESTS_FOLDER}" for unit in units}):

@@ -1,4 +1,4 @@
-"""Which project and which environment a command is about, found without reading more of headgate.yml than it must."""
+"""Selection of project and environment, reading as little of headgate.yml as possible."""
 
 import os
 from collections.abc import Mapping
@@ -26,11 +26,11 @@ class SelectedEnvironment:
     data: str = ""
     """Absolute folder of tables, checkpoints and landed files."""
     broken: str = ""
-    """What is wrong with headgate.yml; it is then bound by the last text that could be read, as if protected."""
+    """What is wrong with headgate.yml; the last valid text is then used, with every environment protected."""
 
     @property
     def title(self) -> str:
-        """How every act names where it acts: `pizzeria PROD protected`, `pizzeria dev`."""
+        """The environment's name in messages: `pizzeria PROD protected`, `pizzeria dev`."""
         return (
             f"{self.project} {self.environment.upper()} protected"
             if self.protected
@@ -39,16 +39,16 @@ class SelectedEnvironment:
 
     @property
     def options(self) -> str:
-        """The options that make a command mean this place from any folder."""
+        """The options that select this environment from any folder."""
         return f"--project {self.folder} --env {self.environment}"
 
 
 def select_environment(
     environ: Mapping[str, str], cwd: str, *, project: str | None = None, environment: str | None = None
 ) -> SelectedEnvironment:
-    """Bind to the environment that options, HEADGATE_PROJECT, HEADGATE_ENV and headgate.yml name; raises UsageError.
+    """Select the environment by options, HEADGATE_PROJECT, HEADGATE_ENV and headgate.yml; raises UsageError.
 
-    A headgate.yml that is broken keeps nobody from a stop once it could be read; what reads the project refuses it.
+    A broken headgate.yml does not prevent a stop if it was valid before; commands that read the project refuse it.
     """
     folder = find_folder(environ, cwd, project=project)
     absolute = absolute_environ(environ, cwd)
@@ -81,9 +81,9 @@ def select_environment(
 
 
 def _is_recorded_protected(where: EnvironmentPaths) -> bool:
-    """Return whether the ledger says so, whatever the file says now, also one of another release.
+    """Return whether the ledger, also one of another release, records the environment as protected.
 
-    One that cannot be read is told by what needs it.
+    False if it cannot be read: whatever needs it reports that.
     """
     if not os.access(where.ledger, os.R_OK):
         return False
@@ -102,7 +102,7 @@ def _is_recorded_protected(where: EnvironmentPaths) -> bool:
 def find_folder(environ: Mapping[str, str], cwd: str, *, project: str | None = None) -> str:
     """Find the project folder: the option, else HEADGATE_PROJECT, else the nearest headgate.yml upwards.
 
-    Raises UsageError where there is none, or its path is not UTF-8: ledger, Spark and JSON hold no other.
+    Raises UsageError if there is none, or its path is not UTF-8, which ledger, Spark and JSON require.
     """
     folder = _nearest_folder(environ, cwd, project)
     refuse_undecodable("the project folder", folder)
@@ -137,9 +137,9 @@ def _nearest_folder(environ: Mapping[str, str], cwd: str, project: str | None) -
 
 
 def absolute_environ(environ: Mapping[str, str], cwd: str) -> dict[str, str]:
-    """Return the environment variables with HEADGATE_HOME and XDG_STATE_HOME made absolute: children run in `/`.
+    """Return the environment variables with HEADGATE_HOME and XDG_STATE_HOME absolute, since children run in `/`.
 
-    Raises UsageError for a folder of ours whose path is not UTF-8.
+    Raises UsageError if the path of one of our folders is not UTF-8.
     """
     changed = dict(environ)
     for name in ("HEADGATE_HOME", "XDG_STATE_HOME"):
@@ -151,7 +151,7 @@ def absolute_environ(environ: Mapping[str, str], cwd: str) -> dict[str, str]:
 
 
 def has_ledger(place: SelectedEnvironment) -> bool:
-    """Return whether the environment was ever started here; raises Refused where its home is closed to this user."""
+    """Return whether the environment was ever started here; raises Refused if its home may not be read."""
     try:
         os.stat(place.where.ledger)
     except PermissionError as error:
@@ -165,7 +165,7 @@ def has_ledger(place: SelectedEnvironment) -> bool:
 
 
 def _where(environ: Mapping[str, str], head: ManifestHead, name: str) -> EnvironmentPaths:
-    """Locate an environment; the socket of one that another user serves is named after that user."""
+    """Locate an environment; the socket of another user's environment is named after that user."""
     home = os.path.realpath(environment_home(environ, project=head.project, project_id=head.id, environment=name))
     try:
         owner = os.stat(home).st_uid
@@ -175,7 +175,7 @@ def _where(environ: Mapping[str, str], head: ManifestHead, name: str) -> Environ
 
 
 def started_environments(place: SelectedEnvironment, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """List the environments of a place's project that have a ledger here, in the order of headgate.yml."""
+    """List the environments of the project that have a ledger here, in the order of headgate.yml."""
     names = read_manifest_head(environ, place.folder).protected_by_name
     found = (select_environment(environ, place.folder, project=place.folder, environment=name) for name in names)
     return tuple(there.environment for there in found if os.path.exists(there.where.ledger))

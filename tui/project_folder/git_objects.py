@@ -19,7 +19,7 @@ from tui.project_folder.manifest_head import PROJECT_FILE
 _GIT_S = 20.0
 
 _OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
-"""Set for a hook, relative to another folder; the repository that is meant is the project's."""
+"""Set by git for hooks, relative to another folder; we mean the project's own repository."""
 
 _FILE_MODES = (b"100644", b"100755")
 _LINK, _SUBMODULE = b"120000", b"160000"
@@ -140,7 +140,7 @@ def _files(tree: _Tree, *below: str) -> dict[str, _Blob]:
 
 
 def _files_of_submodule(folder: str, place: str, commit: str) -> dict[str, _Blob]:
-    """List the files of a submodule below `place`; none where it is not checked out, since no file of it is read."""
+    """List the files of a submodule below `place`; empty if it is not checked out, so that none of it is read."""
     if not os.path.exists(os.path.join(folder, ".git")):
         return {}
     if run_git(folder, "cat-file", "-e", f"{commit}^{{commit}}")[0]:
@@ -152,7 +152,7 @@ def _files_of_submodule(folder: str, place: str, commit: str) -> dict[str, _Blob
 
 
 def _followed(tree: _Tree, links: Mapping[str, bytes]) -> dict[str, _Blob]:
-    """Return the files that links lead to; a link that leads out of the repository counts by where it leads."""
+    """Return the files that links lead to; a link out of the repository is compared by its target."""
     if not links:
         return {}
     asked = [path for path in links if "\n" not in path]
@@ -173,7 +173,7 @@ def _followed(tree: _Tree, links: Mapping[str, bytes]) -> dict[str, _Blob]:
 
 
 def _unfollowed_id(place: str, link: bytes) -> bytes:
-    """Return the name of what a file says now where its link still leads to the same place, else that of the link."""
+    """Return the id of a file's current text if its link still leads to the same place, else that of the link."""
     try:
         same = _hash(os.fsencode(os.readlink(place)), link) == link
         return _hash(read_text(place).encode("utf-8"), link) if same else link
@@ -194,12 +194,12 @@ def _declares(path: str) -> bool:
 
 
 def _is(text: str | None, blob: bytes) -> bool:
-    """Return whether a text is a blob's content byte by byte, by the hash that git names blobs with."""
+    """Return whether a text equals a blob byte by byte, by the hash that names the blob."""
     return text is not None and _hash(text.encode("utf-8"), blob) == blob
 
 
 def _hash(data: bytes, like: bytes) -> bytes:
-    """Return the name that git gives to a content in a repository where `like` names another."""
+    """Return the id that git gives to a content, with the hash function of the id `like`."""
     kind = hashlib.sha1 if len(like) == 40 else hashlib.sha256
     digest = kind(b"blob %d\0" % len(data), usedforsecurity=False)
     digest.update(data)
@@ -207,7 +207,7 @@ def _hash(data: bytes, like: bytes) -> bytes:
 
 
 def _contents(blobs: Mapping[str, _Blob]) -> dict[str, str]:
-    """Read blobs as a checkout would write them, by the same keys."""
+    """Return the texts of blobs as a checkout would write them, by the same keys."""
     found: dict[str, str] = {}
     for tree in dict.fromkeys(blob.tree for blob in blobs.values()):
         found |= _contents_of(tree, {path: blob for path, blob in blobs.items() if blob.tree == tree})
@@ -229,7 +229,7 @@ def _contents_of(tree: _Tree, blobs: Mapping[str, _Blob]) -> dict[str, str]:
 
 
 def _one_line(path: str) -> str:
-    """Return a path for the attributes of a file; git reads one path a line."""
+    """Return a path on one line, for looking up the attributes of a file."""
     return path.replace("\n", " ")
 
 

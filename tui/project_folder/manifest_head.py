@@ -1,8 +1,8 @@
-"""The head of headgate.yml, read as YAML once for each content: loading the reader would double the time of `ls`.
+"""The head of headgate.yml, cached by content: loading the YAML reader would double the time of `ls`.
 
-What was read is kept in a file of the user's own, under a digest of the reader's code, the text and the values: a file
-that is damaged or is another user's counts as absent. Whoever deletes it loses milliseconds, and what stands in for a
-text that cannot be read: the head of the last one that could.
+The cache is a file of the user, with a digest of the reader's code, the text and the values; a file that is damaged or
+another user's is ignored. Deleting it costs milliseconds, and the fallback for a broken headgate.yml: the head of the
+last valid one.
 """
 
 import hashlib
@@ -43,9 +43,10 @@ def read_manifest_head(environ: Mapping[str, str], folder: str) -> ManifestHead:
 
 
 def last_manifest_head(environ: Mapping[str, str], folder: str) -> ManifestHead | None:
-    """Return the head of the last headgate.yml of a folder that could be read, every environment as protected.
+    """Return the head of the folder's last valid headgate.yml, with every environment protected.
 
-    For what needs none of its content while it is broken, as a stop. None where nothing was read before.
+    It serves commands that need no other content while the file is broken, such as a stop. None if none was read
+    before.
     """
     before = _load(manifest_cache_path(environ, os.getuid(), folder=folder))
     if before is None:
@@ -70,7 +71,7 @@ def _parse(folder: str, text: str) -> ManifestHead:
 
 
 def _load(kept: str) -> tuple[str, ManifestHead] | None:
-    """Return what is kept, with the hash of the text that it was read from."""
+    """Return the cached head with the hash of the text that it was read from."""
     if not kept:
         return None
     try:
@@ -85,7 +86,7 @@ def _load(kept: str) -> tuple[str, ManifestHead] | None:
 
 
 def _save(kept: str, text: str, head: ManifestHead) -> None:
-    """Keep a head, whole or not at all; where nothing can be written the next command reads the YAML again."""
+    """Cache a head atomically; if it cannot be written, the next command reads the YAML again."""
     if not kept:
         return
     body = json.dumps(asdict(head))
@@ -107,7 +108,7 @@ def _hash(text: str) -> str:
 
 
 def _digest(text_hash: str, body: str) -> str:
-    """Return one digest of readers, text and values; raises OSError where a reader's code is not there to be read."""
+    """Return a digest of reader code, text and values; raises OSError if the reader's code cannot be read."""
     digest = hashlib.sha256()
     folder = Path(str(core.project_reader.__file__)).parent
     parts = (*(Path(folder, name).read_bytes() for name in _READERS), text_hash.encode(), body.encode())

@@ -1,8 +1,8 @@
-"""What makes a first load of many statements fast: two parsing processes, and a garbage collector that runs rarely.
+"""Faster first loads of many statements: two parsing processes, and rare garbage collection.
 
-Each statement takes a parser a millisecond, and one process alone would leave a core idle: with two, the busier takes
-0.72 of the CPU time of one alone for a first plan of 3,000 tables, 0.74 for 1,000. With rare collection a plan of
-10,000 tables takes 0.83 of its CPU time, one of 3,000 takes 0.91 (`tests/bench/speed_tricks.py`).
+Parsing takes a millisecond per statement and would leave a core idle: with two processes, the busier one takes 0.72 of
+the CPU time of one alone for a first plan of 3,000 tables, 0.74 for 1,000. With rare collection a plan of 10,000 tables
+takes 0.83 of its CPU time, one of 3,000 takes 0.91 (`tests/bench/speed_tricks.py`).
 """
 
 import gc
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from core.project_reader.parse_cache import Reading
 
 _SELDOM = (200_000, 20, 1_000)
-"""Thresholds of the garbage collector, which walks a project's values again and again with the usual ones."""
+"""Thresholds of the garbage collector, which with the default ones walks a project's values repeatedly."""
 
 
 @contextmanager
 def rare_garbage_collection() -> Iterator[None]:
-    """Collect seldom meanwhile; for commands, which have one thread and end soon."""
+    """Collect garbage rarely within the block; for commands, which have one thread and end soon."""
     usual = gc.get_threshold()
     gc.set_threshold(*_SELDOM)
     try:
@@ -33,19 +33,19 @@ def rare_garbage_collection() -> Iterator[None]:
 
 
 MANY = 600
-"""Unknown statements from which a second process, which starts in some 0.4 s, saves more than it takes."""
+"""Number of unknown statements from which a second process, started in 0.4 s, pays off."""
 
 SHARE = 0.42
-"""Part of the statements that the second process reads; DDL, which takes a tenth of their time, is all its own."""
+"""Share of the statements for the second process, which also reads all DDL (a tenth of the time)."""
 
 Text = tuple[str, str]
-"""A path and what stands in the file."""
+"""A path and the text of the file."""
 
 
 def parse_in_two_processes(texts: Mapping[str, str], facts: ParseCache) -> None:
     """Fill `facts` with the scripts of a project's texts, half of them in another process.
 
-    Does nothing for few of them, on one core, or where no process can be started: they are read one by one then.
+    Does nothing if they are few, on one core, or if no process can be started; they are then read one by one.
     """
     if len(texts) < MANY or (os.cpu_count() or 1) < 2:
         return
@@ -86,7 +86,7 @@ def read_columns_in_two_processes(unknown: "Sequence[Reading]", facts: ParseCach
 def _in_two_processes(
     facts: ParseCache, own: Callable[[], None], read: Callable[..., dict[bytes, str]], *given: object
 ) -> None:
-    """Do the `own` part here, and add to `facts` what another process has read of what is `given` to it."""
+    """Do the `own` part here, and add to `facts` what another process has read."""
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTable:
-    """A table as its files' names say, without reading them."""
+    """A table as known by file names alone."""
 
     table: str
     product: str
@@ -64,7 +64,7 @@ def _refuse_other_project(place: SelectedEnvironment, project: "Project") -> Non
 
 
 def _refuse_without_tables(place: SelectedEnvironment) -> None:
-    """Report that the folder of all tables is gone: an empty one may be meant, an absent one hides a whole project."""
+    """Raise InvalidProject if the folder of all tables is missing; an empty one may be intended."""
     folder = place.folder
     if os.path.isdir(os.path.join(folder, FOLDER)):
         return
@@ -82,7 +82,7 @@ def _refuse_without_tables(place: SelectedEnvironment) -> None:
 
 
 def declared_tables(folder: str) -> tuple[DeclaredTable, ...]:
-    """List tables by the names of their files alone, sorted: what completion and `ls` need, some milliseconds."""
+    """List tables by file names alone, sorted, in a few milliseconds, for completion and `ls`."""
     found: dict[str, DeclaredTable] = {}
     for layer_folder, layer in LAYER_FOLDERS.items():
         for product in _entries(os.path.join(folder, FOLDER, layer_folder)):
@@ -98,7 +98,7 @@ def declared_tables(folder: str) -> tuple[DeclaredTable, ...]:
 
 
 def find_sql_file(folder: str, table: str) -> str:
-    """Return the path of a table's statement, of its DDL where it has none, also in a broken project; or UsageError."""
+    """Return the path of a table's statement, or of its DDL, even in a broken project; raises UsageError."""
     found = next((entry for entry in declared_tables(folder) if entry.table == table), None)
     if found is None:
         raise UsageError(f"no file declares {table}", remedy=f"headgate init table {table} writes them")
@@ -107,7 +107,7 @@ def find_sql_file(folder: str, table: str) -> str:
 
 
 def declared_columns(folder: str, table: str) -> tuple[str, ...]:
-    """List a declared table's columns from its DDL alone; nothing where it is not declared or cannot be read."""
+    """List a declared table's columns from its DDL alone; empty if it is not declared or cannot be read."""
     from core.sql.ddl_reader import read_ddl
 
     for entry in declared_tables(folder):
@@ -131,7 +131,7 @@ class ProjectDeclaration:
 
 
 class ProjectReader:
-    """Reads again only the files that changed, and parses only texts that are not known; safe between threads."""
+    """Rereads only changed files and parses only unknown texts; thread-safe."""
 
     def __init__(self, place: SelectedEnvironment, environ: Mapping[str, str]) -> None:
         self._place = place
@@ -141,7 +141,7 @@ class ProjectReader:
         self._kept: ProjectDeclaration | None = None
 
     def texts(self) -> Mapping[str, str]:
-        """Return the texts alone, whatever they say; raises UsageError."""
+        """Return the texts alone, without parsing; raises UsageError."""
         return read_files(self._place.folder, self._files).texts
 
     def read(self) -> ProjectDeclaration:
@@ -155,7 +155,7 @@ class ProjectReader:
             return self._kept
 
     def since(self, reference: str) -> "GitComparison":
-        """Compare the files with those of a git commit; raises UsageError for a reference that is none."""
+        """Compare the files with those of a git commit; raises UsageError for an unknown reference."""
         from core.project_reader.git_comparison import compare_with_commit
         from tui.project_folder.git_objects import texts_differing_from
 
@@ -169,10 +169,10 @@ class ProjectReader:
         return found
 
     def _read(self, texts: Mapping[str, str], *, first: bool) -> "ReadProject":
-        """Read a project; the `first` time in this process as another has read the same texts.
+        """Read a project; the `first` time in this process, reuse what another process read of the same texts.
 
-        What was read of texts that were all known is kept for the next process: texts that were just edited are likely
-        to be edited again.
+        The result is stored for the next process if all texts were known: texts that were just edited are likely to
+        change again.
         """
         if first:
             _refuse_without_tables(self._place)
@@ -192,11 +192,11 @@ class ProjectReader:
 
     @cached_property
     def facts(self) -> "ParseCache":
-        """What is known of SQL texts, this project's own and deployed ones."""
+        """The parse cache of SQL texts, of this project and deployed ones."""
         return self._cache.load()
 
     def save_facts(self) -> bool:
-        """Save newly parsed statements for the next process; says whether there were any."""
+        """Save newly parsed statements for the next process; returns whether there were any."""
         return self._cache.save(self.facts, whole=False)
 
     @cached_property

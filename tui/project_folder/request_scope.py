@@ -1,4 +1,4 @@
-"""What a request names by file, folder or git reference, found on disk: names, each with the place that says it."""
+"""The tables that a request names by list file or folder, each with the place that names it."""
 
 import os
 import sys
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 STDIN = "-"
 
 _TOLD = 20
-"""Mistakes that are told in full; of more, the number."""
+"""Maximum number of mistakes listed; the rest are counted."""
 _MOST_LIST_MB = 10
 _LINES = "name a text file with one table per line"
 _SHOWN = 80
-"""Letters of a line that is no name."""
+"""Maximum length of an invalid line that is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def _named(words: Iterable[str]) -> tuple[TableName, ...]:
 def read_lists(
     paths: Iterable[str], cwd: str, select: Callable[[Iterable[str]], tuple[TableName, ...]] = _named
 ) -> tuple[ListedTable, ...]:
-    """Read files with one table or selector a line, `#` begins a comment, `-` is stdin; `select` resolves selectors.
+    """Read files with one table or selector per line; `#` starts a comment, `-` is stdin, `select` resolves selectors.
 
     Raises UsageError with every mistake.
     """
@@ -75,7 +75,7 @@ def read_lists(
 
 
 def repeated(typed: Iterable[TableName], named: Sequence[ListedTable]) -> tuple[str, ...]:
-    """Return which lines name a table that was typed, or that an earlier line named."""
+    """Describe the lines that name a table again."""
     first = dict.fromkeys(typed, "the command line")
     said = []
     for each in named:
@@ -86,9 +86,9 @@ def repeated(typed: Iterable[TableName], named: Sequence[ListedTable]) -> tuple[
 
 
 def find_folder(given: str, cwd: str, project: str) -> str:
-    """Return a folder of the project by its path below it, `.` for the project itself; raises UsageError.
+    """Return a folder's path below the project, `.` for the project itself; raises UsageError.
 
-    A path is absolute, or below the folder that one is in, or else below the project.
+    The given path is absolute, or relative to the current folder, else to the project.
     """
     root = os.path.realpath(project)
     places = [os.path.realpath(os.path.join(base, given)) for base in (cwd, root)] if given.strip() else []
@@ -107,7 +107,7 @@ def refuse_unknown(
     request: "PlanRequest",
     places: Mapping[TableName, str] = MappingProxyType({}),
 ) -> None:
-    """Raise UsageError with all that a request names and nothing has, each with the nearest name and its place."""
+    """Raise UsageError listing every unknown name of a request, with the nearest known one and its place."""
     from core.model.states import State
     from core.planner.scope import normal_request, request_mistakes
 

@@ -1,4 +1,4 @@
-"""A statement's text from a file, git or stdin, with what lies beside it: DDL, settings, the project's pool."""
+"""A statement's text from a file, git or stdin, with the files beside it: DDL, settings, headgate.yml."""
 
 import posixpath
 import sys
@@ -26,7 +26,7 @@ STDIN = "-"
 
 @dataclass(frozen=True, slots=True)
 class SqlSource:
-    """One text as it was named, and how to read what lies beside it."""
+    """A named text, and how to read the files beside it."""
 
     name: str
     """A file, `stdin`, or `REV:path`."""
@@ -34,9 +34,9 @@ class SqlSource:
     """Without the revision; with forward slashes."""
     text: str
     beside: Callable[[str], str | None] = field(repr=False)
-    """Return the text at a path of the same folder or revision, None where there is none."""
+    """Return the text at a path of the same folder or revision; None if there is none."""
     ddl_below: Callable[[str], Mapping[str, str]] = field(repr=False, default=lambda folder: {})
-    """Return the paths of DDL files, below a folder or in the whole revision, by the tables that they are named for."""
+    """Return the paths of DDL files below a folder, or in the whole revision, by table."""
 
 
 def open_source(name: str, cwd: str) -> SqlSource:
@@ -56,7 +56,7 @@ def open_source(name: str, cwd: str) -> SqlSource:
 
 
 def manifest_beside(source: SqlSource) -> Manifest | None:
-    """Read the nearest headgate.yml upwards of a source; None where there is none that can be read."""
+    """Read the nearest headgate.yml above a source; None if there is no valid one."""
     text = source.beside(posixpath.join(_project_of(source) or "", MANIFEST))
     if text is None:
         return None
@@ -66,7 +66,7 @@ def manifest_beside(source: SqlSource) -> Manifest | None:
 
 
 def pool_beside(source: SqlSource, environment: str | None) -> Pool | None:
-    """Return the pool that the project of a source declares for an environment; None where nothing declares it."""
+    """Return the pool that the source's project declares for an environment; None if there is none."""
     manifest = manifest_beside(source)
     if manifest is None:
         return None
@@ -75,10 +75,10 @@ def pool_beside(source: SqlSource, environment: str | None) -> Pool | None:
 
 
 def read_revisions(source: SqlSource, environment: str | None) -> tuple[dict[TableName, Revision], tuple[Problem, ...]]:
-    """Read the statements of a source with their DDL and settings by name; Problems where one cannot be read.
+    """Read the statements of a source with their DDL and settings by name, and Problems.
 
-    By convention: `ddl.<table>.sql` in the folder of the text; `<table>.yml`, or the yml that has the folder's name, in
-    that folder or, of a folder `sql-scripts`, in the one above.
+    By convention `ddl.<table>.sql` is in the same folder; `<table>.yml`, or the yml named after the folder, is there
+    too or, for a folder `sql-scripts`, one level up.
     """
     manifest = manifest_beside(source)
     defaults = manifest.defaults if manifest else Settings()
@@ -101,9 +101,9 @@ def read_revisions(source: SqlSource, environment: str | None) -> tuple[dict[Tab
 
 
 def in_one_place(old: SqlSource, new: SqlSource) -> tuple[SqlSource, SqlSource, SqlSource | None]:
-    """Read what lies beside a text without a DDL where the other one lies; returns both, and which was without.
+    """If one text has no DDL beside it, use the files beside the other; returns both, and the one without.
 
-    Such a text is a copy outside of a project: its settings are not removed, they are not known.
+    Such a text is a copy outside of a project: its settings are unknown, not removed.
     """
     declared = [_has_ddl(source) for source in (old, new)]
     if declared == [True, False]:
@@ -116,7 +116,7 @@ def in_one_place(old: SqlSource, new: SqlSource) -> tuple[SqlSource, SqlSource, 
 def with_comparable_columns(
     old: Mapping[TableName, Revision], new: Mapping[TableName, Revision], *, declared: bool
 ) -> tuple[dict[TableName, Revision], dict[TableName, Revision]]:
-    """Take the columns of both sides from their SELECTs, unless both sides have a DDL of their own."""
+    """Take the columns of both sides from their SELECTs, unless both have their own DDL."""
     if declared and all(each.texts.ddl for each in (*old.values(), *new.values())):
         return dict(old), dict(new)
     before, after = ({table: _implied(each) for table, each in side.items()} for side in (old, new))
@@ -124,7 +124,7 @@ def with_comparable_columns(
 
 
 def parse_statements(source: SqlSource, reads: str | None) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
-    """Read whatever statements a text holds, with its Problems; without `reads`, as the settings beside it say."""
+    """Read the statements of a text with its Problems; without `reads`, the settings beside it decide."""
     manifest = manifest_beside(source) if reads is None else None
     wanted = reads or _first_settings(source, manifest.defaults if manifest else Settings()).reads
     return read_any(source.text, source.name, every_table_streams=wanted == "stream")
@@ -133,7 +133,7 @@ def parse_statements(source: SqlSource, reads: str | None) -> tuple[tuple[Parsed
 def fingerprints(
     source: SqlSource, found: Sequence[ParsedStatement], environment: str | None
 ) -> list[dict[str, str | None]]:
-    """Return the hashes of each statement, null where what they are of does not lie beside the text."""
+    """Return the hashes of each statement; null if the needed file is not beside the text."""
     pool = pool_beside(source, environment)
     hashes = []
     for parsed in found:
@@ -144,7 +144,7 @@ def fingerprints(
 
 
 def refuse_problems(name: str, problems: Sequence[Problem]) -> None:
-    """Raise InvalidProject when a Problem is an error."""
+    """Raise InvalidProject if a Problem is an error."""
     wrong = [problem for problem in problems if problem.severity is Severity.ERROR]
     if wrong:
         raise InvalidProject(
@@ -155,7 +155,7 @@ def refuse_problems(name: str, problems: Sequence[Problem]) -> None:
 
 
 def _first_settings(source: SqlSource, defaults: Settings) -> Settings:
-    """Read the settings that say how a text is read, which must be known before it is."""
+    """Read the settings that determine how a text is parsed, before it is."""
     written = next((parsed.writes for parsed in read_any(source.text, source.name)[0]), None)
     return read_settings(_texts(source, written).yml, "", defaults, []) if written else defaults
 
@@ -165,7 +165,7 @@ def _has_ddl(source: SqlSource) -> bool:
 
 
 def _implied(revision: Revision) -> Revision:
-    """Return a revision the columns that its SELECT writes, without types; none where a star hides them."""
+    """Return a revision with the columns that its SELECT writes, untyped; none if a star hides them."""
     columns = revision.parsed.columns if revision.parsed else ()
     hidden = any(column.name == "*" for column in columns)
     named = () if hidden else tuple(Column(column.name, "") for column in columns)
@@ -173,7 +173,7 @@ def _implied(revision: Revision) -> Revision:
 
 
 def _project_of(source: SqlSource) -> str | None:
-    """Return the nearest folder upwards that has a headgate.yml; empty is the top of a repository."""
+    """Return the nearest folder above with a headgate.yml; empty is the top of a repository."""
     folder = posixpath.dirname(source.path)
     while source.beside(posixpath.join(folder, MANIFEST)) is None:
         parent = posixpath.dirname(folder)
@@ -184,7 +184,7 @@ def _project_of(source: SqlSource) -> str | None:
 
 
 def _parents(source: SqlSource, parsed: ParsedStatement) -> dict[TableName, tuple[str, ...]]:
-    """Return the columns of what a statement reads, from the DDL files of the project that it is in."""
+    """Return the columns of the tables that a statement reads, from its project's DDL files."""
     folder = _project_of(source)
     paths = source.ddl_below(folder) if folder is not None else {}
     found: dict[TableName, tuple[str, ...]] = {}

@@ -1,4 +1,4 @@
-"""Files that people name: read within a limit of size, also what a shell pipes in; written whole, or not at all."""
+"""Files named by users: read up to a size limit, also from pipes; written atomically."""
 
 import os
 import stat
@@ -10,9 +10,9 @@ _MB = 1_000_000
 
 
 def read_text(path: str, said: str, *, most_mb: int, remedy: str) -> str:
-    """Read the UTF-8 text at `path`, called `said`; raises UsageError, for a device or a long file before reading it.
+    """Read the UTF-8 text at `path`, called `said` in messages; raises UsageError before reading a device or long file.
 
-    A pipe is read as far as it may be long: `--observed <(command)` is one.
+    A pipe is read up to the limit: `--observed <(command)` is one.
     """
     try:
         about = os.stat(path)
@@ -35,7 +35,7 @@ def refuse_long(size: int, said: str, *, most_mb: int, remedy: str) -> None:
 
 
 def write_whole(path: str, text: str) -> None:
-    """Write a file whole or not at all, the one that a link leads to; raises UsageError, also for what is no file."""
+    """Write a file atomically, following links; raises UsageError, also if it is not a regular file."""
     try:
         target = _file_to_replace(path)
         descriptor, part = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".headgate-")
@@ -54,7 +54,7 @@ def write_whole(path: str, text: str) -> None:
 
 
 def write_new(path: str, text: str) -> None:
-    """Write a file that is not there, with its folder; raises UsageError, for one that has come meanwhile too."""
+    """Create a file with its folder; raises UsageError if it exists."""
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "x", encoding="utf-8") as file:

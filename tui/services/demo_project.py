@@ -1,4 +1,4 @@
-"""The demo: a copy of the sample, its generator, its settling, all reached as child processes of `pipelines.demo`."""
+"""The demo: copying the sample, running its generator, settling it; all in child processes of `pipelines.demo`."""
 
 import json
 import os
@@ -27,13 +27,13 @@ CHANGES = ("comment", "column", "filter", "window", "rename")
 CHILD_S = 120.0
 
 GENERATOR_S = 60.0
-"""Starting takes a second; ten were too few on two cores that twelve processes wanted."""
+"""A start takes a second; 10 s was too short on two cores shared by twelve processes."""
 
 ROWS_USUAL_S = 120.0
 ROUND_USUAL_S = 40.0
 
 QUIET_S = 3.0
-"""Without a batch and without lag for this long a round has passed; the last one waits a trigger longer."""
+"""Seconds without a batch and without lag that end a round; the last round waits one trigger longer."""
 
 _CLONE = Path(__file__).resolve().parents[2]
 
@@ -48,7 +48,7 @@ class SettledRound:
 
 
 def default_folder(cwd: str) -> str:
-    """Return the folder when none is named: the demo that we are in, else ./headgate-demo, never inside the clone."""
+    """Return the default folder: the demo around `cwd`, else ./headgate-demo beside it, never inside the clone."""
     here = Path(cwd).resolve()
     for folder in (here, *here.parents):
         if (folder / DEMO_FILE).is_file():
@@ -58,12 +58,12 @@ def default_folder(cwd: str) -> str:
 
 
 def copy_sample(folder: str, environ: Mapping[str, str], *, format: str = "") -> dict[str, Any]:
-    """Copy the sample, its tables in a format, or find the copy; raises Refused for a folder that is not ours."""
+    """Copy the sample with its tables in `format`, or find the copy; raises Refused for a folder that is not a demo."""
     return run_demo_child(["--copy", folder, *(["--format", format] if format else [])], environ)
 
 
 def run_demo_child(words: list[str], environ: Mapping[str, str], *, seconds: float = CHILD_S) -> dict[str, Any]:
-    """Run `pipelines.demo` and return its JSON; raises what it refused."""
+    """Run `pipelines.demo` and return its JSON; raises the error that it reports."""
     try:
         done = os_processes.run_module(GENERATOR, words, environ, seconds=seconds)
     except subprocess.TimeoutExpired as error:
@@ -79,7 +79,7 @@ def run_demo_child(words: list[str], environ: Mapping[str, str], *, seconds: flo
 
 
 def start_generator(place: SelectedEnvironment, environ: Mapping[str, str], *, rate: float | None, log: str) -> bool:
-    """Start landing events unless somebody does; returns whether it was started here."""
+    """Start the generator unless it is running; returns whether this call started it."""
     if find_generator(place) is not None:
         return False
     command = os_processes.module_command(GENERATOR, "--data", place.data)
@@ -106,7 +106,7 @@ def wait_for_rows(
     progress: ProgressCallback,
     seconds: float,
 ) -> None:
-    """Wait until each of the tables has processed rows; `tell` hears of each as it does. Raises HeadgateError."""
+    """Wait until all tables have processed rows; `tell` is called for each as it does. Raises HeadgateError."""
     began = time.monotonic()
     told: set[str] = set()
     version = -1
@@ -137,7 +137,7 @@ def has_processed(line: StatementLine) -> bool:
 
 
 def rounds_of(project: "Project") -> int:
-    """Count the rounds after which every chain is closed: the most stateful statements in one chain, and one more."""
+    """Return the number of rounds that closes every chain: the most stateful statements in one chain, plus one."""
     depth: dict[str, int] = {}
 
     def measure(name: str) -> int:
@@ -161,10 +161,10 @@ def settle_round(
     last: bool,
     seconds: float,
 ) -> SettledRound:
-    """Land one round of closing events and wait until it is worked off; raises HeadgateError.
+    """Land one round of closing events and wait until it is processed; raises HeadgateError.
 
-    Only after the last round has it to be quiet for longer than any trigger: a round that is overtaken by the next one
-    moves the same watermarks.
+    Only the last round must stay quiet for longer than any trigger: a round that overlaps with the next one moves the
+    same watermarks.
     """
     began = time.monotonic()
     answer = run_demo_child(["--settle", "--data", operations.place.data, "--rounds", "1"], environ)
@@ -185,7 +185,7 @@ def wait_for_quiet(
     seconds: float,
     what: str,
 ) -> None:
-    """Wait until nothing lags, by measurement from after `since`, and no statement has made a batch for `quiet_s`."""
+    """Wait until nothing lags, measured after `since`, and no statement has run a batch for `quiet_s`."""
     began = quiet_from = time.monotonic()
     before: tuple[tuple[str, int | None], ...] = ()
     while True:
@@ -210,7 +210,7 @@ def wait_for_quiet(
 
 
 def not_closed(operations: EnvironmentService, reached: str) -> list[str]:
-    """List stateful statements whose watermark has not passed the first round: they may hold events of before it."""
+    """List stateful statements whose watermark has not passed the first round: they may still hold earlier events."""
     measured = {(m.table, m.version): m for m in operations.reader.measurements()}
     found = []
     for d in operations.reader.deployments():
@@ -222,12 +222,12 @@ def not_closed(operations: EnvironmentService, reached: str) -> list[str]:
 
 
 def longest_trigger_s(operations: EnvironmentService) -> float:
-    """Return the longest trigger of what is deployed."""
+    """Return the longest trigger of all deployed statements."""
     return max((trigger_s(d.trigger) for d in operations.reader.deployments()), default=10.0)
 
 
 def is_demo_folder(folder: str) -> bool:
-    """Return whether a demo lies there."""
+    """Return whether the folder is a demo."""
     return os.path.isfile(os.path.join(folder, DEMO_FILE))
 
 

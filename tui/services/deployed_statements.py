@@ -1,4 +1,4 @@
-"""Statements and releases as the ledger knows them: what is deployed, how it does, and how files differ from it."""
+"""Statements and releases as the ledger knows them: what is deployed, its health, and how the files differ from it."""
 
 import time
 from collections.abc import Iterable
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from tui.presentation.reports.table_history import HistoryEntry
 
 SAMPLES_S = 900.0
-"""Age of the oldest sample of a statement that is read."""
+"""Maximum age of the samples that are read for one statement."""
 EVENTS = 50
-"""Events of one statement that are read."""
+"""Maximum number of events that are read for one statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ class ProjectDrift:
     changed: tuple[TableName, ...]
     """Declared with another revision than the deployed one."""
     new: tuple[TableName, ...]
-    """Declared and not deployed, nor deleted as they are declared; external tables are not counted."""
+    """Declared but not deployed, except tables deleted with this declaration; external tables are not counted."""
     gone: tuple[TableName, ...]
     """Deployed and no longer declared."""
     deleted: tuple[TableName, ...] = ()
-    """Deleted, and still declared as they were then: no difference, but to be deployed again by name."""
+    """Deleted, with files unchanged since: not a difference, but deployable again by name."""
 
     @property
     def tables(self) -> tuple[TableName, ...]:
@@ -47,7 +47,7 @@ class ProjectDrift:
 
 
 def open_reader(place: SelectedEnvironment) -> "LedgerReader":
-    """Open the ledger for reading; raises LedgerUnavailable, with `headgate up` as remedy when there is none yet."""
+    """Open the ledger for reading; raises LedgerUnavailable, with `headgate up` as remedy, if there is none yet."""
     if not has_ledger(place):
         raise LedgerUnavailable(f"{place.title} has never been started on this machine", remedy="start it: headgate up")
     from state.ledger import LedgerReader
@@ -56,9 +56,9 @@ def open_reader(place: SelectedEnvironment) -> "LedgerReader":
 
 
 def statement_details(reader: "LedgerReader", table: TableName, *, since: float | None = None) -> "StatementDetails":
-    """Read one statement, with samples from `since`, epoch seconds, by default a quarter of an hour ago.
+    """Read one statement, with samples since `since` (epoch seconds; default: the last 15 minutes).
 
-    It is without versions where the table never was deployed.
+    A table that was never deployed has no versions.
     """
     with reader.frame():
         return _details(reader, table, time.time() - SAMPLES_S if since is None else since)
@@ -67,7 +67,7 @@ def statement_details(reader: "LedgerReader", table: TableName, *, since: float 
 def statement_among_all(
     reader: "LedgerReader", table: TableName, version: int | None
 ) -> "tuple[StatementDetails, LedgerSnapshot]":
-    """Read one statement, or one version of it, and the lines of all in one moment; raises UsageError for none."""
+    """Read one statement or one of its versions, and the lines of all, at one moment; raises UsageError if unknown."""
     from state.ledger_snapshot import LedgerSnapshot
 
     now = time.time()
@@ -83,7 +83,7 @@ def statement_among_all(
 
 
 def history_of(reader: "LedgerReader", table: TableName, limit: int) -> "tuple[HistoryEntry, ...]":
-    """Return the newest entries of a table's timeline, oldest first; a plan that cannot be read back is passed over."""
+    """Return the newest entries of a table's timeline, oldest first; plans that cannot be decoded are skipped."""
     from state.table_records import read_table_records
     from tui.presentation.reports.table_history import table_history
     from tui.services.plan_submission import plan_of_row
@@ -122,7 +122,7 @@ def not_deployed_error(table: str, known: Iterable[str]) -> UsageError:
 
 
 def named_lines(lines: Iterable["StatementLine"], names: Iterable[TableName]) -> list["StatementLine"]:
-    """Return the lines of the tables that are named; all without a name. Raises UsageError."""
+    """Return the lines of the named tables, or all lines without names. Raises UsageError."""
     found = list(lines)
     wanted = set(names)
     if missing := sorted(wanted - {line.table for line in found}):
@@ -131,9 +131,9 @@ def named_lines(lines: Iterable["StatementLine"], names: Iterable[TableName]) ->
 
 
 def project_drift(project: "Project", deployments: Iterable["Deployment"]) -> ProjectDrift:
-    """Compare declared revisions with the serving ones, by hash; `deployments` with those that were deleted.
+    """Compare declared revisions with those serving, by hash; `deployments` include deleted ones.
 
-    A table that was deleted is no difference while its files still say what they said then.
+    A deleted table does not count as a difference while its files are unchanged.
     """
     from core.project.revision import revision_hash
     from core.project_reader.revision_reader import revision_of
@@ -158,11 +158,11 @@ def project_drift(project: "Project", deployments: Iterable["Deployment"]) -> Pr
 
 
 NEWEST = 50
-"""Runs that are looked at, besides those that made what serves."""
+"""Number of newest runs considered, besides those whose versions serve."""
 
 
 def list_releases(reader: "LedgerReader", now: float) -> "tuple[Release, ...]":
-    """Read the newest releases, and every one that still serves or has tickets; newest first."""
+    """Read the newest releases, and all older ones that still serve or have open tickets; newest first."""
     from state.releases import releases
 
     with reader.frame():
@@ -177,7 +177,7 @@ def list_releases(reader: "LedgerReader", now: float) -> "tuple[Release, ...]":
 
 
 def find_release(reader: "LedgerReader", word: str, now: float) -> "Release":
-    """Find a release by the start of its run's id; raises UsageError, and Refused for a run that replaces nothing."""
+    """Find a release by the start of its run's id; raises UsageError, or Refused for a run that replaces nothing."""
     from state.releases import plan_of, release_of_run
 
     run = find_run(reader, word)

@@ -1,6 +1,6 @@
-"""What `doctor` and `demo` check before anything is started; each verdict that is not good has a remedy.
+"""The checks of `doctor` and `demo`; every verdict that is not good has a remedy.
 
-Every check returns a verdict and raises nothing: a broken machine is its subject.
+A check returns a verdict and never raises, because a broken machine is what it is for.
 """
 
 import json
@@ -26,19 +26,19 @@ DISK_BYTES = 2 * 1000**3
 PYTHON = (3, 11)
 TERMINAL = (80, 24)
 SHOWN_PROBLEMS = 5
-"""Problems of a project that one check names."""
+"""Maximum number of a project's problems that one check names."""
 
 
 @dataclass(frozen=True, slots=True)
 class DoctorCheck:
-    """One verdict; `remedy` says what to do and is never empty when it is not ok."""
+    """One verdict; `remedy` is never empty unless the check passed."""
 
     name: str
     ok: bool
     summary: str
     remedy: str = ""
     warning: bool = False
-    """Worth knowing, and not a failure."""
+    """Worth knowing, but not a failure."""
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def check_machine(
 
 
 def check_engine(environ: Mapping[str, str], place: SelectedEnvironment | None = None) -> tuple[DoctorCheck, ...]:
-    """Ask the Spark side, in a child process of its own, about Java, itself, and the jars of an environment's pool."""
+    """Check Java, Spark and the jars of an environment's pool, in a child process."""
     words = ["--json"]
     if place is not None:
         words += ["--project", place.folder, "--env", place.environment, "--home", place.where.home]
@@ -71,7 +71,7 @@ def check_engine(environ: Mapping[str, str], place: SelectedEnvironment | None =
 def check_inputs(
     environ: Mapping[str, str], place: SelectedEnvironment, declared: "Callable[[], ProjectDeclaration]"
 ) -> tuple[DoctorCheck, ...]:
-    """Ask the Spark side about tables with a log that others write: there, and with the columns that are declared."""
+    """Check that external tables with a transaction log exist and have the declared columns."""
     from core.model.table_formats import table_format
 
     tables = declared().project.tables.values()
@@ -83,7 +83,7 @@ def check_inputs(
 
 
 def columns_of_delta(environ: Mapping[str, str], folder: str) -> DoctorCheck:
-    """Ask the Spark side whether a Delta table lies in a folder; its facts are then `columns`, names with types."""
+    """Check whether a folder is a Delta table; the facts of the verdict then hold `columns` as (name, type)."""
     return _ask_the_spark_side(environ, ["--json", "--delta", folder])[0]
 
 
@@ -132,7 +132,7 @@ def check_disk(folder: str) -> DoctorCheck:
 
 
 def check_terminal(environ: Mapping[str, str]) -> DoctorCheck:
-    """Check what the console would be drawn on; without a terminal the commands still work, so that is a warning."""
+    """Check the terminal for the console; no terminal at all is only a warning, since commands still work."""
     if not (sys.stdin.isatty() or sys.stderr.isatty() or sys.stdout.isatty()):
         return DoctorCheck("terminal", True, "no terminal: commands work, the console does not", "", warning=True)
     size = shutil.get_terminal_size()
@@ -154,7 +154,7 @@ def check_terminal(environ: Mapping[str, str]) -> DoctorCheck:
 
 
 def check_project(folder: str) -> DoctorCheck:
-    """Check that headgate.yml is valid, whatever an earlier text of it said: each problem with its file and line."""
+    """Check that headgate.yml is valid now; each problem has its file and line."""
     from core.model.problems import Problem, in_reading_order
     from core.project.manifest_head import MANIFEST_PATH
     from core.project_reader.manifest import read_manifest
@@ -172,7 +172,7 @@ def check_project(folder: str) -> DoctorCheck:
 
 
 def check_tables(folder: str, declared: "Callable[[], ProjectDeclaration]") -> DoctorCheck:
-    """Check the files of all tables as a plan reads them: each problem with its file and line."""
+    """Check the files of all tables as a plan does; each problem has its file and line."""
     from core.text.wording import counted
 
     try:
@@ -203,7 +203,7 @@ def _located(folder: str, problem: Mapping[str, object]) -> str:
 
 
 def check_home(place: SelectedEnvironment) -> DoctorCheck:
-    """Check the folder of ledger, lock and logs: there or makeable, ours, on a local disk."""
+    """Check the folder of ledger, lock and logs: it exists or can be created, is ours, and is on a local disk."""
     from state.ledger import refuse_network
 
     home = place.where.home
@@ -223,7 +223,7 @@ def check_home(place: SelectedEnvironment) -> DoctorCheck:
 
 
 def check_agent(place: SelectedEnvironment, client: AgentClient) -> DoctorCheck:
-    """Check that an agent answers; that none runs is a warning, that one hangs a failure."""
+    """Check that an agent answers; none running is a warning, one that hangs is a failure."""
     try:
         hello = client.hello()
         client.call("status")
@@ -255,7 +255,7 @@ def check_logout(place: SelectedEnvironment) -> DoctorCheck | None:
 
 
 def check_pool(place: SelectedEnvironment) -> DoctorCheck:
-    """Check the pool as the ledger last saw it."""
+    """Check the pool's last state in the ledger."""
     try:
         facts = agent_process.read_environment_row(place)
     except HeadgateError as error:
@@ -273,7 +273,7 @@ def check_pool(place: SelectedEnvironment) -> DoctorCheck:
 
 
 def check_ledger(place: SelectedEnvironment) -> DoctorCheck:
-    """Check that the ledger can be read, and that it describes this world."""
+    """Check that the ledger can be read and belongs to this data folder."""
     path = Path(place.where.ledger)
     try:
         if not has_ledger(place):
@@ -293,7 +293,7 @@ def check_ledger(place: SelectedEnvironment) -> DoctorCheck:
 
 
 def existing(path: str) -> str:
-    """Return the nearest folder upwards that exists."""
+    """Return the path or its nearest parent that exists."""
     at = Path(path)
     while not at.exists() and at != at.parent:
         at = at.parent

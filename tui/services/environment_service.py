@@ -1,4 +1,4 @@
-"""Everything a front end does, bound to one environment: the console is given one of these and nothing else.
+"""Everything that the command line and the console can do in one environment.
 
 Every method blocks, may be called from any thread, and raises HeadgateErrors only.
 """
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tui.services import follow_up_plans
 
 _OF_RUNS = ("rollback", "retire")
-"""Acts that take the id of a run for the tables that it has swapped in."""
+"""Verbs that accept a run's id in place of the tables that it swapped in."""
 
 
 class EnvironmentService:
@@ -59,7 +59,7 @@ class EnvironmentService:
 
     @cached_property
     def client(self) -> AgentClient:
-        """The agent's socket; nothing is opened before it is asked."""
+        """The client of the agent's socket; it connects only when used."""
         from state.migrations import SCHEMA_VERSION
 
         where = self.place.where
@@ -67,7 +67,7 @@ class EnvironmentService:
 
     @cached_property
     def agent(self) -> AgentCommands:
-        """The commands that the agent takes."""
+        """The commands that the agent accepts."""
         return AgentCommands(self.place, self.client)
 
     # Looking: the ledger, read-only. All raise LedgerUnavailable (never started, unreadable) and VersionMismatch.
@@ -87,13 +87,13 @@ class EnvironmentService:
             return self._cache
 
     def snapshot(self) -> "LedgerSnapshot":
-        """Read one moment of the environment; the same object again while nothing is written."""
+        """Read a snapshot of the environment; returns the same object while nothing is written."""
         return self._opened()[1].snapshot()
 
     def statement(self, name: str) -> "tuple[StatementDetails, LedgerSnapshot]":
-        """Read one statement, or a version of it that is named `orders@v2`, and the lines of all, in one moment.
+        """Read one statement, or one version as `orders@v2`, and the lines of all, at one moment.
 
-        Raises UsageError when it never was deployed.
+        Raises UsageError if it was never deployed.
         """
         asked = parse_statement_name(name)
         table, version = split_query(asked) or (parse_table_name(asked), None)
@@ -111,10 +111,10 @@ class EnvironmentService:
         *,
         retain: str = "",
     ) -> PlanRequest:
-        """Return the request of what takes tables by name; a rollback and a retirement take runs as well.
+        """Return the request of a verb that takes tables by name; rollback and retire also accept a run's id.
 
-        Runs are those of the ledger, or of what a document says was `observed`. Raises BadName, UsageError, and
-        Refused for a run of which nothing serves any more.
+        Runs are looked up in the ledger, or in the `observed` document if given. Raises BadName, UsageError, and
+        Refused if nothing of that run serves any more.
         """
         from core.planner.scope import normal_request
 
@@ -155,15 +155,15 @@ class EnvironmentService:
         return self.projects.read().project
 
     def selected(self, words: Iterable[str], *, declared: bool = False) -> tuple[TableName, ...]:
-        """Return the tables that names and selectors mean (`+t`, `2+t+`, `tag:x`), over the files alone or what runs.
+        """Return the tables that names and selectors (`+t`, `2+t+`, `tag:x`) mean, in what is deployed or `declared`.
 
-        Raises BadName, UsageError, and InvalidProject where only the files can tell.
+        Raises BadName, UsageError, and InvalidProject if the files are needed and invalid.
         """
         deployed = not declared and environment_selection.has_ledger(self.place)
         return select_named(words, lambda: self.snapshot().serving if deployed else (), self.project)
 
     def statements_selected(self, words: Iterable[str]) -> tuple[TableName, ...]:
-        """Return the tables that an act is about: external ones, which are never touched, only where they are named."""
+        """Return the tables that an act applies to; external tables, which no act changes, only if named."""
         from core.lineage.selectors import is_selector
 
         asked = [word.lower() for word in words]
@@ -178,7 +178,7 @@ class EnvironmentService:
         return left
 
     def inventory(self) -> "tuple[InventoryEntry, ...]":
-        """List every table that is declared or deployed, by name; before the first start nothing is deployed."""
+        """List all declared or deployed tables by name; before the first start nothing is deployed."""
         from core.observed.versions import serving_versions
         from core.reports.inventory import inventory_of
 
@@ -190,12 +190,12 @@ class EnvironmentService:
         return deployed_statements.project_drift(self.project(), self.reader.deployments(include_deleted=True))
 
     def lineage(self, column: str, direction: str) -> "ColumnLineage":
-        """Follow `table` or `table.column` of the declared project up or down; raises UsageError for an unknown one."""
+        """Trace `table` or `table.column` of the declared project up or down; raises UsageError for an unknown name."""
         with self._traced() as (_, tracer):
             return tracer.trace(_origin_of(tracer, column), direction)
 
     def edited(self, tables: "Iterable[TableName]") -> "tuple[TableName, ...]":
-        """Return those of some tables whose files say otherwise than what is deployed, by name."""
+        """Return those of the given tables whose files differ from what is deployed, by name."""
         declared, observed = self.project().tables, self.known().observed
         found = []
         for table in sorted(set(tables) & declared.keys() & observed.keys()):
@@ -205,7 +205,7 @@ class EnvironmentService:
         return tuple(found)
 
     def impact(self, words: str, known: "PlannerInput", *, children: str = "") -> "Impact":
-        """Answer what would happen below `table` if it were rebuilt or dropped, or lost `table.column`; UsageError."""
+        """Return the effects of rebuilding or dropping `table`, or of losing `table.column`; raises UsageError."""
         from core.reports.impact import impact_of
 
         with self._traced() as (project, tracer):
@@ -215,7 +215,7 @@ class EnvironmentService:
 
     @contextmanager
     def _traced(self) -> "Iterator[tuple[Project, LineageTracer]]":
-        """Yield the shared lineage tracer of the current project: it reads each statement once."""
+        """Yield the project and its shared lineage tracer, which reads each statement once."""
         from core.lineage.column_lineage import LineageTracer
 
         project = self.project()
@@ -225,7 +225,7 @@ class EnvironmentService:
             yield self._tracer
 
     def known(self) -> "PlannerInput":
-        """Return what plans are computed from; nothing before the first start."""
+        """Return the input of the planner; empty before the first start."""
         from core.observed.planner_input import PlannerInput
 
         return (
@@ -233,7 +233,7 @@ class EnvironmentService:
         )
 
     def compute_over(self, project: "Project", known: "PlannerInput", request: PlanRequest) -> Plan:
-        """Compute a plan over what is known from elsewhere, or over nothing; refusals are in the plan."""
+        """Compute a plan over the given input; refusals are in the plan."""
         found = planning.compute(project, self.place.environment, known, request, self.projects.facts)
         self.projects.save_facts()
         return found
@@ -248,10 +248,10 @@ class EnvironmentService:
         declared: "ProjectDeclaration | None" = None,
         asking_s: float = planning.SPARK_ANALYSIS_S,
     ) -> planning.SubmittedPlan:
-        """Compute a plan and hand it to the agent; raises Refused with the first refusal, Stale, InvalidProject.
+        """Compute a plan and submit it to the agent; raises Refused with the first refusal, Stale, InvalidProject.
 
-        Spark is asked about its statements first, for at most `asking_s`; 0 asks nothing. `first` is a plan of this
-        very request that was made just now, with what it was made from; `declared` is not the files, but other texts.
+        Spark analyzes its statements first, for at most `asking_s`; 0 skips that. `first` is a plan of this very
+        request with the input it was just computed from; `declared` replaces the project's files.
         """
         declared, facts = declared or self.projects.read(), self.projects.facts
         line = agent_commands.plan_command(self.place, request)
@@ -268,7 +268,7 @@ class EnvironmentService:
         )
 
     def undo(self, word: str, *, children: str | None, rebuild: bool) -> "follow_up_plans.PlannedUndo":
-        """Return the request and the texts that take back what an executed plan, or a run, changed; raises Refused."""
+        """Return the request and texts that undo an executed plan or run; raises Refused."""
 
         from tui.services import follow_up_plans
 
@@ -279,9 +279,9 @@ class EnvironmentService:
         return replace(found, declared=ProjectDeclaration(found.declared.texts, project, warnings))
 
     def continuation(self, run_id: str) -> "follow_up_plans.RunContinuation | None":
-        """Submit the plan that goes on from a failed run with today's texts; None where its texts did not change.
+        """Submit a plan that continues a failed run with today's texts; None if its texts did not change.
 
-        Raises Refused where the run did not fail or goes on elsewhere, and what `submit` raises.
+        Raises Refused if the run did not fail or was continued already, and whatever `submit` raises.
         """
         from tui.services import follow_up_plans
 
@@ -316,9 +316,9 @@ class EnvironmentService:
 
 
 def _released(verb: str, word: str, observed: "Mapping[TableName, ObservedDeployment]") -> tuple[TableName, ...]:
-    """Return the tables that a run has swapped in by what a document says; none where the word is no such run.
+    """Return the tables that a run swapped in according to a document; empty if the word names no such run.
 
-    Raises UsageError where it could be several runs.
+    Raises UsageError if several runs match.
     """
     if verb not in _OF_RUNS or word in observed or not word:
         return ()
@@ -332,10 +332,10 @@ def _released(verb: str, word: str, observed: "Mapping[TableName, ObservedDeploy
 def select_named(
     words: Iterable[str], lines: Callable[[], Iterable["StatementLine"]], project: "Callable[[], Project]"
 ) -> tuple[TableName, ...]:
-    """Return the tables that words mean; files and ledger are read only where a word is more than a name.
+    """Return the tables that words mean; files and ledger are read only if a word is a selector.
 
-    Tables that are deployed are joined by the versions that they read, others as the project declares it. Raises
-    BadName, UsageError, and InvalidProject where a tag is asked for and the files cannot be read.
+    Deployed tables are connected by the versions they read, others by the project's statements. Raises BadName,
+    UsageError, and InvalidProject if a tag is used and the files are invalid.
     """
     from core.lineage.selectors import is_selector, select_tables
 
@@ -369,7 +369,7 @@ def _among(lines: list["StatementLine"], project: "Callable[[], Project]") -> "S
 
 
 def _root_of(tracer: "LineageTracer", observed: "Mapping[TableName, ObservedDeployment]", words: str) -> "ColumnOrigin":
-    """Find what `table` or `table.column` names; a table may be deployed and no longer declared. Raises UsageError."""
+    """Find what `table` or `table.column` names, also a table deployed but no longer declared. Raises UsageError."""
     from core.sql.lineage.model import ColumnOrigin
 
     table, point, _ = words.partition(".")
@@ -385,7 +385,7 @@ def _root_of(tracer: "LineageTracer", observed: "Mapping[TableName, ObservedDepl
 
 
 def _origin_of(tracer: "LineageTracer", words: str) -> "ColumnOrigin":
-    """Find what `table` or `table.column` names, in any case, with or without back-ticks."""
+    """Find a declared `table` or `table.column`, ignoring case and backticks. Raises UsageError."""
     from core.sql.lineage.model import ColumnOrigin
 
     table, _, column = (part.strip().strip("`") for part in words.partition("."))

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlannedUndo:
-    """What is planned to undo a plan."""
+    """The request that undoes a plan, with the project that it applies to."""
 
     request: PlanRequest
     declared: ProjectDeclaration
-    """The project with the texts from before; its files stay as they are."""
+    """The project with its earlier texts; the files themselves stay unchanged."""
 
 
 def find_undo(
@@ -44,9 +44,9 @@ def find_undo(
     children: str | None,
     rebuild: bool,
 ) -> PlannedUndo:
-    """Find what takes back a plan, by the start of its hash or of its run's id; the texts are not parsed yet.
+    """Find the undo of a plan, by the start of its hash or of its run's id; the texts are not parsed yet.
 
-    Raises UsageError for a plan that there is not, Refused where nothing is to be undone or another plan came since.
+    Raises UsageError for an unknown plan, and Refused if there is nothing to undo or a later plan changed a table.
     """
     plan = _executed(reader, word)
     nodes = _to_undo(plan, observed)
@@ -59,7 +59,7 @@ def find_undo(
 
 
 def texts_before(declared: ProjectDeclaration, nodes: Iterable[PlanNode]) -> dict[str, str]:
-    """Return the project's texts by path, those of some tables as they were deployed before a plan."""
+    """Return the project's texts by path, with those of some tables as deployed before a plan."""
     texts = dict(declared.texts)
     for node in nodes:
         table = declared.project.tables[node.table]
@@ -87,7 +87,7 @@ def _executed(reader: LedgerReader, word: str) -> Plan:
 
 
 def _to_undo(plan: Plan, observed: Mapping[TableName, ObservedDeployment]) -> tuple[PlanNode, ...]:
-    """Return the nodes whose text is still that of the plan; raises Refused where a later plan changed one."""
+    """Return the nodes whose deployed text is still that of the plan; raises Refused if a later plan changed one."""
     short, found = plan.hash[:12], []
     edited = edited_nodes(plan.nodes)
     for node in edited:
@@ -110,12 +110,12 @@ ENDED_BADLY = ("failed", "blocked")
 
 @dataclass(frozen=True, slots=True)
 class EditedTable:
-    """A table whose declared texts are no longer those of the run's plan."""
+    """A table whose declared texts differ from those in the run's plan."""
 
     table: TableName
     before: RevisionTexts
     now: RevisionTexts | None
-    """None for a table that is no longer declared."""
+    """None if the table is no longer declared."""
 
     def lines(self) -> tuple[str, ...]:
         """Return the difference, text by text, as a unified diff."""
@@ -132,7 +132,7 @@ class EditedTable:
 
 @dataclass(frozen=True, slots=True)
 class RunContinuation:
-    """The submitted plan that goes on from a failed run, with what was edited since that run was planned."""
+    """The submitted plan that continues a failed run, with the edits made since that run was planned."""
 
     run: "RunRow"
     edits: tuple[EditedTable, ...]
@@ -140,7 +140,7 @@ class RunContinuation:
 
 
 def same_files(row: "PlanRow", texts: Mapping[str, str]) -> bool:
-    """Return whether the project's files are, letter by letter, those that the plan was made from."""
+    """Return whether the project's files are exactly those that the plan was made from."""
     try:
         return bool(row.texts) and json.loads(row.texts) == dict(texts)
     except ValueError:
@@ -148,7 +148,7 @@ def same_files(row: "PlanRow", texts: Mapping[str, str]) -> bool:
 
 
 def find_edits(plan: Plan, run: "RunRow", project: "Project") -> tuple[EditedTable, ...]:
-    """List what was edited of the tables of failed and blocked steps, and of what they read inside the plan."""
+    """List the edits of tables with failed or blocked steps, and of what they read within the plan."""
     from core.project_reader.revision_reader import revision_of
 
     found = []
@@ -163,12 +163,12 @@ def find_edits(plan: Plan, run: "RunRow", project: "Project") -> tuple[EditedTab
 
 
 def request_of(plan: Plan, run: "RunRow") -> PlanRequest:
-    """Return the request that goes on from a run; the run's id makes its plan another one each time, and only then."""
+    """Return the request that continues a run; the run's id makes its plan unique."""
     return replace(plan.request, nonce="", continues=run.id)
 
 
 def refuse_running(run: "RunRow") -> None:
-    """Raise Refused for a run that did not fail, or that another run goes on from."""
+    """Raise Refused for a run that did not fail or was already continued."""
     if run.continued_by:
         raise Refused(
             f"run {run.id} was continued by run {run.continued_by}", remedy=f"headgate runs {run.continued_by}"

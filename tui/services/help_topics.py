@@ -1,4 +1,4 @@
-"""Pages of help by name: the files of `tui/help`, and the page that is written from the table of change kinds."""
+"""Help pages by name: the files of `tui/help`, and the page generated from the table of change kinds."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Plans: computed here from files and the ledger, submitted to the agent, which computes them again, and looked up."""
+"""Plans: computed here from files and ledger, submitted to the agent, which computes them again, and looked up."""
 
 import json
 import os
@@ -44,23 +44,23 @@ SPARK_ANALYSIS_S = 15.0
 """How long a plan waits for the Spark analysis of its statements."""
 
 MEASURING_S = 3.0
-"""How long a plan waits for its prices to be measured: a folder of thousands of files takes a second."""
+"""How long a plan waits for measurements of its costs: a folder of thousands of files takes a second."""
 
 _STARTS_TEXT = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 SETTLING_S = 15.0
-"""How long a plan is made again while what it is made of moves: behind a start of the pool, statements come to run one
-after the other, and each of them may be a step less."""
+"""How long a plan is recomputed while its input keeps changing: after a pool starts, statements come up one by one, and
+each may remove a step."""
 
 _TRIES = 3
-"""Refusals of one and the same plan in which nothing has moved here."""
+"""Times that an unchanged plan is submitted before its refusal as stale is final."""
 
 _SHORTEST = 4
-"""Characters of a hash that name a plan."""
+"""Minimum length of a hash prefix that names a plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubmittedPlan:
-    """A plan that the agent has accepted, with the text that executing it asks for."""
+    """A plan that the agent has accepted, with the confirmation that executing it requires."""
 
     plan: Plan
     expires_at: float
@@ -68,17 +68,17 @@ class SubmittedPlan:
     """Empty when nothing has to be typed."""
     level: str
     approved: int = 0
-    """How many others have approved it already."""
+    """Number of logins other than the author's that have approved it."""
     unanswered: str = ""
-    """Why Spark was not heard on some of its statements; empty when it was on all."""
+    """Why Spark did not analyze all statements; empty if it did."""
 
 
 def compute(
     project: "Project", environment: str, known: PlannerInput, request: PlanRequest, facts: "ParseCache | None" = None
 ) -> Plan:
-    """Compute a plan, without agent, Spark or ledger; what cannot be done is in its refusals.
+    """Compute a plan without agent, Spark or ledger; refusals are in the plan.
 
-    Raises InvalidProject where a statement that it starts reads a column that is not there.
+    Raises InvalidProject if a statement that it starts reads a column that does not exist.
     """
     from core.planner.planner import make_plan
 
@@ -113,7 +113,7 @@ def _refuse_wrong_columns(plan: Plan, project: "Project", facts: "ParseCache | N
 
 
 def raise_refusals(plan: Plan) -> None:
-    """Raise Refused when the request cannot be done at all."""
+    """Raise Refused with the first refusal of a plan."""
     if plan.refusals:
         first = plan.refusals[0]
         more = f", and {len(plan.refusals) - 1} more" if len(plan.refusals) > 1 else ""
@@ -121,10 +121,10 @@ def raise_refusals(plan: Plan) -> None:
 
 
 def with_nonce(request: PlanRequest, reader: "LedgerReader | None" = None) -> PlanRequest:
-    """Make a request differ from all that were executed: a plan is named by its hash, and applied once.
+    """Add a nonce, so that the plan differs from every executed one: a plan is named by its hash and applied once.
 
-    One that is open keeps its nonce when it is asked for again: with the same texts it is the same plan. The run that
-    is continued makes the plan another one already, and leaves it the same when it is asked for twice.
+    An open request keeps its nonce when repeated: the same texts give the same plan. A continuation needs none, since
+    its run's id makes the plan unique.
     """
     from core.plan.codec import request_from_json
     from core.planner.scope import normal_request
@@ -151,12 +151,12 @@ def submit(
     first: tuple[Plan, PlannerInput] | None = None,
     asking_s: float = SPARK_ANALYSIS_S,
 ) -> SubmittedPlan:
-    """Compute and hand over to the agent, again when its world moved in between; raises Refused, Stale.
+    """Compute a plan and submit it to the agent, again if its input changed meanwhile; raises Refused, Stale.
 
-    The agent asks Spark about every new or changed statement first. What it does not answer within `asking_s` is
-    planned unconfirmed: planning never fails by Spark. `first` is a plan of this very request that was made just now,
-    with what it was made from. What to ask about and what to measure follows from a plan: it is computed again only
-    where that told something new.
+    The agent first asks Spark about every new or changed statement. Statements without an answer within `asking_s` are
+    planned unconfirmed: planning never fails because of Spark. `first` is a plan of this very request with the input it
+    was just computed from. The plan tells what to ask and measure, and is computed again only if that changed its
+    input.
     """
     from core.plan.codec import plan_as_json
     from core.planner.strategy_costs import refuse_not_executable
@@ -202,7 +202,7 @@ def submit(
 
 
 def submitted_from(plan: Plan, answer: Mapping[str, Any], unanswered: str) -> SubmittedPlan:
-    """Read what the agent answered to a plan that was handed over."""
+    """Read the agent's answer to a submitted plan."""
     return SubmittedPlan(
         plan=plan,
         expires_at=float(answer.get("expires_at") or 0.0),
@@ -216,7 +216,7 @@ def submitted_from(plan: Plan, answer: Mapping[str, Any], unanswered: str) -> Su
 def ask_spark(
     client: AgentClient, questions: "Sequence[AnalysisQuestion]", *, seconds: float
 ) -> "tuple[tuple[AnalysisAnswer | None, ...], str]":
-    """Ask Spark about statements, through the agent; None where it did not say, with one sentence on why."""
+    """Ask Spark about statements through the agent; returns answers, None if missing, and why some are."""
     from core.changes.spark_analysis import answer_from_json
 
     args = {"questions": [question.as_json() for question in questions], "seconds": seconds}
@@ -226,7 +226,7 @@ def ask_spark(
 
 
 def find_plan_row(reader: "LedgerReader", hash_prefix: str) -> "PlanRow":
-    """Find the row of the one submitted plan whose hash begins so; raises UsageError, also when it could be several."""
+    """Find the one submitted plan whose hash starts with the prefix; raises UsageError if none or several match."""
     # An unset variable in a script gives an empty text, and the newest plan is not what it meant.
     if len(hash_prefix) < _SHORTEST:
         remedy = f"give the first {_SHORTEST} characters of its hash, or more; headgate review lists the plans"
@@ -242,7 +242,7 @@ def find_plan_row(reader: "LedgerReader", hash_prefix: str) -> "PlanRow":
 
 
 def request_of_row(row: "PlanRow") -> tuple[PlanRequest | None, tuple[str, ...]]:
-    """Read what a plan was asked for and which tables it acts on, without the rest; None where it cannot be read."""
+    """Read a plan's request and the tables that it acts on, without the rest; None if it cannot be read."""
     from core.plan.codec import request_from_json
 
     try:
@@ -253,7 +253,7 @@ def request_of_row(row: "PlanRow") -> tuple[PlanRequest | None, tuple[str, ...]]
 
 
 def plan_of_row(row: "PlanRow") -> Plan:
-    """Read the plan's body; raises LedgerUnavailable when it cannot be read back."""
+    """Decode the plan's body; raises LedgerUnavailable if it cannot be decoded."""
     from core.plan.codec import plan_from_json
 
     try:
@@ -264,7 +264,7 @@ def plan_of_row(row: "PlanRow") -> Plan:
 
 
 def _moved(before: PlannerInput, now: PlannerInput) -> bool:
-    """Return whether a plan may come out otherwise; how full disk and pool are drifts, and is in no hash."""
+    """Return whether a plan may differ; load of disk and pool varies and is in no hash."""
 
     def weighed(one: PlannerInput) -> tuple[object, ...]:
         return one.observed, one.answers, one.policy, one.headroom.engine if one.headroom else ""
@@ -273,7 +273,7 @@ def _moved(before: PlannerInput, now: PlannerInput) -> bool:
 
 
 def _read_again(plan: Plan) -> list[TableName]:
-    """Return the tables whose size makes the price of a plan: what is rebuilt, and what that streams."""
+    """Return the tables whose size determines a plan's cost: those rebuilt, and those they stream."""
     found: dict[TableName, None] = {}
     for node in plan.nodes:
         if node.action is Action.REBUILD:
@@ -282,7 +282,7 @@ def _read_again(plan: Plan) -> list[TableName]:
 
 
 def _have_measured(client: AgentClient, tables: Sequence[TableName]) -> None:
-    """Have the agent measure tables now: it looks at each every ten minutes only. Without it prices are older."""
+    """Have the agent measure tables now instead of within ten minutes; if it fails, costs are older."""
     try:
         client.call("measure", {"tables": list(tables), "seconds": MEASURING_S})
     except AgentUnreachable:
@@ -300,9 +300,9 @@ def _look_closer(
     facts: "ParseCache",
     seconds: float,
 ) -> str:
-    """Have the agent measure what prices a plan and ask Spark about what it acts on: its ledger then has the answers.
+    """Have the agent measure what a plan costs and ask Spark about its statements; the answers go to its ledger.
 
-    Returns why some of Spark's are missing; empty where none is.
+    Returns why some of Spark's answers are missing; empty if none is.
     """
     from core.planner.planner import questions_of
 
@@ -324,9 +324,9 @@ def _silent(wait: WaitProgress) -> None:
 
 
 def with_edits(row: "PlanRow", place: SelectedEnvironment) -> "PlanRow":
-    """Return an open plan as superseded where a file of its tables says otherwise now than when it was made.
+    """Return an open plan as superseded if a file of its tables has changed since.
 
-    Only in the folder that it was made in: another checkout has other files, and they prove nothing.
+    Only in the folder that it was made in: files of another checkout prove nothing.
     """
     folder = row.folder
     if row.status != "open" or folder != place.folder or not os.path.isfile(os.path.join(folder, PROJECT_FILE)):
@@ -344,7 +344,7 @@ def with_edits(row: "PlanRow", place: SelectedEnvironment) -> "PlanRow":
 
 
 def _declaring(table: TableName, texts: Mapping[str, str]) -> Iterator[str]:
-    """List the files that say what a table is, also a yml that there was not: DDL, statement, settings."""
+    """List the files that declare a table, including a yml that may have been added since: DDL, statement, settings."""
     ddl = next((path for path in texts if path.endswith(f"/sql-scripts/ddl.{table}.sql")), "")
     if not ddl:
         return
@@ -365,7 +365,7 @@ def _statements(scripts: str, texts: Iterable[str]) -> list[str]:
 
 
 def _now(folder: str, path: str) -> tuple[str | None, float | None]:
-    """Return what a file says and when it was written; None where it is not there, empty where it cannot be read."""
+    """Return a file's text and modification time; the text is None if it does not exist, empty if unreadable."""
     place = os.path.join(folder, path)
     try:
         return read_text(place), os.stat(place).st_mtime

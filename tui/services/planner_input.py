@@ -1,4 +1,4 @@
-"""What a plan is computed from: observed from the ledger once the agent has looked, or read from a document."""
+"""The planner's input: observed from the ledger once the agent has looked, or read from a document."""
 
 import time
 from collections.abc import Mapping
@@ -24,19 +24,19 @@ OBSERVED_S = 20.0
 
 
 STARTED_S = 5.0
-"""How long what ended with its pool is given to be started again; it may also have been refused."""
+"""How long statements that ended with their pool may take to restart; a restart may also have been refused."""
 
 
 _LOST = frozenset({State.UNKNOWN, State.STOPPED})
-"""States that a statement which is wanted running has only before the agent's first round, or between two sessions."""
+"""States that a statement which should run has only before the agent's first round, or between two sessions."""
 
 
 _MOST_OBSERVED_MB = 64
-"""Of an observed document; one of 10,000 tables has about 4."""
+"""Maximum size of an observed document; one of 10,000 tables has about 4 MB."""
 
 
 def planner_input(reader: "LedgerReader") -> PlannerInput:
-    """Read from the ledger what an agent computes a plan from."""
+    """Read the planner's input from the ledger, as the agent does."""
     return PlannerInput(
         observe(reader),
         reader.spark_analyses(),
@@ -47,7 +47,7 @@ def planner_input(reader: "LedgerReader") -> PlannerInput:
 
 
 def observe(reader: "LedgerReader") -> dict[TableName, ObservedDeployment]:
-    """Observe the environment from its ledger by the same function as the agent."""
+    """Observe the environment from its ledger, with the same function as the agent."""
     from state.planner_input import observe as observe_deployments
 
     return observe_deployments(
@@ -63,10 +63,10 @@ def observe(reader: "LedgerReader") -> dict[TableName, ObservedDeployment]:
 def wait_until_statements_observed(
     place: SelectedEnvironment, reader: "LedgerReader", progress: ProgressCallback, *, seconds: float = OBSERVED_S
 ) -> None:
-    """Wait until the agent has looked at every statement that it keeps running; raises TryAgain.
+    """Wait until the agent has checked every statement that it keeps running; raises TryAgain.
 
-    An agent that begins knows nothing of what runs until its first round: a plan made then would resume what runs.
-    Only a pool that is up or starting is waited for; on one that is down nothing runs.
+    A new agent does not know what runs until its first round: a plan made before would resume running statements. It
+    waits only for a pool that is up or starting; nothing runs on one that is down.
     """
     began = time.monotonic()
     while reader.facts().pool_state in ("up", "starting"):
@@ -89,7 +89,7 @@ def wait_until_statements_observed(
 
 @dataclass(frozen=True, slots=True)
 class ObservedDocument:
-    """An `--observed` file that was read: it may be a pipe, which is read once."""
+    """The content of an `--observed` file; it may be a pipe, so it is read once."""
 
     path: str
     text: str
@@ -102,9 +102,9 @@ class ObservedDocument:
         observed: Mapping[TableName, ObservedDeployment],
         facts: "ParseCache",
     ) -> None:
-        """Raise InvalidProject with a Problem, and its line, for all that is observed and cannot be.
+        """Raise InvalidProject with a Problem and its line for every contradiction.
 
-        `observed` is what the document says, with the texts that a git commit adds to it.
+        `observed` is the document's content, completed with texts from a git commit.
         """
         from core.observed.document import places_in_text
         from core.planner.contradictory_observations import impossible_observations, with_places

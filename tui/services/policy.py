@@ -1,4 +1,4 @@
-"""The policy of an environment: what its files declare beside what is recorded, and how it comes to be recorded."""
+"""The policy of an environment: what its files declare, what is recorded, and how it becomes recorded."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ COUNTS = frozenset(("max_replay_rows", "approve_rows"))
 
 @dataclass(frozen=True, slots=True)
 class RecordedPolicy:
-    """A policy with who had it recorded, and who approved it."""
+    """A policy, with who recorded and who approved it."""
 
     policy: Policy
     row: PolicyRow
@@ -32,9 +32,9 @@ class EnvironmentPolicies:
     """The three policies that an environment can have at one moment."""
 
     declared: Policy | None
-    """None where the files were not asked."""
+    """None if the files were not read."""
     in_force: RecordedPolicy | None
-    """None where no agent has recorded one yet."""
+    """None if no agent has recorded one yet."""
     waits: RecordedPolicy | None
 
     @property
@@ -44,9 +44,9 @@ class EnvironmentPolicies:
 
 
 def read_declared(place: SelectedEnvironment) -> tuple[Policy, dict[str, str]]:
-    """Read the declared policy, and the texts that say it; raises InvalidProject with all Problems, UsageError.
+    """Read the declared policy and the texts behind it; raises InvalidProject with all Problems, UsageError.
 
-    Only YAML is read: of the SQL files the names alone count, and a broken statement is in nobody's way.
+    Only YAML is read; for SQL files the names are enough, so a broken statement does not matter.
     """
     from core.project_reader.manifest import declared_policy
 
@@ -65,7 +65,7 @@ def read_declared(place: SelectedEnvironment) -> tuple[Policy, dict[str, str]]:
 
 
 def read_policies(declared: Policy | None, reader: LedgerReader | None) -> EnvironmentPolicies:
-    """Read what is recorded beside what is declared; without a ledger nothing is."""
+    """Return the declared policy beside the recorded ones; without a ledger nothing is recorded."""
     if reader is None:
         return EnvironmentPolicies(declared, None, None)
     with reader.frame():
@@ -76,19 +76,19 @@ def read_policies(declared: Policy | None, reader: LedgerReader | None) -> Envir
 def apply(
     place: SelectedEnvironment, client: AgentClient, declared: Policy, texts: Mapping[str, str], *, confirm: str
 ) -> dict[str, object]:
-    """Record the declared policy; answers `policy` (digest), `state` (in force, waits) and `changed`."""
+    """Record the declared policy; returns `policy` (digest), `state` (in force, waits) and `changed`."""
     args = {"texts": dict(texts), "id": declared.digest}
     return client.call("policy_apply", args, confirm=confirm, line=equivalent_command(place, "policy", "apply"))
 
 
 def approve(place: SelectedEnvironment, client: AgentClient, digest: str, *, confirm: str) -> dict[str, object]:
-    """Put the policy that is waiting into force; answers as `apply` does."""
+    """Put the waiting policy into force; returns the same as `apply`."""
     line = equivalent_command(place, "policy", "approve")
     return client.call("policy_approve", {"id": digest}, confirm=confirm, line=line)
 
 
 def rule_words(policy: Policy, key: str) -> str:
-    """Write one rule as headgate.yml has it; `-` where there is none."""
+    """Write one rule as in headgate.yml; `-` if it is not set."""
     value = getattr(policy, key)
     if value in (None, (), ""):
         return "-"
@@ -104,7 +104,7 @@ def rule_words(policy: Policy, key: str) -> str:
 
 
 def comparison(policies: Mapping[str, Policy]) -> tuple[tuple[str, ...], ...]:
-    """Return a comparison of policies: a row for each rule that any of them has, starting with its key."""
+    """Return a comparison of policies: a row for each rule that any of them sets, starting with its key."""
     every = tuple(policies.values())
     return tuple(
         (key, *(rule_words(policy, key) for policy in every))

@@ -1,4 +1,4 @@
-"""Spark analysis of texts that need not be deployed, asked through the agent of the project they are of."""
+"""Spark analysis of texts that need not be deployed, through the agent of their project."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from tui.services.environment_service import EnvironmentService
 from tui.services.plan_submission import ask_spark
 
 ASKED_S = 20.0
-"""How long Spark may take for all statements of a command."""
+"""Seconds that Spark may take for all statements of a command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +27,23 @@ class StatementCrossCheck:
 
     engine: str
     disagreements: tuple[Fact[Notice], ...]
-    """Empty where Spark reads the statement as we do."""
+    """Empty if Spark reads the statement as we do."""
     answer: AnalysisAnswer
 
     @property
     def words(self) -> tuple[str, ...]:
-        """For people."""
+        """The outcome in words, one line per disagreement."""
         return tuple(f"disagrees: {found}" for found in self.disagreements) or ("agrees",)
 
     def as_json(self) -> dict[str, Any]:
-        """Return Spark's answer with what differs from ours."""
+        """Return Spark's answer with its disagreements with ours."""
         return self.answer.as_json() | {"disagreements": [found.as_json() for found in self.disagreements]}
 
 
 def analyse_statements(
     operations: EnvironmentService, source: SqlSource, found: Sequence[ParsedStatement]
 ) -> tuple[StatementCrossCheck, ...]:
-    """Ask Spark about statements; raises TryAgain where it does not answer."""
+    """Ask Spark about statements; raises TryAgain if it does not answer."""
     ddl_of = _declared(operations)
     revisions = [
         Revision(parsed.writes, RevisionTexts(dml=source.text), parsed, TableDdl(parsed.writes, (), ""))
@@ -64,9 +64,9 @@ def cross_check_changes(
     old: Mapping[TableName, Revision],
     new: Mapping[TableName, Revision],
 ) -> dict[TableName, Change]:
-    """Hold changes against Spark's answers; raises TryAgain where it does not answer.
+    """Cross-check changes with Spark's answers; raises TryAgain if it does not answer.
 
-    A change without an edit of the SQL needs no answer, and stays unconfirmed.
+    A change that does not touch the SQL needs no answer and stays unconfirmed.
     """
     ddl_of = _declared(operations)
     only = next(iter(old.values())) if len(old) == len(new) == 1 else None

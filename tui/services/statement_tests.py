@@ -38,21 +38,21 @@ from tui.services.environment_service import EnvironmentService
 RUNNER = "pipelines.statement_tests"
 
 DEPLOYED = "deployed"
-"""In place of a git reference: the old texts are those of the ledger."""
+"""In place of a git reference: take the old texts from the ledger."""
 
 START_S = 180.0
-"""What Spark may take until the first case, beside the time of the cases."""
+"""Seconds that Spark may take before the first case, in addition to the cases themselves."""
 
 END_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class SelectedCases:
-    """Cases to run, and the files of the project that they were read with."""
+    """Cases to run, with the project files that they were read from."""
 
     cases: tuple[StatementCase, ...]
     chosen: frozenset[TableName]
-    """Tables that were meant, with cases or without."""
+    """The requested tables, with or without cases."""
     texts: Mapping[str, str]
     tests: Mapping[str, str]
     tables: Mapping[TableName, Table]
@@ -60,14 +60,14 @@ class SelectedCases:
 
 @dataclass(frozen=True, slots=True)
 class PlannedUpgrade:
-    """The tables that differ from their old texts, and what a plan makes of that."""
+    """The tables that differ from their old texts, and how a plan classifies the changes."""
 
     old: Mapping[TableName, RevisionTexts]
     changes: Mapping[TableName, Change]
 
 
 def select_cases(operations: EnvironmentService, words: Iterable[str], products: Iterable[str]) -> SelectedCases:
-    """Read the cases of the tables that are meant, of all without a word; raises InvalidProject, UsageError."""
+    """Read the cases of the named tables, or of all without names; raises InvalidProject, UsageError."""
     declared = operations.projects.read()
     tables = declared.project.tables
     chosen = _chosen(operations, declared.project, tuple(words), tuple(products))
@@ -80,12 +80,12 @@ def select_cases(operations: EnvironmentService, words: Iterable[str], products:
 
 
 def restricted(selected: SelectedCases, upgrade: PlannedUpgrade) -> SelectedCases:
-    """Return the cases of tables that an upgrade changes."""
+    """Return only the cases of tables that an upgrade changes."""
     return replace(selected, cases=tuple(case for case in selected.cases if case.table in upgrade.old))
 
 
 def refuse_nothing(selected: SelectedCases, words: Iterable[str]) -> None:
-    """Raise UsageError where nothing would be tested: no case is not a case that passes."""
+    """Raise UsageError if there is no case to run: that must not count as a pass."""
     tested = {case.table for case in selected.cases}
     without = [word for word in words if word in selected.tables and word not in tested]
     if without:
@@ -101,7 +101,7 @@ def _refuse_external(table: Table) -> None:
 
 
 def tried_as_files(selected: SelectedCases) -> str:
-    """Return which tables are tried in another format than their own; empty where none are."""
+    """Name the tables that are tested in a format other than their own; empty if there are none."""
     tested = {case.table: selected.tables[case.table] for case in selected.cases}
     formats = {table: table_format(each.parsed_ddl.format) for table, each in tested.items()}
     other = sorted(table for table, format in formats.items() if format.data_files)
@@ -116,7 +116,7 @@ def tried_as_files(selected: SelectedCases) -> str:
 def request_of(
     operations: EnvironmentService, selected: SelectedCases, *, case_s: float, old: Mapping[TableName, RevisionTexts]
 ) -> CaseRequest:
-    """Return what the child is asked for the selected cases."""
+    """Return the child's request for the selected cases."""
     names = {case.table for case in selected.cases}
     texts = _needed_texts(selected.texts, selected.tables, names, _reads_of(operations.project(), old))
     return CaseRequest(
@@ -130,7 +130,7 @@ def request_of(
 
 
 def find_upgrade(operations: EnvironmentService, since: str) -> PlannedUpgrade:
-    """Find what differs from a git commit, or from what is deployed; raises UsageError."""
+    """Find the differences from a git commit or from what is deployed; raises UsageError."""
     declared = {name: table for name, table in operations.project().tables.items() if not table.external}
     old = {}
     for name, texts in _old_texts(operations, since).items():
@@ -140,7 +140,7 @@ def find_upgrade(operations: EnvironmentService, since: str) -> PlannedUpgrade:
 
 
 def tell_plans(operations: EnvironmentService, upgrade: PlannedUpgrade, results: Iterable[CaseResult]) -> str:
-    """Have the agent keep what cases have shown against plans, which rebuild then; says in words what became of it."""
+    """Have the agent record failed upgrades, which then make plans rebuild; returns the outcome in words."""
     shown = {}
     for each in results:
         change = upgrade.changes.get(TableName(each.table))
@@ -158,9 +158,9 @@ def tell_plans(operations: EnvironmentService, upgrade: PlannedUpgrade, results:
 def write_first_case(
     operations: EnvironmentService, word: str, environ: Mapping[str, str], *, tell: Callable[[str], None]
 ) -> str:
-    """Write a first case of a table's statement, with the rows that it writes today; returns the file's path.
+    """Write a first case for a table's statement with the rows that it writes today; returns the file's path.
 
-    Raises Refused where the file exists, UsageError for a table without a statement, EngineRefused.
+    Raises Refused if the file exists, UsageError for a table without a statement, EngineRefused.
     """
     declared = operations.projects.read()
     tables = declared.project.tables
@@ -183,9 +183,9 @@ def write_first_case(
 
 
 def run_child(request: CaseRequest, environ: Mapping[str, str], *, trials: int = 1) -> Generator[dict[str, Any]]:
-    """Yield the child's answers until it is done; child, server and folder are gone afterwards. Raises HeadgateError.
+    """Yield the child's answers until it ends; child, server and folder are then gone. Raises HeadgateError.
 
-    It makes so many trials of `request.case_s` each; one that does not even say that a case took too long is ended.
+    The child runs `trials` trials of up to `request.case_s` each; it is ended if it does not report even a timeout.
     """
     try:
         folder = tempfile.mkdtemp(prefix="headgate-test-")
@@ -241,7 +241,7 @@ def _answers(
 
 
 def _end(process: "subprocess.Popen[str]", folder: str) -> None:
-    """End the child by the end of its input, and whatever is left of it and of its server."""
+    """End the child by closing its input, then whatever is left of it and its server."""
     if process.stdin is not None:
         with suppress(OSError):
             process.stdin.close()
@@ -299,7 +299,7 @@ def _beside(path: str, cases: Iterable[StatementCase]) -> bool:
 def _needed_texts(
     texts: Mapping[str, str], tables: Mapping[TableName, Table], names: set[TableName], more: set[TableName]
 ) -> dict[str, str]:
-    """Return the files of some tables and of all that they read, and headgate.yml."""
+    """Return the files of some tables and of everything they read, and headgate.yml."""
     parents = {read.table for name in names if (parsed := tables[name].parsed) for read in parsed.reads}
     folders = {tables[name].folder for name in names | parents | more if name in tables}
     return {path: text for path, text in texts.items() if path == MANIFEST_PATH or table_folder(path) in folders}

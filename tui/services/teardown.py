@@ -36,7 +36,7 @@ def end_all(
 ) -> list[str]:
     """End generator, agent and pool; returns what was running. Raises HeadgateError naming what does not end.
 
-    Raises Refused where all of it belongs to another folder, of which this one is a copy.
+    Raises Refused if they belong to another folder of which this one is a copy.
     """
     # Of a home that is closed to us nothing can be seen, and "nothing was running" would be a guess.
     has_ledger(place)
@@ -65,9 +65,9 @@ def end_all(
 
 
 def _refuse_copy(place: SelectedEnvironment, agent: OsProcess | None) -> None:
-    """Raise Refused where the agent serves another folder that is this project as well, by its id.
+    """Raise Refused if the agent serves another folder with the same project id.
 
-    A project that was moved has left no such folder behind.
+    A project that was moved left no such folder behind.
     """
     words = os_processes.arguments_of(agent.pid) if agent is not None else ()
     served = words[words.index("--project") + 1] if "--project" in words[:-1] else ""
@@ -85,7 +85,7 @@ def _refuse_copy(place: SelectedEnvironment, agent: OsProcess | None) -> None:
 
 
 def still_running(place: SelectedEnvironment) -> list[str]:
-    """List processes of this environment that run: agent, pool, generator."""
+    """List running processes of this environment: agent, pool, generator."""
     found = {
         "agent": agent_process.find_agent_process(place),
         "pool": agent_process.find_pool_process(place),
@@ -95,7 +95,7 @@ def still_running(place: SelectedEnvironment) -> list[str]:
 
 
 def find_generator(place: SelectedEnvironment) -> OsProcess | None:
-    """Find the demo's generator that lands events in this environment's data folder: it holds the folder's lock."""
+    """Find the demo's generator for this environment's data folder: it holds the folder's lock."""
     lock = Path(place.data, "generator.lock")
     found = os_processes.lock_holder(str(lock))
     # Whoever only asks for the generator's status holds the lock for an instant and writes nothing.
@@ -105,12 +105,12 @@ def find_generator(place: SelectedEnvironment) -> OsProcess | None:
 
 
 AT_ONCE = 16
-"""Folders that are emptied side by side: 30,000 files took 3 s instead of 56 s one by one on a slow virtual disk."""
+"""Number of folders emptied in parallel: 30,000 files took 3 s instead of 56 s on a slow virtual disk."""
 
 OWNER_FILE = "_headgate_owner"
-"""In the folder of a table and of a checkpoint: whose it is."""
+"""Names the owner, in the folder of a table or checkpoint."""
 NOTE_FILE = "_headgate.json"
-"""Beside it: of which version."""
+"""Names the version, beside the owner file."""
 WORLD_FILE = "_headgate_world"
 RECORDS_FOLDER = "_headgate_registry"
 LOCK_FILE = "_headgate_pool"
@@ -121,9 +121,9 @@ _HOME_FILES = re.compile(
     r"|pool\.(json|token|lock|log(\.\d+)?)|\.pool\.(json|token|log)\.\d+|emergency\.jsonl.*|audit-.*\.jsonl|generator\.log"
 )
 _SUFFIX = r"fork|empty|[0-9a-f]{8}|rewrite\.[\w-]+|\w+__v\d+\.\d+"
-"""Behind a version's name: what a move, a fork, a rewrite or a seam has made, or left."""
+"""Suffixes of a version's folder that a move, fork, rewrite or history step created."""
 _HOME_FOLDERS = ("pool", "connectors")
-"""The local server's own folder, and the jars that were fetched for it."""
+"""The local server's own folder, and the jars fetched for it."""
 _GENERATED = ("feeds.json", "generator.json", "generator.log", "generator.book.json", "generator.lock")
 """Written by the demo's generator into its data folder."""
 
@@ -134,11 +134,11 @@ class OwnedPlace:
 
     path: str
     parts: tuple[str, ...] = ()
-    """What is deleted of it, after which it is removed if it is empty; without parts it goes whole."""
+    """The parts to delete, after which the place is removed if empty; without parts it is deleted whole."""
 
 
 def marked(place: SelectedEnvironment) -> list[OwnedPlace]:
-    """List what is proven to be this environment's: versions, records, marks, its home, and what the demo made."""
+    """List everything proven to belong to this environment: versions, records, marks, home, and the demo's files."""
     data, ledger = Path(place.data), _ledger_id(place)
     found = [OwnedPlace(str(folder)) for folder in _version_folders(data) if is_owned(folder, ledger)]
     records = data / RECORDS_FOLDER
@@ -153,9 +153,9 @@ def marked(place: SelectedEnvironment) -> list[OwnedPlace]:
 
 
 def keeps_home(place: SelectedEnvironment) -> str | None:
-    """Return why the home of an environment stays; None where it goes.
+    """Return why the home of an environment is kept; None if it is deleted.
 
-    Its ledger tells of a data folder that is not this project's: of a copy of the project, the home is the original's.
+    If its ledger names another project's data folder, this project is a copy and the home belongs to the original.
     """
     ledger = _ledger_id(place)
     if not ledger or _is_of(Path(place.data, WORLD_FILE), ledger):
@@ -164,7 +164,7 @@ def keeps_home(place: SelectedEnvironment) -> str | None:
 
 
 def purge(place: SelectedEnvironment, places: list[OwnedPlace], progress: ProgressCallback) -> list[str]:
-    """Delete what `marked` listed, and each folder that is empty by that; returns the paths that are gone."""
+    """Delete what `marked` listed, and folders emptied by that; returns the deleted paths."""
     began, ledger = time.monotonic(), _ledger_id(place)
     ends = {place.data, place.folder, os.path.dirname(place.where.home)}
     gone: list[str] = []
@@ -191,7 +191,7 @@ def _goes_whole(place: SelectedEnvironment, folder: Path, ledger: str) -> bool:
 
 
 def _delete(path: Path) -> None:
-    """Delete a file, or a folder that is empty; whatever else took its place stays."""
+    """Delete a file or an empty folder; anything that took its place stays."""
     with suppress(OSError):
         if _is_folder(path):
             path.rmdir()
@@ -200,7 +200,7 @@ def _delete(path: Path) -> None:
 
 
 def _is_locked(path: Path) -> bool:
-    """Return whether a server still holds the lock of a data folder."""
+    """Return whether a server still locks a data folder."""
     with suppress(FileNotFoundError), open(path, "rb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -210,7 +210,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _remove_empty(folder: Path, ends: set[str]) -> None:
-    """Remove a folder, and those above it up to one of `ends`, for as long as they are empty."""
+    """Remove a folder and its parents up to one of `ends`, as long as they are empty."""
     with suppress(OSError):
         os.rmdir(folder)
         if str(folder) not in ends:
@@ -218,9 +218,9 @@ def _remove_empty(folder: Path, ends: set[str]) -> None:
 
 
 def is_owned(folder: Path, ledger: str) -> bool:
-    """Return whether a folder, which is no link, is a version's of a ledger: by owner file and note, under their name.
+    """Return whether a folder (not a link) is a version of a ledger, by owner file and note that match its name.
 
-    Somebody's copy of it carries both under another name. Nothing is of an unknown ledger.
+    A copy made by somebody carries both under another name. An unknown ledger owns nothing.
     """
     if folder.is_symlink() or not _is_of(folder / OWNER_FILE, ledger):
         return False
@@ -230,10 +230,10 @@ def is_owned(folder: Path, ledger: str) -> bool:
 
 
 def remove_tree(root: str, *, told: Callable[[int], None]) -> None:
-    """Delete a folder with all below it; links are taken away and never followed.
+    """Delete a folder with its content; links are removed and never followed.
 
-    `told` hears, from this thread, how many files are gone so far. What cannot be deleted stays, without an error; the
-    owner file goes last, so that what is left still carries its proof.
+    `told` is called from this thread with the number of files deleted so far. What cannot be deleted stays, without an
+    error; the owner file goes last, so that the rest still carries its proof.
     """
     folders = [folder for folder, _, _ in os.walk(root)]
     gone = 0
@@ -249,7 +249,7 @@ def remove_tree(root: str, *, told: Callable[[int], None]) -> None:
 
 
 def _empty(folder: str, is_root: bool) -> int:
-    """Delete the files of one folder; through its descriptor, so that a link that takes its place leads nowhere."""
+    """Delete the files of one folder through its descriptor, so that a link put in its place leads nowhere."""
     gone = 0
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -268,7 +268,7 @@ def _empty(folder: str, is_root: bool) -> int:
 
 
 def _ledger_id(place: SelectedEnvironment) -> str:
-    """Return the id of the environment's ledger, else that in the mark of its home; empty where none is known."""
+    """Return the id of the environment's ledger, else the one in the mark of its home; empty if unknown."""
     from state.ledger import ledger_id_of
 
     with suppress(HeadgateError):
@@ -279,7 +279,7 @@ def _ledger_id(place: SelectedEnvironment) -> str:
 
 
 def _version_folders(data: Path) -> Iterator[Path]:
-    """Yield where folders of versions lie: tables, checkpoints, and both of what was deleted, or left by a seam."""
+    """Yield folders that may be versions: tables, checkpoints, and deleted or left-over ones of both."""
     for container in ("tables", "checkpoints"):
         yield from _folders(data / container)
     for version in _folders(data / "trash"):
@@ -294,7 +294,7 @@ def _folders(root: Path) -> list[Path]:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """List what lies in a folder; nothing of one that is closed to us, or gone: that stays."""
+    """List a folder's entries; empty if it is gone or may not be read, in which case it stays."""
     try:
         return sorted(folder.iterdir())
     except OSError:
@@ -306,7 +306,7 @@ def _is_of(file: Path, ledger: str) -> bool:
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """Read a JSON object from a file that is no link; empty where there is none."""
+    """Read a JSON object from a file that is not a link; empty if there is none."""
     try:
         value = json.loads(path.read_text("utf-8")) if not path.is_symlink() else {}
     except (OSError, ValueError):
@@ -315,7 +315,7 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def _with_parts(folder: Path, ours: list[Path], besides: Iterable[Path] = ()) -> list[OwnedPlace]:
-    """Return a folder as one place where nothing else but `besides` is in it, else each part as a place of its own."""
+    """Return a folder as one place if it holds nothing besides `besides`, else its parts as places of their own."""
     if not ours:
         return []
     if {*_entries(folder)} == {*ours, *besides}:
@@ -338,9 +338,9 @@ def _home_parts(home: Path) -> list[OwnedPlace]:
 
 
 def _demo_parts(place: SelectedEnvironment, others: set[str]) -> list[OwnedPlace]:
-    """List what `headgate demo` made: the files that its mark names, and what the generator has landed.
+    """List what `headgate demo` created: the files that its mark names, and what the generator landed.
 
-    It is the demo's folder as one place where nothing lies in it but that and `others`, which a purge deletes as well.
+    The demo's folder is one place if it holds nothing but these and `others`, which a purge deletes as well.
     """
     root = Path(place.folder)
     mark = _object(root / DEMO_FILE)
@@ -369,7 +369,7 @@ def _demo_parts(place: SelectedEnvironment, others: set[str]) -> list[OwnedPlace
 
 
 def _walked(root: str, without: set[str]) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Walk a folder, and leave out those that a purge deletes for themselves."""
+    """Walk a folder, without those that a purge deletes separately."""
     for folder, folders, files in os.walk(root):
         folders[:] = [name for name in folders if os.path.join(folder, name) not in without]
         yield folder, folders, files
