@@ -25,7 +25,10 @@ LONGER_FUNCTIONS: dict[str, int] = {}
 UNPACKED = 4
 """Most values that may be distinguished by position alone."""
 
-BY_POSITION = ("core/project_reader/", "core/sql/", "core/text/diff.py", "tui/")
+BY_POSITION = (
+    "core/sql/", "core/text/diff.py", "tui/command_line/command_table.py", "tui/presentation/", "tui/screens/",
+    "tui/terminal/", "tui/widgets/",
+)  # fmt: skip
 """Files exempt from the limit: tables of constructors, and the tokens and codec of SQL."""
 
 
@@ -103,7 +106,7 @@ def test_files_ask_no_text_whether_it_is_of_digits() -> None:
 
 FACT_PACKAGES = (
     "pipelines/", "state/", "tui/", "core/changes/", "core/ipc/", "core/lag/", "core/lineage/", "core/model/",
-    "core/plan/", "core/planner/", "core/project/", "core/run/", "core/sql/", "core/text/",
+    "core/plan/", "core/planner/", "core/project_reader/", "core/project/", "core/run/", "core/sql/", "core/text/",
 )  # fmt: skip
 """Packages whose refusals are facts; the aim is all packages."""
 

@@ -59,7 +59,7 @@ def read_project(
 
     `parse_cache` only saves time: known texts are not parsed again, and new ones are added to it.
     """
-    # A plan names its files to the agent in JSON, which holds no such path.
+    # A plan sends its paths to the agent as JSON, which must be UTF-8.
     problems: list[Problem] = [
         Problem(f"{shown} is not UTF-8", "rename the file or its folder", Where(shown))
         for path in texts

@@ -125,7 +125,9 @@ def _environment_sections(top: YamlSection) -> dict[str, YamlSection]:
         node = section.nodes[name]
         inner = section.section(name)
         if inner is None and node.tag.endswith(":null"):
-            inner = YamlSection(section.path, f"environments.{name}", section.lines[name], {}, {}, section.problems)
+            inner = YamlSection(
+                section.path, f"environments.{name}", section.lines[name], nodes={}, lines={}, problems=section.problems
+            )
         if inner is not None:
             found[name] = inner
     return found

@@ -24,7 +24,7 @@ def read_revision(
     problems: list[Problem] = []
     parse_cache = parse_cache or ParseCache()
     if "trigger:" in texts.yml:
-        # `settings_as_text` wrote it: it names the trigger always and `reads` only where every table streams.
+        # `settings_as_text` wrote it: it always has the trigger, and `reads` only if it differs from the default.
         defaults = replace(defaults, reads=Settings().reads)
     settings = parse_cache.settings(texts.yml, f"{table}.yml", defaults, problems)
     _, ddl, wrong = parse_cache.ddl(texts.ddl, f"ddl.{table}.sql")

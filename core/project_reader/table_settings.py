@@ -49,7 +49,7 @@ def read_settings_section(section: "YamlSection", defaults: Settings) -> Setting
     if mode not in (APPEND, UPSERT):
         near = did_you_mean(mode.lower(), (APPEND, UPSERT))
         section.wrong("mode", f"{APPEND} or {UPSERT}, not {mode}", near or f"write mode: {UPSERT}, or leave it out")
-        # What else is wrong is told by what was most likely meant.
+        # Further mistakes are reported for what was most likely meant.
         mode = UPSERT if UPSERT in near else APPEND
     if mode == UPSERT and not key:
         place = "key" if "key" in section.nodes else "mode"

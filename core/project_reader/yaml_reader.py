@@ -219,7 +219,7 @@ def read_yaml(text: str, path: str, problems: list[Problem]) -> YamlSection | No
         )
         return None
     if node is None or (isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}null"):
-        return YamlSection(path, "", 1, {}, {}, problems)
+        return YamlSection(path, "", 1, nodes={}, lines={}, problems=problems)
     if not isinstance(node, yaml.MappingNode):
         problems.append(
             Problem(f"{path} must be a mapping of keys to values", "write key: value lines", Where(path, 1))
@@ -278,4 +278,4 @@ def _section(node: yaml.MappingNode, path: str, name: str, problems: list[Proble
             problems.append(Problem(twice, remedy, Where(path, line), word))
             continue
         nodes[word], lines[word] = value, line
-    return YamlSection(path, name, node.start_mark.line + 1, nodes, lines, problems)
+    return YamlSection(path, name, node.start_mark.line + 1, nodes=nodes, lines=lines, problems=problems)

@@ -82,7 +82,8 @@ class AgentCommands:
 
     def swap(self, run_id: str, *, confirm: str) -> None:
         """Let a held run swap; raises Refused if it is not held, or another login must do it."""
-        line = equivalent_command(self._place, "release", "swap", run_id, "--confirm", confirm)
+        words = ("release", "swap", run_id, "--confirm", confirm)
+        line = equivalent_command(self._place, *words)
         self._client.call("run", {"id": run_id, "act": "swap"}, confirm=confirm, line=line)
 
     def close_ticket(self, run_id: str, reader: str) -> None:
@@ -105,7 +106,7 @@ class AgentCommands:
 
 def find_run(reader: "LedgerReader", id_prefix: str) -> "RunRow":
     """Find the one run whose id starts with the prefix; raises UsageError if none or several match."""
-    # Every id begins with an empty text: an unset variable names no run.
+    # Every id starts with an empty text, but an unset variable names no run.
     ids = reader.run_ids(id_prefix) if id_prefix else ()
     if len(ids) > 1:
         raise UsageError(f"{id_prefix} matches several runs: {', '.join(ids)}", remedy="give more of the id")

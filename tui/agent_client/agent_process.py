@@ -175,7 +175,7 @@ def wait_for_pool(place: SelectedEnvironment, progress: ProgressCallback, *, sec
     while True:
         facts = read_environment_row(place)
         elapsed = time.monotonic() - began
-        # A ledger left by an agent that was killed still says `up`, until the new one has looked.
+        # The ledger of a killed agent still says `up` until the new agent has checked.
         left_over = elapsed < LOOKS_S and is_pool_gone(place)
         if facts is not None and facts.pool_state == "up" and not left_over:
             return
@@ -224,7 +224,7 @@ def end_agent(
     while found is not None and found.alive:
         elapsed = time.monotonic() - began
         if elapsed > END_S:
-            # It answers nobody and does not end: whatever it was doing is in its ledger, and is resumed from there.
+            # It hangs; its work is in the ledger and is resumed from there.
             if not os_processes.end_process(found, patience_s=5.0):
                 raise HeadgateError(
                     f"the agent (pid {found.pid}) does not stop", remedy="stop it as its owner or as root"
@@ -240,7 +240,7 @@ def log_tail(path: str, lines: int, *, start: int = 0) -> list[str]:
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
-            # A log that was rotated since is shorter than it was.
+            # A rotated log is shorter than before.
             file.seek(max(start if start <= size else 0, size - 256 * 1024))
             return file.read().decode(errors="replace").splitlines()[-lines:]
     except OSError:

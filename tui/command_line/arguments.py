@@ -88,7 +88,7 @@ def nothing(parser: CommandParser) -> None:
 
 
 def init(parser: CommandParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="a new folder; else the project is written here")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a new folder (default: the current one)")
 
 
 def init_table(parser: CommandParser) -> None:
@@ -97,11 +97,13 @@ def init_table(parser: CommandParser) -> None:
     parser.add_argument("--layer", help="sources, intermediates, dimensions, facts or views")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--reads", metavar="TABLE", help="the table that the new statement streams")
-    what.add_argument("--delta", metavar="FOLDER", help="an input: the Delta table of others that lies there")
+    what.add_argument("--delta", metavar="FOLDER", help="declare the external Delta table in FOLDER as an input")
 
 
 def up(parser: CommandParser) -> None:
-    parser.add_argument("--foreground", action="store_true", help="run the agent here, as a service does")
+    parser.add_argument(
+        "--foreground", action="store_true", help="run the agent in the foreground, for use as a service"
+    )
 
 
 def down(parser: CommandParser) -> None:
@@ -169,7 +171,7 @@ def lineage(parser: CommandParser) -> None:
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--up", action="store_true", help="trace upstream to the external inputs (default)")
     way.add_argument("--down", action="store_true", help="trace downstream")
-    what = "print it as text that a viewer draws: for Markdown on a code host, for Graphviz"
+    what = "print diagram text, for Markdown or for Graphviz"
     word(parser, "--format", ("mermaid", "dot"), metavar="FORM", what=what)
     parser.add_argument("--svg", metavar="FILE", help="write an SVG diagram to FILE")
     parser.add_argument("--html", metavar="FILE", help="write an HTML page with the diagram and tooltips to FILE")
@@ -181,7 +183,7 @@ def export(parser: CommandParser) -> None:
         "what",
         ("observed",),
         metavar="WHAT",
-        what="what `plan --observed` reads: deployed texts, states, table statistics",
+        what="input of `plan --observed`: deployed texts, states, table statistics",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="a .yml, .yaml or .json file; default: YAML on stdout")
 
@@ -208,11 +210,9 @@ def test(parser: CommandParser) -> None:
     _tables(parser, many="*", what="only the cases of these")
     parser.add_argument("--product", action="append", default=[], help="only this product; may be repeated")
     parser.add_argument(
-        "--upgrade", action="store_true", help="let each new text go on from the checkpoint of its old one"
+        "--upgrade", action="store_true", help="continue each new text from the checkpoint of its old one"
     )
-    parser.add_argument(
-        "--since", metavar="REF", help="where the old texts are from: a git commit, or deployed (the default)"
-    )
+    parser.add_argument("--since", metavar="REF", help="source of the old texts: a git commit, or deployed (default)")
     parser.add_argument("--timeout", type=seconds, default=60.0, metavar="S", help="seconds for one case (60)")
 
 
@@ -223,12 +223,12 @@ def test_init(parser: CommandParser) -> None:
 def act(parser: CommandParser) -> None:
     _tables(parser, what="tables, or TABLE@v2 for one version alone")
     confirm(parser)
-    parser.add_argument("--yes", action="store_true", help="answer `yes` to the confirmation, where that is enough")
+    parser.add_argument("--yes", action="store_true", help="answer `yes` to a confirmation that asks for no more")
 
 
 def wait(parser: CommandParser) -> None:
     _tables(parser, many="*", what="tables to wait for (all)")
-    parser.add_argument("--lag", metavar="N", help="until the lag is at most this many rows, as measured from now on")
+    parser.add_argument("--lag", metavar="N", help="until the lag is at most N rows, measured from now on")
     parser.add_argument("--state", help="until in this state (running)")
     parser.add_argument("--timeout", type=seconds, default=300.0, metavar="S", help="seconds (300)")
 
@@ -240,7 +240,7 @@ def events(parser: CommandParser) -> None:
 
 
 def history(parser: CommandParser) -> None:
-    parser.add_argument("table", metavar="TABLE", help="the table, deployed now or once")
+    parser.add_argument("table", metavar="TABLE", help="the table, deployed now or earlier")
     parser.add_argument("-n", "--limit", type=count, default=50, help="how many (50)")
 
 
@@ -252,7 +252,7 @@ def logs(parser: CommandParser) -> None:
 
 def audit(parser: CommandParser) -> None:
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--table", metavar="TABLE", help="only what was done to this table, its plans and its runs")
+    which.add_argument("--table", metavar="TABLE", help="only entries about this table, its plans and its runs")
     parser.add_argument("-n", "--limit", type=count, default=50, help="how many (50)")
     which.add_argument(
         "--verify", action="store_true", help="check that no entry was changed, removed or inserted; exit code 1 if so"
@@ -261,11 +261,11 @@ def audit(parser: CommandParser) -> None:
 
 def policy_act(parser: CommandParser) -> None:
     confirm(parser)
-    parser.add_argument("--yes", action="store_true", help="answer `yes` to the confirmation, where that is enough")
+    parser.add_argument("--yes", action="store_true", help="answer `yes` to a confirmation that asks for no more")
 
 
 def backup(parser: CommandParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="the file to write, which does not exist yet")
+    parser.add_argument("file", metavar="FILE", help="the file to write; it must not exist yet")
 
 
 def restore(parser: CommandParser) -> None:

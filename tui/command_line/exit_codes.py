@@ -59,7 +59,7 @@ def run_command_line(argv: list[str]) -> int:
         voice.say(f"interrupted; {GOES_ON_BY_COMMAND.get(command_name(argv) or '', 'nothing was changed')}")
         return INTERRUPTED
     except Exception:
-        # The outer edge: whatever was not foreseen is our bug, and is told as one sentence with its place.
+        # The outer edge: an unexpected error is our bug, and is reported as one sentence with its place.
         return _quietly(partial(_unexpected, argv, voice))
 
 
@@ -72,7 +72,7 @@ def _ended(argv: list[str], voice: CommandOutput) -> int:
 
 
 def _run(argv: list[str], voice: CommandOutput) -> int:
-    # A shell that runs us in the background may have left SIGINT ignored; Ctrl-C must detach, not be lost.
+    # A shell may start background commands with SIGINT ignored, but Ctrl-C must detach.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for word in argv:
         if (shown := escape_surrogates(word)) != word:

@@ -41,7 +41,7 @@ class CommandOutput:
         lines = list(map(escape_control_characters, text.split("\n")))
         if sys.stderr.isatty():
             lines = list(chain.from_iterable(_folded(line, shutil.get_terminal_size().columns) for line in lines))
-        # A log on a full disk, or one that nobody reads any more, must not keep an act from being sent.
+        # A full disk or a closed pipe behind stderr must not prevent an act.
         with suppress(OSError):
             print("\n".join(lines), file=sys.stderr, flush=True)
 
@@ -159,11 +159,11 @@ def open_streams() -> None:
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            # The lowest free descriptor is given out first: this stream's own.
+            # The lowest free descriptor is assigned first: this stream's own.
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (it stays open)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # No letter that a terminal cannot show, and no name of a file that is no text, keeps a command from ending.
+            # Unprintable characters and undecodable file names must not make a command fail.
             stream.reconfigure(errors="backslashreplace" if _is_unicode(stream) else "replace")
 
 

@@ -142,7 +142,7 @@ def save(path: str, plan: Plan, declared: "ProjectDeclaration") -> None:
     refuse_secrets(declared.texts)
     for node in plan.nodes:
         for texts in (node.texts, node.old):
-            # What is deployed, or was, may hold what the files no longer do.
+            # Deployed texts may hold secrets that the files no longer do.
             named = {"ddl.sql": texts.ddl, "dml.sql": texts.dml, "yml": texts.yml}
             refuse_secrets({f"deployed text of {node.table}, {name}": text for name, text in named.items()})
     now, hours = time.time(), declared.project.environments[plan.environment].plan_expires_h

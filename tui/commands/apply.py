@@ -20,7 +20,7 @@ def apply(context: CommandContext) -> int:
     """Execute a plan, submitted or from a file; returns 1 if a step failed or was blocked."""
     context.announce()
     found = plan_lookup.find_plan(context, context.args.plan)
-    # Before anything is typed: a plan that was superseded asks for nothing.
+    # Before asking for confirmation, which a superseded plan does not need.
     refuse_closed(plan_lookup.submit_saved_plan(context, found), now=time.time())
     return _execute(context, found.plan, shown=False)
 

@@ -129,7 +129,7 @@ def export(context: CommandContext) -> int:
     if args.output is None and voice.as_json:
         voice.data(document)
     elif args.output is None:
-        # A text's own empty lines at the end of the document are part of it.
+        # Trailing empty lines of a text are part of the document.
         voice.print(as_yaml_with_blocks(document)[:-1].split("\n"))
     else:
         write_whole(

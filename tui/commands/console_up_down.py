@@ -85,7 +85,7 @@ def up(context: CommandContext) -> int:
         command = agent_process.agent_command(context.place)
         os.chdir("/")
         os.execve(command[0], command, os_processes.child_environment(context.environ))
-    # Without an agent the ledger may be of an earlier release, which the next agent brings up to date.
+    # Without an agent the ledger may be of an earlier release, and the next agent migrates it.
     if agent_process.is_listening(context.operations.client):
         facts = agent_process.read_environment_row(context.place)
         if facts is not None and facts.pool_state == "failed":
@@ -137,7 +137,7 @@ def down(context: CommandContext) -> int:
         if (stays := teardown.keeps_home(place)) is not None:
             voice.say(stays)
         question += " Then permanently deleting all of the above: tables, checkpoints, ledger, edits."
-    # Before anything ends: a refusal changes nothing.
+    # Before anything ends, so that a refusal changes nothing.
     confirm = context.confirm(typed, question)
     ended = teardown.end_all(
         place,
@@ -146,7 +146,7 @@ def down(context: CommandContext) -> int:
         confirm=confirm,
         progress=voice.progress,
     )
-    # The files of the sample arrive until its generator has ended.
+    # Files of the sample keep arriving until its generator has ended.
     found = teardown.marked(place) if args.purge else []
     purged = teardown.purge(place, found, voice.progress) if found else []
     if voice.as_json:

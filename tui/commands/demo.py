@@ -84,7 +84,7 @@ def _first_plan(context: CommandContext) -> str:
         return under_way[0].id
     if any(not d.external for d in operations.reader.deployments(include_deleted=True)):
         return ""
-    # The sample's statements are known to Spark: asking again would only put off their first rows.
+    # Spark is known to accept the sample's statements; asking would only delay their first rows.
     submitted = operations.submit(PlanRequest(everything=True), asking_s=0)
     run_id = operations.agent.apply(submitted.plan.hash, confirm=submitted.confirm)
     voice.say(
@@ -104,7 +104,7 @@ def _until_rows(context: CommandContext, run_id: str, began: float) -> int:
     expected = _expected(context, run_id)
     demo_project.wait_for_rows(operations, expected, tell=tell, progress=voice.progress, seconds=ROWS_S)
     if run_id:
-        # The last statements may have rows before the run has written its own end.
+        # The last statements may have rows before the run is recorded as done.
         code = follow_quietly(context, run_id)
         if code:
             return code

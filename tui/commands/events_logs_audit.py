@@ -146,7 +146,7 @@ def _follow_file(path: str, show: Callable[[str], Any]) -> None:
                 show(line.rstrip("\n"))
                 continue
             if _is_another(path, file):
-                # What was written between the last look and the rotation.
+                # Lines written between the last read and the rotation.
                 for line in file:
                     show(line.rstrip("\n"))
                 file.close()

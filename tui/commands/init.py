@@ -132,7 +132,7 @@ def _init_table(context: CommandContext, name: str) -> int:
     if not _NAME.match(product):
         raise UsageError(f"{product!r} is not a valid product name", remedy="use letters, digits, - and _, at most 40")
     if known:
-        # What is wrong before is not this table's: it is told before anything is written.
+        # Existing problems are not this table's, so they are reported before anything is written.
         context.operations.project()
     location = f"landing/{table}"
     path = f"pipelines/{layer}/{product}/{table}/sql-scripts/ddl.{table}.sql"

@@ -78,8 +78,9 @@ def chosen_lines(context: CommandContext, snapshot: LedgerSnapshot) -> list[Stat
 
 def _absent(entry: project_reader.DeclaredTable) -> StatementLine:
     return StatementLine(
-        TableName(entry.table), 0, entry.product, str(entry.layer), "", str(State.ABSENT), external=entry.external
-    )
+        TableName(entry.table), 0, product=entry.product, layer=str(entry.layer), owner="", state=str(State.ABSENT),
+        external=entry.external,
+    )  # fmt: skip
 
 
 def _row(line: StatementLine, now: float) -> tuple[str, ...]:
@@ -210,7 +211,7 @@ def _there(line: StatementLine, state: str | None, bound: int | None, began: flo
         return False
     if bound is None:
         return True
-    # A figure from before the question says nothing of what has landed since.
+    # A figure measured before the command started does not include later input.
     fresh = line.at is not None and line.at >= began
     behind = line.lag_rows if line.lag_rows is not None else line.lag_files
     return fresh and behind is not None and behind <= bound

@@ -75,7 +75,7 @@ def _plan(context: CommandContext) -> int:
     offline = bool(args.observed or args.offline)
     answering = not offline and _look_first(context)
     if answering or args.save:
-        # Here and not on the way to the agent, so that the plan made first is the one that is handed over.
+        # Added here, so that the plan computed first is the one that is submitted.
         request = plan_submission.with_nonce(request, operations.reader if answering else None)
     known = said.known if said else operations.known()
     if not (said or has_ledger(context.place)):
@@ -91,7 +91,7 @@ def _plan(context: CommandContext) -> int:
     submitted: SubmittedPlan | None = None
     if not (offline or found.refusals) and (answering or not found.empty):
         taken = _submit(context, found, known, declared, answering=answering)
-        # One that changes nothing is not kept: it only supersedes what was planned otherwise before.
+        # An empty plan is not reported as submitted: it only supersedes an earlier plan.
         submitted = taken if taken and not taken.plan.empty else None
         found = taken.plan if taken else found
     if args.save and found.refusals:

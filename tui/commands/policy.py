@@ -104,7 +104,7 @@ def _columns(found: EnvironmentPolicies) -> dict[str, Policy]:
 
 def _beside(columns: dict[str, Policy]) -> list[str]:
     rows = operations.comparison(columns)
-    # One mark for what differs, so that a long list of names need not be compared by eye.
+    # Differing rules are marked, so that long lists of names need not be compared by eye.
     marked = [(row[0] + ("" if len(set(row[1:])) == 1 else " *"), *row[1:]) for row in rows]
     return format_table(("RULE", *columns), marked) if rows else [NO_RULES]
 

@@ -48,12 +48,18 @@ def show(context: CommandContext) -> int:
     return check_fail_on(context, conditions, lines)
 
 
+_SHARED_WITH_LINES = (
+    "table", "version", "product", "layer", "owner", "state", "state_since", "wanted", "error_class", "error",
+    "restarts", "revision", "format", "trigger", "active", "external", "stateful",
+)  # fmt: skip
+"""Fields of a deployment that its line in a list has as well."""
+
+
 def _deleted(d: Deployment) -> StatementLine:
     """Return the line of a version that is in no list, since it was deleted."""
     return StatementLine(
-        d.table, d.version, d.product, d.layer, d.owner, d.state, d.state_since, d.wanted, d.error_class, d.error,
-        d.restarts, d.revision, d.format, d.trigger, active=d.active, external=d.external, stateful=d.stateful,
-    )  # fmt: skip
+        **{name: getattr(d, name) for name in _SHARED_WITH_LINES},
+    )
 
 
 def _detail_as_json(

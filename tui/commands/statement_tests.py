@@ -47,7 +47,7 @@ def _run(context: CommandContext, selected: SelectedCases, upgrade: PlannedUpgra
     if other := statement_tests.tried_as_files(selected):
         voice.say(other)
     trials = sum(len(case.parts) if upgrade else 1 for case in selected.cases)
-    # Closed here, so that an interruption ends the child before its exit code is given.
+    # Closed here, so that an interruption ends the child before the command exits.
     with closing(statement_tests.run_child(request, context.environ, trials=trials)) as answers:
         for answer in answers if selected.cases else ():
             if "doing" in answer:

@@ -139,7 +139,7 @@ def read_text(place: str) -> str:
 
 
 def _read(place: str) -> tuple[str, FileStamp]:
-    # Without O_NONBLOCK a named pipe that is called like a script would be waited for.
+    # Without O_NONBLOCK, opening a named pipe with the name of a script would block.
     file = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = os.fstat(file)

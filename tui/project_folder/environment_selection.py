@@ -60,7 +60,7 @@ def select_environment(
         if last is None:
             raise
         head = last
-    # An empty option is an unset variable of a script, and not the default environment.
+    # An empty option is an unset variable in a script, not the default environment.
     name = environment if environment is not None else environ.get("HEADGATE_ENV") or head.default_env
     if name not in head.protected_by_name:
         known = ", ".join(head.protected_by_name) or "none"

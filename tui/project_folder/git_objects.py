@@ -71,7 +71,7 @@ def file_at(cwd: str, revision: str, path: str) -> bytes:
         raise UsageError(f"{name} is neither a file nor in git: {said or 'git gave no reason'}", remedy=remedy)
     if b"\n" in out or "\n" in name:
         return out
-    # One line may be where a link leads.
+    # A single line may be the target of a link.
     line = os.fsencode(name) + b"\n"
     found = run_git(cwd, "cat-file", "--batch-check", "--follow-symlinks", given=line)[1].split(b" ")
     if found[1:2] != [b"blob"]:
@@ -109,7 +109,8 @@ def _commit(folder: str, reference: str) -> _Tree:
         raise UsageError(
             f"{reference!r} is not a git reference", remedy="name a commit, a branch or a tag: --changed-since main"
         )
-    status, out, said = run_git(folder, "rev-parse", "--show-prefix", "--verify", "--quiet", f"{name}^{{commit}}")
+    words = ("--show-prefix", "--verify", "--quiet", f"{name}^{{commit}}")
+    status, out, said = run_git(folder, "rev-parse", *words)
     if status == 0:
         prefix, commit = os.fsdecode(out).rstrip("\n").rsplit("\n", 1)
         return _Tree(folder, commit, prefix)
@@ -215,7 +216,7 @@ def _contents(blobs: Mapping[str, _Blob]) -> dict[str, str]:
 
 
 def _contents_of(tree: _Tree, blobs: Mapping[str, _Blob]) -> dict[str, str]:
-    # The size that git prints is that before the filters, so a random mark parts one content from the next.
+    # Git prints the size before filtering, so contents are separated by a random mark instead.
     mark = secrets.token_hex(16)
     lines = (b"%s %s\n" % (blob.id, os.fsencode(_one_line(tree.prefix + blob.path))) for blob in blobs.values())
     out = _done(tree.folder, "cat-file", "--filters", f"--batch={mark}", given=b"".join(lines))

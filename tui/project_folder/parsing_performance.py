@@ -67,7 +67,7 @@ def parse_in_two_processes(texts: Mapping[str, str], facts: ParseCache) -> None:
         for path, text in statements[:cut]:
             facts.statements(text, path, every_table_streams=streams)
 
-    _in_two_processes(facts, own, _read, statements[cut:], ddl, streams)
+    _in_two_processes(facts, own, _read, *(statements[cut:], ddl, streams))
 
 
 def read_columns_in_two_processes(unknown: "Sequence[Reading]", facts: ParseCache) -> None:

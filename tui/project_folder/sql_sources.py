@@ -96,7 +96,9 @@ def read_revisions(source: SqlSource, environment: str | None) -> tuple[dict[Tab
             ddl = declared or ddl
         settings = read_settings(texts.yml, f"{parsed.writes}.yml next to {source.name}", defaults, problems)
         parents = _parents(source, parsed)
-        found[parsed.writes] = Revision(parsed.writes, texts, parsed, ddl, settings, pool, parents=parents)
+        found[parsed.writes] = Revision(
+            parsed.writes, texts, parsed, ddl, settings=settings, pool=pool, parents=parents
+        )
     return found, tuple(problems)
 
 

@@ -140,7 +140,7 @@ def project_drift(project: "Project", deployments: Iterable["Deployment"]) -> Pr
 
     every = [d for d in deployments if not d.external]
     deployed = {d.table: d for d in every if d.active and d.drop_after is None}
-    # By version, so that the newest is what counts.
+    # Sorted by version, so that the newest one counts.
     deleted = {d.table: d.revision for d in sorted(every, key=lambda d: d.version) if d.drop_after is not None}
     declared = {name: table for name, table in project.tables.items() if not table.external}
 

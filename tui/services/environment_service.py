@@ -70,7 +70,7 @@ class EnvironmentService:
         """The commands that the agent accepts."""
         return AgentCommands(self.place, self.client)
 
-    # Looking: the ledger, read-only. All raise LedgerUnavailable (never started, unreadable) and VersionMismatch.
+    # The ledger, read-only. All raise LedgerUnavailable (never started, unreadable) and VersionMismatch.
 
     @property
     def reader(self) -> "LedgerReader":
@@ -148,7 +148,7 @@ class EnvironmentService:
 
         return tuple(pair.table for pair in find_release(self.reader, id_prefix, time.time()).pairs)
 
-    # The project's files. All raise InvalidProject with every Problem, or UsageError when the folder is gone.
+    # The project's files. All raise InvalidProject with every Problem, or UsageError if the folder is gone.
 
     def project(self) -> "Project":
         """Read the project; files that did not change are not read again."""
@@ -238,7 +238,7 @@ class EnvironmentService:
         self.projects.save_facts()
         return found
 
-    # Plans: computed here, handed to the agent.
+    # Plans: computed here, submitted to the agent.
 
     def submit(
         self,
@@ -354,7 +354,7 @@ def _among(lines: list["StatementLine"], project: "Callable[[], Project]") -> "S
     try:
         declared = [table for name, table in project().tables.items() if name not in deployed]
     except (InvalidProject, UsageError):
-        # Files that cannot be read say nothing; what is deployed can still be acted on.
+        # Acts on deployed tables must work even if the files are invalid.
         declared = []
     graph = TableGraph([*edges, *(edge for table in declared for edge in edges_of(table))], deployed)
 

@@ -227,7 +227,7 @@ def ask_spark(
 
 def find_plan_row(reader: "LedgerReader", hash_prefix: str) -> "PlanRow":
     """Find the one submitted plan whose hash starts with the prefix; raises UsageError if none or several match."""
-    # An unset variable in a script gives an empty text, and the newest plan is not what it meant.
+    # An unset variable in a script is empty, and must not mean the newest plan.
     if len(hash_prefix) < _SHORTEST:
         remedy = f"give the first {_SHORTEST} characters of its hash, or more; headgate review lists the plans"
         raise UsageError(f"{hash_prefix!r} is too short to identify a plan", remedy=remedy)

@@ -200,7 +200,7 @@ def run_child(request: CaseRequest, environ: Mapping[str, str], *, trials: int =
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # Ctrl-C is ours: it ends the child by the end of its input.
+        # We handle Ctrl-C, and end the child by closing its input.
         start_new_session=True,
         umask=0o077,
     )
@@ -234,7 +234,7 @@ def _answers(
         if "done" in answer:
             return
         yield answer
-    # What it said last may still be in the pipe.
+    # Its last answers may still be in the pipe.
     listener.join(END_S)
     why = next((line.strip() for line in reversed(said) if line.strip()), "it said nothing")
     raise HeadgateError(f"the process that runs the tests ended: {why}", remedy="headgate doctor checks what it needs")

@@ -38,7 +38,7 @@ def end_all(
 
     Raises Refused if they belong to another folder of which this one is a copy.
     """
-    # Of a home that is closed to us nothing can be seen, and "nothing was running" would be a guess.
+    # Without access to the home, "nothing was running" would be a guess.
     has_ledger(place)
     _refuse_copy(place, agent_process.find_agent_process(place))
     ended = []
@@ -54,7 +54,7 @@ def end_all(
     if agent_process.end_agent(place, client, pool=not keep_pool, confirm=confirm, line=line, progress=progress):
         ended.append(f"agent (pid {agent.pid})" if agent else "agent")
     if pool and not keep_pool:
-        # The agent ends it; whatever is left of one that was killed is ended here.
+        # The agent ends its pool; one that survived a killed agent is ended here.
         if not os_processes.end_process(pool, patience_s=20.0):
             raise HeadgateError(f"the pool (pid {pool.pid}) does not stop", remedy="stop it as its owner or as root")
         ended.append(f"pool (pid {pool.pid})")
@@ -98,7 +98,7 @@ def find_generator(place: SelectedEnvironment) -> OsProcess | None:
     """Find the demo's generator for this environment's data folder: it holds the folder's lock."""
     lock = Path(place.data, "generator.lock")
     found = os_processes.lock_holder(str(lock))
-    # Whoever only asks for the generator's status holds the lock for an instant and writes nothing.
+    # A status query holds the lock for an instant and writes no pid.
     if found is None or found.pid != os_processes.written_pid(lock):
         return None
     return found if GENERATOR in os_processes.arguments_of(found.pid) else None
@@ -147,7 +147,7 @@ def marked(place: SelectedEnvironment) -> list[OwnedPlace]:
     if keeps_home(place) is None:
         found += _home_parts(Path(place.where.home))
     if _is_of(data / WORLD_FILE, ledger):
-        # The mark last, as it is the proof for the home and for the lock: a purge that is killed can be done again.
+        # The mark goes last, as it is the proof for home and lock: a killed purge can be repeated.
         found += [_file(path) for path in (data / LOCK_FILE, data / WORLD_FILE) if path.is_file()]
     return found + _demo_parts(place, {owned.path for owned in found})
 
@@ -177,7 +177,7 @@ def purge(place: SelectedEnvironment, places: list[OwnedPlace], progress: Progre
         for path in map(Path, owned.parts):
             _delete(path)
             _remove_empty(path.parent, ends)
-        # Asked once more: the answer to the question takes as long as it takes.
+        # Checked again: time has passed while the confirmation was typed.
         if not owned.parts and _goes_whole(place, Path(owned.path), ledger):
             remove_tree(owned.path, told=told)
             _remove_empty(Path(owned.path).parent, ends)
@@ -332,7 +332,7 @@ def _home_parts(home: Path) -> list[OwnedPlace]:
         return []
     whole = [path for path in (home / name for name in _HOME_FOLDERS) if _is_folder(path)]
     ours = [path for path in _entries(home) if _HOME_FILES.fullmatch(path.name) and path.is_file()]
-    # The ledger last: without it nothing else here is taken for a part of the home.
+    # The ledger goes last: without it nothing else here counts as part of the home.
     ours.sort(key=lambda path: (path.name == "ledger.db", path.name))
     return [OwnedPlace(str(path)) for path in whole] + _with_parts(home, ours, besides=whole)
 
@@ -350,7 +350,7 @@ def _demo_parts(place: SelectedEnvironment, others: set[str]) -> list[OwnedPlace
     for feed in _folders(root / "data" / "landing"):
         landed = re.compile(rf"{re.escape(feed.name)}-\d{{9}}\.json")
         made += [file for file in _entries(feed) if landed.fullmatch(file.name)]
-    # In reverse, as a folder has to be empty before it goes; the project's file last: without it no purge finds more.
+    # In reverse, as a folder must be empty first; headgate.yml goes last: without it a purge finds nothing.
     names = sorted(map(str, mark.get("made", ())), key=lambda name: (name != "headgate.yml", name), reverse=True)
     made += [root / name for name in names]
     found = [path for path in made if os.path.exists(path) and not path.is_symlink() and _is_below(path, root)]
@@ -380,5 +380,5 @@ def _is_below(path: Path, root: Path) -> bool:
 
 
 def _is_folder(path: Path) -> bool:
-    # Not `Path.is_dir`, which raises PermissionError below a folder that is closed to us.
+    # Not `Path.is_dir`, which raises PermissionError below a folder without access.
     return os.path.isdir(path) and not path.is_symlink()
