@@ -40,12 +40,7 @@ from pipelines.agent.statements.deployment_lifecycle import (
 )
 from pipelines.agent.statements.statement_control import apply_journal
 from pipelines.agent.statements.transient_failures import TransientFailures, has_space
-from pipelines.agent.tables.table_identities import (
-    NotInCatalog,
-    fault_of_folder,
-    fault_of_tables,
-    keep_deleted_keys,
-)
+from pipelines.agent.tables.table_identities import NotInCatalog, fault_of_folder, fault_of_tables, keep_deleted_keys
 from pipelines.spark_connect.call_deadlines import in_threads
 from state.emergency_journal import EmergencyJournal
 

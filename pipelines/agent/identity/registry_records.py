@@ -17,6 +17,7 @@ from core.model.states import State
 from core.observed.versions import Deployment
 from core.plan.file import refuse_secrets
 from core.run.model import RunState
+from core.text.sentence import Sentence
 from pipelines.agent.context import AgentContext
 from pipelines.agent.statement_locks import Version
 from pipelines.storage.data_folder_records import (
@@ -86,13 +87,13 @@ def write_over(agent: AgentContext, row: Deployment, found: RegistryRecord | Non
     write_record(agent.layout.data, query_name(row.table, row.version), record)
 
 
-def is_newer(found: RegistryRecord, row: Deployment, ledger_id: str) -> str:
-    """Explain why this ledger must not overwrite a record; empty if it may."""
+def is_newer(found: RegistryRecord, row: Deployment, ledger_id: str) -> Sentence | None:
+    """Explain why this ledger must not overwrite a record; None if it may."""
     if found.ledger != ledger_id:
-        return f"is recorded in the data folder by ledger {found.ledger}"
+        return Sentence(f"is recorded in the data folder by ledger {found.ledger}")
     if found.count > row.recorded:
-        return "is recorded in the data folder as it was later than in the ledger, which is an older copy"
-    return ""
+        return Sentence("is recorded in the data folder as it was later than in the ledger, which is an older copy")
+    return None
 
 
 def serve(agent: AgentContext, versions: Mapping[TableName, int], run: str) -> int:

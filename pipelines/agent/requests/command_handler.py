@@ -10,12 +10,7 @@ from typing import Any, Protocol
 from core.changes.cross_check import proof_key
 from core.changes.spark_analysis import question_from_json
 from core.model.act_outcomes import ActOutcome, CommandOutcome
-from core.model.errors import (
-    EngineRefused,
-    HeadgateError,
-    Refused,
-    UsageError,
-)
+from core.model.errors import EngineRefused, HeadgateError, Refused, UsageError
 from core.model.events import EventKind
 from core.model.names import parse_statement_name, parse_table_name
 from core.plan.confirmation import OF_A_RUN, Confirmation, confirmation_for_act

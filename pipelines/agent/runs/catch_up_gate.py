@@ -71,7 +71,7 @@ class CatchUpGate:
         mine = measured.get((deployment.table, deployment.version))
         before, self.looked = self.looked, True
         if why := self._hopeless(deployment, now) or self._unjudgeable(mine, now):
-            return GateReading(False, why, failed=True)
+            return GateReading(False, str(why), failed=True)
         if mine is None:
             return GateReading(False, "waiting for the first measurement")
         blue = next((d for d in agent.ledger.deployments() if d.table == deployment.table and d.active), None)
@@ -88,50 +88,51 @@ class CatchUpGate:
             limit = _limit_words(mine, theirs, deployment, whole=self.whole)
             return GateReading(True, f"caught up: {_behind(mine)}{limit}{watermark}")
         if why := self._stuck(mine, now):
-            return GateReading(False, why, failed=True)
+            return GateReading(False, str(why), failed=True)
         if _gone(mine):
             return GateReading(False, _behind(mine))
         limit = _limit_words(mine, theirs, deployment, whole=self.whole)
         return GateReading(False, f"{_behind(mine)}{limit}, {self.good} of {POLLS} checks within the limit")
 
-    def _hopeless(self, deployment: Deployment, now: float) -> str:
-        """Explain why the state of a version keeps it from catching up; empty if it does not."""
+    def _hopeless(self, deployment: Deployment, now: float) -> Sentence | None:
+        """Explain why the state of a version keeps it from catching up; None if it does not."""
         if deployment.state == State.FAILED:
-            return f"failed: {deployment.error_class} {deployment.error}".strip()
+            return Sentence(f"failed: {deployment.error_class} {deployment.error}".strip())
         if deployment.deleted:
-            return "it was deleted"
+            return Sentence("it was deleted")
         if deployment.wanted == WantedState.STOPPED:
-            return "it is wanted stopped"
+            return Sentence("it is wanted stopped")
         if deployment.state != State.STOPPED:
             self.up_at = now
-        return f"it has been stopped for {SILENT_S:.0f} s" if self._is_past(self.up_at, SILENT_S, now) else ""
+        is_over = self._is_past(self.up_at, SILENT_S, now)
+        return Sentence(f"it has been stopped for {SILENT_S:.0f} s") if is_over else None
 
-    def _unjudgeable(self, mine: Measurement | None, now: float) -> str:
-        """Explain why its lag has been unknown for too long; empty if it is known or may become known."""
+    def _unjudgeable(self, mine: Measurement | None, now: float) -> Sentence | None:
+        """Explain why its lag has been unknown for too long; None if it is known or may become known."""
         if mine is not None and mine.lag_files is not None:
             self.known_at = now
         if self._is_past(self.known_at, UNKNOWN_S, now):
-            return f"its lag could not be measured for {UNKNOWN_S:.0f} s; see headgate logs agent"
+            return Sentence(f"its lag could not be measured for {UNKNOWN_S:.0f} s; see headgate logs agent")
         gone = _gone(mine) if mine is not None else ""
         if not gone:
             self.there_at = now
         if gone and self._is_past(self.there_at, UNKNOWN_S, now):
-            return f"its source {gone} has not been there for {UNKNOWN_S:.0f} s; put it back, or plan again"
-        return ""
+            return Sentence(f"its source {gone} has been missing for {UNKNOWN_S:.0f} s; put it back, or plan again")
+        return None
 
-    def _stuck(self, mine: Measurement, now: float) -> str:
-        """Explain why the version will never catch up: it commits nothing, or too little; empty if it may."""
+    def _stuck(self, mine: Measurement, now: float) -> Sentence | None:
+        """Explain why the version will never catch up: it commits nothing, or too little; None if it may."""
         if mine.batch != self.batch:
             self.batch, self.moved_at = mine.batch, now
         if self._is_past(self.moved_at, SILENT_S, now) and mine.lag_files:
-            return f"no batch for {SILENT_S:.0f} s with {_behind(mine)} waiting"
+            return Sentence(f"no batch for {SILENT_S:.0f} s with {_behind(mine)} waiting")
         lag = ("files", mine.lag_files or 0) if mine.lag_rows is None else ("rows", mine.lag_rows)
         if self.lowest is None or lag[0] != self.lowest[0] or lag[1] < self.lowest[1]:
             self.lowest, self.fell_at = lag, now
         unit, lowest = self.lowest
         if lowest and self._is_past(self.fell_at, FALLING_S, now):
-            return f"its lag has not fallen below {lowest:,} {unit} for {FALLING_S / 3600:.0f} hours"
-        return ""
+            return Sentence(f"its lag has not fallen below {lowest:,} {unit} for {FALLING_S / 3600:.0f} hours")
+        return None
 
     def _is_past(self, since: float, seconds: float, now: float) -> bool:
         return now - max(since, self.opened_at) > seconds

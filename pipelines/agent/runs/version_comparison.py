@@ -33,9 +33,7 @@ from core.validation.comparison_queries import (
     profile_query,
     sampling,
 )
-from core.validation.expectations import (
-    Expectation,
-)
+from core.validation.expectations import Expectation
 from core.validation.regrouped_totals import totals_query, totals_result
 from core.validation.verdicts import (
     BLOCKING,

@@ -30,13 +30,7 @@ from core.text.wording import counted
 from pipelines.agent.context import AgentContext
 from pipelines.agent.identity.registry_records import keep_record
 from pipelines.agent.statement_locks import Version
-from pipelines.agent.statements.deployment_lifecycle import (
-    mark_stopped,
-    overtaken,
-    refuse_start,
-    start,
-    stop,
-)
+from pipelines.agent.statements.deployment_lifecycle import mark_stopped, overtaken, refuse_start, start, stop
 from pipelines.spark_connect import call_deadlines
 from pipelines.spark_connect.call_deadlines import in_threads
 from state.emergency_journal import EmergencyJournal, JournalledStop

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from core.model.names import TableName, query_name
 from core.observed.versions import Deployment
 from core.ports.spark import ReportedQuery
+from core.text.sentence import Sentence
 from core.text.wording import short_size
 from pipelines.spark_connect.error_translation import NO_SPACE
 from pipelines.storage.file_system import disk_space
@@ -38,28 +39,29 @@ class TransientFailures:
     _run: dict[tuple[TableName, int], str] = field(default_factory=dict)
     """Spark's run id of the query that ended last."""
 
-    def again(self, key: tuple[TableName, int], over: ReportedQuery, now: float) -> str:
-        """Return the event class with which an ended statement is to be restarted; empty if it has failed."""
+    def again(self, key: tuple[TableName, int], over: ReportedQuery, now: float) -> str | None:
+        """Return the event class with which an ended statement is to be restarted; None if it has failed."""
         error_class, error = over.error_class, over.error
         died = any(words in error for words in _DIED)
         if not died and not error_class.startswith(_CHANGED):
-            return ""
+            return None
         if not self.is_left(key, now):
-            return ""
+            return None
         self.count(key, now)
         self._run[key] = over.run_id
         return WORKER_LOST if died else WRITTEN_MEANWHILE
 
-    def pause(self, key: tuple[TableName, int], run_id: str, now: float) -> str:
-        """Return why a statement is not restarted yet; empty once its pause is over. The text changes only with another
+    def pause(self, key: tuple[TableName, int], run_id: str, now: float) -> Sentence | None:
+        """Return why a statement is not restarted yet; None once its pause is over. The text changes only with another
         end.
 
         The pause applies to the run that ended; a later run was stopped or lost with its session.
         """
         ended = self._ended.get(key, ())
         if not ended or self._run.get(key) != run_id or now - ended[-1] >= (pause := PAUSES_S[len(ended) - 1]):
-            return ""
-        return f"it ended {len(ended)} times in {WITHIN_S / 60:g} minutes: the next start follows after {pause:g} s"
+            return None
+        times = f"it ended {len(ended)} times in {WITHIN_S / 60:g} minutes"
+        return Sentence(f"{times}: the next start follows after {pause:g} s")
 
     def is_left(self, key: tuple[TableName, int], now: float) -> bool:
         """Return whether a statement may be restarted automatically."""

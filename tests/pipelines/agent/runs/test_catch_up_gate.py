@@ -401,7 +401,7 @@ def test_a_source_that_is_gone_is_never_caught_up_and_fails_it_in_the_end(agent:
     reading = agent.looks(POLLS + 2, **GONE)
     assert reading == GateReading(False, "its source raw_orders is not there")
     agent.wait(UNKNOWN_S)
-    summary = f"its source raw_orders has not been there for {UNKNOWN_S:.0f} s; put it back, or plan again"
+    summary = f"its source raw_orders has been missing for {UNKNOWN_S:.0f} s; put it back, or plan again"
     assert agent.looks(1, **GONE) == GateReading(False, summary, failed=True)
 
 
