@@ -198,7 +198,9 @@ class _Pen:
 
     def move(self, out: list[str], x: int, y: int) -> None:
         if self.known and y == self.y:
-            if x != self.x:
+            if x < self.x:
+                out.append(f"\x1b[{x + 1}G")
+            elif x > self.x:
                 out.append(f"\x1b[{x - self.x}C" if x - self.x > 1 else "\x1b[C")
         else:
             out.append(f"\x1b[{y + 1};{x + 1}H" if x else f"\x1b[{y + 1}H")

@@ -56,6 +56,18 @@ def test_a_terminal_fed_with_differences_shows_what_one_fed_with_everything_show
                 assert (left.bg, left.reverse, left.underscore) == (right.bg, right.reverse, right.underscore)
 
 
+def test_a_row_of_alternating_looks_is_drawn_in_place() -> None:
+    shadow, screen = ShadowScreen(60, 1), pyte.Screen(60, 1)
+    stream = pyte.Stream(screen)
+    for words in ("one two three four five six", "six five four three two one"):
+        x = 0
+        for at, word in enumerate(words.split()):
+            shadow.put(x, 0, [(f"{word} ", LOOKS[1 + at % 2])], 60)
+            x += len(word) + 1
+        stream.feed(shadow.flush())
+        assert shown(screen) == [words]
+
+
 def test_nothing_is_sent_when_nothing_changed() -> None:
     shadow = ShadowScreen(20, 2)
     shadow.put(0, 0, [("orders", PLAIN)], 20)
