@@ -120,8 +120,8 @@ class Adoption:
         whose = f"the server of {theirs}" if theirs else "a server that this home does not know"
         down = f"headgate down for {theirs}, or " if theirs else ""
         raise Refused(
-            f"{f'process {pid}' if pid else 'a process'}, {whose}, runs over {layout.data} at this moment: two worlds "
-            "would write the same checkpoints",
+            f"{f'process {pid}' if pid else 'a process'}, {whose}, runs over {layout.data} now: "
+            "both environments would write the same checkpoints",
             remedy=f"{down}kill {pid or 'it'}, if nothing needs it; then headgate adopt again",
         )
 

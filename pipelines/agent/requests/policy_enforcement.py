@@ -45,7 +45,7 @@ NEEDED = {
     "apply": (OPERATE, "apply plans"),
     "run": (OPERATE, "continue a run, retry, skip or let it swap"),
     "close_ticket": (OPERATE, "close tickets"),
-    "adopt": (OPERATE, "adopt a world"),
+    "adopt": (OPERATE, "adopt the environment"),
     "start_pool": (OPERATE, "start the pool"),
     "exit": (OPERATE, "stop the agent"),
     "approve": (APPROVE, "approve plans"),
