@@ -146,7 +146,7 @@ def save(path: str, plan: Plan, declared: "ProjectDeclaration") -> None:
             named = {"ddl.sql": texts.ddl, "dml.sql": texts.dml, "yml": texts.yml}
             refuse_secrets({f"deployed text of {node.table}, {name}": text for name, text in named.items()})
     now, hours = time.time(), declared.project.environments[plan.environment].plan_expires_h
-    write_whole(path, saved_as_text(SavedPlan(plan, declared.texts, now, now + hours * 3600, _login())))
+    write_whole(path, saved_as_text(SavedPlan(plan, declared.texts, now, now + hours * 3600, login())))
 
 
 def _read(path: str, place: SelectedEnvironment) -> "SavedPlan":
@@ -194,7 +194,7 @@ def _hand_over(place: SelectedEnvironment, client: AgentClient, saved: "SavedPla
     return submitted_from(saved.plan, client.call("submit_plan", args, line=line), "")
 
 
-def _login() -> str:
+def login() -> str:
     """Return the login of this user, or the user id if there is no name."""
     try:
         return getpass.getuser()

@@ -38,24 +38,10 @@ def delete(context: CommandContext) -> int:
     return _execute(context, submitted.plan, shown=True)
 
 
-def rollback(context: CommandContext) -> int:
-    """Plan the previous versions back, show the plan, ask, and execute it."""
-    return execute_by_name(context, "rollback", context.args.tables)
-
-
-def undelete(context: CommandContext) -> int:
-    """Plan to restore deleted tables from the trash, show the plan, ask, and execute it."""
-    return execute_by_name(context, "undelete", context.args.tables)
-
-
-def optimize(context: CommandContext) -> int:
-    """Plan to compact small files, show the plan, ask, and execute it."""
-    return execute_by_name(context, "optimize", context.args.tables)
-
-
-def vacuum(context: CommandContext) -> int:
-    """Plan to delete files of older table versions, show the plan, ask, and execute it."""
-    return execute_by_name(context, "vacuum", context.args.tables, retain=context.args.retain)
+def act_by_name(context: CommandContext) -> int:
+    """Plan a rollback, undelete, optimize or vacuum of the named tables, show the plan, ask, and execute it."""
+    args = context.args
+    return execute_by_name(context, args.verb, args.tables, retain=getattr(args, "retain", ""))
 
 
 def execute_by_name(context: CommandContext, verb: str, words: Sequence[str], *, retain: str = "") -> int:

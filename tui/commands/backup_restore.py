@@ -1,6 +1,5 @@
 """Backup, restore and adoption of an environment, and its export for planning elsewhere."""
 
-import getpass
 import json
 import os
 import time
@@ -12,6 +11,7 @@ from core.text.wording import counted, short_size
 from tui.agent_client import agent_process
 from tui.agent_client.agent_commands import equivalent_command
 from tui.command_line.context import CommandContext
+from tui.command_line.plan_lookup import login
 from tui.project_folder.user_named_files import write_whole
 from tui.services import planner_input
 
@@ -50,7 +50,7 @@ def restore(context: CommandContext) -> int:
             project_id=place.project_id,
             project=place.project,
             environment=place.environment,
-            actor=_login(),
+            actor=login(),
             now=time.time(),
         )
     kept = str(done.kept) if done.kept else None
@@ -72,13 +72,6 @@ def _archives(ledger: Path, place: str) -> list[Path]:
 
     with LedgerReader(ledger) as reader:
         return [Path(place).with_name(archive.file) for archive in reader.audit_archives()]
-
-
-def _login() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
 
 
 def adopt(context: CommandContext) -> int:

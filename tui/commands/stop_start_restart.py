@@ -25,23 +25,9 @@ _NOT_RECORDED = {
 """Consequences if an act could not be recorded, by verb."""
 
 
-def stop(context: CommandContext) -> int:
-    """Stop statements."""
-    return _act(context, "stop")
-
-
-def start(context: CommandContext) -> int:
-    """Start statements."""
-    return _act(context, "start")
-
-
-def restart(context: CommandContext) -> int:
-    """Restart statements."""
-    return _act(context, "restart")
-
-
-def _act(context: CommandContext, verb: str) -> int:
-    operations = context.operations
+def act(context: CommandContext) -> int:
+    """Stop, start or restart statements, as the verb of the command says."""
+    verb, operations = context.args.verb, context.operations
     tables = _named(operations, context.args.tables)
     deployed = _deployed(context)
     if deployed is not None:
