@@ -48,7 +48,7 @@ def plan_delete(parser: CommandParser) -> None:
 
 def plan_undo(parser: CommandParser) -> None:
     parser.add_argument("undone", metavar="PLAN|RUN", help="start of an executed plan's hash, or of its run's id")
-    parser.add_argument("--children", metavar="WHICH", help="which readers to include; by default as that plan did")
+    parser.add_argument("--children", metavar="WHICH", help="which readers to include (default: as in that plan)")
     parser.add_argument("--rebuild", action="store_true", help="rebuild what would restart, so that no row stays")
     parser.set_defaults(observed=None)
     _handed_over(parser)
@@ -86,7 +86,7 @@ def plan_vacuum(parser: CommandParser) -> None:
 
 
 def _optimized(parser: CommandParser) -> None:
-    parser.add_argument("tables", nargs="+", metavar="TABLE", help="tables on Delta; of each what serves")
+    parser.add_argument("tables", nargs="+", metavar="TABLE", help="Delta tables; the serving version of each")
 
 
 def _vacuumed(parser: CommandParser) -> None:
@@ -101,7 +101,7 @@ def _deleted(parser: CommandParser) -> None:
 
 def plan_diff(parser: CommandParser) -> None:
     parser.add_argument("first", metavar="A", help="start of a plan's hash, or a plan file")
-    parser.add_argument("second", metavar="B", help="the same, of the plan that is compared with it")
+    parser.add_argument("second", metavar="B", help="the plan to compare it with, given the same way")
 
 
 def _only_deploys(parser: CommandParser, *, told: bool = True) -> None:
@@ -207,7 +207,7 @@ def release_shown(parser: CommandParser) -> None:
 
 def release_diff(parser: CommandParser) -> None:
     release(parser)
-    parser.add_argument("table", nargs="?", metavar="TABLE", help="only what was found for this table")
+    parser.add_argument("table", nargs="?", metavar="TABLE", help="only the results for this table")
 
 
 def release_executed(parser: CommandParser) -> None:
