@@ -205,7 +205,7 @@ def _edited(old: Any, new: Any) -> Iterator[Edit]:
             drop_first_qualifier(select)
     yield from _outputs(old, new)
     yield from _set(terms_of(old, "where"), terms_of(new, "where"), EditKind.FILTER)
-    yield from _set(Counter(group_key_texts(old)), Counter(group_key_texts(new)), EditKind.GROUP_KEY)
+    yield from _set(Counter(sorted(group_key_texts(old))), Counter(sorted(group_key_texts(new))), EditKind.GROUP_KEY)
     yield from _set(terms_of(old, "having"), terms_of(new, "having"), EditKind.HAVING)
     for key, kind in (("limit", EditKind.LIMIT), ("laterals", EditKind.LATERAL_VIEW), ("hint", EditKind.HINT)):
         yield from _set(_listed(old, key), _listed(new, key), kind)
