@@ -131,8 +131,6 @@ READS = frozenset(
 )
 
 READ_TEXTS = {
-    "pipelines/spark_connect/streaming_queries.py": 1,
-    "pipelines/spark_connect/statement_analysis.py": 1,
     "tui/presentation/reports/impact.py": 1,
     "tui/presentation/screen_content/runs.py": 1,
     "tui/presentation/screen_content/statement_advice.py": 1,

@@ -1,5 +1,7 @@
 """Expected failures: one class per decision that a caller can make, each with an exit code."""
 
+from enum import StrEnum
+
 from core.text.sentence import Sentence
 
 
@@ -102,12 +104,27 @@ class VersionMismatch(Refused):
     """The versions of program, agent and ledger are incompatible."""
 
 
-class EngineRefused(HeadgateError):
-    """Spark refused or failed the request; `error_class` is Spark's own, empty if it gave none."""
+class SparkFailure(StrEnum):
+    """Kinds of Spark errors that decisions depend on."""
 
-    def __init__(self, summary: str, *, remedy: str = "", error_class: str = "") -> None:
+    WORKER_DIED = "worker died"
+    """The Python process that writes a keyed table has exited."""
+    WORKER_LATE = "worker late"
+    """That process did not start in time."""
+    WRITTEN_MEANWHILE = "written meanwhile"
+    """Someone else committed to the table while a batch was being written."""
+    EXCLUSIVE_OPTIONS = "exclusive options"
+    """Asynchronous progress tracking was combined with a trigger that excludes it."""
+
+
+class EngineRefused(HeadgateError):
+    """Spark refused or failed a request; `error_class` is Spark's own, empty if it gave none."""
+
+    def __init__(
+        self, summary: str, *, remedy: str = "", error_class: str = "", failure: SparkFailure | None = None
+    ) -> None:
         super().__init__(summary, remedy=remedy)
-        self.error_class = error_class
+        self.error_class, self.failure = error_class, failure
 
 
 ERROR_BY_NAME = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
-from core.model.errors import EngineRefused
+from core.model.errors import EngineRefused, SparkFailure
 from core.text.sentence import Sentence
 
 NEWEST_WRITER = 2
@@ -69,6 +69,8 @@ class ReportedQuery:
     error_class: str = ""
     error: str = ""
     """Spark's message, first line; empty while it is healthy."""
+    failure: SparkFailure | None = None
+    """Kind of that error; None while it is healthy, and for any other error."""
     silent_s: float | None = None
     """Seconds since its last progress or idle event, or since it was first seen; None without a listener."""
 

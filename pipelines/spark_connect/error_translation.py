@@ -6,7 +6,7 @@ import re
 import grpc
 from pyspark.errors import PySparkException
 
-from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
+from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, SparkFailure
 from pipelines.spark_connect.call_deadlines import MissedDeadline
 
 log = logging.getLogger(__name__)
@@ -56,6 +56,15 @@ _LOST_FILE = re.compile(
 """A file that a table names and that is not there (4.2.0)."""
 _VERSION = re.compile(r"\bversion:? (\d+)")
 
+_FAILURES = {
+    "Python worker exited unexpectedly": SparkFailure.WORKER_DIED,
+    "Python worker failed to connect back": SparkFailure.WORKER_LATE,
+    "Async progress tracking cannot be used with Once trigger": SparkFailure.EXCLUSIVE_OPTIONS,
+}
+"""Part of the useful line of Spark's message → kind of failure (Spark 4.2.0)."""
+_WRITTEN_MEANWHILE = ("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
+"""First parts of the classes of commits that Delta refuses because the table has changed meanwhile (4.4.0)."""
+
 
 class SessionLost(PoolUnreachable):
     """The server does not know the session any more: open a new generation."""
@@ -92,7 +101,7 @@ def translate_error(error: BaseException) -> HeadgateError:
     if full := _FULL.search(f"{text}\n{_causes(error)}"):
         return EngineRefused(full[1], error_class=NO_SPACE)
     named = error.getCondition() if isinstance(error, PySparkException) else None
-    return EngineRefused(first_line(text), error_class=error_class(text) or named or "")
+    return EngineRefused(first_line(text), error_class=error_class(text) or named or "", failure=failure_of(text))
 
 
 def _failed_here(error: BaseException) -> PoolUnreachable:
@@ -114,6 +123,13 @@ def error_class(text: str) -> str:
         return NO_SPACE
     found: list[str] = _CLASS.findall(_TRACEBACK.sub("", text)) or _CLASS.findall(text)
     return next((name for name in found if name not in _WRAPPERS), found[0] if found else "")
+
+
+def failure_of(text: str) -> SparkFailure | None:
+    """Return the kind of failure that a message of Spark reports; None for any other."""
+    line = first_line(text)
+    found = next((failure for part, failure in _FAILURES.items() if part in line), None)
+    return SparkFailure.WRITTEN_MEANWHILE if not found and error_class(text).startswith(_WRITTEN_MEANWHILE) else found
 
 
 def first_line(text: str) -> str:

@@ -39,7 +39,7 @@ def plans_of_explain(explained: str) -> dict[str, str]:
     return {head[1]: explained[head.end() : end].strip("\n") for head, end in zip(heads, ends, strict=True)}
 
 
-def failure_of(part: str) -> str:
+def exception_in(part: str) -> str:
     """Return the message of the exception that stands in place of a plan; empty when there is a plan."""
     found = _FAILED.match(part)
     return part[found.end() :].strip() if found else ""

@@ -15,14 +15,14 @@ from core.changes.spark_analysis import (
     AnalysisQuestion,
     AnalysisRefusal,
 )
-from core.model.errors import EngineRefused, TryAgain
+from core.model.errors import EngineRefused, SparkFailure, TryAgain
 from core.model.names import TableName
 from core.sql.compiler import compile_ddl
 from core.sql.ddl_reader import read_ddl
 from pipelines.spark_connect import call_deadlines
 from pipelines.spark_connect.error_translation import MaybeStopped, SessionLost, error_class, first_line
 from pipelines.spark_connect.explain_output import (
-    failure_of,
+    exception_in,
     normalized_plan,
     plans_of_explain,
     refusal_of,
@@ -33,9 +33,6 @@ from pipelines.spark_connect.session import UNTIMED_S, Session, spark_errors
 
 T = TypeVar("T")
 Tables = tuple[tuple[TableName, str], ...]
-
-_CHECKED = "Async progress tracking cannot be used with Once trigger"
-"""What Spark says last, once it has found nothing wrong with the statement itself (run on 4.2.0)."""
 
 _CONF: dict[str, str | int | bool] = {
     # A plan that names 25 columns and "… 5 more fields" could not be compared with another one.
@@ -107,7 +104,7 @@ class ScratchDatabases:
         except EngineRefused as error:
             return AnalysedStatement(refused=refusal_of(error.summary, error.error_class)), None, ""
         analysed, physical = parts.get("Analyzed", ""), parts.get("Physical", "")
-        failure = failure_of(physical)
+        failure = exception_in(physical)
         if failure:
             refused: AnalysisRefusal | None = refusal_of(first_line(failure), error_class(failure))
         else:
@@ -130,7 +127,7 @@ class ScratchDatabases:
             with spark_errors():
                 writer.option("asyncProgressTrackingEnabled", "true").trigger(once=True).start().stop()
         except EngineRefused as error:
-            if _CHECKED in error.summary:
+            if error.failure is SparkFailure.EXCLUSIVE_OPTIONS:
                 return None
             if not isinstance(error.__cause__, AnalysisException):
                 # A folder that cannot be written, say, is nothing that Spark has against the statement.

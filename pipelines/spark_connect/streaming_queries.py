@@ -12,11 +12,11 @@ from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.plan import SQL
 from pyspark.sql.connect.streaming.query import StreamingQuery
 
-from core.model.errors import Busy, EngineRefused, PoolUnreachable
+from core.model.errors import Busy, EngineRefused, PoolUnreachable, SparkFailure
 from core.ports.spark import AnotherQuery, QueryStart, ReportedQuery, unheard
 from core.text.sentence import Sentence
 from pipelines.spark_connect.call_deadlines import lingering
-from pipelines.spark_connect.error_translation import error_class, first_line
+from pipelines.spark_connect.error_translation import error_class, failure_of, first_line
 from pipelines.spark_connect.listener_events import ListenerEvents
 from pipelines.spark_connect.session import Session, spark_errors
 from pipelines.spark_connect.upsert_writers import OpenBatches, upsert_writer, why_other_python
@@ -29,8 +29,6 @@ LINGER_S = 60.0
 
 _DEAF_S = 5.0
 """A list that comes so long after the one before says that the pool, or we, stood still in between."""
-
-_NO_WORKER = "Python worker failed to connect back"
 
 _BACK_FILL_S = 30.0
 """Between two questions for the progress of a query that has reported none."""
@@ -95,7 +93,7 @@ class SparkQueries:
         try:
             return self._launched(start)
         except EngineRefused as error:
-            if _NO_WORKER not in error.summary:
+            if error.failure is not SparkFailure.WORKER_LATE:
                 raise
             raise Busy(f"the pool is too busy to begin the writer of {start.name}", remedy="try again") from error
         finally:
@@ -267,6 +265,7 @@ class SparkQueries:
             active=False,
             error_class=error_class(text),
             error=first_line(text) if text else "",
+            failure=failure_of(text),
         )
         with self._lock:
             self._ended.append(query)

@@ -7,6 +7,7 @@ error is completed with the folder, its free space, and what continues once ther
 
 from dataclasses import dataclass, field
 
+from core.model.errors import SparkFailure
 from core.model.names import TableName, query_name
 from core.observed.versions import Deployment
 from core.ports.spark import ReportedQuery
@@ -22,12 +23,12 @@ Spark gives a writer's process 10 s to connect back (PythonWorkerFactory, 4.2.0)
 """
 STARTS = len(PAUSES_S)
 
-_DIED = ("Python worker exited unexpectedly", "Python worker failed to connect back")
-"""Spark's messages when the process of a keyed table's writer is gone (4.2.0)."""
-_CHANGED = ("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
-"""Prefixes of Delta's error classes for a commit over files or columns that have changed (4.4.0)."""
-
-WORKER_LOST, WRITTEN_MEANWHILE = "HEADGATE_WORKER_LOST", "HEADGATE_WRITTEN_MEANWHILE"
+CLASSES = {
+    SparkFailure.WORKER_DIED: "HEADGATE_WORKER_LOST",
+    SparkFailure.WORKER_LATE: "HEADGATE_WORKER_LOST",
+    SparkFailure.WRITTEN_MEANWHILE: "HEADGATE_WRITTEN_MEANWHILE",
+}
+"""Failures that an automatic start may not meet again, and the error class that is recorded for the start."""
 
 
 @dataclass(slots=True)
@@ -41,15 +42,11 @@ class TransientFailures:
 
     def again(self, key: tuple[TableName, int], over: ReportedQuery, now: float) -> str | None:
         """Return the event class with which an ended statement is to be restarted; None if it has failed."""
-        error_class, error = over.error_class, over.error
-        died = any(words in error for words in _DIED)
-        if not died and not error_class.startswith(_CHANGED):
-            return None
-        if not self.is_left(key, now):
+        if over.failure not in CLASSES or not self.is_left(key, now):
             return None
         self.count(key, now)
         self._run[key] = over.run_id
-        return WORKER_LOST if died else WRITTEN_MEANWHILE
+        return CLASSES[over.failure]
 
     def pause(self, key: tuple[TableName, int], run_id: str, now: float) -> Sentence | None:
         """Return why a statement is not restarted yet; None once its pause is over. The text changes only with another

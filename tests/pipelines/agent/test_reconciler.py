@@ -10,7 +10,7 @@ import pytest
 from agent_scenarios import held_elsewhere, put_made
 from ledger_rows import deployment_row, sample_row
 
-from core.model.errors import EngineRefused, LedgerUnavailable, NotAdopted
+from core.model.errors import EngineRefused, LedgerUnavailable, NotAdopted, SparkFailure
 from core.model.names import TableName
 from core.observed.versions import Deployment
 from core.ports.spark import QueryStart, ReportedQuery
@@ -159,15 +159,15 @@ def test_a_query_that_ended_over_another_table_says_which_and_what_to_do(
 
 
 @pytest.mark.parametrize(
-    ("error_class", "error", "said"),
+    ("failure", "said"),
     [
-        ("STREAM_FAILED", "Python worker exited unexpectedly (crashed)", "HEADGATE_WORKER_LOST"),
-        ("DELTA_CONCURRENT_DELETE_READ", "Transaction conflict detected.", "HEADGATE_WRITTEN_MEANWHILE"),
-        ("DELTA_METADATA_CHANGED", "The metadata of the table was changed.", "HEADGATE_WRITTEN_MEANWHILE"),
+        (SparkFailure.WORKER_DIED, "HEADGATE_WORKER_LOST"),
+        (SparkFailure.WORKER_LATE, "HEADGATE_WORKER_LOST"),
+        (SparkFailure.WRITTEN_MEANWHILE, "HEADGATE_WRITTEN_MEANWHILE"),
     ],
 )
 def test_a_statement_that_ends_with_what_passes_is_said_and_started_again_after_longer_and_longer_pauses(
-    error_class: str, error: str, said: str, agent: AgentContext, pool: Any, tmp_path: Path
+    failure: SparkFailure, said: str, agent: AgentContext, pool: Any, tmp_path: Path
 ) -> None:
     now = [1000.0]
     reconciler = Reconciler(replace(agent, monotonic=lambda: now[0]), EmergencyJournal(tmp_path / "emergency.jsonl"))
@@ -176,7 +176,7 @@ def test_a_statement_that_ends_with_what_passes_is_said_and_started_again_after_
         row = agent.ledger.deployment(A, 1)
         assert row is not None
         pool.running.clear()
-        ended = ReportedQuery("a@v1", "q", row.run_id, False, error_class=error_class, error=error)
+        ended = ReportedQuery("a@v1", "q", row.run_id, False, error="It ended.", failure=failure)
         now[0] += 1
         state = reconcile(reconciler, ended=(ended,))
         if pause:
@@ -193,9 +193,9 @@ def test_a_statement_that_ends_with_what_passes_is_said_and_started_again_after_
     pool.running.clear()
     assert reconcile(reconciler, ended=(replace(ended, run_id=row.run_id),)) == "failed"
     row = agent.ledger.deployment(A, 1)
-    assert row is not None and (row.restarts, row.error) == (4, error)
+    assert row is not None and (row.restarts, row.error) == (4, "It ended.")
     lost = [e for e in agent.ledger.events() if e.summary == said]
-    assert len(lost) >= 1 and lost[0].detail == error
+    assert len(lost) >= 1 and lost[0].detail == "It ended."
     assert len(pool.starts) == 4
 
 
@@ -209,7 +209,7 @@ def test_what_is_lost_in_another_way_after_such_an_end_does_not_wait(
         row = agent.ledger.deployment(A, 1)
         assert row is not None
         pool.running.clear()
-        died = ReportedQuery("a@v1", "q", row.run_id, False, error="Python worker exited unexpectedly (crashed)")
+        died = ReportedQuery("a@v1", "q", row.run_id, False, error="It died.", failure=SparkFailure.WORKER_DIED)
         reconcile(reconciler, ended=(died,))
         now[0] += 15
     assert reconcile(reconciler) == "starting" and len(pool.starts) == 2

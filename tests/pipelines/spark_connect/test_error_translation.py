@@ -5,12 +5,13 @@ import pytest
 from pyspark.errors import PySparkAssertionError
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException, SparkException
 
-from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
+from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, SparkFailure
 from pipelines.spark_connect.call_deadlines import MissedDeadline
 from pipelines.spark_connect.error_translation import (
     MaybeStopped,
     SessionLost,
     error_class,
+    failure_of,
     first_line,
     translate_error,
 )
@@ -169,6 +170,23 @@ def test_a_file_that_a_table_names_and_that_is_gone_is_said_with_a_way_out() -> 
         "/lake/tables/t__v1/delta/part-00000-7c.c000.snappy.parquet is not there, which its table names: restore it, "
         "or rebuild that table"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "failure"),
+    [
+        ("[session: fc] [userId: headgate] Python worker exited unexpectedly (crashed)", SparkFailure.WORKER_DIED),
+        ("[STREAM_FAILED] Query ended: Python worker failed to connect back.", SparkFailure.WORKER_LATE),
+        ("[DELTA_CONCURRENT_DELETE_READ] Transaction conflict detected.", SparkFailure.WRITTEN_MEANWHILE),
+        ("[STREAM_FAILED] Query ended: [DELTA_METADATA_CHANGED] It was changed.", SparkFailure.WRITTEN_MEANWHILE),
+        ("Async progress tracking cannot be used with Once trigger", SparkFailure.EXCLUSIVE_OPTIONS),
+        (STREAM_FAILED, None),
+    ],
+)
+def test_failures_that_decisions_depend_on_have_a_kind(text: str, failure: SparkFailure | None) -> None:
+    assert failure_of(text) is failure
+    error = translate_error(SparkConnectGrpcException(text))
+    assert isinstance(error, EngineRefused) and error.failure is failure
 
 
 def test_the_session_of_a_process_that_died_is_not_what_a_person_needs() -> None:

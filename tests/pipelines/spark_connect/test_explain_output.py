@@ -2,7 +2,7 @@
 
 from core.changes.spark_analysis import AnalysedOperator, AnalysedRead
 from pipelines.spark_connect.explain_output import (
-    failure_of,
+    exception_in,
     normalized_plan,
     plans_of_explain,
     refusal_of,
@@ -72,8 +72,8 @@ def test_plan_without_ids_is_the_same_for_the_same_plan_alone() -> None:
 
 def test_exception_in_place_of_a_plan_is_a_failure_and_a_plan_is_none() -> None:
     failed = "org.apache.spark.sql.AnalysisException: Stream-stream join without equality predicate;\nJoin Inner"
-    assert failure_of(failed).startswith("Stream-stream join without equality")
-    assert failure_of(plans_of_explain(EXPLAINED)["Physical"]) == ""
+    assert exception_in(failed).startswith("Stream-stream join without equality")
+    assert exception_in(plans_of_explain(EXPLAINED)["Physical"]) == ""
 
 
 def test_places_in_a_refusal_are_those_of_the_statement() -> None:

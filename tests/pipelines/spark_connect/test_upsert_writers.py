@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from pyspark import cloudpickle
 
-from core.model.errors import Busy, EngineRefused
+from core.model.errors import Busy, EngineRefused, SparkFailure
 from core.ports.spark import QueryStart, Upsert
 from pipelines.spark_connect.streaming_queries import SparkQueries
 from pipelines.spark_connect.upsert_writers import batch_mark, upsert_writer
@@ -64,7 +64,7 @@ def test_a_process_that_a_busy_pool_has_not_begun_in_time_is_tried_again(
     queries: SparkQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: QueryStart) -> None:
-        raise EngineRefused("Python worker failed to connect back.")
+        raise EngineRefused("It was late.", failure=SparkFailure.WORKER_LATE)
 
     monkeypatch.setattr(queries, "_launched", refuse)
     for _ in range(2):
