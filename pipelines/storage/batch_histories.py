@@ -1,7 +1,7 @@
-"""What each batch of a version had read, and which of its table's files it has written: by checkpoint and table log.
+"""What each batch of a version had read, and which files it wrote, from the logs of its checkpoint and its table.
 
-A mark of what was read is the number of files and a sum over the hashes of their paths, which is the same in whatever
-order they were read. The last hundred batches are known, as far as Spark keeps them.
+What was read is identified by a mark: the number of files and the sum of the hashes of their paths, which does not
+depend on their order. The last hundred batches are known, if Spark still keeps them.
 """
 
 import hashlib
@@ -26,12 +26,12 @@ from pipelines.storage.file_stream_logs import (
 )
 
 KEPT = 400
-"""Marks of one log that are remembered, newest first."""
+"""Marks of one log kept in memory, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """A set of files, in whatever order they came."""
+    """Count and hash of a set of files, independent of their order."""
 
     files: int = 0
     hashes: int = 0
@@ -65,20 +65,20 @@ class _Log:
 
 
 class BatchHistories:
-    """Reads histories again and again, each time only what is new of a log."""
+    """Reads histories repeatedly, each time only the new part of a log."""
 
     def __init__(self, other_mark: Callable[[str], str | None] = lambda line: None) -> None:
-        """Read sources that have a log of files; `other_mark` gives the mark of a line that is of another source."""
+        """`other_mark` gives the mark of a line in an offsets file that belongs to a source without a file log."""
         self._other_mark = other_mark
         self._lock = threading.Lock()
         self._logs: dict[str, _Log] = {}
         self._positions: dict[str, dict[int, BatchPosition]] = {}
-        """By checkpoint: what a batch has read never changes."""
+        """By checkpoint; what a batch has read never changes."""
 
     def history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
-        """Read what is known of a version with so many streamed sources; empty before its first batch.
+        """Return the known history of a version with this number of streamed sources; empty before its first batch.
 
-        Raises ValueError where a log cannot be read.
+        Raises ValueError if a log cannot be read.
         """
         with self._lock:
             written = self._table_log(folder.rstrip("/"))
@@ -95,9 +95,9 @@ class BatchHistories:
             return BatchHistory(batches, held)
 
     def files(self, folder: str, upto: int) -> tuple[str, ...]:
-        """Return the files that batches up to `upto` have written, oldest first.
+        """Return the files written by batches up to `upto`, oldest first.
 
-        Raises ValueError where the log does not tell them from later ones any more.
+        Raises ValueError if the log no longer separates them from later ones.
         """
         place = folder.rstrip("/")
         with self._lock:
@@ -114,7 +114,7 @@ class BatchHistories:
         return found
 
     def _position(self, checkpoint: str, batch: int, sources: int) -> BatchPosition | None:
-        """Read one batch; None where its file, or what it refers to, is not there any more."""
+        """Return the position of a batch; None if its file, or a log that it refers to, is gone."""
         try:
             lines = Path(f"{checkpoint}/offsets/{batch}").read_text("utf-8").split("\n")
         except FileNotFoundError:
@@ -128,7 +128,7 @@ class BatchHistories:
         return BatchPosition(consumed, int(json.loads(lines[1]).get("batchWatermarkMs") or 0))
 
     def _mark(self, checkpoint: str, ordinal: int, line: str) -> str | None:
-        """Return the mark of a source at an offset; None where nobody knows it."""
+        """Return the mark of a source at an offset; None if unknown."""
         if not line.startswith("{"):
             return NOTHING
         offset = json.loads(line).get("logOffset")
@@ -149,7 +149,7 @@ class BatchHistories:
         return log
 
     def _table_log(self, folder: str) -> _Log:
-        """Read the log of a table as far as it goes; what lies before its oldest batch that is known has no mark."""
+        """Read the new part of a table's log. Batches before the oldest known one have no mark."""
         place = f"{folder}/{TABLE_LOG_FOLDER}"
         log = self._logs.setdefault(place, _Log())
         try:
@@ -166,7 +166,7 @@ def _count(log: _Log, batch: int) -> int | None:
 
 
 def _batches(checkpoint: str, written: int) -> Iterator[int]:
-    """Go through the batches whose rows are in the table: committed, or written by a batch that is about to be."""
+    """Yield the batches whose rows are in the table, committed or about to be."""
     committed = _newest(f"{checkpoint}/commits")
     with suppress(FileNotFoundError), os.scandir(f"{checkpoint}/offsets") as entries:
         found = [whole_number(entry.name) for entry in entries]

@@ -1,7 +1,7 @@
-"""A checkpoint made from another version's, or from what its sources hold: built beside its place, then renamed.
+"""Checkpoints created from that of another version or from the contents of sources: built aside, then renamed.
 
-What a query has written is never changed in place, by Spark or by us, so that both versions share one file on the disk
-(a hard link) wherever the file system can; each is whole without the other.
+Neither Spark nor Headgate changes a written file in place. So both versions share files by hard links if the file
+system supports them, and each is complete without the other.
 """
 
 import errno
@@ -25,7 +25,7 @@ from pipelines.storage.file_stream_logs import LogEntry, local_path, whole_table
 from pipelines.storage.file_system import read_json, sync_folder, write_json
 
 MARK_FILE = "_headgate_fork"
-"""In a checkpoint that was made here: by which run, from what, and at which batch."""
+"""File in a checkpoint that was created here, with the run, the origin and the batch."""
 
 Prepare = Callable[[str, Mapping[str, Any]], None]
 """`Checkpoints.prepare`."""
@@ -45,9 +45,9 @@ def fork(
     *,
     logged: bool = False,
 ) -> Cut:
-    """Begin a version where another one stands, as `core.ports.storage.Checkpoints.fork` says.
+    """See `core.ports.storage.Checkpoints.fork`.
 
-    A table that is `logged` has a transaction log, and gets rows and its record of batches from Spark.
+    The rows and batch records of a `logged` table, which has a transaction log, are written by Spark.
     """
     place = Path(copy.checkpoint)
     if (made := _made(prepare, place, note)) is not None:
@@ -79,9 +79,10 @@ def seed(
     query: str = "",
     logged: bool = False,
 ) -> Cut:
-    """Begin a version after what its sources hold, as `core.ports.storage.Checkpoints.seed` says.
+    """See `core.ports.storage.Checkpoints.seed`.
 
-    `query` is its id where its table's own record of batches goes on under it; `logged` is as for `fork`.
+    `query` is the query id under which the table's own batch records continue, if there are any; `logged` is as for
+    `fork`.
     """
     if batch is None and any(isinstance(files, SeenLog) for files in seen):
         raise Refused(
@@ -103,9 +104,9 @@ def seed(
 
 
 def seen_files(folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
-    """Return the files of a source as Spark notes them, by name; of a table's log up to batch `upto`.
+    """Return the files of a source as Spark records them, ordered by name; for a table's log, up to batch `upto`.
 
-    Raises Refused where the log holds that batch only together with later ones.
+    Raises Refused if the log contains that batch only merged with later ones.
     """
     folder = local_path(folder)
     if "://" in folder:
@@ -119,12 +120,12 @@ def seen_files(folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
 
 
 def uri(path: str) -> str:
-    """Write a path as Hadoop does: what Java's URI allows, and everything beyond ASCII, stays as it is."""
+    """Encode a path as Hadoop does: characters allowed in a Java URI, and all beyond ASCII, stay unchanged."""
     return "file://" + "".join(c if ord(c) > 127 else quote(c, safe=_JAVA_KEEPS) for c in path)
 
 
 def pinned(checkpoint: str) -> Mapping[str, str]:
-    """Return the settings that a checkpoint has pinned with its newest batch; none of one that has begun nothing."""
+    """Return the Spark settings pinned by the newest batch of a checkpoint; empty before its first batch."""
     newest = max(_numbers(f"{checkpoint}/offsets"), default=None) if checkpoint else None
     if newest is None:
         return {}
@@ -134,7 +135,7 @@ def pinned(checkpoint: str) -> Mapping[str, str]:
 
 
 def _made(prepare: Prepare, place: Path, note: Mapping[str, Any]) -> Cut | None:
-    """Return where the run has cut already; None where it has not, and nobody has used the checkpoint."""
+    """Return the cut that this run has already made; None if it has not, and the checkpoint is unused."""
     prepare(str(place), note)
     mark = read_json(f"{place}/{MARK_FILE}")
     if mark:
@@ -153,7 +154,7 @@ def _put(
     *,
     origin: str,
 ) -> Cut:
-    """Build a checkpoint beside its place and rename it there; what an attempt has left is thrown away."""
+    """Build a checkpoint in a sibling folder and rename it; leftovers of earlier attempts are deleted."""
     building, empty = place.with_name(f".{place.name}.fork"), place.with_name(f".{place.name}.empty")
     for left in (building, empty):
         shutil.rmtree(left, ignore_errors=True)
@@ -170,13 +171,13 @@ def _put(
 
 
 def _copy_checkpoint(origin: Path, building: Path, batch: int) -> None:
-    """Copy what belongs to the batches up to one; whatever the origin goes on to do meanwhile is left out.
+    """Copy the part of a checkpoint up to a batch, ignoring whatever the origin writes meanwhile.
 
-    Raises TryAgain where that was not whole.
+    Raises TryAgain if the copy is incomplete.
     """
     for log in ("offsets", "commits"):
         _copy_tree(origin / log, building / log, upto=batch)
-    # Files that were noted beyond the batch are read by the next one.
+    # Files recorded after the batch are read by the next one.
     _copy_tree(origin / "sources", building / "sources")
     _copy_tree(origin / "state", building / "state", upto=batch + 1)
     needed = {batch, max(0, batch - 1)}
@@ -186,7 +187,7 @@ def _copy_checkpoint(origin: Path, building: Path, batch: int) -> None:
 
 
 def _copy_tree(origin: Path, copy: Path, *, upto: int | None = None) -> None:
-    """Copy a folder with all below it, numbered files only up to a number; what vanishes meanwhile was outdated."""
+    """Copy a folder recursively, numbered files only up to a number. Files that disappear meanwhile were outdated."""
     for folder, _, names in os.walk(origin):
         target = copy / os.path.relpath(folder, origin)
         os.makedirs(target, exist_ok=True)
@@ -198,7 +199,7 @@ def _copy_tree(origin: Path, copy: Path, *, upto: int | None = None) -> None:
 
 
 def _lacks_state(state: Path, version: int) -> bool:
-    """Return whether a store of a copied state lacks a version."""
+    """True if a copied state store lacks a version."""
     for _, below, names in os.walk(state):
         below[:] = [name for name in below if not name.startswith("_")]
         numbers = {int(found[1]) for found in map(_NUMBERED.match, names) if found}
@@ -208,7 +209,7 @@ def _lacks_state(state: Path, version: int) -> bool:
 
 
 def _fork_log(origin: str, table: str, batch: int, *, rows_into: str) -> None:
-    """Write a table's own record of batches up to one like another's: with its files as own ones, or with none."""
+    """Write a table's batch records up to a batch like those of another table, with or without its files."""
     log = f"{origin}/{TABLE_LOG_FOLDER}"
     names = {number: name for number, name in sorted(_numbers(log).items()) if number <= batch}
     first = max((number for number, name in names.items() if name.endswith(".compact")), default=0)
@@ -222,7 +223,7 @@ def _fork_log(origin: str, table: str, batch: int, *, rows_into: str) -> None:
 
 
 def _moved(path: str, origin: str, table: str) -> Iterator[LogEntry]:
-    """Return the entries of a log's file for another table, with the files that they name."""
+    """Return the entries of a log file, rewritten for another table, with the files that they name."""
     with open(path, encoding="utf-8") as lines:
         next(lines, None)
         for line in filter(None, map(str.strip, lines)):
@@ -238,7 +239,7 @@ def _moved(path: str, origin: str, table: str) -> Iterator[LogEntry]:
 
 
 def _write_log(table: str, entries: Mapping[str, Iterable[LogEntry]]) -> None:
-    """Write `_spark_metadata` of a table that no query has written, over what an attempt has left."""
+    """Write `_spark_metadata` of a table that no query has written, replacing what an earlier attempt left."""
     building, log = Path(table) / f".{TABLE_LOG_FOLDER}.fork", Path(table) / TABLE_LOG_FOLDER
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
@@ -252,9 +253,9 @@ def _write_log(table: str, entries: Mapping[str, Iterable[LogEntry]]) -> None:
 
 
 def _write_seen(building: Path, seen: Sequence[Sequence[SeenFile] | SeenLog], *, read: bool) -> None:
-    """Write the log of each source of files that has one: as what its batch 0 has read, or as what none is to read.
+    """Write the log of each file source, either as read by batch 0 or as not to be read at all.
 
-    Of a log's batch Spark reads the entries that name this very batch; all entries count as seen.
+    Spark reads the entries that carry the number of a batch, while all entries count as seen.
     """
     for ordinal, files in enumerate(seen):
         if not files or isinstance(files, SeenLog):
@@ -271,14 +272,14 @@ def _write_seen(building: Path, seen: Sequence[Sequence[SeenFile] | SeenLog], *,
 def _write_positions(
     building: Path, batch: int, seen: Sequence[Sequence[SeenFile] | SeenLog], conf: Mapping[str, str]
 ) -> None:
-    """Write a batch that has read what is seen, and has kept no state."""
+    """Write a batch that has read the given files and kept no state."""
     offsets = [
         files.offset if isinstance(files, SeenLog) else _line({"logOffset": 0}) if files else "-" for files in seen
     ]
     now = {"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000), "conf": dict(conf)}
     for name in ("offsets", "commits"):
         (building / name).mkdir()
-    # Spark reads the batch before the newest as well.
+    # Spark also reads the batch before the newest.
     for number in range(max(0, batch - 1), batch + 1):
         (building / "offsets" / str(number)).write_text(_HEADER + "\n".join((_line(now), *offsets)), "utf-8")
         (building / "commits" / str(number)).write_text(_HEADER + _line({"nextBatchWatermarkMs": 0}), "utf-8")
@@ -310,7 +311,7 @@ def _below(folder: str) -> Iterator[str]:
 
 
 def _numbers(folder: str) -> dict[int, str]:
-    """Return the batches of a log with the names of their files; none of one that is not there."""
+    """Return batch → file name of a log; empty if the log does not exist."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
@@ -319,7 +320,7 @@ def _numbers(folder: str) -> dict[int, str]:
 
 
 def _share(origin: str, copy: str, *, needed: bool) -> None:
-    """Link a file under a second name, or copy it where that cannot be; one that has it already is left alone."""
+    """Link a file under a second name, or copy it if that is impossible; nothing if the name exists."""
     try:
         os.link(origin, copy)
     except FileExistsError:

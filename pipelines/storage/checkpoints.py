@@ -1,7 +1,8 @@
-"""Files of tables and checkpoints: whose they are, what they hold, how far a query has come and how far it is behind.
+"""Files of tables and checkpoints: their owner, their contents, the progress of a query and its lag.
 
-Spark fences nobody: a folder without our owner file, or with another's, is never moved and never started on. Of a table
-in a format with a transaction log its log says what is in it, of every other one its files.
+Spark does not prevent two writers of one folder. A folder without our owner file, or with another owner, is therefore
+never moved, and no query starts on it. The contents of a table are read from its transaction log if its format has one,
+and from its files otherwise.
 """
 
 import json
@@ -48,30 +49,30 @@ from pipelines.storage.file_system import move_folder, reachable, read_json, rem
 from pipelines.storage.source_lag import SourceLags
 
 LOGS = {"delta": DeltaTables}
-"""What reads the tables of each format with a log, by its name in `core.model.table_formats`."""
+"""Format name in `core.model.table_formats` → reader of its transaction logs."""
 
 OWNER_FILE = "_headgate_owner"
 
 
 class TableLog(NamedTuple):
-    """The log of one table: what reads it, and the folder that it lies in."""
+    """A reader of transaction logs, and the folder of the table to read."""
 
     of: DeltaTables
     place: str
 
 
 class TableCheckpoints:
-    """Implements `core.ports.storage.Checkpoints`, which says what each method does, for tables of every format.
+    """Implements `core.ports.storage.Checkpoints`, which documents the methods, for all table formats.
 
-    Folders are those that this machine can reach. Used by several threads.
+    Folders must be reachable from this machine. Safe to use from several threads.
     """
 
     def __init__(
         self, ledger: str, *, machine: str = "", epoch: int = 1, logs: Mapping[str, DeltaTables] | None = None
     ) -> None:
-        """Act in the name of one ledger, on one machine by its id; `epoch` counts adoptions.
+        """Act for one ledger on the machine with this id; `epoch` counts adoptions.
 
-        `logs` are what reads the tables of each format with a log; by default those of `LOGS`, each new.
+        `logs` maps formats to log readers; by default a new reader for each format in `LOGS`.
         """
         self.ledger, self.machine, self.epoch = ledger, machine, epoch
         self._logs: Mapping[str, DeltaTables] = logs or {name: tables() for name, tables in LOGS.items()}
@@ -101,7 +102,7 @@ class TableCheckpoints:
                 write_json(temporary / TABLE_NOTE_FILE, note)
                 os.rename(temporary, place)
             except OSError:
-                # On a full disk each try would leave one.
+                # On a full disk every attempt would leave one behind.
                 shutil.rmtree(temporary, ignore_errors=True)
                 raise
             sync_folder(place.parent)
@@ -165,7 +166,8 @@ class TableCheckpoints:
                 self._batches.pop(f"{folder}/{log}", None)
 
     def remove(self, folder: str) -> bool:
-        # Its owner file goes last, so that what cannot be deleted still carries the proof. Links are not followed.
+        # The owner file is deleted last, so that whatever cannot be deleted keeps the proof of ownership. Symbolic
+        # links are not followed.
         place = Path(folder)
         if place.is_symlink():
             return False
@@ -193,7 +195,8 @@ class TableCheckpoints:
             target.parent.mkdir(parents=True, exist_ok=True)
             move_folder(place, target)
             with suppress(OSError):
-                # Folders of its kind and version, and the trash: an empty one carries no proof that it is ours.
+                # The folders of the kind and version, and the trash: an empty folder has no owner file that could be
+                # checked.
                 for left in place.parents[:3]:
                     left.rmdir()
 
@@ -212,7 +215,7 @@ class TableCheckpoints:
             except (FileNotFoundError, NotADirectoryError):
                 return False
 
-    # What a table holds, and what was written to it.
+    # Contents of a table and what was written to it.
 
     def sink_batch(self, folder: str, *, format: str = "", query: str = "") -> int | None:
         with self._log(folder, format) as log:
@@ -302,7 +305,7 @@ class TableCheckpoints:
             found = (tables.upkeep(local_path(place), operation, tag) for tables in logs)
             return next((done for done in found if done is not None), None)
 
-    # What a statement has read of its sources.
+    # What a statement has read from its sources.
 
     def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
         logs = {source: found for source in sources if (found := self._log_of(source[2], source[3]))}
@@ -377,7 +380,7 @@ class TableCheckpoints:
         with self._log(folder) as log:
             return replace(found, held=log.of.held(log.place)) if log else found
 
-    # Versions that begin where another one, or a source, has got to.
+    # Versions that start from the position of another version or of a source.
 
     def seen(self, folder: str, upto: int | None = None, *, format: str = "") -> tuple[SeenFile, ...] | SeenLog:
         log = self._log_of(folder, format or None)
@@ -406,7 +409,7 @@ class TableCheckpoints:
     ) -> Cut:
         with reachable(version.checkpoint):
             logged = self._log_of(version.table) is not None
-            # The query under which the table's own record goes on.
+            # The table's log records batches by query id, so the new checkpoint keeps the id.
             known = self.read(like) if like and logged else None
             query = known.id if known else ""
             return checkpoint_forks.seed(
@@ -415,15 +418,15 @@ class TableCheckpoints:
 
     @contextmanager
     def _log(self, folder: str, format: str | None = None) -> Iterator[TableLog | None]:
-        """Give the log of a table, as `_log_of` does, and raise what cannot be read of it now as TryAgain."""
+        """Yield the log as `_log_of` does, and raise errors while reading it as TryAgain."""
         log = self._log_of(folder, format)
         with _reading(folder) if log else reachable(folder):
             yield log
 
     def _log_of(self, folder: str, format: str | None = None) -> TableLog | None:
-        """Return the log of a table in a format, whether it is there or not; None for a format without logs.
+        """Return the log of a table, even if it does not exist yet; None if the format has no log.
 
-        Without a format it is the one that lies in the folder of a version.
+        Without a format, detect it from the files in the folder of a version.
         """
         if format is not None:
             of = self._logs.get(table_format(format).name)
@@ -450,14 +453,14 @@ class TableCheckpoints:
             )
 
     def _committed(self, folder: str) -> Mapping[int, int]:
-        """Return the log position of each source at the newest committed batch; empty before the first."""
+        """Return the last consumed log entry by source ordinal, as of the newest commit; empty before the first."""
         batch = self._newest(f"{folder}/commits")
         with suppress(ValueError, FileNotFoundError):
             return {} if batch is None else self._consumed(folder, batch)
         return {}
 
     def _newest(self, folder: str) -> int | None:
-        """Return the newest batch of a log, which is listed only where the folder has changed."""
+        """Return the newest batch of a log; the folder is listed only if it has changed."""
         try:
             changed = os.stat(folder)
         except FileNotFoundError:
@@ -471,7 +474,7 @@ class TableCheckpoints:
         return found
 
     def _consumed(self, folder: str, batch: int) -> Mapping[int, int]:
-        """Return the log position of each source at a batch; the file of a batch never changes."""
+        """Return the last consumed log entry by source ordinal as of a batch. The file of a batch never changes."""
         known = self._offsets.get(folder)
         if known is not None and known[0] == batch:
             return known[1]
@@ -481,19 +484,19 @@ class TableCheckpoints:
 
 
 def _made_by(place: Path) -> str:
-    """Return the run that has made a folder of ours; before the owner file named it, the note did."""
+    """Return the run that created a folder of ours; older owner files lack it, but the note has it."""
     return str(
         read_json(f"{place}/{OWNER_FILE}").get("run") or read_json(f"{place}/{TABLE_NOTE_FILE}").get("run") or ""
     )
 
 
 def _is_unused(place: Path) -> bool:
-    """Return whether nothing but our own files lies in a folder."""
+    """True if a folder contains only our own files."""
     return all(path.name in (OWNER_FILE, TABLE_NOTE_FILE) for path in place.iterdir())
 
 
 def _log_offsets(text: str) -> Mapping[int, int]:
-    """Read an offsets file: version, then the metadata of the batch, then one line per source, `-` for none yet."""
+    """Parse an offsets file: a version line, the metadata of the batch, then one line per source (`-` for none yet)."""
     lines = text.split("\n")
     if not lines[0].startswith("v"):
         raise ValueError(f"not an offset log: {lines[0][:20]!r}")
@@ -507,7 +510,7 @@ def _log_offsets(text: str) -> Mapping[int, int]:
 
 
 def _newest(folder: str) -> int | None:
-    """Return the highest number among the batches of a log, compacted ones included."""
+    """Return the highest batch number in a log, compacted files included."""
     try:
         with os.scandir(folder) as entries:
             found = [whole_number(entry.name.removesuffix(".compact")) for entry in entries]
@@ -517,13 +520,13 @@ def _newest(folder: str) -> int | None:
 
 
 def _table_in(folder: str, format: str) -> str:
-    """Return where the table of a version's folder lies, or the folder itself of one that others write."""
+    """Return the folder of the table itself, given the folder of a version or of an external table."""
     return table_format(format).place_in(local_path(folder.rstrip("/")))
 
 
 @contextmanager
 def _reading(folder: str) -> Iterator[None]:
-    """Raise what the file system refuses, and what is no log that is known, as TryAgain."""
+    """Raise file system errors, and errors of an unknown log layout, as TryAgain."""
     with reachable(folder):
         try:
             yield
@@ -536,7 +539,7 @@ def _unreadable(folder: str, error: Exception) -> TryAgain:
 
 
 def _refuse_unmounted(folder: str) -> None:
-    """Raise TryAgain where the folder that holds a version's folder is not there: what is below it is not gone."""
+    """Raise TryAgain if the parent folder is missing: the disk may not be mounted, so nothing is known to be gone."""
     above = os.path.dirname(local_path(folder.rstrip("/")))
     if not os.path.isdir(above):
         raise TryAgain(f"{above} is not there", remedy="mount it, or check its permissions")

@@ -21,19 +21,19 @@ MARK_FILE = "_headgate_world"
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentMark:
-    """What the mark says, or what it should say."""
+    """The contents of the mark."""
 
     ledger: str
     epoch: int
     machine: str
-    """Its id, not its host name, which a container changes; empty where it has none."""
+    """Its id, because the host name changes in containers; empty if it has none."""
     home: str
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class TableFolder:
-    """A table's folder with our note, whoever has made it."""
+    """The folder of a table with our note, whoever created it."""
 
     table: str
     version: int
@@ -42,9 +42,9 @@ class TableFolder:
 
 
 def machine_id() -> str:
-    """Return an id that this machine keeps over boots and renaming; empty where it has none.
+    """Return an id of this machine that survives reboots and renaming; empty if it has none.
 
-    Hashed: machine-id(5) asks that the id itself is not shown.
+    It is hashed, because machine-id(5) asks not to expose the id itself.
     """
     for place in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
         try:
@@ -56,27 +56,27 @@ def machine_id() -> str:
 
 
 def read_mark(data: str) -> EnvironmentMark | None:
-    """Read the mark of a data folder, None where it has none; raises TryAgain where nobody can say."""
+    """Return the mark of a data folder, None without one; raises TryAgain if it cannot be read."""
     path = f"{data}/{MARK_FILE}"
     with reachable(data):
         try:
             found = read_json(path)
             mark = EnvironmentMark(**found) if found else None
-            # A home that has moved since leads on from where it was, if a link was left there.
+            # A home that was moved is still found through a link at its old path.
             return replace(mark, home=os.path.realpath(mark.home)) if mark and mark.home else mark
         except (ValueError, TypeError) as error:
             raise TryAgain(f"{path} cannot be read: {error}", remedy="restore it") from error
 
 
 def write_mark(data: str, mark: EnvironmentMark) -> None:
-    """Write the mark, and the folder where there is none yet."""
+    """Write the mark, and create the folder if necessary."""
     with reachable(data):
         Path(data).mkdir(parents=True, exist_ok=True)
         write_json(Path(data, MARK_FILE), asdict(mark))
 
 
 def table_folders(data: str) -> tuple[TableFolder, ...]:
-    """List the tables' folders of a data folder that carry our note, by table and version."""
+    """List the table folders in a data folder that have our note, by table and version."""
     found = []
     tables = Path(data, "tables")
     with reachable(data):
@@ -97,20 +97,20 @@ _ENDING = ".json"
 
 @dataclass(frozen=True, slots=True)
 class RegistryRecord:
-    """One record: who has written it, how often, and what it says."""
+    """One record: its ledger, how often it was written, and its row."""
 
     ledger: str
     count: int
     row: Mapping[str, Any]
-    """A version's durable fields; of what serves, table → version; of the pool's session, its id."""
+    """The durable fields of a version; for serving, table → version; for the session of the pool, its id."""
     withheld: str = ""
-    """Why its texts are left out; empty where they are there."""
+    """Why its texts are omitted; empty if they are included."""
     run: str = ""
-    """The run that has moved the pointers, for as long as the ledger may not know it yet."""
+    """The run that moved the pointers, while the ledger may not know it yet."""
 
 
 def read_record(data: str, name: str) -> RegistryRecord | None:
-    """Read one record, None where there is none; raises TryAgain where it cannot be read."""
+    """Read one record, None if it does not exist; raises TryAgain if it cannot be read."""
     path = _path(data, name)
     with reachable(data):
         try:
@@ -121,7 +121,7 @@ def read_record(data: str, name: str) -> RegistryRecord | None:
 
 
 def write_record(data: str, name: str, record: RegistryRecord) -> None:
-    """Write one record, whole or not at all."""
+    """Write one record atomically."""
     path = _path(data, name)
     with reachable(data):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -131,13 +131,13 @@ def write_record(data: str, name: str, record: RegistryRecord) -> None:
 
 
 def remove_record(data: str, name: str) -> None:
-    """Remove one record; nothing when it is gone already."""
+    """Remove one record; nothing if it does not exist."""
     with reachable(data):
         _path(data, name).unlink(missing_ok=True)
 
 
 def record_names(data: str) -> tuple[str, ...]:
-    """List the names of the versions that have a record."""
+    """List the versions that have a record."""
     folder = Path(data, RECORDS_FOLDER)
     with reachable(data):
         names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []

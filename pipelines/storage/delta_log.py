@@ -1,7 +1,7 @@
-"""The transaction log of a Delta table (`_delta_log`), read without Spark: commits, and what a version holds.
+"""The transaction log of a Delta table (`_delta_log`), read without Spark: commits, and the contents of a version.
 
-Commits are JSON, one action a line; every tenth or so is followed by a checkpoint, parquet, which holds the state of
-the table up to it. Older commits are deleted once a checkpoint is there and 30 days have passed (Delta 4.4.0).
+Commits are JSON files with one action per line. About every tenth is followed by a checkpoint, which holds the whole
+state of the table in parquet. Older commits are deleted after 30 days if a checkpoint covers them (Delta 4.4.0).
 """
 
 import hashlib
@@ -20,40 +20,40 @@ from pipelines.storage.file_stream_logs import local_path
 
 
 class DataFile(NamedTuple):
-    """A file that a commit has added."""
+    """A data file added by a commit."""
 
     path: str
     size: int
     rows: int | None
-    """None where the writer has recorded no statistics."""
+    """None if the writer recorded no statistics."""
     at: float
-    """When it was written, epoch seconds."""
+    """Modification time, epoch seconds."""
     deleted: int = 0
-    """Rows that it still holds and that were taken out of the table (deletion vectors)."""
+    """Rows in the file that a deletion vector marks as deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Files of one version of a table, or of several commits."""
+    """Totals over the files of a version or of several commits."""
 
     files: int = 0
     bytes: int = 0
     rows: int | None = 0
-    """None where a file says nothing of its rows."""
+    """None if any file has no row count."""
     earliest: float | None = None
-    """When the oldest was written; None where there is none."""
+    """Modification time of the oldest file; None without files."""
     small: int = 0
-    """Files of less than SMALL_FILE."""
+    """Files smaller than SMALL_FILE."""
 
     def plus(self, files: int, size: int, rows: int | None, at: float | None, small: int = 0) -> "Totals":
-        """Return these and more."""
+        """Return the sum of these totals and the given values."""
         known = None if self.rows is None or rows is None else self.rows + rows
         times = [each for each in (self.earliest, at if files else None) if each is not None]
         return Totals(self.files + files, self.bytes + size, known, min(times, default=None), self.small + small)
 
     @classmethod
     def of(cls, files: Iterable[DataFile]) -> "Totals":
-        """Add up files."""
+        """Return the totals of some files."""
         found = cls()
         for file in files:
             found = found.plus(1, file.size, file.rows, file.at, int(file.size < SMALL_FILE))
@@ -61,59 +61,59 @@ class Totals:
 
 
 def is_elsewhere(file: DataFile) -> bool:
-    """Return whether a table names a file that is not its own."""
+    """True if the file lies outside the folder of its table."""
     return file.path.startswith(("/", "file:"))
 
 
 KEPT_COMMITS = 10_000
-"""Commits of one table that are held, newest first; a reader that is farther behind has them read once more."""
+"""Commits of a table kept in memory, newest first; older ones are read again for a reader that needs them."""
 
 _Mark = tuple[int, int, int]
-"""Inode, bytes and time of change in nanoseconds of a file: what tells it from another one of its name."""
+"""Inode, size and change time (ns) of a file, which distinguish it from another file of the same name."""
 
 _DIGITS = 20
 _CHANGED_ROWS = (
     "numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted", "numUpdatedRows", "numDeletedRows",
 )  # fmt: skip
-"""What MERGE, UPDATE and DELETE say of themselves: the files that they write hold rows that stayed as well (4.4.0)."""
+"""Row counts in the metrics of MERGE, UPDATE and DELETE. Their new files also contain unchanged rows (4.4.0)."""
 
 _BY_HAND = frozenset({"WRITE", "UPDATE", "DELETE", "RESTORE", "TRUNCATE", "MERGE"})
-"""Operations that change rows; a statement records its batch in the same commit, or merges in a way of its own."""
+"""Operations that change rows. A statement's own commits also record a batch, or are its own kind of MERGE."""
 
 _OURS = "headgate_gone"
-"""Stands in the conditions of a keyed statement's MERGE, which its commit repeats (4.4.0)."""
+"""Appears in the conditions of a keyed statement's MERGE, which its commit repeats (4.4.0)."""
 
 
 class NoDeltaLog(Exception):
-    """There is no Delta table in the folder."""
+    """The folder contains no Delta table."""
 
 
 class CommitsGone(Exception):
-    """Commits that are asked for are no longer in the log."""
+    """The requested commits are no longer in the log."""
 
 
 class Commit(NamedTuple):
-    """What readers of a stream see of one version."""
+    """What stream readers see of one version."""
 
     version: int
     at: float
-    """When it was made, epoch seconds."""
+    """Commit time, epoch seconds."""
     files: int
-    """Added with new rows: what OPTIMIZE writes is not counted."""
+    """Files added with new rows; files rewritten by OPTIMIZE do not count."""
     bytes: int
     rows: int | None
-    """Of one that took rows out: those that were inserted, changed and deleted; None where it does not say so."""
+    """For a commit that changed rows: inserted, updated and deleted ones. None if it does not record them."""
     took_out: str = ""
-    """What took rows out or changed them (`UPDATE`), empty where nothing did; what OPTIMIZE does is none of it."""
+    """Operation that deleted or updated rows (`UPDATE`); empty if none did. OPTIMIZE does not count."""
     replaced: bool = False
-    """Whether files are no longer in the table since then, so that VACUUM may delete them."""
+    """Whether the commit removed files from the table, which VACUUM may then delete."""
     schema: str = ""
-    """Where it says what columns there are, as JSON."""
+    """Schema as JSON if the commit sets one."""
 
 
 @dataclass(slots=True)
 class Actions:
-    """One commit as it stands in its file."""
+    """The actions of one commit file."""
 
     at: float | None = None
     mark: _Mark | None = None
@@ -124,13 +124,13 @@ class Actions:
     took_out: bool = False
     operation: str = ""
     tag: str = ""
-    """With which who asked for it has marked it."""
+    """Marker set by whoever requested the operation."""
     ours: bool = False
-    """Whether it is a MERGE of a keyed statement."""
+    """Whether it is the MERGE of a keyed statement."""
     metrics: Mapping[str, str] = field(default_factory=dict)
-    """What the operation says of itself."""
+    """Metrics recorded by the operation."""
     changed_rows: int | None = None
-    """As it says itself."""
+    """From its metrics."""
     batches: dict[str, int] = field(default_factory=dict)
     id: str = ""
     configuration: Mapping[str, str] = field(default_factory=dict)
@@ -139,49 +139,49 @@ class Actions:
 
 
 class DeltaLog:
-    """One table's log; `refresh` reads what is new of it and nothing twice."""
+    """The log of one table; `refresh` reads new commits, and no commit twice."""
 
     def __init__(self, folder: str) -> None:
-        """Read nothing yet; `folder` is that of the table."""
+        """Nothing is read yet; `folder` is the folder of the table."""
         self.folder = folder
         self.place = f"{folder}/_delta_log"
         self.life = 0
-        """Counts how often it was read from its beginning: what is known of a version is of one such life."""
+        """Counts reads from the beginning: what is known of a version holds within one life."""
         self._forget()
 
     def _forget(self) -> None:
         self.id = ""
         self.configuration: Mapping[str, str] = {}
-        """The properties of the table."""
+        """Table properties."""
         self.schema = ""
         self.head = -1
         """Newest version."""
         self.batches: dict[str, int] = {}
-        """The newest batch that each streaming query has written, by its id."""
+        """Query id → newest batch that it has written."""
         self.batch_by_version: dict[int, tuple[str, int]] = {}
         self.produced = Totals()
-        """All that was ever added, counted from the first state that was read."""
+        """Everything added since the first state that was read."""
         self.by_hand: tuple[int, str] | None = None
-        """The newest version whose rows no statement has written, as far as was read, with its operation."""
+        """The newest version known to be written by hand, not by a statement, with its operation."""
         self.newest_at: float | None = None
-        """When rows were last added."""
+        """Time of the last commit that added rows."""
         self.life += 1
         self._keeps_all: bool | None = None
-        """None where it is not known of commits before the first state that was read."""
+        """None while unknown for commits before the first state that was read."""
         self._active: Totals | None = None
         self._commits: dict[int, Commit] = {}
         self._snapshot: tuple[int, list[DataFile]] | None = None
         self._snapshot_used = False
         self._unread: Sentence | None = None
-        """What it asks for that is not read here: then all that is known of it may be wrong."""
+        """A table feature that is not supported here; then whatever was read may be wrong."""
         self._inode: tuple[int, int] | None = None
         self._mark: _Mark | None = None
-        """What the file of the newest version was when it was read."""
+        """Mark of the newest commit's file when it was read."""
 
     def refresh(self) -> None:
-        """Read the commits that are new; a log that was made anew is read from its beginning.
+        """Read new commits; a log that was recreated is read from its beginning.
 
-        Raises NoDeltaLog where there is none, ValueError where it cannot be read.
+        Raises NoDeltaLog without a table, ValueError if the log cannot be read.
         """
         try:
             about = os.stat(self.place)
@@ -190,8 +190,8 @@ class DeltaLog:
             raise NoDeltaLog(self.folder) from error
         inode = (about.st_dev, about.st_ino)
         if self._inode != inode or (self.head >= 0 and not self._is_as_read()):
-            # Made anew, a copy that ends earlier, or one that went on while nobody looked and was cleaned up.
-            # A folder that is made anew may have the inode of the deleted one, so its newest file is looked at.
+            # Recreated, replaced by an older copy, or cleaned up after we last looked. A recreated folder may have the
+            # inode of the deleted one, so the newest commit file is compared as well.
             self._forget()
             self._begin()
             self._inode = inode
@@ -208,13 +208,13 @@ class DeltaLog:
             raise NoDeltaLog(self.folder)
 
     def active(self) -> Totals:
-        """Return what the newest version holds."""
+        """Return the totals of the newest version."""
         if self._active is None:
             self._active = Totals.of(self._state(self.head).values())
         return self._active
 
     def since(self, version: int) -> Iterator[Commit]:
-        """Go through the commits from a version on; raises CommitsGone where the log begins later."""
+        """Yield the commits from a version on; raises CommitsGone if the log begins later."""
         self.require(version)
         for each in range(version, self.head + 1):
             if (commit := self._commits.get(each)) is None:
@@ -224,19 +224,19 @@ class DeltaLog:
             yield commit
 
     def require(self, version: int) -> None:
-        """Raise CommitsGone where the log, which is cleaned up from its oldest version on, begins after a version."""
+        """Raise CommitsGone if the log begins after a version. A log is cleaned up from its oldest version on."""
         if version <= self.head and not os.path.exists(self.path(version)):
             raise CommitsGone(f"version {version} of {self.folder} is no longer in its log")
 
     def keeps_all(self) -> bool:
-        """Return whether no row was taken out or changed, as far as the commits say that are there."""
+        """True if no available commit deleted or updated rows."""
         if self._keeps_all is None:
             older = sorted((each for each in commits_in(self.place) if each <= self.head), reverse=True)
             self._keeps_all = not any((actions := self.read(each)) and actions.took_out for each in older)
         return self._keeps_all
 
     def first(self) -> int:
-        """Return the oldest version whose commit is there; raises CommitsGone where there is none."""
+        """Return the oldest version in the log; raises CommitsGone if there is none."""
         if not (found := commits_in(self.place)):
             raise CommitsGone(f"no version of {self.folder} is in its log any more")
         return min(found)
@@ -248,7 +248,7 @@ class DeltaLog:
     def files_at(self, version: int) -> list[DataFile]:
         """Return the files of a version in the order in which the first batches of a stream read them.
 
-        That order is by time and path (Delta 4.4.0). Raises CommitsGone where the version cannot be put together.
+        That order is by time and path (Delta 4.4.0). Raises CommitsGone if the version cannot be reconstructed.
         """
         self._snapshot_used = True
         if self._snapshot is None or self._snapshot[0] != version:
@@ -257,20 +257,20 @@ class DeltaLog:
         return self._snapshot[1]
 
     def commit_mark(self, version: int) -> str:
-        """Return what tells a commit from another one of its number; empty where it is no longer in the log."""
+        """Return a digest of a commit file; empty if it is no longer in the log."""
         with suppress(FileNotFoundError), open(self.path(version), "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()[:16]
         return ""
 
     def place_of(self, file: DataFile) -> str:
-        """Return where a file lies: a clone names those of what it was cloned from by a URI (4.4.0)."""
+        """Return the path of a file; a clone refers to files of its origin by URI (4.4.0)."""
         if file.path.startswith("file:"):
             return local_path(file.path)
         path = unquote(file.path)
         return path if is_elsewhere(file) else f"{self.folder}/{path}"
 
     def _begin(self) -> None:
-        """Begin with the newest checkpoint, or before the first version."""
+        """Start from the newest checkpoint, or before the first version if there is none."""
         newest = max((version for version, _ in self.checkpoints()), default=None)
         if newest is None:
             return
@@ -340,7 +340,7 @@ class DeltaLog:
         return found
 
     def _state(self, version: int) -> dict[str, DataFile]:
-        """Put a version together from the newest checkpoint up to it and the commits after that."""
+        """Reconstruct a version from the newest checkpoint at or before it and the commits after that."""
         begin = max((each for each, _ in self.checkpoints() if each <= version), default=-1)
         state: dict[str, DataFile] = {}
         if begin >= 0:
@@ -354,17 +354,17 @@ class DeltaLog:
         return state
 
     def checkpoints(self) -> list[tuple[int, str]]:
-        """List the files of whole checkpoints by version."""
+        """Return (version, file name) of each complete checkpoint."""
         return checkpoints_in(self.place)
 
     def _tables_of(self, version: int) -> Iterator[Columns]:
-        """Read the files of a checkpoint, a few thousand rows at once."""
+        """Yield the files that a checkpoint lists, a few thousand rows at a time."""
         for each, name in self.checkpoints():
             if each == version:
                 yield from actions_in(self.place, name, STATE)
 
     def _is_as_read(self) -> bool:
-        """Return whether the file of the newest version is there, and is the one that was read."""
+        """True if the newest commit's file still is the one that was read."""
         return self._mark is not None and self._mark_of(self.head) == self._mark
 
     def _mark_of(self, version: int) -> _Mark | None:
@@ -376,7 +376,7 @@ class DeltaLog:
         return f"{self.place}/{version:0{_DIGITS}}.json"
 
     def read(self, version: int) -> Actions | None:
-        """Read one commit; None where it is not there."""
+        """Read one commit; None if it is not there."""
         try:
             with open(self.path(version), encoding="utf-8") as file:
                 found, about = _actions(file), os.fstat(file.fileno())
@@ -413,7 +413,7 @@ def _actions(lines: Iterable[str]) -> Actions:
             said = info.get("operationParameters") or {}
             found.ours = any(_OURS in str(value) for value in said.values())
             if said.get("status") == "FAILED":
-                # A VACUUM that is cut off commits its end all the same (4.4.0).
+                # An interrupted VACUUM still commits its end (4.4.0).
                 found.operation += " FAILED"
             found.metrics = info.get("operationMetrics") or {}
             counts = [found.metrics[name] for name in _CHANGED_ROWS if name in found.metrics]
@@ -428,7 +428,7 @@ def _added_files(column: list[Any] | None) -> Iterator[DataFile]:
 
 
 def _structs(column: list[Any] | None) -> Iterator[Mapping[str, Any]]:
-    """Go through the actions of one kind; a struct of nothing but NULL is none."""
+    """Yield the actions of one kind; a struct of only NULLs counts as none."""
     return (each for each in column or () if each is not None and any(value is not None for value in each.values()))
 
 

@@ -20,36 +20,41 @@ from pipelines.storage.delta_schemas import lost_column
 
 @dataclass(frozen=True, slots=True)
 class DeltaOffset:
-    """Where the next batch begins to read."""
+    """Position at which the next batch starts to read."""
 
     table_id: str
     version: int
     index: int
-    """The last file of the version that was read, from 0; below 0 where none of it was."""
+    """Last file of the version that was read, from 0; negative if none was."""
     in_snapshot: bool
-    """Whether the files are those of the version itself, which first batches read, not those that its commit added."""
+    """Whether the files are the whole contents of the version, as in first batches, or only those that its commit
+    added.
+    """
 
     @property
     def files_read(self) -> int:
-        """Return how many files of the version were read."""
+        """Number of files of the version that were read."""
         return max(0, self.index + 1)
 
     @property
     def mark(self) -> str:
-        """Return a text that is equal where the same was read."""
+        """A text that is equal for equal positions."""
         snapshot = "s" if self.in_snapshot else ""
         return f"{self.table_id}:{self.version}:{self.files_read}{snapshot}"
 
     @property
     def line(self) -> str:
-        """Return it as it stands in an offsets file."""
+        """The offset as it is written in an offsets file."""
         about = {"sourceVersion": 1, "reservoirId": self.table_id, "reservoirVersion": self.version}
         rest = {"index": self.index, "isStartingVersion": self.in_snapshot}
         return json.dumps(about | rest, separators=(",", ":"))
 
 
 def read_offsets(checkpoint: str, batch: int) -> Mapping[int, DeltaOffset]:
-    """Read the Delta sources of a batch by their ordinals; raises FileNotFoundError, ValueError for another layout."""
+    """Return the offset of each Delta source of a batch by ordinal.
+
+    Raises FileNotFoundError, and ValueError for an unknown layout.
+    """
     lines = Path(f"{checkpoint}/offsets/{batch}").read_text("utf-8").split("\n")
     if lines[0] != "v1":
         raise ValueError(f"not an offset log that is known: {lines[0][:20]!r}")
@@ -57,13 +62,13 @@ def read_offsets(checkpoint: str, batch: int) -> Mapping[int, DeltaOffset]:
 
 
 def mark_of(line: str) -> str | None:
-    """Return the mark of a source's line in an offsets file; None where it is not of a Delta table."""
+    """Return the mark of a source's line in an offsets file; None if the source is not a Delta table."""
     found = offset_of(line)
     return None if found is None else found.mark
 
 
 def offset_of(line: str) -> DeltaOffset | None:
-    """Read one line; None where it is of another source, or of none yet."""
+    """Parse one line; None if it belongs to another kind of source, or has no offset yet."""
     if not line.startswith("{"):
         return None
     value = json.loads(line)
@@ -78,24 +83,24 @@ def offset_of(line: str) -> DeltaOffset | None:
 
 
 class OtherTable(Exception):
-    """What was read is another table, or a state of it that its log does not have."""
+    """The table was replaced, or its log no longer has the state that was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What a query has not read of one source."""
+    """The part of a source that a query has not read."""
 
     versions: int
-    """Versions that are not wholly read; some of them may hold no new row."""
+    """Versions not completely read; some may contain no new row."""
     waiting: Totals
     oldest: float | None
-    """When the oldest of it came into the table; None where nothing waits."""
+    """When its oldest rows were committed; None if there are none."""
 
 
 def backlog(log: DeltaLog, offset: DeltaOffset | None) -> Backlog:
-    """Compute what waits at the state of the log that was read last.
+    """Compute the backlog of an offset as of the last refresh of the log; without an offset, of the whole table.
 
-    Without an offset it is all that the table holds. Raises OtherTable, and CommitsGone where the log begins later.
+    Raises OtherTable, and CommitsGone if the log begins later.
     """
     if offset is None:
         held = log.active()
@@ -119,9 +124,9 @@ def backlog(log: DeltaLog, offset: DeltaOffset | None) -> Backlog:
 
 
 def longer(known: Backlog, upto: int, log: DeltaLog, offset: DeltaOffset) -> Backlog:
-    """Compute the same from what waited at version `upto` of the same log, at or behind what the offset says.
+    """Compute the same backlog from one that is known for version `upto` of the same log, at or behind the offset.
 
-    Only what was committed since is looked at. Raises what `backlog` raises.
+    Only later commits are examined. Raises what `backlog` raises.
     """
     _require(log, offset)
     waiting, oldest = known.waiting, known.oldest
@@ -139,15 +144,15 @@ def _require(log: DeltaLog, offset: DeltaOffset) -> None:
 
 
 LOOKED_AT = 200
-"""Versions that wait, and files of one, that are looked for before a start."""
+"""Unread versions, and files of one version, whose existence is checked before a start."""
 
 KEPT = 10_000
-"""Readers that are remembered; what waits for those that were asked for longest ago is looked at again."""
+"""Readers remembered; the commits of the least recently used are examined again."""
 
 
 @dataclass(slots=True)
 class _Looked:
-    """What was found in the commits behind an offset, up to a version in a life of its log: nothing to stop at."""
+    """The commits behind an offset were examined up to a version of one life of the log, and no fault was found."""
 
     life: int
     upto: int
@@ -155,20 +160,19 @@ class _Looked:
 
 
 class DeltaReaders:
-    """Remembers of each reader how far the commits that it has to read were looked at."""
+    """Remembers up to which commit the unread part of each reader was examined."""
 
     def __init__(self) -> None:
-        """Nothing was looked at yet."""
         self._looked: OrderedDict[tuple[str, DeltaOffset, bool, bool], _Looked] = OrderedDict()
 
     def fault_behind(
         self, log: DeltaLog, offset: DeltaOffset, *, takes_changes: bool, tracked: bool
     ) -> TableFault | None:
-        """Return why a query at an offset cannot go on with a table as its log was read last; None where it can.
+        """Return why a query at an offset cannot continue with a table; None if it can.
 
-        A stream of rows ends at a commit that took rows out (4.4.0), one that `takes_changes` does not; none goes on
-        over a column that was renamed or dropped, except those that are `tracked`.
-        That fault comes last: it is the only one that tracking helps against.
+        A stream of rows fails at a commit that deletes or updates rows (4.4.0), unless it reads changes
+        (`takes_changes`). No stream continues over a renamed or dropped column unless it is `tracked`. That fault is
+        reported last, because it is the only one that tracking can solve.
         """
         if log.id != offset.table_id:
             why = f"was re-created: its id is {log.id}, and what was read had {offset.table_id}"
@@ -213,9 +217,9 @@ class DeltaReaders:
 
 
 def first_without_files(log: DeltaLog, offset: DeltaOffset) -> int | None:
-    """Return the first version to be read whose files are not there; of many versions only the first are looked at.
+    """Return the first unread version with missing files, checking only the first LOOKED_AT versions.
 
-    Raises CommitsGone where the log begins later.
+    Raises CommitsGone if the log begins later.
     """
     if offset.in_snapshot and not _are_there(log, log.files_at(offset.version)[offset.files_read :]):
         return offset.version

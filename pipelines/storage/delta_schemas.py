@@ -1,7 +1,7 @@
-"""Schemas of a Delta table as its log writes them, Spark's JSON: columns in the words of DESCRIBE, and columns lost.
+"""Schemas of a Delta table, as JSON in its log: column types as DESCRIBE shows them, and renamed or dropped columns.
 
-No stream of a table goes on over a column that was renamed or dropped (4.4.0). A field has a physical name in the
-files, which a rename leaves as it is; without one that is its own name.
+No stream of a table continues over a renamed or dropped column (4.4.0). A field may have a physical name in the files,
+which a rename does not change; by default the physical name is the name.
 """
 
 import json
@@ -12,18 +12,18 @@ from pipelines.storage.delta_log import Commit, DeltaLog
 from pipelines.storage.delta_log_files import actions_in
 
 _WORDS = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
-"""Where JSON has another word than SQL (Spark 4.2.0)."""
+"""Types with different names in JSON and SQL (Spark 4.2.0)."""
 _SAME = frozenset(
     {"string", "binary", "boolean", "float", "double", "date", "timestamp", "timestamp_ntz", "variant", "void"}
 )
 _AS_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
-"""What a field says of itself that holds CHAR or VARCHAR somewhere: its type; in JSON they are strings (4.2.0)."""
+"""Metadata key with the type of a field that contains CHAR or VARCHAR, which JSON calls string (4.2.0)."""
 _COLLATIONS = "__COLLATIONS"
-"""What a field says of itself that holds strings with a collation, which its type does not tell (4.2.0)."""
+"""Metadata key with the collation of a field, which its type does not show (4.2.0)."""
 
 
 def columns_of(schema: str) -> Mapping[str, str] | None:
-    """Return types by name; None where a type is of a kind that is not known here."""
+    """Return column types by name; None if any type is unknown here."""
     try:
         return {str(field["name"]): _field(field) for field in json.loads(schema)["fields"]}
     except (ValueError, KeyError, TypeError):
@@ -38,7 +38,7 @@ def _field(field: Mapping[str, Any]) -> str:
 
 
 def _type(kind: Any) -> str:
-    """Return a type in words; raises ValueError or KeyError for one that is not known."""
+    """Return a type as SQL writes it; raises ValueError or KeyError if it is unknown."""
     if isinstance(kind, str):
         if kind in _SAME or kind.startswith("decimal("):
             return kind
@@ -56,11 +56,11 @@ def _type(kind: Any) -> str:
 
 _PHYSICAL = "delta.columnMapping.physicalName"
 _Place = tuple[str, ...]
-"""Physical names from the outermost field inwards."""
+"""Physical names, outermost field first."""
 
 
 def lost_column(log: DeltaLog, waits: Sequence[Commit]) -> tuple[int, str] | None:
-    """Return the first of some commits that renamed or dropped a column, with what it did; None where none has."""
+    """Return the version of the first commit that renamed or dropped a column, and what it did; None if none did."""
     changed = [commit for commit in waits if commit.schema]
     before = _schema_at(log, changed[0].version - 1) if changed else ""
     for commit in changed:
@@ -71,7 +71,7 @@ def lost_column(log: DeltaLog, waits: Sequence[Commit]) -> tuple[int, str] | Non
 
 
 def _lost(before: str, after: str) -> str:
-    """Describe the first column of a schema that another one has no more under its name; empty where it has all."""
+    """Describe the first column of `before` that `after` lacks or renames; empty if there is none."""
     new = dict(_fields(json.loads(after)))
     for place, name in _fields(json.loads(before)):
         if place not in new:
@@ -82,7 +82,7 @@ def _lost(before: str, after: str) -> str:
 
 
 def _fields(kind: Any, above: _Place = (), names: str = "") -> Iterator[tuple[_Place, str]]:
-    """Go through all fields of a type by place, each with its name as people write it."""
+    """Yield every field of a type with its physical place and its readable name."""
     if not isinstance(kind, Mapping):
         return
     for part in ("elementType", "keyType", "valueType"):
@@ -95,7 +95,7 @@ def _fields(kind: Any, above: _Place = (), names: str = "") -> Iterator[tuple[_P
 
 
 def _schema_at(log: DeltaLog, version: int) -> str:
-    """Return the schema of a version as JSON; empty where the log does not say it any more."""
+    """Return the schema of a version as JSON; empty if it is no longer in the log."""
     whole = [(each, name) for each, name in log.checkpoints() if each <= version]
     begin = max((each for each, _ in whole), default=-1)
     for each in range(version, begin, -1):

@@ -36,16 +36,16 @@ from pipelines.storage.delta_schemas import columns_of, lost_column
 _DELTA = TABLE_FORMATS["delta"]
 
 REFRESH_S = 0.5
-"""A log that several statements read is looked at once within this time."""
+"""A log is read at most once within this time, however many statements ask."""
 
 KEPT_LOGS, KEPT_BACKLOGS = 2_000, 10_000
-"""Tables, and backlogs, that are remembered; those that were asked for longest ago are read again."""
+"""Tables and backlogs remembered; the least recently used are read again."""
 
 
 class DeltaTables:
-    """Tables by the folder that `_delta_log` lies in; methods do what those of their names in the port for files say.
+    """Delta tables by the folder that contains `_delta_log`; `core.ports.storage.Checkpoints` documents the methods.
 
-    Reads logs again and again, each time what is new; all of one round share a look at a table.
+    Each call reads only new commits, and calls within REFRESH_S share one read.
     """
 
     def __init__(self, *, refresh_s: float = REFRESH_S) -> None:
@@ -53,7 +53,7 @@ class DeltaTables:
         self._lock = threading.RLock()
         self._logs: OrderedDict[str, tuple[DeltaLog, float]] = OrderedDict()
         self._backlogs: OrderedDict[tuple[str, DeltaOffset | None], tuple[int, int, Backlog]] = OrderedDict()
-        """What waits, with the life and the version of the log that say so."""
+        """Backlog by (folder, offset), with the life and version of the log that it was computed at."""
         self._readers = DeltaReaders()
         self._offsets: dict[str, tuple[int, Mapping[int, DeltaOffset]]] = {}
 
@@ -63,7 +63,9 @@ class DeltaTables:
         return ""
 
     def mark(self, folder: str, version: int | None) -> LogMark | None:
-        """Return where a log stands, or how it was at a version, at its end where it ends before; None without one."""
+        """Return the mark of a log at a version, or at its end if it is shorter or no version is given; None without a
+        log.
+        """
         with self._lock, suppress(NoDeltaLog):
             log = self._log(folder, newest=True)
             at = log.head if version is None else min(version, log.head)
@@ -93,10 +95,8 @@ class DeltaTables:
     def fault_behind(
         self, offset: DeltaOffset, folder: str, *, takes_changes: bool = False, tracked: bool = False
     ) -> TableFault | None:
-        """Return why a query at an offset cannot go on with the table that is there; None where it can.
-
-        A stream of rows ends at a commit that took rows out (4.4.0), one that `takes_changes` does not; none goes on
-        over a column that was renamed or dropped, except those that are `tracked`.
+        """Return why a query at an offset cannot continue with the table; None if it can. See
+        `DeltaReaders.fault_behind`.
         """
         with self._lock:
             try:
@@ -106,7 +106,7 @@ class DeltaTables:
             return self._readers.fault_behind(log, offset, takes_changes=takes_changes, tracked=tracked)
 
     def offsets(self, checkpoint: str, batch: int | None) -> Mapping[int, DeltaOffset]:
-        """Return how far a batch has read each Delta source, by ordinal; the file of a batch never changes."""
+        """Return the offset of each Delta source at a batch, by ordinal. The file of a batch never changes."""
         if batch is None:
             return {}
         with self._lock, suppress(FileNotFoundError):
@@ -117,14 +117,14 @@ class DeltaTables:
         return {}
 
     def first_offsets(self, checkpoint: str, batch: int | None) -> Mapping[int, DeltaOffset]:
-        """Return where a first batch begins that was planned and not committed: with the files of its version."""
+        """Return where a planned but uncommitted first batch starts: at the contents of its version."""
         return {
             ordinal: replace(end, version=end.version - int(not end.in_snapshot), index=-1, in_snapshot=True)
             for ordinal, end in self.offsets(checkpoint, batch).items()
         }
 
     def mark_of(self, line: str) -> str | None:
-        """Return a text of a line of offsets that is equal where the same was read; None for another format's line."""
+        """See `delta_readers.mark_of`."""
         return mark_of(line)
 
     def lag(self, offset: DeltaOffset | None, table: TableName, folder: str) -> SourceLag:
@@ -150,7 +150,7 @@ class DeltaTables:
             )
 
     def rows(self, folder: str) -> int | None:
-        """Count the rows of the newest version; None where a file says nothing of its own, or there is no table."""
+        """Return the rows of the newest version; None if a file has no row count, or without a table."""
         with self._lock, suppress(NoDeltaLog, CommitsGone):
             return self._log(folder).active().rows
         return None
@@ -287,19 +287,20 @@ class DeltaTables:
         return None
 
     def is_there(self, folder: str) -> bool:
-        """Return whether a folder holds a table with a log."""
+        """True if the folder contains a table with a log."""
         return os.path.isdir(f"{folder}/_delta_log")
 
     def keeps_all(self, folder: str) -> bool:
-        """Return whether no row was taken out of a table as far as its log is known."""
+        """True if no row was deleted or updated, as far as the log is known."""
         with self._lock, suppress(NoDeltaLog):
             return self._log(folder).keeps_all()
         return False
 
     def held(self, folder: str) -> Mapping[str, tuple[int, int]]:
-        """Return what a reader has read → the first and last batch of the table's writer at which it held just that.
+        """Return mark of a reader → first and last batch of the table's writer at which the table had exactly these
+        rows.
 
-        A reader that has read all of a version stands at the next one.
+        A reader that has completely read a version is positioned at the next one.
         """
         found: dict[str, tuple[int, int]] = {}
         with self._lock, suppress(NoDeltaLog, CommitsGone):
@@ -315,7 +316,7 @@ class DeltaTables:
         return found
 
     def _log(self, folder: str, *, newest: bool = False) -> DeltaLog:
-        """Return a log as it was lately, or is now; raises NoDeltaLog."""
+        """Return a log, read recently or (`newest`) just now; raises NoDeltaLog."""
         log, at = self._logs.get(folder) or (DeltaLog(folder), -self._refresh_s)
         now = time.monotonic()
         if newest or now - at >= self._refresh_s:
@@ -342,7 +343,7 @@ class DeltaTables:
 
 
 def _version_at(log: DeltaLog, first: int, moment: str) -> int:
-    """Return the first version that was committed at a moment or after it; behind the newest one where none was."""
+    """Return the first version committed at or after a moment; the version after the newest if there is none."""
     begins = datetime.fromisoformat(moment).timestamp()
     for version in range(log.head, first - 1, -1):
         (commit,) = islice(log.since(version), 1)
@@ -352,9 +353,9 @@ def _version_at(log: DeltaLog, first: int, moment: str) -> int:
 
 
 def _why_other_rows(log: DeltaLog, files: Sequence[DataFile]) -> Sentence | None:
-    """Explain why files that are read by themselves do not give a table's rows; None where they do.
+    """Explain why reading the data files alone would not give the rows of the table; None if it would.
 
-    Values of partitions are in the folders below one place, and those of a clone lie in several.
+    Partition values come from folder names below a single base path, and a clone has files below several.
     """
     if _maps_columns(log):
         return Sentence("columns have other names there")
@@ -365,7 +366,7 @@ def _why_other_rows(log: DeltaLog, files: Sequence[DataFile]) -> Sentence | None
 
 
 def _maps_columns(log: DeltaLog) -> bool:
-    """Return whether columns have other names in the files."""
+    """True if columns have other names in the files."""
     return log.configuration.get("delta.columnMapping.mode", "none") != "none"
 
 
@@ -375,16 +376,16 @@ def _changed(log: DeltaLog, version: int) -> bool:
 
 
 LOOKED_AT = 1_000
-"""Versions behind the last checkpoint that are looked at."""
+"""Commits after the last checkpoint whose sizes are added up."""
 
 MARKED = 10_000
-"""Newest versions that are looked at: a table may go on while its files are written into others."""
+"""Newest versions searched: commits may follow while files are being rewritten."""
 
 
 def since_checkpoint(log: DeltaLog) -> tuple[int, int | None]:
-    """Return the versions of a log since its last checkpoint and the bytes of their commits.
+    """Return the number of versions since the last checkpoint, and the bytes of their commits.
 
-    The bytes are None where there are more than LOOKED_AT, or one is gone.
+    The bytes are None for more than LOOKED_AT versions, or if a commit is gone.
     """
     last = max((version for version, _ in log.checkpoints() if version <= log.head), default=-1)
     if log.head - last > LOOKED_AT:
@@ -396,9 +397,9 @@ def since_checkpoint(log: DeltaLog) -> tuple[int, int | None]:
 
 
 def upkeep_of(log: DeltaLog, operation: str, tag: str) -> Upkeep | None:
-    """Return what the newest `OPTIMIZE`, or whole `VACUUM`, with a tag has done; None without one.
+    """Return what the newest `OPTIMIZE`, or completed `VACUUM`, with a tag has done; None if there is none.
 
-    It is looked for by its tag, since a clock that was set back puts it before all that was known then.
+    It is identified by its tag, because commit times are wrong if the clock was set back.
     """
     try:
         newest = max(commits_in(log.place), default=-1)
@@ -418,9 +419,9 @@ def upkeep_of(log: DeltaLog, operation: str, tag: str) -> Upkeep | None:
 
 
 def unread_before(log: DeltaLog, offset: DeltaOffset, moment: float, *, takes_changes: bool) -> int | None:
-    """Return the first version that a query has not read and of which a file was replaced before a moment.
+    """Return the first unread version with a file that was replaced before a moment.
 
-    None where there is none, and of another table. Raises CommitsGone where the log does not say what is to be read.
+    None if there is none, or if the table was replaced. Raises CommitsGone if unread commits are no longer in the log.
     """
     if log.id != offset.table_id:
         return None
@@ -429,7 +430,7 @@ def unread_before(log: DeltaLog, offset: DeltaOffset, moment: float, *, takes_ch
         paths |= {file.path: offset.version for file in log.files_at(offset.version)[offset.files_read :]}
     for commit in log.since(offset.version + int(offset.in_snapshot)):
         if takes_changes and commit.took_out and commit.at < moment:
-            # Its changes lie in files of their own, which go with their time.
+            # Its changes are in separate files, which expire with the commit.
             return commit.version
         if commit.files:
             first = offset.files_read if commit.version == offset.version else 0
@@ -438,7 +439,7 @@ def unread_before(log: DeltaLog, offset: DeltaOffset, moment: float, *, takes_ch
 
 
 def _first_replaced(log: DeltaLog, paths: Mapping[str, int], begin: int, moment: float) -> int | None:
-    """Return the first version, by file, of which one was taken out by a commit before a moment."""
+    """Return the lowest version in `paths` of a file that a commit before a moment removed; None if there is none."""
     found: list[int] = []
     for version in range(max(0, begin), log.head + 1):
         actions = log.read(version)

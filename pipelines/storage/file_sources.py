@@ -1,6 +1,6 @@
-"""How far a source has been written: the files of a table by its log, or of a plain folder by listing it.
+"""The files of a source so far: of a table by its log, of a plain folder by listing it.
 
-Of a log a position and sums are held, of a plain folder the names that lie there; who comes later reads the log again.
+For a log, only a position and totals are kept; for a plain folder, the names in it. A new reader reads the log again.
 """
 
 import os
@@ -19,43 +19,43 @@ TABLE_LOG_FOLDER = "_spark_metadata"
 TABLE_NOTE_FILE = "_headgate.json"
 
 SETTLED_S = 2.0
-"""A folder that was changed longer ago than this has another time after its next change."""
+"""A folder that changed longer ago than this gets a different modification time at its next change."""
 
 
 class FileListener(Protocol):
-    """Who wants to hear of new files."""
+    """Receives new and removed files of a source."""
 
     def added(self, file: SourceFile) -> None: ...
     def removed(self, path: str) -> None: ...
 
 
 class SourceGone(Exception):
-    """The source is not there, or is not the one it was."""
+    """The source does not exist, or is a different one."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """What a plain folder held when it was listed."""
+    """The contents of a plain folder when it was listed."""
 
     changed_ns: int
     at: float
     names: frozenset[str]
     below: tuple[str, ...]
-    """The folders in it, by path."""
+    """Paths of its subfolders."""
 
 
 class FileSource:
-    """One folder that is streamed from; refreshed at most once a round, read by any number of statements."""
+    """A folder that statements stream from; refreshed at most once a round and shared by all of its readers."""
 
     def __init__(self, folder: str, format: TableFormat, counter: RowCounter) -> None:
         self.folder = folder
         self.format = format
         self.logged = os.path.isdir(f"{folder}/{TABLE_LOG_FOLDER}")
-        """Whether the files are named by a log; a plain folder may get one later, when its first writer comes."""
+        """Whether a log names the files; a plain folder gets one when its first writer starts."""
         self.generation = 0
-        """Counts how often what was known had to be given up."""
+        """Counts how often everything known had to be discarded."""
         self.looks = 0
-        """Counts how often it was refreshed."""
+        """Counts refreshes."""
         self.newest_at: float | None = None
         self._counter = counter
         self._readers: list[FileListener] = []
@@ -66,26 +66,26 @@ class FileSource:
         self._position = -1
         self._last_path = ""
         self._sure = True
-        """Whether the position is of the log that lies there, not only of one in its place."""
+        """Whether the position is known to belong to the log that is there now, and not to an earlier one."""
         self._identity: tuple[int, ...] = ()
         self._settled_ns = 0
-        """When the log was changed that was read last; 0 where it may have changed in the same tick after that."""
+        """Modification time of the log when last read; 0 if it may have changed again within the same clock tick."""
         self._listings: dict[str, _Listing] = {}
 
     def subscribe(self, reader: FileListener) -> Iterator[SourceFile]:
-        """Register a reader and go through all current files, those of a log in its order."""
+        """Register a reader and yield all current files, those of a log in its order."""
         self.listen(reader)
         if not self.logged:
             return self._there()
         whole = whole_table_log(f"{self.folder}/{TABLE_LOG_FOLDER}")
         while whole.newest > self._position:
-            # What is beyond the position is reported as new once more.
+            # Files after the position would be reported a second time as new.
             self.refresh(0.0)
             whole = whole_table_log(f"{self.folder}/{TABLE_LOG_FOLDER}")
         return map(logged_file, whole)
 
     def listen(self, reader: FileListener) -> None:
-        """Register a reader that knows the current files."""
+        """Register a reader that already knows the current files."""
         if reader not in self._readers:
             self._readers.append(reader)
 
@@ -96,11 +96,11 @@ class FileSource:
 
     @property
     def is_table(self) -> bool:
-        """Return whether a note of ours says that a query writes it, so that its files are named by a log."""
+        """True if our note marks the folder as the table of a query, whose files are named by a log."""
         return os.path.exists(f"{self.folder}/{TABLE_NOTE_FILE}")
 
     def refresh(self, now: float) -> None:
-        """List the folder and pass new files to the readers; raises SourceGone if it does not exist."""
+        """Report new files to the readers; raises SourceGone if the folder does not exist."""
         try:
             if not self.logged and os.path.isdir(f"{self.folder}/{TABLE_LOG_FOLDER}"):
                 self._forget()
@@ -116,7 +116,7 @@ class FileSource:
         self.looks += 1
 
     def produced_rows(self) -> int | None:
-        """Rows ever seen in this source; None while some files are not counted yet."""
+        """Return the rows ever seen in this source; None until all files are counted."""
         while self._uncounted or self._take_history():
             if not self._counter.count(self._uncounted[0], self.folder, self.format, history=True):
                 return None
@@ -126,7 +126,7 @@ class FileSource:
         return self._rows if self._rows_known else None
 
     def folded(self) -> dict[str, Any] | None:
-        """Return its position and sums as JSON; None for a plain folder, and while files are not counted yet."""
+        """Return position and totals as JSON; None for a plain folder, and until all files are counted."""
         if not self.logged or not self._identity or self._uncounted or self._take_history():
             return None
         return {
@@ -138,14 +138,14 @@ class FileSource:
         }
 
     def unfold(self, folded: Mapping[str, Any]) -> None:
-        """Go on from what another process folded; a log that is not the same one is read from its beginning."""
+        """Restore what another process returned from `folded`; a replaced log is read from its beginning."""
         self._identity = tuple(folded["identity"])
         self._position, self._last_path = folded["position"], folded["last_path"]
         self._rows, self._rows_known = folded["rows"] or 0, folded["rows"] is not None
         self.newest_at, self._sure = folded["newest_at"], False
 
     def _take_history(self) -> bool:
-        """Make the next file of the history one that is to be counted; False when there is none."""
+        """Queue the next file of the history for counting; False if there is none."""
         try:
             file = next(self._history, None)
         except (OSError, ValueError):
@@ -161,7 +161,7 @@ class FileSource:
             reader.added(file)
 
     def _forget(self) -> None:
-        """Start over; readers notice by the generation and subscribe again."""
+        """Discard everything; readers notice the new generation and subscribe again."""
         self.generation += 1
         self.newest_at = None
         self._history = iter(())
@@ -188,7 +188,7 @@ class FileSource:
                 self._position = chunk.newest
                 self._hear(chunk.entries)
         if self._position < 0:
-            # Who reads it subscribes anew, and goes through it by itself.
+            # Its readers subscribe again and read the log themselves.
             whole = whole_table_log(folder)
             self._position = whole.newest
             self._history = map(logged_file, whole.compacted)
@@ -221,7 +221,7 @@ class FileSource:
                 self._remove(f"{folder}/{name}")
 
     def _walk(self, folder: str, now: float, there: set[str]) -> None:
-        """List a folder and those below it; one that has not changed for two seconds is not read again."""
+        """List a folder recursively; a folder that was unchanged for two seconds is not listed again."""
         try:
             changed = os.stat(folder).st_mtime_ns
             known = self._listings.get(folder, _Listing(0, 0.0, frozenset(), ()))
@@ -249,7 +249,7 @@ class FileSource:
         return _Listing(changed_ns, now, frozenset(names), below)
 
     def _there(self) -> Iterator[SourceFile]:
-        """Go through the files of a plain folder."""
+        """Yield the files of a plain folder."""
         for folder, listing in self._listings.items():
             for name in listing.names:
                 if (file := _file(f"{folder}/{name}")) is not None:
@@ -257,7 +257,7 @@ class FileSource:
 
 
 def _file(path: str) -> SourceFile | None:
-    """Look at a file; None where it is gone, or is none."""
+    """Return a file with its size and time; None if it is gone or not a regular file."""
     try:
         about = os.stat(path)
     except FileNotFoundError:
@@ -266,7 +266,7 @@ def _file(path: str) -> SourceFile | None:
 
 
 def logged_file(entry: dict[str, object]) -> SourceFile:
-    """Read an entry of a table's log; what it does not say is 0."""
+    """Convert an entry of a table's log; missing numbers are 0."""
     size, at = entry.get("size", 0), entry.get("modificationTime", 0)
     return SourceFile(
         local_path(str(entry.get("path", ""))),
@@ -276,5 +276,5 @@ def logged_file(entry: dict[str, object]) -> SourceFile:
 
 
 def is_data(name: str) -> bool:
-    """Return whether Spark reads a file of this name (4.2.0, `HadoopFSUtils.shouldFilterOutPathName`)."""
+    """True if Spark reads a file of this name (4.2.0, `HadoopFSUtils.shouldFilterOutPathName`)."""
     return not (name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_"))

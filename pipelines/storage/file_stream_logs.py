@@ -1,7 +1,7 @@
-"""Spark's logs of files: `_spark_metadata` of a table and `sources/<i>` of a checkpoint, read as they grow.
+"""Spark's file logs, read incrementally: `_spark_metadata` of a table and `sources/<i>` of a checkpoint.
 
-Files `N` hold one batch; every tenth is `N.compact` and holds all batches up to N, oldest first; what a compact file
-covers is deleted ten minutes later (Spark 4.2.0, `CompactibleFileStreamLog`).
+File `N` contains one batch. Every tenth is `N.compact`, with all batches up to N, oldest first; the files that it
+covers are deleted ten minutes later (Spark 4.2.0, `CompactibleFileStreamLog`).
 """
 
 import json
@@ -17,37 +17,37 @@ from core.model.names import whole_number
 LogEntry = dict[str, Any]
 
 _BLOCK_BYTES = 64 * 1024
-"""Read at once from the end of a file: some three hundred entries."""
+"""Block size for reading a file backwards: about three hundred entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
-    """What a log holds beyond a position."""
+    """The part of a log after a position."""
 
     newest: int
-    """The newest batch that was read: where to go on; -1 while the log is empty."""
+    """Newest batch read, at which to continue; -1 while the log is empty."""
     entries: tuple[LogEntry, ...]
 
 
 class LogRestarted(Exception):
-    """The log is shorter than it was: somebody began it anew."""
+    """The log was recreated: it is shorter than before, or has different entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class WholeLog:
-    """All of a log, read as it is asked for; its newest compact file is open, so that it may be cleaned up."""
+    """A whole log, read lazily. Its newest compact file stays open, so it may be deleted meanwhile."""
 
     newest: int
-    """The newest batch; -1 while the log is empty."""
+    """Newest batch; -1 while the log is empty."""
     compacted: Iterator[LogEntry]
-    """The entries of the newest compact file, oldest first; the log's bulk, to be gone through once."""
+    """Entries of the newest compact file, oldest first: most of the log, to be iterated once."""
     recent: tuple[LogEntry, ...]
-    """The entries of the batches after it."""
+    """Entries of later batches."""
     last: LogEntry | None
-    """The last entry of all."""
+    """The very last entry."""
 
     def __iter__(self) -> Iterator[LogEntry]:
-        """Go through all entries, oldest first, once."""
+        """Yield all entries, oldest first, once."""
         return chain(self.compacted, self.recent)
 
 
@@ -67,10 +67,10 @@ def whole_table_log(folder: str) -> WholeLog:
 
 
 def read_table_log(folder: str, after: int, last_path: str, *, sure: bool = True) -> LogChunk:
-    """Read `_spark_metadata` beyond batch `after`, where `last_path` was the last entry seen.
+    """Read `_spark_metadata` after batch `after`, whose last entry was `last_path`.
 
-    Raises FileNotFoundError without a log, LogRestarted when it is not the one that `after` came from; without anything
-    new that is looked at only where nobody is `sure`.
+    Raises FileNotFoundError without a log, LogRestarted if it is a different log. If there is nothing new, this is
+    checked only unless `sure`.
     """
     names = _names(folder)
     newest = max(names, default=-1)
@@ -81,7 +81,7 @@ def read_table_log(folder: str, after: int, last_path: str, *, sure: bool = True
         if last is not None and str(last.get("path", "")) != last_path:
             raise LogRestarted(folder)
     entries: list[LogEntry] = []
-    # A compact file holds what was cleaned up before it was looked at as well.
+    # A compact file also contains the batches that were deleted before we read them.
     compact = [batch for batch, name in names.items() if batch > after and name.endswith(".compact")]
     start = after + 1
     if compact:
@@ -98,15 +98,15 @@ def read_table_log(folder: str, after: int, last_path: str, *, sure: bool = True
 
 
 def table_log_batches(folder: str, after: int, seen: int) -> Iterator[tuple[int, Iterator[LogEntry], bool]]:
-    """Go through the batches of `_spark_metadata` beyond `after`, up to which it had `seen` entries.
+    """Yield the batches of `_spark_metadata` after `after`, up to which the log had `seen` entries.
 
-    Gives each as (batch, entries, whole): its own entries, or all up to it where what is before is not known any more.
-    What lies before the oldest compact file that is needed is left out. Raises FileNotFoundError without a log.
+    Each is (batch, entries, whole): its own entries, or, if `whole`, all entries up to it because earlier ones are
+    unknown. Everything before the oldest compact file needed is skipped. Raises FileNotFoundError without a log.
     """
     names = _names(folder)
     newest = max(names, default=-1)
     if any(batch not in names for batch in range(after + 1, newest + 1)):
-        # What was cleaned up is in the next compact file, whole.
+        # Deleted batches are in the next compact file, which is complete.
         gap = max(batch for batch in range(after + 1, newest + 1) if batch not in names)
         start = min((batch for batch, name in names.items() if batch > gap and name.endswith(".compact")), default=-1)
         if start < 0:
@@ -124,7 +124,7 @@ def table_log_batches(folder: str, after: int, seen: int) -> Iterator[tuple[int,
 
 
 def read_source_log(folder: str, after: int, upto: int) -> Iterator[LogEntry]:
-    """Read the entries of a checkpoint's source log with `after` < batch ≤ `upto`; nothing when there is no log."""
+    """Yield the entries of a checkpoint's source log with `after` < batch ≤ `upto`; nothing without a log."""
     try:
         names = _names(folder)
     except FileNotFoundError:
@@ -132,7 +132,7 @@ def read_source_log(folder: str, after: int, upto: int) -> Iterator[LogEntry]:
     compact = [batch for batch, name in names.items() if name.endswith(".compact")]
     start = after + 1
     if after < 0 or any(batch not in names for batch in range(start, upto + 1)):
-        # A compact file beyond `upto` covers it as well, and may be the only one left.
+        # A compact file after `upto` covers it too, and may be the only one left.
         covering = min((batch for batch in compact if batch >= upto), default=max(compact, default=-1))
         if covering >= 0:
             path = f"{folder}/{names[covering]}"
@@ -145,9 +145,10 @@ def read_source_log(folder: str, after: int, upto: int) -> Iterator[LogEntry]:
 
 
 def first_gap(folder: str) -> int | None:
-    """Return the first batch that a log lacks of those that Spark reads at a start; None where it has them all.
+    """Return the first missing batch among those that Spark reads at a start; None if it can read all, or without a
+    log.
 
-    They are the newest compact file and all after it; of a folder that is not there none.
+    Spark reads the newest compact file and everything after it.
     """
     try:
         names = _names(folder)
@@ -168,7 +169,7 @@ def local_path(uri: str) -> str:
 
 
 def _names(folder: str) -> dict[int, str]:
-    """Return file names by batch; temporary and checksum files begin with a dot."""
+    """Return batch → file name; names of temporary and checksum files start with a dot and are skipped."""
     names: dict[int, str] = {}
     with os.scandir(folder) as found:
         for entry in found:
@@ -179,7 +180,7 @@ def _names(folder: str) -> dict[int, str]:
 
 
 def _entries(path: str) -> Iterator[LogEntry]:
-    """Open a file and read its entries one by one; none when it is cleaned up in this moment."""
+    """Open a file at once and yield its entries; nothing if it has just been deleted."""
     try:
         file = open(path, "rb")  # noqa: SIM115  # Open from now on, however late it is read.
     except FileNotFoundError:
@@ -196,7 +197,7 @@ def _read(file: BinaryIO) -> Iterator[LogEntry]:
 
 
 def _entries_backwards(path: str) -> Iterator[LogEntry]:
-    """Read the entries of a file from the last to the first, a block at a time; none when it is cleaned up."""
+    """Yield the entries of a file from last to first, reading block by block; nothing if it has been deleted."""
     try:
         file = open(path, "rb")  # noqa: SIM115  # Closed below.
     except FileNotFoundError:
@@ -212,7 +213,7 @@ def _entries_backwards(path: str) -> Iterator[LogEntry]:
 
 
 def _after_mark(path: str, mark: str) -> list[LogEntry] | None:
-    """Return the entries after the one whose path is `mark`, which is near the end; None when it is not there."""
+    """Return the entries after the one with path `mark`, which is near the end; None if there is no such entry."""
     found: list[LogEntry] = []
     for entry in _entries_backwards(path):
         if mark and str(entry.get("path", "")) == mark:

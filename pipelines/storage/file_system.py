@@ -1,4 +1,4 @@
-"""Small JSON files and whole folders on a disk that may be full or away: written, moved, deleted, and free space."""
+"""Small JSON files and whole folders on a disk that may be full or unreachable: write, move, delete, free space."""
 
 import errno
 import json
@@ -15,7 +15,7 @@ from pipelines.storage.file_stream_logs import local_path
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """Read a JSON object; empty when there is no such file, ValueError when it holds something else."""
+    """Read a JSON object; empty if the file does not exist, ValueError if it contains anything else."""
     try:
         text = Path(path).read_text("utf-8")
     except (FileNotFoundError, NotADirectoryError):
@@ -27,7 +27,7 @@ def read_json(path: str) -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write whole or not at all, so that it survives a power cut."""
+    """Write a JSON file atomically, so that it survives a power cut."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with open(temporary, "w", encoding="utf-8") as file:
@@ -37,13 +37,13 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError:
-        # On a full disk each try would leave one.
+        # On a full disk every attempt would leave one behind.
         temporary.unlink(missing_ok=True)
         raise
 
 
 def sync_folder(folder: Path) -> None:
-    """Make what was renamed in a folder survive a power cut."""
+    """Make renames in a folder survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -53,7 +53,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def reachable(folder: str) -> Iterator[None]:
-    """Raise what the file system refuses as TryAgain: a stop, a start or a figure may work a moment later."""
+    """Raise file system errors as TryAgain, since the same call may succeed later."""
     try:
         yield
     except OSError as error:
@@ -65,7 +65,7 @@ def reachable(folder: str) -> Iterator[None]:
 
 
 def move_folder(place: Path, target: Path) -> None:
-    """Rename a folder, or copy and delete it where the target is on another file system."""
+    """Rename a folder, or copy and delete it if the target is on another file system."""
     try:
         os.rename(place, target)
     except OSError as error:
@@ -81,7 +81,7 @@ def move_folder(place: Path, target: Path) -> None:
 
 
 def remove_folder(place: Path, *, last: str) -> None:
-    """Delete a folder with all below it, the file `last` once nothing else is left; what cannot be deleted stays."""
+    """Delete a folder, the file `last` only once it is empty otherwise; files that cannot be deleted stay."""
     for entry in place.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry, ignore_errors=True)
@@ -94,7 +94,7 @@ def remove_folder(place: Path, *, last: str) -> None:
 
 
 def disk_space(folder: str) -> tuple[int | None, int | None]:
-    """Return bytes that are free to us, and all bytes; None where this machine does not know the folder."""
+    """Return the bytes available to us and the total; None if this machine cannot reach the folder."""
     place = local_path(folder)
     while not os.path.isdir(place) and place != os.path.dirname(place):
         place = os.path.dirname(place)

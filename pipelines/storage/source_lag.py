@@ -1,6 +1,6 @@
-"""How far the streamed sources of a query are ahead of it: files written minus files consumed.
+"""Lag of a query behind its file sources: files written minus files consumed.
 
-Consumed is what a committed batch has read; files of a batch that is under way count as lag.
+A file is consumed once a committed batch has read it; the files of a running batch count as lag.
 """
 
 import json
@@ -20,20 +20,20 @@ from pipelines.storage.file_stream_logs import local_path, read_source_log
 from pipelines.storage.row_counting import RowCounter, SourceFile, estimated_rows
 
 REFRESH_S = 0.5
-"""A source that several statements read is looked at once within this time."""
+"""A source is refreshed at most once within this time, however many statements read it."""
 
 
 FORGET_S = 3600.0
-"""What nobody has asked for this long is forgotten: versions come and go, an agent stays for months."""
+"""Readings not requested for this long are discarded, because versions change while an agent runs for months."""
 
 FOLDED_PENDING = 1_000
-"""Files that are pending, up to which a reading is folded; one that is farther behind is read again after a restart."""
+"""Most pending files that are saved for the next process; with more of them, the logs are read again."""
 
 
 class SourceLags:
-    """Measures sources of statements, round by round; holds what is pending and reads only what is new.
+    """Measures the sources of statements round by round; keeps pending files in memory and reads only what is new.
 
-    Of what was consumed nothing is held but a position and sums, which are `folded` for the next process.
+    For consumed files only a position and totals are kept, which `folded` saves for the next process.
     """
 
     def __init__(self, *, counter: RowCounter | None = None, refresh_s: float = REFRESH_S) -> None:
@@ -52,7 +52,7 @@ class SourceLags:
         consumed: Mapping[int, int],
         sources: tuple[tuple[int, TableName, str, str], ...],
     ) -> tuple[SourceLag, ...]:
-        """Measure the sources (ordinal, table, folder, format) of one checkpoint at its committed log positions."""
+        """Return the lag of the sources of a checkpoint at its committed log positions."""
         with self._lock:
             self._forget_unused(time.monotonic())
             return tuple(
@@ -61,7 +61,7 @@ class SourceLags:
             )
 
     def rows(self, folder: str, format: str) -> int | None:
-        """Count the rows of all files of a source; None while some are not counted, and where they never are."""
+        """Return the rows in all files of a source; None until all are counted, and if they cannot be."""
         found = table_format(format)
         if not found.counts_rows_exactly:
             return None
@@ -72,7 +72,7 @@ class SourceLags:
                 return None
 
     def folded(self) -> dict[str, str]:
-        """Return positions and sums as JSON by key, for `unfold` in the next process."""
+        """Return positions and totals as JSON by key, for `unfold` in the next process."""
         with self._lock:
             sources = {key: folded for key, source in self._sources.items() if (folded := source.folded())}
             readings = {
@@ -90,7 +90,9 @@ class SourceLags:
             }
 
     def unfold(self, folded: Mapping[str, str]) -> None:
-        """Go on from what `folded` gave; what cannot be read, of another version, is measured from the beginning."""
+        """Restore the result of `folded`; unreadable entries, such as another version's, are measured from the
+        beginning.
+        """
         with self._lock:
             for key, body in sorted(folded.items(), reverse=True):  # Sources before readings.
                 with suppress(ValueError, KeyError, TypeError):
@@ -142,7 +144,7 @@ class SourceLags:
         return source
 
     def _forget_unused(self, now: float) -> None:
-        """Drop what nobody has asked for; a reading that stayed would hold all files that its source goes on to get."""
+        """Discard unused readings, which would otherwise collect all new files of their source."""
         if now - self._forgotten_at < FORGET_S / 10:
             return
         self._forgotten_at = now
@@ -187,51 +189,51 @@ class SourceLags:
 
 
 class SourceBacklog:
-    """One statement's reading of one source: which files it has not consumed."""
+    """The files of one source that one statement has not consumed."""
 
     def __init__(self, log: str, source: FileSource) -> None:
         self.source = source
         self.pending: dict[str, SourceFile] = {}
         self.replaced = False
-        """Whether what was consumed came from another table in the same place."""
+        """Whether the consumed files came from another table in the same folder."""
         self._log = log
         self._identity = _identity(log)
         self._generation = -1
         self._upto = -1
         self._early: dict[str, int] = {}
-        """What was consumed before the source reported it, by the number of the source's last look then."""
+        """Files consumed before the source reported them → number of the source's last refresh at that time."""
 
     def continues(self, upto: int) -> bool:
-        """Return whether this still is the checkpoint it was: its log the same folder, its position not behind."""
+        """True if it is the same checkpoint: its log is the same folder, and its position has not gone back."""
         return upto >= self._upto and (not self._identity or _identity(self._log) == self._identity)
 
     def advance(self, upto: int) -> None:
-        """Record what was consumed up to a position of the source log."""
+        """Record what was consumed up to a position in the source log."""
         if self._generation != self.source.generation:
             self._begin(upto)
             return
         if self._early:
-            # A file that two looks have not shown was cleaned up before the first of them.
+            # A file that two refreshes did not show was deleted before the first of them.
             self._early = {path: look for path, look in self._early.items() if look >= self.source.looks}
         if upto > self._upto:
             for path in self._consumed(self._upto, upto):
-                # The source was looked at before this file was written there: it will be reported yet.
+                # The source was refreshed before this file was written and will still report it.
                 if self.pending.pop(path, None) is None:
                     self._early[path] = self.source.looks
             self._upto = upto
             self._identity = self._identity or _identity(self._log)
 
     def added(self, file: SourceFile) -> None:
-        """Hear of a new file."""
+        """Record a new file."""
         if self._early.pop(file.path, None) is None:
             self.pending[file.path] = file
 
     def removed(self, path: str) -> None:
-        """Hear that a file is gone, so that nobody can read it any more."""
+        """Forget a deleted file, which can no longer be read."""
         self.pending.pop(path, None)
 
     def folded(self) -> dict[str, Any] | None:
-        """Return its position and what is pending as JSON; None where that is too much, or not sure."""
+        """Return position and pending files as JSON; None if these are too many or uncertain."""
         settled = self._generation == self.source.generation and not self.replaced and not self._early
         if not settled or not self._identity or len(self.pending) > FOLDED_PENDING:
             return None
@@ -239,7 +241,7 @@ class SourceBacklog:
         return {"identity": self._identity, "upto": self._upto, "pending": pending}
 
     def unfold(self, folded: Mapping[str, Any]) -> None:
-        """Go on from what another process folded, together with its source."""
+        """Restore the result of `folded`, together with its source."""
         self.source.listen(self)
         self._generation = self.source.generation
         self._identity, self._upto = tuple(folded["identity"]), folded["upto"]
@@ -252,11 +254,11 @@ class SourceBacklog:
         self._upto = upto
         self._early.clear()
         consumed = self._consumed(-1, upto)
-        # A plain folder is listed in no order, and what was read there may be gone: only what is there is held.
+        # A plain folder has no order, and files read earlier may be gone, so only existing files are kept.
         written = (files, {}) if self.source.logged else (iter(()), {file.path: file for file in files})
         self.pending, read, matched = _unread(*written, consumed, hold=self.source.logged)
-        # Lines that landed may be cleaned up behind a reader; the log of a table forgets nothing, and a late task of
-        # a writer that was stopped makes the folder of a table that is gone once more, empty (seen on 4.2.0).
+        # Landed text files may be deleted once read, but the log of a table keeps everything. After a table was
+        # deleted, a late task of its stopped writer recreates its folder, empty (seen on 4.2.0).
         keeps_all = self.source.logged or self.source.is_table or self.source.format.keeps_read_files
         self.replaced = bool(read) and keeps_all and not matched
 
@@ -267,10 +269,10 @@ class SourceBacklog:
 def _unread(
     files: Iterator[SourceFile], pending: dict[str, SourceFile], consumed: Iterator[str], *, hold: bool
 ) -> tuple[dict[str, SourceFile], int, int]:
-    """Return the files that were not consumed, how many files were, and how many of these are among all files.
+    """Return the unconsumed files, the number of consumed files, and how many of those are among all files.
 
-    Both logs are gone through side by side, and what the other has as well is dropped: a statement reads about in the
-    order in which its source was written, so that little is held of two long histories.
+    Both logs are read in parallel and matching entries dropped. Statements read files roughly in the order in which
+    they were written, so little is kept in memory even for two long histories.
     """
     ahead: set[str] = set()
     read = matched = 0

@@ -1,6 +1,7 @@
-"""What a table's folder holds, and which of the files that a statement has read are no longer there.
+"""The contents of a table folder, and which of the files that a statement has read are gone.
 
-A table that a query writes holds what its log names and what is still there; any other folder all its data files.
+A table written by a query contains the files that its log names and that still exist; any other folder contains all of
+its data files.
 """
 
 import os
@@ -17,25 +18,25 @@ from pipelines.storage.file_stream_logs import local_path, read_source_log, whol
 from pipelines.storage.row_counting import DataFile, TableRows
 
 COUNT_S = 2.0
-"""How long the footers of one table are read in one look; a file takes about 0.1 ms, what is left the next look."""
+"""Longest time for reading footers of one table at once (about 0.1 ms each); the rest follows next time."""
 
 _SETTLED_S = 2.0
-"""A folder that changed less than this before it was read may change again within the same tick of its clock."""
+"""A folder that changed within this time before it was read may change again within the same clock tick."""
 
 
 @dataclass(frozen=True, slots=True)
 class _FolderScan:
-    """What the last look at a table has found."""
+    """Result of the last measurement of a table."""
 
     found: FolderContents
     folders: Mapping[str, int]
-    """When each folder of it changed, in nanoseconds."""
+    """Modification time of each of its folders, nanoseconds."""
     at: float
     rows: TableRows
 
 
 class TableFolders:
-    """Looks at folders of tables; holds of each a few numbers, never its list of files."""
+    """Measures table folders; keeps a few numbers for each, never its list of files."""
 
     def __init__(self, *, count_s: float = COUNT_S) -> None:
         self._count_s = count_s
@@ -74,9 +75,9 @@ class TableFolders:
 
 
 def rows_since(folder: str, format: str, moment: float, count_s: float = COUNT_S) -> int | None:
-    """Count the rows of the files that a table's log names and that were written since a moment.
+    """Count the rows of files in a table's log that were written since a moment.
 
-    None where not all of them are counted within `count_s`, or at all.
+    None if they cannot all be counted, or not within `count_s`.
     """
     entries = [entry for entry in _logged(local_path(folder.rstrip("/")), {}) if entry[0] >= moment]
     counted = TableRows().counted(entries, table_format(format), count_s)
@@ -86,9 +87,9 @@ def rows_since(folder: str, format: str, moment: float, count_s: float = COUNT_S
 def missing_files(
     checkpoint: str, consumed: Mapping[int, int], sources: tuple[tuple[int, TableName, str, str], ...]
 ) -> int:
-    """Count the files that a checkpoint has consumed, up to its log positions, and that are no longer there.
+    """Count the files that a checkpoint has consumed up to its log positions and that no longer exist.
 
-    Raises FileNotFoundError where the log of a source that was read is not there.
+    Raises FileNotFoundError if the log of a consumed source does not exist.
     """
     return sum(
         _gone_of(f"{checkpoint}/sources/{ordinal}", consumed[ordinal], local_path(folder.rstrip("/")))
@@ -105,15 +106,15 @@ def _gone_of(log: str, upto: int, folder: str) -> int:
         missing = read.difference(_walk(folder, {}))
     except (FileNotFoundError, NotADirectoryError):
         missing = read
-    # A list is quick, and not the last word: a path may be written in another way there.
+    # Listing is fast but not conclusive, because a path may be written differently.
     return sum(not os.path.exists(path) for path in missing)
 
 
 def _logged(folder: str, folders: dict[str, int]) -> list[DataFile]:
-    """Return the files that the table's log names and that are still there, in the order of the log."""
+    """Return the existing files that the table's log names, in log order."""
     folders[f"{folder}/{TABLE_LOG_FOLDER}"] = os.stat(f"{folder}/{TABLE_LOG_FOLDER}").st_mtime_ns
     whole = whole_table_log(f"{folder}/{TABLE_LOG_FOLDER}")
-    # After the log, so that all it names was written before.
+    # Listed after the log was read, so that all files that it names had been written.
     there = set(_walk(folder, folders))
     files = map(logged_file, whole)
     return [(file.at, file.path, file.size) for file in files if file.path in there or os.path.exists(file.path)]
@@ -132,7 +133,7 @@ def _listed(folder: str, folders: dict[str, int]) -> list[DataFile]:
 
 
 def _walk(folder: str, folders: dict[str, int]) -> list[str]:
-    """List the data files of a folder and of those below it, and note in `folders` when each was changed."""
+    """List data files recursively, and record the modification time of each folder in `folders`."""
     found: list[str] = []
     folders[folder] = os.stat(folder).st_mtime_ns
     with os.scandir(folder) as entries:
