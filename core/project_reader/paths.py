@@ -10,6 +10,9 @@ from core.model.problems import Problem, Severity, Where
 from core.project.model import LAYER_FOLDERS, Layer
 from core.text.wording import did_you_mean
 
+TESTS_FOLDER = "tests"
+"""Folder of test cases next to a table's `sql-scripts`; it declares nothing."""
+
 _SCRIPT = re.compile(r"(?P<kind>ddl|dml)\.(?P<name>[^/]+)\.sql\Z")
 
 
@@ -109,10 +112,12 @@ def _folder(
 
 
 def _take_settings(path: str, folders: dict[str, ScriptFolder], problems: list[Problem]) -> None:
-    """Add `<folder>/<table>.yml` to a table with a script there."""
+    """Add `<folder>/<table>.yml` to a table with a script there; test cases of a table declare nothing."""
     place, _, file = path.rpartition("/")
     folder = folders.get(place)
     if folder is None:
+        if place.removesuffix(f"/{TESTS_FOLDER}") in folders:
+            return
         problems.append(
             _ignored(path, "put it beside the folder sql-scripts of its table, or move it out of pipelines")
         )

@@ -5,9 +5,6 @@ from dataclasses import dataclass, field
 
 from core.model.names import TableName
 
-TESTS_FOLDER = "tests"
-"""Beside a table's `sql-scripts`."""
-
 Row = tuple[object, ...]
 """Values in the order of the declared columns, as `core.statement_tests.typed_values` gives them."""
 

@@ -10,10 +10,11 @@ from core.model.errors import BadName
 from core.model.names import TableName, parse_table_name
 from core.model.problems import Problem, Severity, Where, in_reading_order
 from core.project.model import Table
+from core.project_reader.paths import TESTS_FOLDER
 from core.project_reader.yaml_reader import YamlSection, YamlValue, read_yaml
 from core.sql.analysis_safety import unsafe_for_analysis
 from core.sql.statement import ParsedStatement
-from core.statement_tests.case import TESTS_FOLDER, Part, Row, StatementCase, TypedColumns
+from core.statement_tests.case import Part, Row, StatementCase, TypedColumns
 from core.statement_tests.typed_values import BadValue, typed_value, value_of_cell
 from core.text.wording import counted, did_you_mean
 

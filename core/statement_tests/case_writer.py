@@ -7,9 +7,10 @@ from decimal import Decimal
 
 from core.model.names import TableName
 from core.project.model import Table
+from core.project_reader.paths import TESTS_FOLDER
 from core.sql.statement import ParsedStatement
 from core.sql.tokens.data_types import element_type, fields_of, key_type
-from core.statement_tests.case import TESTS_FOLDER, Part, Row, StatementCase, TypedColumns
+from core.statement_tests.case import Part, Row, StatementCase, TypedColumns
 from core.statement_tests.case_reader import columns_of
 from core.statement_tests.typed_values import can_be_written, quoted_text, written_value
 

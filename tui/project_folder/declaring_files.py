@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from core.model.errors import InvalidProject, UsageError
 from core.model.problems import Problem, Where
-from core.statement_tests.case import TESTS_FOLDER
+from core.project_reader.paths import TESTS_FOLDER
 from core.text.wording import counted
 from tui.project_folder.manifest_head import PROJECT_FILE
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from core.model.errors import UsageError
-from core.statement_tests.case import TESTS_FOLDER
+from core.project_reader.paths import TESTS_FOLDER
 from tui.project_folder.declaring_files import FOLDER, READ, SCRIPTS, read_text
 from tui.project_folder.manifest_head import PROJECT_FILE
 
