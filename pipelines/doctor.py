@@ -97,7 +97,7 @@ def connectors(project: Path, environment: str, home: Path) -> list[dict[str, An
 
 
 def inputs(project: Path, data: str, paths: Sequence[str]) -> list[dict[str, Any]]:
-    """Judge the tables with a log that others write, by the DDL files that declare them: there, and as declared."""
+    """Check that tables written by others exist and match the DDL files that declare them."""
     from pipelines.storage.checkpoints import TableCheckpoints
 
     files, wrong = TableCheckpoints(""), []

@@ -157,7 +157,7 @@ class AuditArchiveRow:
     hash: str
     """Hash of its last entry."""
     bytes: int
-    """End of its last entry in bytes."""
+    """Offset at which its last entry ends, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ class EnvironmentRow:
     pool_generation: int
     session_id: str
     epoch: int = 1
-    """Counts adoptions; owner files carry it."""
+    """Number of the current adoption, which owner files also record."""
     mark: int = 0
     """Advances with the mark in the data folder while an agent runs, so that an older copy of either is noticed."""
     doubt: str = ""

@@ -143,9 +143,9 @@ def _retyped_column(old: Revision, new: Revision, was: Column, now: Column) -> R
 def _type_findings(
     old: ParsedStatement, new: ParsedStatement, declared: tuple[Column, ...]
 ) -> Iterator[RevisionDifference]:
-    """Yield columns whose expression now writes another type than the table has, which ruins the table.
+    """Yield columns whose new expression writes a type that differs from the table's, which would corrupt the table.
 
-    Only types that the text shows are found: casts, and functions with one result type.
+    Only types evident from the text are detected: casts, and functions with a single result type.
     """
     types = {column.name.lower(): column.type for column in declared}
     before = {column.name.lower(): column.expression for column in old.columns}

@@ -140,7 +140,7 @@ class Edit:
 
 
 class Notice(FactKind):
-    """Observations besides edits: unknown texts, Spark's analysis, lost checkpoints, and where rows begin."""
+    """Observations other than edits: unknown texts, Spark's analysis, lost checkpoints, and where rows start."""
 
     TEXTS_UNKNOWN = "it changed, and the deployed texts are unknown"
     STATEMENT_UNKNOWN = "the deployed statement is unknown"

@@ -79,7 +79,7 @@ class Deployment:
     lost_kind: str = ""
     """A `TableFaultKind` if a table is the cause; empty if it is the checkpoint."""
     pool: Pool | None = None
-    """The pool of its last start, with the settings pinned by its checkpoint; None if unknown."""
+    """The pool it last started on, with the settings pinned by its checkpoint; None if unknown."""
     engine: str = ""
     """Spark version of its last start; empty if unknown."""
     made_by: str = ""

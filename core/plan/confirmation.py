@@ -72,10 +72,10 @@ def confirmation_for_adoption(environment: str) -> Confirmation:
 
 
 def confirmation_for_plan(plan: Plan) -> Confirmation:
-    """Return the confirmation of applying a plan; external tables do not count as statements.
+    """Return the confirmation required to apply a plan; external tables do not count as statements.
 
-    A plan that destroys something or must be acknowledged is confirmed with its own hash (C3), as is a plan that needs
-    an approval (C4).
+    A plan is confirmed by typing its hash if it is destructive, must be acknowledged or acts on many statements (C3),
+    or if it needs an approval (C4).
     """
     if plan.approvals:
         return Confirmation("C4", f"{plan.environment} {plan.hash[:SHORT]}")

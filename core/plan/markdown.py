@@ -129,7 +129,7 @@ def _how_to_apply(plan: Plan) -> tuple[str, ...]:
 
 
 def _shown_by(plan: Plan) -> str:
-    """Return the command that shows the whole plan: by hash if an agent may have it, else by planning again."""
+    """Return the command that shows the whole plan: by hash if an agent may have it, else by recomputing it."""
     if plan.request.nonce:
         return f"headgate review {plan.hash[:12]}"
     line = shlex.join(["headgate", *command_words(plan.request), "--env", plan.environment])

@@ -93,7 +93,7 @@ def _with_range(of: Predicted, found: Seconds | None) -> Predicted:
 
 
 def _last(ends: Iterable[Seconds | None]) -> Seconds | None:
-    """Return the latest end; None if there is none, or if one is unknown."""
+    """Return the latest end; None if `ends` is empty or any end is unknown."""
     known = []
     for end in ends:
         if end is None:

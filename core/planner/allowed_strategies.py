@@ -1,4 +1,4 @@
-"""Which strategies a statement allows, with a note on each, and why it does not allow the others."""
+"""The strategies a statement allows, with a note on each, and why the others are ruled out."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -45,7 +45,7 @@ def with_chosen_strategy(walk: DeployWalk, table: TableName, decision: TableDeci
 def _in_the_same_table(
     walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice
 ) -> TableDecision:
-    """Return a rebuild that rewrites the existing table, with evidence of the rows that stay."""
+    """Return a rebuild that rewrites the existing table, with a notice of the rows that it keeps."""
     declared = walk.context.declared.tables[table]
     kept = replace(_with(decision, choice), keeps_rows=keys_stay(walk.context, declared))
     return _seeing(kept, rows_that_stay(walk.context, declared))
@@ -237,7 +237,7 @@ def _wrong_position(
 
 
 def _why_not_in_log(walk: DeployWalk, declared: Table, at: str) -> Fact[StrategyRefusal] | None:
-    """Return why the known logs of a statement's streams are not complete from a start position on."""
+    """Return why the known logs of a statement's streams are incomplete from the start position; None if complete."""
     if recreated := recreated_parents(declared, walk.found.by_table):
         return StrategyRefusal.LOG_OF_NEW_VERSION.of(parents=recreated)
     if forgets := forgotten_sequences(walk.context, declared):

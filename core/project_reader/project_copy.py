@@ -34,7 +34,7 @@ def digest_of(texts: Mapping[str, str]) -> bytes:
 
 
 def pack_project(found: ReadProject, texts: Mapping[str, str]) -> bytes:
-    """Return a project read from the texts as bytes."""
+    """Serialize a project that was read from the given texts."""
     packed = io.BytesIO()
     _Packer(packed, texts).dump(found)
     return packed.getvalue()

@@ -64,7 +64,7 @@ def _trash_folder(agent: AgentContext) -> Path:
 
 
 def _purge_former(agent: AgentContext) -> None:
-    """Delete former checkpoints whose time is over; the version itself may still be serving."""
+    """Delete former checkpoints whose retention has expired; the version itself may still be serving."""
     now = unmoved_now(agent)
     for found in _trash_folder(agent).glob(f"*/{BEFORE_SEAM}/*"):
         at = whole_number(found.name)

@@ -47,7 +47,7 @@ from state.emergency_journal import EmergencyJournal
 log = logging.getLogger(__name__)
 
 UNKNOWN_TOLD = 10
-"""Most unknown queries that one round reports."""
+"""Maximum number of unknown queries reported per round."""
 
 _LONGEST_NAME = 140
 """Most characters of a query name that are shown; names of ours are shorter."""

@@ -70,7 +70,7 @@ class Feeds:
 
 
 def feeds_from_json(value: dict[str, Any]) -> Feeds:
-    """Read `feeds.json`; what is missing takes its default; raises ValueError or TypeError for what makes no sense."""
+    """Parse `feeds.json`; missing settings take their defaults, and invalid ones raise ValueError or TypeError."""
     bursts = value.get("bursts", Feeds.as_json(Feeds())["bursts"])
     feeds = Feeds(
         float(value.get("rate", Feeds().rate)),

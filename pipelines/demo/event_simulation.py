@@ -72,7 +72,7 @@ class GeneratorState:
     pending: list[tuple[int, str, str]] = field(default_factory=list)
     """What lands later: event-clock ms at which it is due, feed, line."""
     owed: dict[str, float] = field(default_factory=lambda: dict.fromkeys(FEEDS, 0.0))
-    """The fraction of an event that a feed's rate has earned."""
+    """The fraction of an event carried over to the next step, by feed."""
     landed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FEEDS, 0))
     """Lines ever landed, duplicates and closing events included."""
     file: int = 0

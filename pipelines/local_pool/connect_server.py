@@ -107,7 +107,7 @@ class ServerRecord:
     """
     port: int
     home: str
-    """The home that has started it, so that a copy of this record leaves it alone."""
+    """The home that started the server, so that a copy of this record in another home does not control it."""
     pid: int = 0
     """0 while the start is not recorded."""
     started: str = ""

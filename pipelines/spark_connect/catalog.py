@@ -275,9 +275,9 @@ class SparkTables:
     def read_files(
         self, sql: str, limit: int, views: Sequence[FileView], tag: str = ""
     ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
-        """Read as `read` does a query that may name views of files, which are there for this query alone.
+        """Run a query as `read` does, with temporary views over files that exist only for this query.
 
-        Whoever gives a tag can end the query by it.
+        Pass `tag` to be able to end the query with `end_reads`.
         """
         session = self._reader or self._session
         left = remaining()

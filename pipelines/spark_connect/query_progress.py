@@ -108,7 +108,7 @@ class PoolUtilization:
             self._forget(now)
 
     def busy(self, now: float, cores: int) -> float | None:
-        """Return seconds of batches by second and core; None before there was anything to see."""
+        """Return recent batch time per elapsed second and core; None until progress has been observed."""
         with self._lock:
             self._forget(now)
             if self._since is None or now <= self._since:

@@ -224,7 +224,7 @@ _THREAD = "SparkConnectExecuteThread_opId="
 
 
 class OpenBatches:
-    """The operations of batches that were told to end; one per session generation, used by several threads."""
+    """Interrupts running batches and waits until they end; one instance per session generation, thread-safe."""
 
     def __init__(self, session: Session) -> None:
         """Ask for nothing yet."""

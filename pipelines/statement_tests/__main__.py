@@ -32,7 +32,7 @@ from pipelines.statement_tests.case_runner import CaseRunner
 from pipelines.statement_tests.stream_trial import TrialStatement
 
 END_S = 10.0
-"""How long the process stays after its last answer: it ends once its input does."""
+"""Maximum wait, in seconds, for stdin to close after the last answer."""
 
 _MEMORY = "1g"
 

@@ -120,7 +120,7 @@ def seen_files(folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
 
 
 def uri(path: str) -> str:
-    """Encode a path as Hadoop does: characters allowed in a Java URI, and all beyond ASCII, stay unchanged."""
+    """Encode a path as Hadoop does: characters allowed in a Java URI and all non-ASCII characters stay unchanged."""
     return "file://" + "".join(c if ord(c) > 127 else quote(c, safe=_JAVA_KEEPS) for c in path)
 
 

@@ -43,7 +43,7 @@ class AgentCommands:
     def stage(self, tables: Sequence[str], *, verb: str) -> None:
         """Stage tables for this user's next plan in this project folder; verb is deploy, hold or delete.
 
-        Staging exists only in the console, so the recorded line is what is typed there.
+        Staging is available only in the console, so the console command is recorded.
         """
         names = sorted(set(tables))
         args = {"folder": self._place.folder, "tables": names, "verb": verb}
@@ -87,7 +87,7 @@ class AgentCommands:
         self._client.call("run", {"id": run_id, "act": "swap"}, confirm=confirm, line=line)
 
     def close_ticket(self, run_id: str, reader: str) -> None:
-        """Close a reader's ticket: it reads the serving version. Raises Refused without an open ticket of that run."""
+        """Record that a reader moved to the serving version; raises Refused if it has no open ticket in that run."""
         line = equivalent_command(self._place, "release", "close", run_id, reader)
         self._client.call("close_ticket", {"id": run_id, "reader": reader}, line=line)
 

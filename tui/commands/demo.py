@@ -21,7 +21,7 @@ from tui.services.plan_submission import find_plan_row, plan_of_row
 
 ROWS_S = 900.0
 SETTLE_S = 600.0
-"""Maximum seconds to wait for first rows, and for a round."""
+"""Maximum wait, in seconds, for the first rows and for one round."""
 MORE_ROUNDS = 2
 """Maximum extra rounds while a window is still open."""
 
@@ -205,7 +205,7 @@ def _change(context: CommandContext, kind: str) -> int:
 
 
 def _folder(context: CommandContext) -> str:
-    """Return the demo's absolute folder: the child that copies the sample works in /."""
+    """Return the demo's folder as an absolute path, because the child that copies the sample runs in `/`."""
     if not context.args.folder:
         return demo_project.default_folder(context.cwd)
     return os.path.abspath(os.path.join(context.cwd, os.path.expanduser(context.args.folder)))

@@ -53,12 +53,13 @@ def as_json(found: "ColumnLineage", project: str) -> dict[str, Any]:
     "location", "expression"}],
     "edges": [{"from": {"table", "column"}, "to": {"table", "column"}, "kind": "value"|"condition", "clause",
     "expression", "fields": ["path in a struct"], "through": [{"name", "expression"}], "file", "line"}],
-    "unresolved": [{"table", "column", "name", "reason", "file", "line"}]}`; the command adds `"edited": [table]`, of
-    which the files say otherwise than what is deployed.
+    "unresolved": [{"table", "column", "name", "reason", "file", "line"}]}`; the command adds `"edited": [table]`,
+    the tables whose files differ from what is deployed.
 
-    A column of null stands for the rows of a table, in the root for all of its columns. `kind` landed: others fill the
-    table, with files of that format at that location. Edges point as rows flow, in both directions of asking. A column
-    depends on the rows of its table besides its own edges. Nodes and edges come in the order in which they are reached.
+    A null column stands for the rows of a table, or in the root for all its columns. A node of kind `landed` is a table
+    that others fill, with files of that format at that location. Edges point in the direction of data flow, whatever
+    `direction` is. In addition to its own edges, a column depends on the rows of its table. Nodes and edges are listed
+    in the order in which they are reached.
     """
 
     def place(at: Any) -> dict[str, Any]:

@@ -183,7 +183,7 @@ def _unfollowed_id(place: str, link: bytes) -> bytes:
 
 
 def _declaring(files: Mapping[str, _Blob]) -> dict[str, _Blob]:
-    """Return the files that reading the folder would find."""
+    """Return the files that would be read if the revision were checked out."""
     found = {path: blob for path, blob in files.items() if _declares(path)}
     units = {path.rpartition(f"/{SCRIPTS}/")[0] for path in found}
     return {path: blob for path, blob in found.items() if path.rpartition(f"/{TESTS_FOLDER}/")[0] not in units - {""}}

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 LOG_LINES = 2000
 """Lines of each log, from its end, in which a statement is looked for."""
 LAGS, MOST_LAGS = 24, 20
-"""Lags of a new version that a release shows, and of how many versions."""
+"""Maximum lag samples shown per new version of a release, and maximum number of versions."""
 
 HISTORY = 200
 """Entries of a table's timeline that are read."""

@@ -41,7 +41,7 @@ NO_KEY_S = 2.0
 _LEAVE_ALIKE = frozenset({"redraw", "edit", "suspend"})
 """Actions that may leave the screen unchanged without a `no change` message."""
 SETTLES_S = 0.15
-"""Rows keep their positions for this long after a key."""
+"""Seconds after a key press during which rows keep their positions."""
 
 
 class ConsoleScreen(Screen[None], inherit_bindings=False):

@@ -35,7 +35,7 @@ class ReadFailure:
 
 
 class ScreenDataRead(Message):
-    """The data of one screen was read."""
+    """The data for one screen has been read."""
 
     def __init__(self, screen: ConsoleScreen, what: object) -> None:
         super().__init__()

@@ -250,8 +250,8 @@ class EnvironmentService:
     ) -> planning.SubmittedPlan:
         """Compute a plan and submit it to the agent; raises Refused with the first refusal, Stale, InvalidProject.
 
-        Spark analyzes its statements first, for at most `asking_s`; 0 skips that. `first` is a plan of this very
-        request with the input it was just computed from; `declared` replaces the project's files.
+        Spark analyzes its statements first, for at most `asking_s`; 0 skips that. `first` is a plan just
+        computed for the same request, with its input; `declared` replaces the project's files.
         """
         declared, facts = declared or self.projects.read(), self.projects.facts
         line = agent_commands.plan_command(self.place, request)

@@ -32,7 +32,7 @@ class PlannedUndo:
 
     request: PlanRequest
     declared: ProjectDeclaration
-    """The project with its earlier texts; the files themselves stay unchanged."""
+    """The project with the affected tables' earlier texts; the files on disk are not modified."""
 
 
 def find_undo(

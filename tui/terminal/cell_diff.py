@@ -91,10 +91,10 @@ class ShadowScreen:
         self.dirty.add(y)
 
     def flush(self) -> str:
-        """Return the bytes that make the terminal show what is wanted; empty when it does already.
+        """Return the output that brings the terminal up to date; empty if nothing has changed.
 
-        A small frame is written look by look where that is shorter than row by row: a change of colour costs more
-        than a move of the cursor.
+        A small frame is written grouped by style if that is shorter than row by row, because changing the colour costs
+        more than moving the cursor.
         """
         changed = [y for y in sorted(self.dirty) if self.cells[y] != self.wanted[y]]
         by_row = self._written(

@@ -119,7 +119,7 @@ class CommonTotal:
     """SQL over the columns of the old version."""
     new: str
     columns: tuple[str, str] = ("", "")
-    """The old and the new column that it aggregates, in lower case; empty for a count of rows."""
+    """The old and the new column that it aggregates, in lower case; both empty for a row count."""
 
 
 @dataclass(frozen=True, slots=True)

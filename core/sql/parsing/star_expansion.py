@@ -1,4 +1,4 @@
-"""Stars, and the columns that their EXCEPT removes.
+"""Expansion of `*`, and the columns that its EXCEPT removes.
 
 Spark resolves each name of EXCEPT against the columns of the star, and prefers a source to a struct of the same name.
 Removing a field keeps its struct (4.2.0, run; analysis/unresolved.scala).

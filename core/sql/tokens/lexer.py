@@ -20,7 +20,7 @@ DEEPEST = 80
 """Maximum of open brackets; beyond it sqlglot's recursion fails in its own way, and 10,000 end the process."""
 DEEPEST_TYPE = 24
 MOST_BARE_JOINS = 12
-"""Maximum of consecutive joins without ON; each further one doubles the time of sqlglot 30.30."""
+"""Maximum number of consecutive joins without ON; each additional one doubles the parse time (sqlglot 30.30)."""
 MOST_INDEXES = 10_000
 """Maximum of `a[0][0]…`: each is a level of sqlglot's recursion, and 70,000 ended the process."""
 _AROUND = 30

@@ -36,7 +36,7 @@ def outcome_of_error(error: HeadgateError) -> RecordedOutcome:
 
 
 def outcome_of_answer(op: str, result: dict[str, Any]) -> RecordedOutcome:
-    """Return what is recorded of an answered request; what has only begun is accepted, not done."""
+    """Return the outcome to record for an answered request; work that has only started is accepted, not done."""
     if each := tuple(ActOutcome.from_json(one) for one in result.get("statements", ())):
         return RecordedOutcome(outcome_of_all(each), _detail_of_all(each), _parts_of_all(each))
     detail = f"plan {result['hash'][:12]}" if "hash" in result else ""

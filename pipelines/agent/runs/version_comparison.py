@@ -58,7 +58,7 @@ MOST_FILES = 20_000
 """Most files of a version that is compared."""
 
 ENDED_EVERY_S = 0.5
-"""Seconds between two checks whether a comparison was ended."""
+"""Seconds between checks for whether a comparison has been ended."""
 
 INTERRUPTED_S = 5.0
 """Seconds within which the pool must confirm that it ended a query."""

@@ -169,9 +169,9 @@ def pause(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def _started(agent: AgentContext, deployment: Deployment, stops: int) -> ReportedQuery | None:
-    """Return the query that was started; None if an operator's stop came meanwhile and ended it.
+    """Start a query and return it; None if an operator's stop arrived in the meantime and ended it.
 
-    Nothing here waits for the ledger, because a stop waits for this to end.
+    This must not wait for the ledger, because a stop waits for this to finish.
     """
     with agent.locks.starting((deployment.table, deployment.version)):
         _refuse_stopped(agent, deployment, stops)

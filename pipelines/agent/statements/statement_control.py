@@ -103,7 +103,7 @@ class StatementControl:
     def _each(
         self, names: tuple[str, ...], found: tuple[Deployment, ...], done: Came, arrived: float, by: str
     ) -> tuple[ActOutcome, ...]:
-        """Start each version; a single version raises its error, several get an outcome each."""
+        """Start each version and return the outcomes; errors are raised for one version, recorded for several."""
         word = Word(self._agent.locks.start(), by, self._agent.clock())
         outcomes: list[ActOutcome] = []
         for deployment in found:

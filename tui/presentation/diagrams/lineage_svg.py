@@ -39,7 +39,7 @@ class _DrawnTable:
     landed_as: str = ""
     nodes: "list[LineageNode]" = field(default_factory=list)
     decided: list[str] = field(default_factory=list)
-    """What decides its rows, a line each."""
+    """The conditions that determine its rows, one per line."""
 
     def head_height(self) -> float:
         return HEAD + LINE * (len(self.decided) + bool(self.landed_as)) + (6 if self.decided or self.landed_as else 0)

@@ -38,7 +38,7 @@ class ConfirmationDialog:
 
 @dataclass(frozen=True, slots=True)
 class OpenDialog:
-    """A question on screen with what has been typed so far; times are of one monotonic clock."""
+    """A question on screen with what has been typed so far; all times come from one monotonic clock."""
 
     question: ConfirmationDialog
     opened_at: float
