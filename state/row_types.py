@@ -209,7 +209,7 @@ class EnvironmentRow:
     pool_generation: int
     session_id: str
     epoch: int = 1
-    """Number of the current adoption, which owner files also record."""
+    """Increases with each adoption and each restore; owner files record it too."""
     mark: int = 0
     """Advances with the mark in the data folder while an agent runs, so that an older copy of either is noticed."""
     doubt: str = ""

@@ -237,7 +237,7 @@ def _wrong_position(
 
 
 def _why_not_in_log(walk: DeployWalk, declared: Table, at: str) -> Fact[StrategyRefusal] | None:
-    """Return why the known logs of a statement's streams are incomplete from the start position; None if complete."""
+    """Return why known logs of a statement's streams are incomplete from a start position; None without a known gap."""
     if recreated := recreated_parents(declared, walk.found.by_table):
         return StrategyRefusal.LOG_OF_NEW_VERSION.of(parents=recreated)
     if forgets := forgotten_sequences(walk.context, declared):
