@@ -1,4 +1,4 @@
-"""Paths of an environment, identical for console, agent and pool; computed but never created here."""
+"""Paths of an environment, the same in console, agent and pool. This module computes paths and creates nothing."""
 
 import hashlib
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 PARSE_CACHE_FILE = "facts-1.db"
-"""File name of the parse cache; a new layout of its tables needs a new name."""
+"""File name of the parse cache; it must change whenever the layout of the cache's tables changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,10 +14,10 @@ class EnvironmentPaths:
     """Absolute paths of one environment."""
 
     home: str
-    """`<root>/<project>-<8 hex of the project id>/<env>`, mode 2750."""
+    """Home folder of the environment, `<root>/<project>-<8 hex of the project id>/<env>`, with mode 2750."""
     socket: str
     owner: int
-    """User id of the agent; a socket of any other user is not the agent's."""
+    """User id of the agent; a socket owned by another user is not the agent's."""
 
     @property
     def ledger(self) -> str:
@@ -41,37 +41,37 @@ class EnvironmentPaths:
 
     @property
     def emergency(self) -> str:
-        """Intents that the ledger could not store, one JSON object per line."""
+        """File of the intents that the ledger could not store, one JSON object per line."""
         return f"{self.home}/emergency.jsonl"
 
 
 def environment_home(environ: Mapping[str, str], *, project: str, project_id: str, environment: str) -> str:
-    """Return an environment's home from environment variables; the caller resolves links."""
+    """Return an environment's home folder, computed from environment variables; the caller resolves symbolic links."""
     state = environ.get("XDG_STATE_HOME") or str(PurePosixPath(environ.get("HOME") or "/") / ".local/state")
     root = PurePosixPath(environ.get("HEADGATE_HOME") or PurePosixPath(state) / "headgate")
     return str(root / f"{project}-{_digest(project_id, 8)}" / environment)
 
 
 def environment_paths(home: str, owner: int) -> EnvironmentPaths:
-    """Return the paths of an environment from its resolved, absolute home and the agent's user id.
+    """Return the paths of an environment, given its resolved, absolute home and the agent's user id.
 
-    All processes must pass the same home: a different spelling would be a different environment.
+    All processes must pass the same spelling of the home: the path of the socket is a hash of it.
     """
     # A short hashed path, because the home may exceed the maximum length of a socket's path.
     return EnvironmentPaths(home=home, socket=f"/tmp/headgate-{owner}/{_digest(home, 12)}.sock", owner=owner)
 
 
 def parse_cache_path(environ: Mapping[str, str], *, project: str, project_id: str) -> str:
-    """Return the path of a project's parse cache: below HEADGATE_HOME if set, else below the user's cache folder.
+    """Return the path of a project's parse cache, below HEADGATE_HOME if set, else below the user's cache folder.
 
-    Empty if neither is known; nothing is cached then.
+    Empty if neither folder is known; then nothing is cached.
     """
     root = _cache_root(environ)
     return str(PurePosixPath(root) / f"{project}-{_digest(project_id, 8)}" / PARSE_CACHE_FILE) if root else ""
 
 
 def manifest_cache_path(environ: Mapping[str, str], uid: int, *, folder: str) -> str:
-    """Return the path of a user's cached headgate.yml of a project folder; empty if nothing is cached."""
+    """Return the path of a user's cached copy of a project folder's headgate.yml; empty if no cache folder is known."""
     root = _cache_root(environ)
     return str(PurePosixPath(root) / "manifests" / f"{uid}-{_digest(folder, 16)}") if root else ""
 

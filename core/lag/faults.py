@@ -13,10 +13,10 @@ from core.model.states import MAY_WORK, Fault, State, Trend, WantedState
 from core.text.wording import long_duration
 
 SUSTAINED_S = 10.0
-"""How long a sign must persist to become a fault, and be absent to clear it: three measurements."""
+"""How many seconds a sign must last to become a fault, and be absent to clear it: about three measurements."""
 
 MET_S = 60.0
-"""How long an objective must be met before that is recorded, to avoid an entry every minute."""
+"""How many seconds an objective must be met before that is recorded, so that a table does not flap every minute."""
 
 LEAST_OBJECTIVE_S = 60.0
 _TRIGGERS = 6
@@ -24,25 +24,25 @@ _TRIGGERS = 6
 
 @dataclass(frozen=True, slots=True)
 class FaultSign:
-    """The fault that one measurement indicates."""
+    """The fault that one measurement suggests; it becomes a reported fault only if it lasts."""
 
     fault: Fault = Fault.NONE
     why: str = ""
-    """One clause for people."""
+    """The reason, as one clause for people."""
     at_once: bool = False
-    """Whether it counts immediately: a failure, or a pool that has not answered for a while."""
+    """Whether the sign is reported at once: after a failure, or while the pool does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultWatch:
-    """The reported fault of a statement, and for how long measurements have contradicted it."""
+    """The reported fault of a statement, and since when measurements have contradicted it."""
 
     said: FaultSign = FaultSign()
     contrary_since: float | None = None
-    """When the contradiction began, epoch seconds; None without one."""
+    """When measurements began to contradict the reported fault, in epoch seconds; None if they agree with it."""
 
     def heard(self, sign: FaultSign, at: float) -> "FaultWatch":
-        """Return the watch after one more measurement; a sign counts once it persisted, or at once."""
+        """Return the watch after one more measurement; a changed sign is reported once it has lasted, or at once."""
         if bool(sign.fault) == bool(self.said.fault) or sign.at_once:
             return FaultWatch(sign)
         since = at if self.contrary_since is None else self.contrary_since
@@ -51,15 +51,17 @@ class FaultWatch:
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveWatch:
-    """Whether a table misses its objective, and for how long measurements have contradicted that."""
+    """Whether a table misses its lag objective, and since when measurements have contradicted that."""
 
     missed: bool = False
     since: float = 0.0
-    """When this began, epoch seconds."""
+    """When the objective was first missed or met again, in epoch seconds."""
     contrary_since: float | None = None
 
     def heard(self, behind_s: float | None, objective_s: float, at: float) -> "ObjectiveWatch":
-        """Return the watch after one more measurement; a change must persist, for a minute to count as met again."""
+        """Return the watch after one more measurement; a change counts only once it has lasted `SUSTAINED_S` or
+        `MET_S`.
+        """
         if behind_s is None:
             return self
         missed = behind_s > objective_s
@@ -72,12 +74,14 @@ class ObjectiveWatch:
 
 
 def objective_s(objective: str, trigger: str) -> float:
-    """Return the lag objective in seconds: as declared, else a minute or six triggers, whichever is longer."""
+    """Return the lag objective in seconds: the declared one, else the longer of a minute and six triggers."""
     return trigger_s(objective) if objective else max(LEAST_OBJECTIVE_S, _TRIGGERS * trigger_s(trigger))
 
 
 def fault_sign(lag: Lag, judged: LagTrend, *, state: str, wanted: str, objective_s: float) -> FaultSign:
-    """Judge one measurement of a statement; none is a fault if the statement is wanted stopped or not running."""
+    """Return the fault that a measurement suggests; there is none while a statement is not running or meant to be
+    stopped.
+    """
     if state == State.FAILED:
         return FaultSign(Fault.FAILED, "it has failed", at_once=True)
     if wanted == WantedState.STOPPED or state not in MAY_WORK:

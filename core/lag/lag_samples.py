@@ -1,4 +1,4 @@
-"""Measured lag: single samples, the total over all streamed sources, and gapless series of samples."""
+"""Measured lag: single samples, the total over all streamed sources, and series of samples without gaps."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from core.ports.storage import SourceLag
 
 
 class LagSample(Protocol):
-    """The fields of a sample that are used here; `state.row_types.SampleRow` has them."""
+    """The fields of a lag sample that this package reads; `state.row_types.SampleRow` implements it."""
 
     @property
     def at(self) -> float: ...
@@ -34,30 +34,30 @@ class Lag:
     """The input pending in all streamed sources of a statement."""
 
     rows: int | None
-    """None if unknown for one of the sources."""
+    """Pending rows; None if unknown for one of the sources."""
     files: int | None
-    """None if one of the sources is gone or was replaced."""
+    """Pending files; None if one of the sources is gone or was replaced."""
     bytes: int
     exact: bool
     oldest_s: float | None
     missing: tuple[TableName, ...]
     """Sources that are gone or were replaced."""
     newest_s: float | None = None
-    """Age of the newest input of the source that has been silent longest; None if unknown."""
+    """Age of the newest input in the source that has been silent longest; None if unknown."""
 
     @property
     def behind_s(self) -> float | None:
-        """Age of the oldest pending input: 0 if none is pending, None if unknown."""
+        """Age of the oldest pending input in seconds; 0 if none is pending, None if unknown."""
         return behind_s(self.files, self.oldest_s) if not self.missing else None
 
 
 def behind_s(files: int | None, oldest_s: float | None) -> float | None:
-    """Return the lag in seconds, from the number of pending files and the age of the oldest."""
+    """Return the lag in seconds, given the number of pending files and the age of the oldest one."""
     return 0.0 if files == 0 else oldest_s
 
 
 def total_lag(positions: Iterable[SourceLag]) -> Lag:
-    """Add up the lag of all sources; 0 without sources."""
+    """Add up the lag of all sources; the total is 0 if there are none."""
     known = tuple(positions)
     rows = [position.rows for position in known if position.rows is not None]
     return Lag(
@@ -72,39 +72,41 @@ def total_lag(positions: Iterable[SourceLag]) -> Lag:
 
 
 LEAST_SAMPLES = 6
-"""Number of consecutive samples needed for a judgement."""
+"""Number of consecutive samples needed to judge a trend."""
 
 _HOLE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class SampleSeries:
-    """The newest consecutive samples without a gap, as parallel series, oldest first."""
+    """The newest samples without a gap between them, as parallel tuples, oldest first."""
 
     at: tuple[float, ...]
     lag: tuple[float, ...]
-    """Rows, or files if rows are unknown."""
+    """Pending rows, or pending files if the number of rows is unknown."""
     files: tuple[float, ...]
-    """Files; empty if unknown for one of the samples."""
+    """Pending files; shorter than the other tuples if unknown for some samples."""
     in_rows: bool
     arrived: tuple[float, ...]
-    """Cumulative input since the first sample."""
+    """Input since the first sample, cumulative."""
     processed: tuple[float, ...]
-    """Cumulative output since the first sample."""
+    """Processed input since the first sample, cumulative."""
     batch_rows_s: float
-    """Rows per second of the newest batches, as reported by Spark; 0 if unknown or if lag is in files."""
+    """Median rows per second of the newest batches, as reported by Spark; 0 if unknown or if lag is in files."""
     has_counters: bool
-    """Whether `arrived` and `processed` are true counters, not estimates from changes of the lag."""
+    """Whether `arrived` and `processed` were counted, not estimated from changes of the lag."""
     batches_s: tuple[float, ...]
-    """Duration of the newest batch at each of the newest samples."""
+    """Duration of the latest batch at each of the newest samples."""
     arrived_at: float
-    """When input last arrived; the time of the first sample if none did."""
+    """When input last arrived; the time of the first sample if none has arrived since."""
     usual_gap_s: float
-    """Typical time between two samples with new input."""
+    """Median time between two samples with new input."""
     interval_s: float
 
     def arrival_rate(self) -> float:
-        """Return the recent input rate per second, the median of the last three arrivals: a burst is ignored."""
+        """Return the recent input rate per second: the median of the last three arrivals, so that one burst has no
+        effect.
+        """
         seen = [n for n in range(1, len(self.at)) if self.arrived[n] > self.arrived[n - 1]]
         rates = [
             (self.arrived[n] - self.arrived[n - 1]) / min(self.at[n] - self.at[before], 2 * self.usual_gap_s)
@@ -116,10 +118,7 @@ class SampleSeries:
 
 
 def sample_series(samples: Sequence[LagSample], now: float, interval_s: float) -> SampleSeries | None:
-    """Return the newest run of consecutive samples, oldest first.
-
-    None if it is too short, too old or without a known lag.
-    """
+    """Return the newest samples without a gap; None if they are too few or too old, or the lag is unknown."""
     if not samples or now - samples[-1].at > _HOLE * interval_s:
         return None
     in_rows = samples[-1].lag_rows is not None
@@ -174,9 +173,9 @@ def _went_back(before: int | None, after: int | None) -> bool:
 def _counters(
     row: Sequence[LagSample], lag: tuple[float, ...], *, in_rows: bool
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return input and output counters of the samples.
+    """Return cumulative input and cumulative processed input for each sample.
 
-    Without counters, a rise of the lag counts as input, a fall as output.
+    Without counters, a rise of the lag counts as input and a fall as processed input.
     """
     arrived, processed = [0.0], [0.0]
     for n in range(1, len(row)):

@@ -1,7 +1,7 @@
-"""Liveness of an active statement: it makes progress, or runs a batch within its typical duration.
+"""Liveness of an active statement: whether it makes progress, or is running a batch that may take this long.
 
-Spark reports an idle query every 10 s, nothing during a batch, and nothing before the first commit. Silence is
-therefore compared with the duration of this statement's batches. None of this justifies a restart.
+Spark reports an idle query every 10 s, but reports nothing during a batch or before the first commit. So silence is
+compared with the typical duration of this statement's batches. A statement is never restarted for being silent.
 """
 
 from collections.abc import Sequence
@@ -13,40 +13,40 @@ from core.lag.lag_samples import LagSample
 from core.text.sentence import Sentence
 
 SILENT_S = 30.0
-"""Silence that is always acceptable, or three triggers if that is longer."""
+"""Seconds of silence that are always acceptable; three triggers if that is longer."""
 
 PATIENT_S = 600.0
-"""Time allowed for a first, replayed or catch-up batch, however short typical ones are."""
+"""Seconds allowed for a first, replayed or catch-up batch, even if batches are typically short."""
 
 _MEDIANS = 10.0
 _LARGE = 3.0
-"""A backlog of this many times the typical input between two samples makes a catch-up batch."""
+"""A batch is a catch-up batch if its backlog exceeds this many times the typical input between two samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class LivenessSigns:
-    """Observations of an active query."""
+    """What was observed of an active query."""
 
     silent_s: float
-    """Time since its last progress or idle event, or since it was first seen."""
+    """Seconds since its last progress or idle event, or since the query was first seen."""
     trigger_s: float
     in_batch: bool
     """Whether a batch is planned but not committed, or a trigger is active."""
     waits: bool = False
-    """Whether its status says that it waits for data or for its trigger."""
+    """Whether the query reports that it is waiting for data or for its trigger."""
     usual_s: float | None = None
-    """The median duration of its batches; None if unknown."""
+    """Median duration of the query's batches in seconds; None if unknown."""
     patient: bool = False
-    """Whether this is a first, replayed or catch-up batch."""
+    """Whether the current batch is a first, replayed or catch-up batch."""
 
 
 def allowed_silence_s(trigger_s: float) -> float:
-    """Return the silence that is acceptable without further evidence, in seconds."""
+    """Return how many seconds of silence are acceptable without further evidence."""
     return max(3 * trigger_s, SILENT_S)
 
 
 def why_not_live(signs: LivenessSigns) -> Sentence | None:
-    """Explain why an active statement is not making progress; None if it is."""
+    """Explain why an active statement is not live; None if it is."""
     if signs.silent_s <= allowed_silence_s(signs.trigger_s) or signs.waits:
         return None
     if not signs.in_batch:
@@ -59,13 +59,13 @@ def why_not_live(signs: LivenessSigns) -> Sentence | None:
 
 
 def usual_batch_s(samples: Sequence[LagSample]) -> float | None:
-    """Return the median duration of batches that read input; None without any."""
+    """Return the median duration in seconds of the batches that read input; None if there are none."""
     known = [sample.batch_ms / 1000 for sample in samples if sample.batch_ms and sample.in_rows_s != 0]
     return median(known) if known else None
 
 
 def is_catch_up_batch(samples: Sequence[LagSample], heard_at: float) -> bool:
-    """True if the backlog of the batch that began after `heard_at` is unusually large, or there is no baseline.
+    """Return whether the batch that began after `heard_at` has an unusually large backlog, or no baseline is known.
 
     `samples` are oldest first. The backlog is taken from the first sample after `heard_at`.
     """

@@ -1,32 +1,34 @@
-"""How far a statement is behind its inputs, and where that is going: positions → total, samples → verdict.
+"""How far a statement is behind its inputs, and whether its lag is growing or falling: samples of lag → trend.
 
-One condition for each word; the first that holds is the word:
+The conditions are tried in this order; the first that holds decides:
 
-unknown   Fewer than 6 samples in a row (a hole of more than 3 intervals, counters that went back, or a stop begin a new
-          row), the newest sample older than 3 intervals, or no lag in it. Never with a number. Also where input waits
-          and nothing was committed since the start, and where nothing has shown what `steady` says: the pool does not
-          answer, or it does not run and was not looked at six times since its last commit.
-starved   It runs, and a parent is missing (gone, replaced), or a parent that is a statement is absent, stopped, failed
-          or silent, and there is no backlog left that takes more than 15 s and 3 triggers to work off, nor rows that
-          have waited for longer than 30 s and 3 triggers. Silent: it runs, delivered before, and has delivered nothing
-          for the longer of 20 s and 6 of its usual intervals; where its own trend is given, that it is stalled or
-          starved.
-stalled   It runs, input is pending, and nothing was committed for the longest of 30 s, 3 triggers and 3 batches (where
-          the pool does not answer, of 20 s and a trigger and 10 s: no batch is known of; while it starts, for 10 min,
-          which a first batch may take); or it has consumed for the longer of 60 s and 6 triggers from all its inputs,
-          and its watermark has not moved in all that time.
-idle      Nothing is pending, nothing came for the longer of 20 s and 2.5 usual intervals. An external source that falls
-          silent leaves its readers idle, not starved: nobody promised that it would go on.
-steady    It runs, has committed since its start where input waits, and no input has waited for longer than 30 s and
-          3 triggers, however many rows that is: where time is known, it is judged before rows.
-growing   There is a backlog, and since its last turn it rose by more than noise, not in one step. Also while stopped.
-draining  There is a backlog, and since its last turn it fell by more than noise; ETA is when it will be worked off.
-steady    None of these: what comes is worked off batch by batch, or a backlog stays as it is.
+unknown   There are fewer than 6 consecutive samples (a gap of more than 3 intervals, a counter that decreases, or a
+          stop starts a new series), or the newest sample is older than 3 intervals or has no lag. Also while input is
+          pending and nothing was committed since the start, and while nothing proves what `steady` claims: the pool
+          does not answer, or a stopped statement has fewer than 6 samples since its last commit. No rate or ETA then.
+starved   The statement runs, and a parent is missing (dropped, replaced); or a parent that is itself a statement is
+          absent, stopped, failed or silent, and the statement has no backlog left that takes more than 15 s and 3
+          triggers, nor input that has waited for more than 30 s and 3 triggers. A parent is silent if it runs and has
+          delivered before, but nothing for the longer of 20 s and 6 of its typical intervals; if the parent's own trend
+          is known, it counts as silent if it is stalled or starved.
+stalled   The statement runs, input is pending, and nothing was committed for the longest of 30 s, 3 triggers and 3
+          batches (10 min while it starts, since a first batch may take that long; the longer of 20 s and a trigger plus
+          10 s while the pool does not answer, since no batch is known then). Or it has processed input for the longer
+          of 60 s and 6 triggers while its watermark has not advanced, and no input starves it.
+idle      Nothing is pending, and nothing has arrived for the longer of 20 s and 2.5 typical intervals. Readers of an
+          external source that becomes silent are idle, not starved: nobody promised that it would deliver more.
+steady    The statement runs, has committed since its start if input is pending, and no input has waited for longer than
+          30 s and 3 triggers, however many rows are pending: if the time is known, it takes precedence over rows.
+growing   There is a backlog, and since its last turn it has risen by more than noise, in more than one step. Applies to
+          stopped statements as well.
+draining  There is a backlog, and since its last turn it has fallen by more than noise. The ETA is when it will be gone.
+steady    None of the above: input is processed batch by batch, or a backlog stays the same.
 
-Lag is a sawtooth: it rises while a batch runs and falls when it commits. So lag is compared only right after commits
-(for a stopped statement: everywhere). *Noise* is what arrives between a commit and the sample that sees it; a *backlog*
-is more than what arrives during a usual batch and that time; a *turn* is a change of direction by more than noise. How
-fast things arrive is the middle one of the last three sightings: a parent that starts again delivers one burst.
+Lag is a sawtooth: it rises while a batch runs and falls when the batch commits. So lag is compared only right after
+commits (for a stopped statement, at every sample). *Noise* is the input that arrives between a commit and the next
+sample. A *backlog* is more than the input that arrives during a typical batch plus that time. A *turn* is a change of
+direction by more than the noise. The input rate is the median of the last three arrivals, because a parent that starts
+again delivers one burst.
 """
 
 from collections.abc import Sequence
@@ -54,9 +56,9 @@ class UpstreamHealth:
     missing: bool = False
     external: bool = False
     silent_s: float | None = None
-    """Seconds since its newest committed file; None if it never had one."""
+    """Seconds since the newest committed file of the source; None if it never had one."""
     trend: str = ""
-    """Its own trend as of the last round; empty if unknown."""
+    """The source's own trend in the last round of measurements; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +67,11 @@ class LagTrend:
 
     trend: Trend
     rate_rows_s: float | None = None
-    """Change of lag while growing or draining (then negative); otherwise, or if lag is in files, None."""
+    """Change of lag in rows per second, negative while draining; None for other trends, or if lag is in files."""
     eta_s: float | None = None
     """Seconds until the backlog is processed; only while draining."""
     reason: str = ""
-    """One clause for people."""
+    """The reason, as one clause for people."""
 
 
 def lag_trend(
@@ -88,13 +90,13 @@ def lag_trend(
     proven: bool = True,
     rests_since: float | None = None,
 ) -> LagTrend:
-    """Return the trend of a statement's lag from samples about `interval_s` apart, oldest first.
+    """Return the trend of a statement's lag, given samples about `interval_s` apart, oldest first.
 
-    `previous` is the last trend: leaving `growing` or `draining` takes more evidence than staying. `commit_age_s` is
-    the time since the newest commit or a later start, None if nothing was committed. `watermark_age_s` is the time
-    since the watermark last moved or the statement was last starved, None without a watermark. `by_files` means that
-    batches are limited in files, so that files determine their duration. `behind_s` is the age of the oldest pending
-    input, None if unknown: then only rows are judged. `proven` means that it has committed since its start.
+    `previous` is the last trend: it takes more evidence to leave `growing` or `draining` than to stay. `commit_age_s`
+    is the time since the newest commit or a later start, None if nothing was committed. `watermark_age_s` is the time
+    since the watermark last advanced or the statement was last starved, None without a watermark. `by_files` means that
+    batches are limited by number of files, so that files determine their duration. `behind_s` is the age of the oldest
+    pending input; if it is None, only rows are judged. `proven` means that the statement has committed since its start.
     `rests_since` is when a stopped statement stopped: older samples are ignored.
     """
     working = state in MAY_WORK
@@ -103,7 +105,7 @@ def lag_trend(
     series = sample_series(samples, now, interval_s)
     if series is None:
         return LagTrend(Trend.UNKNOWN, reason="too few consecutive samples")
-    # What stands still of itself lacks nothing: it waits for whoever starts it.
+    # A statement that does not run lacks no input: it waits to be started.
     needed = parents if working else ()
     if gone := [parent.table for parent in needed if parent.missing]:
         return LagTrend(Trend.STARVED, reason=f"{', '.join(gone)} was dropped or replaced")
@@ -113,7 +115,7 @@ def lag_trend(
     starving = _starving(needed, series)
     if starving and not has_work and not _works_off(movement, trigger_s, previous):
         return LagTrend(Trend.STARVED, reason=starving)
-    # The watermark stands while one of several inputs does.
+    # The watermark does not advance while one of several inputs is silent.
     watermark_age_s = None if starving else watermark_age_s
     if working and (why := _stalling(series, trigger_s, commit_age_s, watermark_age_s, state)):
         return LagTrend(Trend.STALLED, reason=why)
@@ -124,7 +126,7 @@ def lag_trend(
     keeps_up = working and behind_s is not None and behind_s <= bound_s
     if (keeps_up or movement.trend is Trend.STEADY) and (why := _unproven(series, state, proven=proven)):
         return LagTrend(Trend.UNKNOWN, reason=why)
-    # What came while it was stopped, and until its first batch ends, shows nothing of how fast it processes.
+    # Input that arrived while it was stopped or runs its first batch does not show how fast it processes.
     if working and not proven and series.lag[-1] > 0 and not _has_processed(series, commit_age_s):
         return LagTrend(Trend.UNKNOWN, reason=_UNCOMMITTED)
     if keeps_up:
@@ -133,7 +135,7 @@ def lag_trend(
 
 
 def _unproven(series: SampleSeries, state: str, *, proven: bool) -> str:
-    """Return why there is no evidence that a statement keeps up or that its backlog is stable; empty if there is."""
+    """Return why it is unproven that a statement keeps up or that its backlog is stable; empty if it is proven."""
     if state == State.UNKNOWN:
         return "the pool does not answer"
     if state in MAY_WORK:
@@ -143,14 +145,14 @@ def _unproven(series: SampleSeries, state: str, *, proven: bool) -> str:
 
 
 def _has_processed(series: SampleSeries, commit_age_s: float | None) -> bool:
-    """True if input was processed since the newest commit or start; without one, in any sample."""
+    """Return whether input was processed since the newest commit or start; if neither is known, in any sample."""
     since = 0.0 if commit_age_s is None else series.at[-1] - commit_age_s
     rises = (n for n in range(1, len(series.at)) if series.processed[n] > series.processed[n - 1])
     return any(series.at[n - 1] >= since for n in rises)
 
 
 def keeps_up_s(trigger_s: float) -> float:
-    """Return how long input may be pending for a statement that keeps up, in seconds."""
+    """Return for how many seconds input may wait while its statement still counts as keeping up."""
     return max(30.0, 3 * trigger_s)
 
 
@@ -170,7 +172,7 @@ def _starving(parents: Sequence[UpstreamHealth], series: SampleSeries) -> str:
 
 
 def _works_off(movement: LagTrend, trigger_s: float, previous: str) -> bool:
-    """True if a backlog counts as draining although no input arrives; a new trend needs more than a few batches."""
+    """Return whether a backlog counts as draining although no input arrives; a new trend must last some batches."""
     if movement.trend is not Trend.DRAINING:
         return False
     return previous == Trend.DRAINING or (movement.eta_s or 0.0) > max(15.0, 3 * trigger_s)
@@ -187,17 +189,17 @@ def _stalling(
         (n for n in range(1, len(series.at)) if series.processed[n] > series.processed[n - 1]), default=0
     )
     age_s = series.at[-1] - series.at[processed_at] if commit_age_s is None else commit_age_s
-    # Something must have been pending all that time: an old commit of an idle statement says nothing.
+    # Something must have been pending all that time: an old commit of an idle statement proves nothing.
     since = max((n for n in range(len(series.at)) if series.lag[n] == 0), default=-1) + 1
     pending_s = series.at[-1] - series.at[since] if since < len(series.at) else 0.0
-    # A batch may take longer than the trigger, a first one much longer; where the pool does not answer, nothing speaks
-    # for one.
+    # A batch may take longer than the trigger, and a first one much longer; while the pool does not answer, nothing
+    # suggests that a batch is running.
     bound_s = max(30.0, 3 * trigger_s, 3 * max(series.batches_s), PATIENT_S if state == State.STARTING else 0.0)
     if min(age_s, pending_s) > (max(20.0, trigger_s + 10.0) if state == State.UNKNOWN else bound_s):
         return f"input is pending, no commit for {age_s:.0f} s"
     if watermark_age_s is None:
         return ""
-    # Counted from the first rows read since it moved: it stands while nothing comes as well.
+    # Counted from the first rows read since it advanced, because it does not advance while nothing arrives either.
     read_at = [
         series.at[n]
         for n in range(1, len(series.at))
@@ -210,7 +212,7 @@ def _stalling(
 
 
 def _movement(series: SampleSeries, trigger_s: float, previous: str, *, working: bool, by_files: bool) -> LagTrend:
-    """Return growing, draining or steady, from the last monotone stretch of the lag sampled right after commits."""
+    """Return growing, draining or steady, judged from the last monotone stretch of the lag right after commits."""
     if series.has_counters or not working:
         points = _after_commits(series, trigger_s, working=working)
         noise, backlog = _expected(series, trigger_s, working=working)
@@ -223,7 +225,7 @@ def _movement(series: SampleSeries, trigger_s: float, previous: str, *, working:
     recent = [point for point in leg if point[0] >= min(leg[-1][0] - _RATE_S, leg[-4:][0][0])]
     slope = _slope(recent)
     change = leg[-1][1] - leg[0][1]
-    # One burst is no trend: a rise that is mostly its largest step waits for the next, unless that takes too long.
+    # One burst is no trend: a rise that is mostly one step waits for the next, unless that would take too long.
     burst = max((after[1] - before[1] for before, after in pairwise(leg)), default=0.0)
     lag = leg[-1][1]
     kept = 0.6 if previous in (Trend.GROWING, Trend.DRAINING) else 1.0
@@ -234,14 +236,14 @@ def _movement(series: SampleSeries, trigger_s: float, previous: str, *, working:
         return LagTrend(Trend.GROWING, rate, reason=f"lag is rising by {slope:.3g}/s")
     if lag > backlog * kept and slope < 0 and -change > noise * kept:
         left_s = _seconds_left(series, recent, by_files=by_files)
-        # The last batch is half full on average, and takes its turn all the same.
+        # The last batch is half full on average, but still takes a whole trigger.
         eta_s = max(0.0, left_s + trigger_s / 2 - (series.at[-1] - leg[-1][0]))
         return LagTrend(Trend.DRAINING, rate, round(eta_s, 1), reason=f"lag is falling by {-slope:.3g}/s")
     return LagTrend(Trend.STEADY, reason="no change in lag beyond noise")
 
 
 def _seconds_left(series: SampleSeries, recent: Sequence[tuple[float, float]], *, by_files: bool) -> float:
-    """Return the seconds until a falling lag is processed; by files, if batches are limited in files."""
+    """Return the seconds until a falling lag is processed, computed from files if batches are limited by files."""
     files = dict(zip(series.at, series.files, strict=False)) if len(series.files) == len(series.at) else {}
     of_files = [(at, files[at]) for at, _ in recent if at in files]
     if by_files and (slope := _slope(of_files)) < 0:
@@ -250,7 +252,7 @@ def _seconds_left(series: SampleSeries, recent: Sequence[tuple[float, float]], *
 
 
 def _expected(series: SampleSeries, trigger_s: float, *, working: bool) -> tuple[float, float]:
-    """Return the noise, and the largest backlog right after a commit of a statement that keeps up."""
+    """Return the noise, and the largest lag right after a commit that a statement has while it keeps up."""
     blur_s = max(series.interval_s, series.usual_gap_s)
     arrival_rate = series.arrival_rate()
     noise = max(1.0, arrival_rate * blur_s)
@@ -273,14 +275,14 @@ def _after_commits(series: SampleSeries, trigger_s: float, *, working: bool) -> 
     usual_s = max(trigger_s, median(gaps) if gaps else 0.0)
     empty = max((n for n in every if series.lag[n] == 0), default=0)
     if commits and series.at[-1] - series.at[max(commits[-1], empty)] > 1.5 * usual_s + series.interval_s:
-        # The batch takes longer than usual: what it would leave behind, were it as big as usual.
+        # The batch takes longer than usual: add the lag that it would leave if it were of typical size.
         usual = median(series.processed[n] - series.processed[n - 1] for n in commits)
         points.append((series.at[-1], max(0.0, series.lag[-1] - usual)))
     return points
 
 
 def _lowest(series: SampleSeries, trigger_s: float) -> tuple[list[tuple[float, float]], float]:
-    """Return, without counters, the lowest lag of each stretch with a commit, and the swing of lag within one."""
+    """For samples without counters, return the lowest lag in each stretch long enough for a commit, and the noise."""
     width = trigger_s + 2 * series.interval_s
     stretches: dict[int, list[tuple[float, float]]] = {}
     for at, lag in zip(series.at, series.lag, strict=True):
@@ -292,7 +294,7 @@ def _lowest(series: SampleSeries, trigger_s: float) -> tuple[list[tuple[float, f
 
 
 def _last_leg(points: Sequence[tuple[float, float]], noise: float) -> Sequence[tuple[float, float]]:
-    """Return the points since the last turn, the last extreme from which the lag moved by more than noise."""
+    """Return the points since the last turn: the last extreme from which the lag then moved by more than the noise."""
     low = high = 0
     start, direction = 0, 0
     for n, (_, lag) in enumerate(points):
@@ -308,7 +310,7 @@ def _last_leg(points: Sequence[tuple[float, float]], noise: float) -> Sequence[t
 
 
 def _slope(points: Sequence[tuple[float, float]]) -> float:
-    """Return the Theil-Sen slope, the median over all pairs, which is robust against single odd batches."""
+    """Return the Theil-Sen slope, the median slope of all pairs of points, which ignores single odd batches."""
     slopes = [
         (lag - before) / (at - since)
         for n, (since, before) in enumerate(points)

@@ -1,7 +1,7 @@
-"""Column lineage across a project: which columns and rows feed which; statements are read on demand.
+"""Column lineage across a project: which columns and rows feed which. Statements are analysed on demand.
 
-A node without a column stands for a table's rows. Every column depends on its table's rows: that edge is implied, and
-upstream traces follow it. Rows depend on the rows of every table that their statement reads.
+A node without a column represents the rows of a table. Every column depends on its table's rows; that edge is implied,
+and upstream traces follow it. The rows of a table depend on the rows of every table that its statement reads.
 """
 
 from bisect import bisect_left
@@ -20,18 +20,18 @@ UPSTREAM, DOWNSTREAM = "up", "down"
 
 @dataclass(frozen=True, slots=True)
 class LineageEdge:
-    """One step of lineage, through one statement."""
+    """An edge of the lineage graph, from a column or rows that a statement reads to a column or rows that it writes."""
 
     source: ColumnOrigin
     target: ColumnOrigin
     kind: InputKind
     clause: str
-    """SELECT, or the clause of a condition."""
+    """`SELECT`, or for an edge to rows the clause of a condition, such as `WHERE`."""
     expression: str
     fields: tuple[str, ...]
-    """Paths inside a struct that are read; empty if the whole column is read."""
+    """Paths of the struct fields that are read; empty if the whole column is read."""
     through: tuple[LineageStep, ...]
-    """Columns of CTEs and subqueries in between, starting at the target."""
+    """The columns of CTEs and subqueries between target and source, starting at the target."""
     path: str
     line: int
 
@@ -42,22 +42,22 @@ class LineageNode:
 
     at: ColumnOrigin
     type: str
-    """As declared in the DDL; empty for rows and undeclared columns."""
+    """Type of the column as declared in the DDL; empty for rows and undeclared columns."""
     landed: bool
-    """Whether the table is filled outside Headgate, which ends lineage."""
+    """Whether the table is filled outside Headgate; lineage ends there."""
     format: str = ""
-    """Format of a landed table: json, csv …"""
+    """Format of a landed table, such as `json` or `csv`."""
     location: str = ""
-    """Location of a landed table as in its DDL; empty if the DDL has none."""
+    """Location of a landed table as given in its DDL; empty if the DDL gives none."""
     expression: str = ""
-    """The expression that its statement writes; empty for rows and landed tables."""
+    """The expression whose value the statement writes to the column; empty for rows and landed tables."""
     of_feed: bool = False
-    """Whether the column belongs to the table's change feed only (`core.sql.statement.CHANGE_COLUMNS`)."""
+    """Whether the column exists only in the table's change feed (`core.sql.statement.CHANGE_COLUMNS`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineageGap:
-    """A name that could not be traced; `at` is the column or table whose lineage is incomplete."""
+    """A name that could not be traced to its source; `at` is the column or table whose lineage is incomplete."""
 
     at: ColumnOrigin
     name: str
@@ -68,30 +68,30 @@ class LineageGap:
 
 @dataclass(frozen=True, slots=True)
 class ColumnLineage:
-    """The lineage of one column, or of a whole table."""
+    """The lineage of one column, or of a whole table, in one direction."""
 
     root: ColumnOrigin
-    """Without a column: the whole table."""
+    """Where the trace started; without a column, a whole table."""
     direction: str
     nodes: tuple[LineageNode, ...]
-    """In the order in which they were reached."""
+    """Nodes in the order in which the trace reached them."""
     edges: tuple[LineageEdge, ...]
     gaps: tuple[LineageGap, ...]
 
 
 @dataclass(frozen=True)
 class _StatementEdges:
-    """The edges into one table."""
+    """The edges into one table, by either end, with its gaps."""
 
     by_target: Mapping[ColumnOrigin, tuple[LineageEdge, ...]]
     by_source: Mapping[ColumnOrigin, tuple[LineageEdge, ...]]
     gaps: Mapping[ColumnOrigin, tuple[LineageGap, ...]]
     expressions: Mapping[str, str]
-    """By column in lower case."""
+    """Output expressions by column name in lower case."""
 
 
 class LineageTracer:
-    """Traces lineage in one project; each statement is read at most once."""
+    """Traces lineage in one project; analyses each statement at most once."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
@@ -99,7 +99,7 @@ class LineageTracer:
         self._followed: dict[TableName, StatementLineage] = {}
 
     def trace(self, root: ColumnOrigin, direction: str) -> ColumnLineage:
-        """Trace one column, or a whole table if `root` has no column; its table must be declared. Linear in edges."""
+        """Trace a column, or a whole table if `root` names no column. The table must be declared. Linear in edges."""
         waiting = [root] if root.column else self._whole(root.table)
         nodes: dict[ColumnOrigin, LineageNode] = {}
         edges: dict[LineageEdge, None] = {}
@@ -119,7 +119,7 @@ class LineageTracer:
         return ColumnLineage(root, direction, tuple(nodes.values()), tuple(edges), tuple(gaps))
 
     def follow(self, table: Table) -> StatementLineage:
-        """Return the lineage of a table's statement; the table must have one."""
+        """Return the lineage of a table's statement; raises AssertionError if the table is external."""
         if table.name not in self._followed:
             from core.sql.lineage.statement_lineage import lineage_of
 
@@ -128,19 +128,19 @@ class LineageTracer:
         return self._followed[table.name]
 
     def readers(self, table: TableName) -> tuple[Table, ...]:
-        """List the declared tables whose statements read a table, by name."""
+        """Return the declared tables whose statements read a table, sorted by name."""
         return tuple(self._project.tables[child] for child in self._graph.children(table))
 
     def tables(self) -> Collection[TableName]:
-        """List the declared tables, by name."""
+        """Return the names of the declared tables, sorted."""
         return self._project.tables
 
     def columns(self, table: TableName) -> tuple[Column, ...]:
-        """List a declared table's columns."""
+        """Return a declared table's columns."""
         return self._project.tables[table].parsed_ddl.columns
 
     def column(self, table: TableName, name: str) -> ColumnOrigin | None:
-        """Return a column by its name, ignoring case; None if the table lacks it."""
+        """Return a column as it is spelled in the DDL, found ignoring case; None if the table has no such column."""
         spelled = self._spelled(table, name)
         return ColumnOrigin(table, spelled) if spelled is not None else None
 
@@ -155,7 +155,9 @@ class LineageTracer:
         return tuple(edge for child in children for edge in self._statement(child).by_source.get(at, ()))
 
     def _gaps_at(self, at: ColumnOrigin, direction: str) -> tuple[LineageGap, ...]:
-        """List the gaps that may hide lineage; downstream, any unresolved name of a reader could be this column."""
+        """Return the gaps that may hide lineage of a node; downstream, any unresolved name in a reader could refer to
+        it.
+        """
         if direction == UPSTREAM:
             return self._statement(at.table).gaps.get(at, ())
         children = self._graph.children(at.table)
@@ -230,7 +232,7 @@ class LineageTracer:
 
 
 class LineNumbers:
-    """Conversion of offsets in a statement to lines of its file."""
+    """Converts offsets in a statement to line numbers of its file."""
 
     def __init__(self, table: Table) -> None:
         assert table.parsed is not None and table.dml is not None
@@ -239,7 +241,7 @@ class LineNumbers:
         self._breaks = [at for at, char in enumerate(table.parsed.select) if char == "\n"]
 
     def of(self, offset: int) -> int:
-        """Return the line in the file, counted from 1."""
+        """Return the line number of an offset, counted from 1."""
         return self._first + bisect_left(self._breaks, offset)
 
 

@@ -1,4 +1,7 @@
-"""Uses of a column, with lines: direct references, and columns derived from it downstream; a doubt counts as a use."""
+"""Uses of a column, with line numbers: in statements that read its table, and downstream through derived columns.
+
+A name that cannot be resolved counts as a use.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def column_reference_lines(column: str, parent: TableName, reader: Table, tables: Mapping[TableName, Table]) -> str:
-    """Return where a reader's declared text references a parent's column: `dml.x.sql:3,7`; empty if nowhere.
+    """Return the lines where a reader references a parent's column, like `dml.x.sql:3,7`; empty if it does not.
 
-    The parent need not declare the column any more; `tables` are those of the project.
+    `tables` are those of the project. The parent need not declare the column any more.
     """
     if reader.parsed is None or reader.dml is None or all(read.table != parent for read in reader.parsed.reads):
         return ""
@@ -34,7 +37,7 @@ def column_reference_lines(column: str, parent: TableName, reader: Table, tables
 def reads_column(
     statement: ParsedStatement, parent: TableName, column: str, columns: Mapping[TableName, tuple[Column, ...]]
 ) -> bool:
-    """Return whether a statement may read a parent's column; `columns` are those declared by its parents."""
+    """Return whether a statement may read a parent's column; `columns` holds the declared columns of its parents."""
     from core.sql.lineage.statement_lineage import lineage_of
 
     found, name = lineage_of(statement, columns.get), column.lower()
@@ -45,7 +48,7 @@ def reads_column(
 
 
 def reference_lines_in(found: "StatementLineage", columns: Iterable[str], parent: TableName, reader: Table) -> str:
-    """Return where a statement with known lineage references any of a parent's columns; empty if nowhere."""
+    """Return the lines where a statement, given its lineage, references any of a parent's columns; empty if none."""
     assert reader.parsed is not None and reader.dml is not None, f"{reader.name} is external and has no statement"
     offsets = {offset for column in columns for offset in _references(column.lower(), parent, reader, found)}
     lines = sorted({line_of(reader.dml.text, reader.parsed, offset) for offset in offsets})
@@ -70,18 +73,21 @@ def _references(column: str, parent: TableName, reader: Table, found: "Statement
 
 @dataclass(frozen=True, slots=True)
 class ColumnUse:
-    """One statement's use of a column, or of columns derived from it."""
+    """How one statement uses a column, or columns derived from it."""
 
     place: str
-    """Where it names the column or a derived column: `dml.orders.sql:3,7`."""
+    """Lines that reference the column or a column derived from it: `dml.orders.sql:3,7`."""
     direct: str
-    """Where it names the column itself; empty if it only reads derived columns."""
+    """Lines that reference the column itself; empty if the statement only reads derived columns."""
     output_columns: tuple[str, ...]
-    """Its own columns derived from the column, as in the DDL; columns whose rows it merely decides are excluded."""
+    """The statement's output columns that are derived from the column, spelled as in the DDL.
+
+    Columns are excluded if the column only affects which rows they have.
+    """
 
 
 def column_uses_downstream(tracer: "LineageTracer", at: "ColumnOrigin") -> Mapping[TableName, ColumnUse]:
-    """Return every use of a declared column, at any depth; each statement that may use it is read once."""
+    """Return every use of a declared column by tables downstream, at any depth."""
     lost: dict[TableName, set[str]] = {at.table: {at.column.lower()}}
     places: dict[TableName, dict[TableName, str]] = {}
     waiting = [at.table]
@@ -106,7 +112,7 @@ def column_uses_downstream(tracer: "LineageTracer", at: "ColumnOrigin") -> Mappi
 
 
 def column_uses_of_readers(tracer: "LineageTracer", table: TableName) -> Mapping[str, Mapping[TableName, str]]:
-    """Return for each column of a declared table its readers with the position; each statement is read once."""
+    """Return the readers of each column of a declared table, with the lines that reference the column."""
     readers = [(reader, tracer.follow(reader)) for reader in tracer.readers(table)]
     found: dict[str, dict[TableName, str]] = {}
     for column in tracer.columns(table):
@@ -116,7 +122,7 @@ def column_uses_of_readers(tracer: "LineageTracer", table: TableName) -> Mapping
 
 
 def _made(found: "StatementLineage", parent: TableName, columns: set[str]) -> set[str]:
-    """Return the columns that a statement derives, or may derive, from some of a parent's columns."""
+    """Return the output columns that a statement derives, or may derive, from the given columns of a parent."""
     from core.sql.lineage.model import InputKind
 
     if not found.outputs:
@@ -141,7 +147,7 @@ def _spelled(tracer: "LineageTracer", table: TableName, columns: Iterable[str]) 
 
 
 def _joined(places: Iterable[str]) -> str:
-    """Join positions in one file: `f:3` and `f:3,7` become one."""
+    """Merge line references, so that `f:3` and `f:3,7` become `f:3,7`."""
     files: dict[str, set[int]] = {}
     for place in places:
         file, _, lines = place.rpartition(":")

@@ -1,4 +1,4 @@
-"""Table selectors as typed: a name or tag, optionally with upstream (`+` before) or downstream (`+` after)."""
+"""Table selectors that people type: a name or tag, with `+` before it for upstream and after it for downstream."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -16,11 +16,11 @@ _SELECTOR = re.compile(r"(?:(?P<up>[0-9]{0,4})\+)?(?P<what>[^+]+)(?:\+(?P<down>[
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """One selector: its tables, and how many levels upstream and downstream it extends; None means all."""
+    """A parsed selector: the tables, and how many levels upstream and downstream to include; None means all levels."""
 
     tables: tuple[TableName, ...] = ()
     tag: str = ""
-    """All tables with this tag, instead of `tables`."""
+    """If not empty, the selector starts from all tables with this tag instead of from `tables`."""
     up: int | None = 0
     down: int | None = 0
 
@@ -32,16 +32,16 @@ class SelectableTables:
     parents: Callable[[TableName], Iterable[TableName]]
     children: Callable[[TableName], Iterable[TableName]]
     tags: Callable[[], Mapping[str, Iterable[TableName]]]
-    """Tables by tag; called only for selectors with a tag."""
+    """Returns the tables by tag; called only if a selector contains a tag."""
 
 
 def is_selector(word: str) -> bool:
-    """Return whether a word is more than the name of one table."""
+    """Return whether a word has selector syntax, so that it is not just the name of one table."""
     return "+" in word or word.startswith(TAG)
 
 
 def parse_selector(word: str) -> Selector:
-    """Parse one word; raises UsageError, or BadName for an invalid name."""
+    """Parse one selector; raises UsageError for bad syntax, BadName for an invalid table name."""
     found = _SELECTOR.match(word.strip())
     if not found:
         raise UsageError(f"{word!r} is not a selector", remedy=FORMS)
@@ -58,9 +58,10 @@ def parse_selector(word: str) -> Selector:
 
 
 def select_tables(words: Iterable[str], among: SelectableTables) -> tuple[TableName, ...]:
-    """Return the selected tables without repetition: per selector its tables, then upstream, then downstream.
+    """Return the tables that the selectors select, without duplicates.
 
-    Unknown names are returned as they are; raises UsageError for a tag that no table has.
+    For each selector: its own tables, then upstream, then downstream. A name that is not in the graph is returned like
+    any other; raises UsageError for a tag that no table has.
     """
     found: dict[TableName, None] = {}
     for word in words:

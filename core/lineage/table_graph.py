@@ -1,9 +1,9 @@
 """The graph of tables and its order; the only user of networkx. A graph never changes after construction.
 
-The order comes from `graphlib` of the standard library; `networkx` only names cycles once there are some. Importing it
-takes 150 ms of CPU, more than half of planning one table, and saves nothing: at 3,000 and 10,000 tables our levels take
-0.9 of its time, and detecting that there is no cycle takes 0.5. `reach` is ours for the same reason: ancestors take as
-long as with `networkx`, descendants 0.45 of the time (`tests/bench/graph_algorithms.py`).
+Topological order comes from the standard library's `graphlib`. `networkx` is imported only to name the cycles of a
+graph that has some: the import takes 150 ms of CPU, more than half of the time to plan one table, and saves nothing. At
+3,000 and 10,000 tables, `levels` takes 0.9 of the time that `networkx` needs, detecting that there is no cycle 0.5,
+descendants with `reach` 0.45, and ancestors the same (`tests/bench/graph_algorithms.py`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from core.project.model import Project, Table
 
 @dataclass(frozen=True, slots=True)
 class TableEdge:
-    """A statement's read of one parent; `streamed` is set if any of its reads streams."""
+    """An edge of the graph: a statement reads a parent; `streamed` is set if at least one of its reads is streaming."""
 
     parent: TableName
     child: TableName
@@ -26,7 +26,7 @@ class TableEdge:
 
 
 class TableGraph:
-    """Tables as nodes, reads as edges from parent to child; lists are sorted by name."""
+    """The graph of tables, with an edge from each parent to each of its readers; every list is sorted by name."""
 
     def __init__(self, edges: Iterable[TableEdge], tables: Iterable[TableName] = ()) -> None:
         parents: dict[TableName, dict[TableName, TableEdge]] = {table: {} for table in tables}
@@ -43,31 +43,33 @@ class TableGraph:
         self._children = {t: tuple(sorted(found)) for t, found in children.items()}
 
     def tables(self) -> tuple[TableName, ...]:
-        """Return every node."""
+        """Return every table of the graph."""
         return tuple(sorted(self._parents))
 
     def parents(self, table: TableName) -> tuple[TableEdge, ...]:
-        """Return the reads of a table; empty for a table outside the graph."""
+        """Return the edges from a table's parents; empty for a table outside the graph."""
         return self._parents.get(table, ())
 
     def children(self, table: TableName) -> tuple[TableName, ...]:
-        """Return the readers of a table, streaming or static."""
+        """Return the tables that read a table, as a stream or statically."""
         return self._children.get(table, ())
 
     def ancestors(self, *tables: TableName) -> frozenset[TableName]:
-        """Return everything upstream; the tables themselves only if one is upstream of another."""
+        """Return every table upstream; a given table is included only if it is upstream of another given one."""
         return reach(tables, lambda table: (edge.parent for edge in self.parents(table)))
 
     def descendants(self, *tables: TableName) -> frozenset[TableName]:
-        """Return everything downstream; the tables themselves only if one is downstream of another."""
+        """Return every table downstream; a given table is included only if it is downstream of another given one."""
         return reach(tables, self.children)
 
     def cycles(self) -> tuple[tuple[TableName, ...], ...]:
-        """Return one cycle per strongly connected component, in reading order from its first name; empty if acyclic."""
+        """Return one cycle for each strongly connected component, starting with its first name; empty if acyclic."""
         return cycles({table: tuple(edge.parent for edge in edges) for table, edges in self._parents.items()})
 
     def generations(self) -> tuple[tuple[TableName, ...], ...]:
-        """Return topological generations, sources first, each sorted; raises AssertionError if there is a cycle."""
+        """Return the topological generations, sources first, each sorted by name; raises AssertionError if there is a
+        cycle.
+        """
         parents = {table: tuple(edge.parent for edge in edges) for table, edges in self._parents.items()}
         found, knotted = _generations(parents)
         assert not knotted, self.cycles()
@@ -75,7 +77,7 @@ class TableGraph:
 
 
 def table_graph(project: Project) -> TableGraph:
-    """Build the declared graph of a project; reads of undeclared tables are left out."""
+    """Build the declared graph of a project, leaving out reads of undeclared tables."""
     return TableGraph(
         (edge for table in project.tables.values() for edge in edges_of(table) if edge.parent in project.tables),
         project.tables,
@@ -83,14 +85,14 @@ def table_graph(project: Project) -> TableGraph:
 
 
 def edges_of(table: Table) -> tuple[TableEdge, ...]:
-    """Return a declared table's reads; none for an external table."""
+    """Return the edges from a declared table's parents; none for an external table."""
     return (
         tuple(TableEdge(read.table, table.name, read.streaming) for read in table.parsed.reads) if table.parsed else ()
     )
 
 
 def reach(tables: Iterable[TableName], step: Callable[[TableName], Iterable[TableName]]) -> frozenset[TableName]:
-    """Return every table reachable by one step or more from some tables."""
+    """Return every table that can be reached from the given tables in one or more steps."""
     seen: set[TableName] = set()
     waiting = list(tables)
     while waiting:
@@ -102,16 +104,16 @@ def reach(tables: Iterable[TableName], step: Callable[[TableName], Iterable[Tabl
 
 
 def levels(parents_by_table: Mapping[TableName, Sequence[TableName]]) -> dict[TableName, int] | None:
-    """Return the topological generation of each table, starting at 0; None if there is a cycle."""
+    """Return each table's topological generation, starting at 0; None if there is a cycle."""
     found, knotted = _generations(parents_by_table)
     return None if knotted else {table: level for level, tables in enumerate(found) for table in tables}
 
 
 def depths(readings: Iterable[tuple[TableName, Iterable[TableName]]]) -> dict[TableName, int]:
-    """Return each table's distance from its farthest source, 0 for a source, given tables with their parents.
+    """Return each table's distance from its farthest source, starting at 0, given pairs of a table and its parents.
 
-    A table that occurs several times, with the parents of each of its versions, has all of them. Versions may form
-    cycles even if tables do not: tables in or below a cycle come last.
+    A table may occur more than once, with the parents of each of its versions; it gets all of them. Such a graph may
+    have cycles even if the declared one has none: tables in or below a cycle come last.
     """
     parents: dict[TableName, list[TableName]] = {}
     for table, above in readings:
@@ -122,9 +124,9 @@ def depths(readings: Iterable[tuple[TableName, Iterable[TableName]]]) -> dict[Ta
 
 
 def distances(start: Iterable[TableName], step: Callable[[TableName], Iterable[TableName]]) -> dict[TableName, int]:
-    """Return each table reachable by `step`, with its number of steps from the nearest of `start`, which have 0.
+    """Return the distance from the nearest table of `start` to each table reachable by `step`; `start` itself has 0.
 
-    Breadth-first, nearest first; linear in reads.
+    The result is in breadth-first order, nearest first. Linear in edges.
     """
     found = dict.fromkeys(start, 0)
     waiting = list(found)
@@ -137,7 +139,7 @@ def distances(start: Iterable[TableName], step: Callable[[TableName], Iterable[T
 
 
 def cycles(parents_by_table: Mapping[TableName, Sequence[TableName]]) -> tuple[tuple[TableName, ...], ...]:
-    """Return one cycle per strongly connected component: `(a, b, c)` means a feeds b, b feeds c, c feeds a."""
+    """Return one cycle per strongly connected component; `(a, b, c)` means that a feeds b, b feeds c, and c feeds a."""
     with suppress(CycleError):
         TopologicalSorter(parents_by_table).prepare()
         return ()
@@ -158,7 +160,7 @@ def cycles(parents_by_table: Mapping[TableName, Sequence[TableName]]) -> tuple[t
 def _generations(
     parents_by_table: Mapping[TableName, Sequence[TableName]],
 ) -> tuple[tuple[tuple[TableName, ...], ...], frozenset[TableName]]:
-    """Return topological generations, sources first, each sorted, and the tables in or below a cycle."""
+    """Return the topological generations, sources first, each sorted by name, and the tables in or below a cycle."""
     sorter = TopologicalSorter(parents_by_table)
     with suppress(CycleError):
         sorter.prepare()

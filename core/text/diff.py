@@ -1,4 +1,4 @@
-"""Differences of two texts: a unified diff by lines, or a few short fragments by words."""
+"""Differences between two texts: a unified diff by lines, or a few short fragments by words."""
 
 import difflib
 import re
@@ -10,12 +10,13 @@ _WORD = re.compile(r"'(?:[^']|'')*'|[A-Za-z0-9_.`]+|<=>|<>|!=|<=|>=|\|\||::|\S")
 
 MOST_FRAGMENTS = 3
 LONGEST_FRAGMENT = 70
-"""Maximum length of a fragment."""
+"""Maximum length of a fragment in characters."""
 
 
 def short_diff(old: str, new: str) -> tuple[list[tuple[str, str]], int]:
-    """Return up to `MOST_FRAGMENTS` pairs of old and new words, empty on one side for additions and removals, and the
-    number of further pairs.
+    """Return the first `MOST_FRAGMENTS` pairs of replaced and replacing words, and the number of pairs left out.
+
+    The old words are empty for an addition, the new ones for a removal.
     """
     before, after = _WORD.findall(old), _WORD.findall(new)
     codes = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
@@ -24,7 +25,9 @@ def short_diff(old: str, new: str) -> tuple[list[tuple[str, str]], int]:
 
 
 def unified_diff(old: str, new: str) -> tuple[str, ...]:
-    """Return the lines of a unified diff without file names, with secrets masked; empty if the texts are equal."""
+    """Return the lines of a unified diff without its two file headers, with secrets masked; empty if the texts are
+    equal.
+    """
     lines = difflib.unified_diff(lines_of(old), lines_of(new), lineterm="")
     return tuple(map(mask_literals, lines))[2:]
 
@@ -35,9 +38,9 @@ def _shown(words: list[str]) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Split a text at Spark's line ends, which also end comments; other Unicode separators do not split.
+    """Split a text at the line ends that Spark recognises, and so at the ends of comments.
 
-    `SIMPLE_COMMENT` of SqlBaseLexer.g4, Spark 4.2.0.
+    Other Unicode separators do not end a line (`SIMPLE_COMMENT` in SqlBaseLexer.g4, Spark 4.2.0).
     """
     lines = re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))
     return lines if lines[-1] else lines[:-1]

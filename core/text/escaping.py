@@ -1,20 +1,20 @@
-"""Escaping of untrusted text, so that it neither controls the terminal nor misleads the reader."""
+"""Escape untrusted text, so that it can neither control the terminal nor mislead the reader."""
 
 import html
 import re
 
 _ACTING = (
-    # C0 but tab and line feed, DEL and C1: sequences of a terminal begin with ESC or with one of C1 (ECMA-48, 5.3).
+    # C0 without tab and line feed, DEL, and C1: terminal sequences begin with ESC or a C1 character (ECMA-48, 5.3).
     "\x00-\x08\x0b-\x1f\x7f-\x9f"
-    # Marks of direction, separators of lines and paragraphs, joiners and whatever else is a format character (Cf).
+    # Direction marks, line and paragraph separators, joiners and all other format characters (Cf).
     "\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb"
     "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
-    # Variation selectors, tags and what else nobody sees (Default_Ignorable_Code_Point, Unicode 15).
+    # Variation selectors, tags and other invisible characters (Default_Ignorable_Code_Point, Unicode 15).
     "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff"
-    # Halves of a pair, which stand for the bytes of a name that is not UTF-8 (PEP 383), and no characters.
+    # Surrogates, with which Python represents bytes of a file name that is not UTF-8 (PEP 383), and noncharacters.
     "\ud800-\udfff\ufffe\uffff"
 )
-"""Characters with an effect on display: a reviewer must see the true characters in their true order."""
+"""Invisible, control and reordering characters: a reviewer must see the true characters in their true order."""
 
 _IN_A_LINE = re.compile(f"[\n{_ACTING}]")
 _IN_LINES = re.compile(f"[{_ACTING}]")
@@ -22,24 +22,24 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def escape_control_characters(text: str) -> str:
-    r"""Write invisible and control characters, including line ends, as `\x1b` or `\u202e`; tabs stay."""
+    r"""Replace invisible and control characters and line ends, but not tabs, with escapes like `\x1b` or `\u202e`."""
     return text if text.isascii() and text.isprintable() else _IN_A_LINE.sub(_escaped, text)
 
 
 def replace_control_characters(text: str, instead: str = "\ufffd") -> str:
-    """Replace each invisible or control character; tabs and line ends stay."""
+    """Replace each invisible or control character with `instead`; keep tabs and line ends."""
     return text if text.isascii() and text.isprintable() else _IN_LINES.sub(instead, text)
 
 
 def has_control_characters(text: str) -> bool:
-    """Return whether a text, of one or several lines, contains invisible or control characters."""
+    """Return whether a text contains invisible or control characters; tabs and line ends do not count."""
     return _IN_LINES.search(text) is not None
 
 
 def escape_in_document(text: str, *, astral: str) -> str:
-    r"""Escape invisible and control characters in JSON or double-quoted YAML, where `\u202e` denotes the character.
+    r"""Escape invisible and control characters in JSON or in double-quoted YAML, where an escape denotes the character.
 
-    `astral` formats a character beyond U+FFFF.
+    `astral` is the format string for characters beyond U+FFFF.
     """
 
     def escaped(found: re.Match[str]) -> str:
@@ -54,7 +54,7 @@ JSON_ASTRAL, YAML_ASTRAL = r"\u{high:04x}\u{low:04x}", r"\U{code:08x}"
 
 
 def escape_surrogates(text: str, *, backslash: str = "\\") -> str:
-    r"""Write characters that UTF-8 cannot encode in ASCII: bytes of a file name as `\xff`, surrogates as `\ud800`."""
+    r"""Replace surrogates, which UTF-8 cannot encode: escaped bytes of a file name by `\xff`, others by `\ud800`."""
     return text if text.isascii() else _SURROGATE.sub(lambda found: _escaped(found, backslash), text)
 
 
@@ -67,25 +67,25 @@ def _escaped(found: re.Match[str], backslash: str = "\\") -> str:
 
 
 _LONGEST = 300
-"""Maximum length of a cell or sentence."""
+"""Maximum length of a cell or sentence in Markdown, in characters."""
 
 
 _ASIDE = re.compile(r"([\\`*\[\]|~#])")
 
 
 def escape_markdown(text: str) -> str:
-    """Write a text on one line so that Markdown and HTML show it literally; a long text is clipped."""
+    """Return a text on one line, escaped so that Markdown and HTML show it literally; a long text is clipped."""
     one = escape_control_characters(" ".join(text.split()))
     one = one if len(one) <= _LONGEST else f"{one[: _LONGEST - 1]}…"
     return _ASIDE.sub(r"\\\1", html.escape(one, quote=False))
 
 
 def quoted_name(name: str) -> str:
-    """Write a name, in backticks unless it is plain."""
+    """Return an SQL name, in backticks unless it is a plain identifier."""
     plain = name.isascii() and name.replace("_", "a").isalnum() and not "0" <= name[:1] <= "9"
     return name if plain else "`" + name.replace("`", "``") + "`"
 
 
 def quoted_string_literal(text: str) -> str:
-    """Write a string literal of Spark."""
+    """Return a text as a Spark string literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,4 +1,4 @@
-"""Masking of passwords and tokens in text that is shown to people."""
+"""Masking of passwords and tokens in texts for people."""
 
 import re
 
@@ -15,7 +15,7 @@ _LITERAL = re.compile(
     rf"""(?P<before>{_CALLED}(?:["'`]\s*(?:=>?|:)?\s*|\s*=>?\s*|\s+))(?P<quote>["'])(?!\$\{{)(?:(?!(?P=quote)).)+(?P=quote)""",
     re.I,
 )
-"""A quoted value after a key that names a secret, as in SQL options; `${…}` is not one."""
+"""A quoted value after a key that names a secret, as in SQL options; variables such as `${…}` do not count."""
 _OF_ITSELF = re.compile(
     rf"""(?P<before>{_PASSWORD}\s*:\s*|://[^\s/:@"']*:|\bBearer\s+)(?P<value>(?!\$\{{)[^\s"'\\,;&)@]+)"""
     r"""|\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}|gh[oprsu]_[0-9A-Za-z_]{20,})""",
@@ -26,14 +26,14 @@ MASK = "*****"
 
 
 def mask_secrets(text: str) -> str:
-    """Replace values that look like secrets by asterisks."""
+    """Replace values that look like secrets with asterisks."""
     return _SECRET.sub(_masked, text)
 
 
 def mask_literals(text: str) -> str:
-    """Replace literal values that look like secrets, in a line of SQL or YAML, by asterisks.
+    """Replace literal values that look like secrets, in one line of SQL or YAML, with asterisks.
 
-    A column with such a name, and the expression compared with it, stay.
+    A column named like a secret is kept, and so is an expression compared with it.
     """
     return _OF_ITSELF.sub(_masked, _LITERAL.sub(rf"\g<before>\g<quote>{MASK}\g<quote>", text))
 

@@ -1,4 +1,4 @@
-"""Facts, and their sentences for people: decisions use kinds and values, never words."""
+"""Facts and the sentences made from them: decisions use kinds and values, sentences are only shown."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,18 +24,18 @@ else:
 
 
 def sentence_of(text: str) -> Sentence | None:
-    """Return a text as a sentence; None for an empty text."""
+    """Return a text as a sentence, or None if it is empty."""
     return Sentence(text) if text else None
 
 
 class FactKind(Enum):
-    """Base of a closed set of kinds, each with its sentence, in which `{name}` stands for a value.
+    """Base class of the kinds of a fact: each member is defined with its sentence, a template with `{name}` for values.
 
     A member is identified by its name: two members with the same sentence are distinct.
     """
 
     def __new__(cls, words: str) -> Self:
-        """Number the members, so that equal sentences do not make one member an alias of another."""
+        """Number the members, because an Enum treats members with equal values as aliases."""
         member = object.__new__(cls)
         member._value_ = len(cls.__members__)
         member._words = words
@@ -46,11 +46,11 @@ class FactKind(Enum):
 
     @property
     def code(self) -> str:
-        """Its name in JSON."""
+        """The name of this kind in JSON."""
         return self.name.lower()
 
     def of(self, **values: object) -> "Fact[Self]":
-        """Return a fact of this kind; values are texts, numbers, tuples of them, or another fact as the reason."""
+        """Return a fact of this kind; a value is a text, a number, a tuple of these, or another fact, the reason."""
         return Fact(self, tuple(values.items()))
 
 
@@ -59,7 +59,9 @@ Kind = TypeVar("Kind", bound=FactKind, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Fact(Generic[Kind]):
-    """A kind with its values; functions that can refuse return a Fact, or None."""
+    """A kind with the values for its sentence; a function that may refuse returns a Fact, or None if it does not
+    refuse.
+    """
 
     kind: Kind
     values: tuple[tuple[str, object], ...] = ()
@@ -69,11 +71,11 @@ class Fact(Generic[Kind]):
 
     @property
     def sentence(self) -> Sentence:
-        """The sentence for people."""
+        """The sentence for people, with the values filled in."""
         return Sentence(str(self))
 
     def as_json(self) -> dict[str, object]:
-        """Return kind, values and sentence as JSON."""
+        """Return a JSON object with the kind, the values and the sentence."""
         return {"kind": self.kind.code, **_written(dict(self.values)), "sentence": str(self)}
 
 

@@ -1,4 +1,4 @@
-"""Short phrases, numbers, sizes and durations for people; decisions never use these texts. `?` stands for unknown."""
+"""Short phrases, numbers, sizes and durations for people, with `?` for unknown. Decisions never use these texts."""
 
 import difflib
 import math
@@ -11,33 +11,33 @@ _ENDS = re.compile(r"(?<=[.;])\s+|\n")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Suggest the most similar known word; empty if none is similar."""
+    """Suggest the known word most similar to a mistyped one; return an empty text if none is similar."""
     near = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
     return f"did you mean {near[0]}?" if near else ""
 
 
 def clipped(text: str, most: int) -> str:
-    """Return a text of at most `most` characters, ending in an ellipsis if it was cut."""
+    """Cut a text to at most `most` characters, the last of them an ellipsis if anything was cut."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 table`, `2 tables`."""
+    """Return a number with its noun in the singular or plural: `1 table`, `2 tables`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def reader_phrase(tables: Sequence[str]) -> str:
-    """Return a sentence about readers: `a reads it`, `a, b read it`."""
+    """Return a sentence that names the readers of a table: `a reads it` or `a, b read it`."""
     return f"{', '.join(tables)} {'reads' if len(tables) == 1 else 'read'} it"
 
 
 def without_numbers(text: str) -> str:
-    """Return a text without digits, for comparison with an earlier message: a countdown is not news."""
+    """Remove the digits of a message before comparing it with the previous one, since a countdown is not news."""
     return _NUMBER.sub("", text)
 
 
 def first_sentence(text: str, most: int = 100) -> str:
-    """Return a text up to its first full stop, semicolon or line end, clipped to `most` characters."""
+    """Return the part of a text before its first full stop, semicolon or line end, clipped to `most` characters."""
     begins = _ENDS.split(text.strip(), maxsplit=1)[0].rstrip(".;")
     return textwrap.shorten(begins, most, placeholder=" …") if len(begins) > most else begins
 
@@ -46,7 +46,7 @@ _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def short_number(value: float | None) -> str:
-    """Return 12, 1.2k, 41k, 3.1M."""
+    """Format a number like 12, 1.2k, 41k or 3.1M."""
     if value is None:
         return "?"
     for size, unit in _UNITS:
@@ -56,7 +56,7 @@ def short_number(value: float | None) -> str:
 
 
 def short_size(value: float | None) -> str:
-    """Return a number of bytes as 512 B, 2.4 MB, 1.3 GB."""
+    """Format a number of bytes like 512 B, 2.4 MB or 1.3 GB."""
     if value is None:
         return "?"
     for step, unit in _UNITS:
@@ -66,7 +66,7 @@ def short_size(value: float | None) -> str:
 
 
 def short_duration(seconds: float | None) -> str:
-    """Return a duration in its largest unit: 4s, 11m, 1h, 3d."""
+    """Format a duration in its largest unit, like 4s, 11m, 1h or 3d."""
     if seconds is None:
         return "?"
     value = max(seconds, 0.0)
@@ -80,7 +80,7 @@ def short_duration(seconds: float | None) -> str:
 
 
 def long_duration(seconds: float | None) -> str:
-    """Return a duration in two units: 1m 12s, 1h 12m, 3d 4h."""
+    """Format a duration in its two largest units, like 1m 12s, 1h 12m or 3d 4h."""
     if seconds is None:
         return "?"
     value = max(int(seconds), 0)
@@ -92,7 +92,7 @@ def long_duration(seconds: float | None) -> str:
 
 
 def duration_range(low_s: float, high_s: float) -> str:
-    """Return a range of durations in one unit: up to 5 s, 2 min, 1 to 3 h, with a dash between the bounds."""
+    """Format a range of durations in one unit, like `up to 5 s`, `2 min`, or 1 to 3 h with a dash for the "to"."""
     size, unit = (1, "s") if high_s < 100 else (60, "min") if high_s < 6000 else (3600, "h")
     low, high = int(low_s // size), max(1, math.ceil(high_s / size))
     if low == 0:

@@ -11,12 +11,12 @@ _BLOCK_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def as_yaml_with_blocks(document: Mapping[str, Any]) -> str:
-    """Return a document as YAML, with multi-line texts such as SQL as blocks."""
+    """Return a document as YAML; multi-line texts such as SQL become literal blocks."""
     return _dumped(document, _BlockDumper)
 
 
 class _BlockDumper(_BLOCK_DUMPER):  # type: ignore[misc]  # a class of PyYAML's extension, which has no types
-    """Writes multi-line texts as blocks."""
+    """Writes multi-line texts as literal blocks."""
 
 
 _BlockDumper.add_representer(str, lambda dumper, text: _represented(dumper, text, style="|" if "\n" in text else None))
@@ -25,11 +25,11 @@ _BlockDumper.add_representer(str, lambda dumper, text: _represented(dumper, text
 _DUMPER: type = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 MOST_LEVELS = 100
-"""Maximum nesting of a document, because the writer recurses."""
+"""Maximum nesting of a document, since the writer is recursive."""
 
 
 def as_yaml(document: Any) -> str:
-    """Return mappings, lists, texts, numbers and null, nested at most `MOST_LEVELS` deep, as YAML."""
+    """Return a document of mappings, lists, texts, numbers and nulls, nested at most `MOST_LEVELS` deep, as YAML."""
 
     return _dumped(document, _Plain)
 
@@ -48,6 +48,6 @@ def _dumped(document: Any, dumper: type) -> str:
 
 
 def _represented(dumper: Any, text: str, *, style: str | None) -> Any:
-    """Represent a text; invisible and control characters require double quotes."""
+    """Represent a text for PyYAML, in double quotes if it contains invisible or control characters."""
     quoted = '"' if has_control_characters(text) else style
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=quoted)
