@@ -1,6 +1,6 @@
-"""Calls in daemon threads: with deadlines, because they may never return, or several at a time.
+"""Runs calls in daemon threads: with a deadline, because a call to a dead server may never return, or several at once.
 
-A caller never waits longer than it said, and while a pool does not answer only one probe at a time is spent on it.
+A caller never waits longer than its deadline. While a pool does not answer, at most one probe is sent to it at a time.
 """
 
 import queue
@@ -18,15 +18,15 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 PROBE_EVERY_S = 1.0
-"""Pause between two probes of a pool that missed a deadline."""
+"""Seconds between two probes of a pool that missed a deadline."""
 
 _ends = threading.local()
 
 
 def call(seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run fn and return its result; raises PoolUnreachable once `seconds` have passed, and whatever fn raises.
+    """Run `fn` in a thread and return its result; raises PoolUnreachable after `seconds`, and whatever `fn` raises.
 
-    A call made inside another one has at most the time that is left of the outer.
+    A nested call is also bounded by the time that is left of the outer call.
     """
     left = remaining()
     seconds = seconds if left is None else min(seconds, left)
@@ -48,23 +48,23 @@ def call(seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) 
 
 
 def remaining() -> float | None:
-    """Return the seconds left to the call that runs in this thread, None when it has no deadline."""
+    """Return the seconds that are left for the call in this thread; None if it has no deadline."""
     end = getattr(_ends, "at", None)
     return None if end is None else max(0.0, end - time.monotonic())
 
 
 def is_given_up() -> bool:
-    """Return whether whoever made the call that runs in this thread waits no more: what is not sent yet must not be."""
+    """Return whether the caller has stopped waiting for the call in this thread, so that nothing more may be sent."""
     end = getattr(_ends, "caller_at", None)
     return end is not None and end <= time.monotonic()
 
 
 @contextmanager
 def lingering(seconds: float) -> Iterator[None]:
-    """Let the calls of a block wait so much longer for their answers than their caller does.
+    """Let the calls of a block wait `seconds` longer for an answer than their caller does.
 
-    What a call that is left behind has changed is worth knowing, even too late for whoever made it. Nothing is sent
-    so late: `is_given_up`.
+    The caller no longer learns the result, but the block can still record what its call has changed. No new call is
+    sent after the caller's deadline (`is_given_up`).
     """
     end = getattr(_ends, "at", None)
     _ends.at = None if end is None else end + seconds
@@ -75,16 +75,16 @@ def lingering(seconds: float) -> Iterator[None]:
 
 
 class MissedDeadline(PoolUnreachable):
-    """The call was sent and no answer came in time: it may still take effect."""
+    """A call was sent but not answered in time; it may still take effect."""
 
     def __init__(self, summary: str, *, remedy: str = "", work: "Future[Any] | None" = None) -> None:
         super().__init__(summary, remedy=remedy)
         self.work = work
-        """The call that was left behind; None where nobody waits for its answer any more."""
+        """The call that is still running; None if nobody waits for its answer any more."""
 
 
 class CircuitState(StrEnum):
-    """How a breaker treats calls."""
+    """Whether a circuit breaker lets calls through."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -92,7 +92,7 @@ class CircuitState(StrEnum):
 
 
 class CircuitBreaker:
-    """Lets calls through until one misses its deadline; then a probe alone, again and again, until it passes."""
+    """Lets calls through until one misses its deadline, then blocks all calls until a probe succeeds."""
 
     def __init__(self, probe: Callable[[], object], *, probe_s: float = 3.0, every_s: float = PROBE_EVERY_S) -> None:
         self._probe = probe
@@ -105,12 +105,12 @@ class CircuitBreaker:
 
     @property
     def state(self) -> CircuitState:
-        """Closed, open (between two probes) or half-open (a probe is in flight)."""
+        """`CLOSED` (calls pass), `OPEN` (between two probes) or `HALF_OPEN` (a probe is in progress)."""
         return self._state
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Let one call through, and open on its MissedDeadline; raises PoolUnreachable at once unless closed."""
+        """Let a call through and open the breaker if it misses its deadline; raises PoolUnreachable unless closed."""
         if self._state != CircuitState.CLOSED:
             silent = time.monotonic() - self._opened_at
             raise PoolUnreachable(
@@ -124,7 +124,7 @@ class CircuitBreaker:
             raise
 
     def close(self) -> None:
-        """End the probing: the pool is no longer of interest."""
+        """Stop probing, because the pool is no longer used."""
         self._over.set()
 
     def _open(self) -> None:
@@ -136,7 +136,7 @@ class CircuitBreaker:
         threading.Thread(target=self._watch, name="breaker", daemon=True).start()
 
     def _watch(self) -> None:
-        """Probe until one probe passes or the server refuses the connection, which is an answer as well."""
+        """Probe until the server answers; a refused connection counts as an answer."""
         while not self._over.is_set():
             self._state = CircuitState.HALF_OPEN
             try:
@@ -145,7 +145,7 @@ class CircuitBreaker:
                 self._state = CircuitState.OPEN
                 self._over.wait(self._every_s)
             except Exception:
-                # An answer, if only a refusal: calls find out for themselves what it is, and fast.
+                # A refusal is an answer as well; the next call finds out quickly what is wrong.
                 self._state = CircuitState.CLOSED
                 return
             else:
@@ -157,9 +157,9 @@ T = TypeVar("T")
 
 
 def in_threads(count: int, act: Callable[[T], R], items: Iterable[T]) -> tuple[R, ...]:
-    """Return what an act returns for each item, in their order, from at most `count` daemon threads.
+    """Call `act` for every item in up to `count` daemon threads; returns the results in the order of the items.
 
-    Raises what the act raised for the first item that it failed on, after it has been tried for all of them.
+    All items are tried. Afterwards the error of the first item that failed is raised.
     """
     waiting: queue.SimpleQueue[tuple[Future[R], T]] = queue.SimpleQueue()
     futures: list[Future[R]] = []

@@ -1,6 +1,6 @@
-"""The catalog of a pool: tables over files, the views that serve one version of each, and OPTIMIZE and VACUUM.
+"""The catalog of a pool: tables over files, views that point to one version of each table, and OPTIMIZE and VACUUM.
 
-Nothing here but VACUUM deletes files: a table is dropped from the catalog only if it lies outside the warehouse.
+Only VACUUM deletes files: a table is dropped from the catalog only if its files are outside the warehouse.
 """
 
 import os
@@ -39,14 +39,14 @@ _UNLESS_THERE = re.compile(r"^(\s*CREATE TABLE) IF NOT EXISTS\b", re.IGNORECASE)
 _ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "VIEW_NOT_FOUND", "TABLE_NOT_FOUND")
 _THERE = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS")
 _FILES_GONE = "DELTA_PATH_DOES_NOT_EXIST"
-"""What Delta says of a table of the catalog whose files are gone: a drop has nothing to delete (4.4.0)."""
+"""Delta's error class for a table whose files are gone, so a drop deletes nothing (4.4.0)."""
 _WORD = re.compile(r"\w+")
 _PATTERN = re.compile(r"[{}\[\]*?\\]")
-"""Letters of a path that Spark takes for a pattern."""
+"""Characters in a path that Spark treats as a glob pattern."""
 
 
 class SparkTables:
-    """Implements `core.ports.spark.Tables`; batch reads go through a session of their own."""
+    """Implements `core.ports.spark.Tables`; batch reads use a session of their own."""
 
     def __init__(self, session: Session, reader: Session | None = None) -> None:
         self._session = session
@@ -55,15 +55,16 @@ class SparkTables:
         self._known: set[str] | None = None
 
     def create(self, name: str, ddl: str, *, exists: bool = False, columns: Mapping[str, str] | None = None) -> None:
-        """Run a compiled CREATE TABLE IF NOT EXISTS, and refuse what is there under that name when it is another table.
+        """Run a compiled CREATE TABLE IF NOT EXISTS; raises EngineRefused if the name belongs to another table.
 
-        Where the table `exists` at its location, and its log has its columns, it is registered without them: a column
-        that was added since, or a comment, would be refused (Delta 4.4.0).
+        If the table `exists` at its location and has a log, it is registered without columns: columns that were added
+        since, and comments, would be refused (Delta 4.4.0).
 
-        A CREATE TABLE that must not find anything proves by succeeding that the table is as declared: only what is
-        there already is described and compared. Refused without LOCATION too, because its files would be Spark's.
+        If the name is new to the catalog, the success of CREATE TABLE proves that the table is as declared; only an
+        existing entry is described and compared. A DDL without LOCATION is refused, because Spark would own the files.
 
-        The `columns` of its log count before the described ones: DESCRIBE calls VARCHAR a string (Delta 4.4.0).
+        `columns` are those of the table's log. They take precedence over DESCRIBE, which shows VARCHAR as string
+        (4.4.0).
         """
         if not _LOCATION.search(ddl):
             raise EngineRefused(f"{name} has no LOCATION", error_class="HEADGATE_NO_LOCATION")
@@ -93,21 +94,21 @@ class SparkTables:
             )
 
     def create_together(self, tables: Sequence[CatalogTable]) -> frozenset[str]:
-        """Make in one request what is not there and needs no second look; return the names of what was made.
+        """Create the missing tables that need no comparison in one request; returns their names.
 
-        A server that has just begun spends a quarter of its time on what surrounds a statement, and a script of them
-        has that once (Spark 4.2.0). It ends at the first one that is refused, which raises EngineRefused.
+        On a server that has just started, a quarter of the time is spent on overhead per statement, and a script has
+        that overhead only once (Spark 4.2.0). The script ends at the first refused table with EngineRefused.
         """
         return self._run_together({table.name: text for table in tables if (text := self._sufficient(table))})
 
     def _sufficient(self, table: CatalogTable) -> str:
-        """Return the statement that proves by succeeding that a table is as declared; empty where none does."""
+        """Return a CREATE statement whose success proves that a table is as declared; empty if there is none."""
         if table.name.lower() in self._names() or not _LOCATION.search(table.ddl):
             return ""
         made = "" if "PARTITIONED BY" in table.ddl else table.ddl
         if table.exists:
             made = ""
-            # What cannot be read is refused by `create`.
+            # `create` reports a DDL that cannot be parsed.
             with suppress(EngineRefused):
                 declared = read_declared(table.ddl)
                 if table.columns is not None and not why_other_columns(declared, table.columns):
@@ -115,7 +116,7 @@ class SparkTables:
         return _UNLESS_THERE.sub(r"\1", made, count=1)
 
     def _run_together(self, statements: Mapping[str, str]) -> frozenset[str]:
-        """Run the statements that make tables or views, by name, as one script, and return the names."""
+        """Run the statements (by the name of the table or view) as one script; returns the names."""
         if not statements:
             return frozenset()
         self._run(f"BEGIN {'; '.join(statements.values())}; END")
@@ -126,7 +127,7 @@ class SparkTables:
         self._run(f"ALTER TABLE {quoted(name)} SET LOCATION {quoted_string_literal(location)}")
 
     def _made(self, name: str, ddl: str) -> bool:
-        """Return whether a table was made that was not there: another client may have made it since."""
+        """Run the CREATE statement; returns False if another client has created the table meanwhile."""
         made = True
         try:
             self._run(_UNLESS_THERE.sub(r"\1", ddl, count=1))
@@ -138,19 +139,19 @@ class SparkTables:
         return made
 
     def has(self, name: str) -> bool:
-        """Ask the server: another client may have made the table, or dropped it, since the names were listed."""
+        """Ask the server whether a table exists; another client may have created or dropped it meanwhile."""
         with spark_errors():
             return bool(self._session.spark.catalog.tableExists(quoted(name)))
 
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
-        """Add (name, type) columns that are not there yet."""
+        """Add those (name, type) columns that the table lacks."""
         there = {column.lower() for column in self._columns(name)}
         new = [f"{quoted(column)} {kind}" for column, kind in columns if column.lower() not in there]
         if new:
             self._run(f"ALTER TABLE {quoted(name)} ADD COLUMNS ({', '.join(new)})")
 
     def widen_columns(self, name: str, columns: tuple[tuple[str, str], ...], allowing: str) -> None:
-        """Widen (name, type) columns to their type where that is a wider one, which a property of the table allows."""
+        """Widen (name, type) columns whose new type is wider, after setting the table property that allows it."""
         with spark_errors():
             there = {column.lower(): kind for column, kind in self._session.spark.sql(_rows_of(name)).dtypes}
         wider = [(column, kind) for column, kind in columns if is_wider(kind, there.get(column.lower(), ""))]
@@ -160,7 +161,7 @@ class SparkTables:
             self._run(f"ALTER TABLE {quoted(name)} ALTER COLUMN {types}")
 
     def clone(self, name: str, source: str, version: int, location: str) -> None:
-        """Make a shallow clone of a Delta table's version, in one commit; one that holds files was made before."""
+        """Create a shallow clone of one version of a Delta table in one commit; an existing clone stays as it is."""
         of, place = f"delta.{quoted(source)} VERSION AS OF {version}", quoted_string_literal(location)
         try:
             self._run(f"CREATE OR REPLACE TABLE {quoted(name)} SHALLOW CLONE {of} LOCATION {place}")
@@ -170,14 +171,14 @@ class SparkTables:
         self._names().add(name.lower())
 
     def record_batch(self, location: str, query: str, batch: int) -> None:
-        """Append no row to the Delta table in a folder, as a batch of a query: what it has already it skips."""
+        """Append zero rows to the Delta table in a folder, as a batch of a query; Delta skips a batch it has."""
         with spark_errors():
             record = self._session.spark.sql(f"SELECT * FROM delta.{quoted(location)} WHERE false").write
             record = record.format("delta").mode("append").option("txnAppId", query)
             record.option("txnVersion", str(batch)).save(location)
 
     def forget(self, name: str) -> None:
-        """Drop from the catalog; files stay. Refused for a table whose files Spark would delete with it."""
+        """Drop a table from the catalog without its files; refused if Spark would delete the files too."""
         try:
             found = self._describe(name)
         except EngineRefused as error:
@@ -200,17 +201,19 @@ class SparkTables:
         self._names().discard(name.lower())
 
     def point(self, view: str, targets: tuple[str, ...], columns: tuple[str, ...]) -> None:
-        """Point the view at these columns of all targets: ALTER VIEW if it exists, else CREATE VIEW.
+        """Point a view to these columns of all targets: ALTER VIEW if it exists, otherwise CREATE VIEW.
 
-        CREATE OR REPLACE drops first, and readers see that (207 errors in 965 swaps; with ALTER none). Refused where
-        the view serves a table that lies elsewhere: it is the pointer of another environment on this pool.
+        CREATE OR REPLACE would drop the view first, and readers would fail (207 errors in 965 swaps; none with ALTER).
+        Refused if the view points to a table in a different folder, because it then belongs to another environment on
+        this pool.
         """
         self.swap(((view, targets, columns),))
 
     def swap(self, pointers: Sequence[Pointer], before: Callable[[str], object] = unnoticed) -> float:
-        """Point all views in one tight loop, and return its seconds; readers meet both releases meanwhile, no error.
+        """Move all views in one tight loop and return its seconds; meanwhile readers see both releases, but no error.
 
-        What could refuse one is looked at before the first is moved; `before` hears of each just before it moves.
+        Everything that could refuse a move is checked before the first one. `before` is called with each view's name
+        just before that view moves.
         """
         for view, targets, _ in pointers:
             if view.lower() in self._names() and (found := self._describe(view)) is not None:
@@ -222,12 +225,12 @@ class SparkTables:
         return time.monotonic() - began
 
     def point_together(self, pointers: Sequence[Pointer]) -> frozenset[str]:
-        """Make in one request the views that are not there, and return their names; raises as `create_together`."""
+        """Create the missing views in one request; returns their names, and raises like `create_together`."""
         new = [pointer for pointer in pointers if pointer[0].lower() not in self._names()]
         return self._run_together({pointer[0]: f"CREATE {view_of(pointer)}" for pointer in new})
 
     def standing(self, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
-        """Return the pointers whose view the catalog has with the very text that they are made with."""
+        """Return those pointers whose view exists in the catalog with exactly the text that would be created."""
         with spark_errors():
             return standing_views(self._session.spark, pointers)
 
@@ -238,7 +241,7 @@ class SparkTables:
         try:
             self._run(f"{likely} {body}")
         except EngineRefused as error:
-            # Another client of the catalog has made or dropped it since.
+            # Another client has created or dropped it meanwhile.
             if error.error_class not in (*_ABSENT, *_THERE) or self.has(view) is (likely == "ALTER"):
                 raise
             self._run(f"{otherwise} {body}")
@@ -253,31 +256,31 @@ class SparkTables:
             return
         if os.path.dirname(theirs.folder) != os.path.dirname(ours.folder):
             raise EngineRefused(
-                f"{view} serves {serves} at {theirs.location}, which is not of this environment",
+                f"{view} points to {serves} at {theirs.location}, which does not belong to this environment",
                 remedy="find out who else uses this pool, or give the environment a prefix of its own",
                 error_class=_OTHER_TABLE,
             )
 
     def unpoint(self, view: str) -> None:
-        """Drop the view; nothing when it is gone already."""
+        """Drop the view, if it exists."""
         self._run(f"DROP VIEW IF EXISTS {quoted(view)}")
         self._names().discard(view.lower())
 
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
-        """Column names and at most `limit` rows of a batch query.
+        """Return the column names and at most `limit` rows of a batch query.
 
-        Each table it names is refreshed first, because a session keeps the file listing of its first read. A query
-        that does not end within the caller's deadline raises TryAgain shortly before it, so that it is not taken for a
-        pool that is silent, and is ended on the server too: it would go on to use the cores (Spark 4.2.0).
+        Every table in the query is refreshed first, because a session caches the file listing of its first read. A
+        query that would miss the caller's deadline raises TryAgain shortly before it, so that the pool does not count
+        as silent. It is also cancelled on the server, where it would otherwise keep using the cores (Spark 4.2.0).
         """
         return self.read_files(sql, limit, ())
 
     def read_files(
         self, sql: str, limit: int, views: Sequence[FileView], tag: str = ""
     ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
-        """Run a query as `read` does, with temporary views over files that exist only for this query.
+        """Run a query like `read`, with temporary views over files that exist only during the query.
 
-        Pass `tag` to be able to end the query with `end_reads`.
+        With `tag`, the query can be cancelled by `end_reads`.
         """
         session = self._reader or self._session
         left = remaining()
@@ -289,7 +292,7 @@ class SparkTables:
             raise TryAgain(summary, remedy="request fewer rows, or try again when the pool is less busy") from error
 
     def end_reads(self, tag: str) -> None:
-        """End the queries that are read under a tag now, on the server too; nothing where there is none."""
+        """Cancel the running queries with a tag, on the server too; does nothing if there are none."""
         _interrupt(self._reader or self._session, tag)
 
     def _read(
@@ -297,7 +300,7 @@ class SparkTables:
     ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         words = {word.lower() for word in _WORD.findall(sql)}
         tag = tag or f"headgate-{secrets.token_hex(8)}"
-        # Before all that may fail: to remove a tag that was not added is an error of its own, and hides the first.
+        # Added before anything can fail: removing a tag that was never added raises an error that hides the first.
         session.spark.addTag(tag)
         try:
             with spark_errors():
@@ -310,7 +313,7 @@ class SparkTables:
                 rows = frame.collect()
                 return tuple(frame.columns), tuple(tuple(row) for row in rows)
         except PoolUnreachable:
-            # In a thread of its own, because this one has no time left.
+            # In another thread, because this one has no time left.
             threading.Thread(target=_interrupt, args=(session, tag), name="interrupt", daemon=True).start()
             raise
         finally:
@@ -320,9 +323,9 @@ class SparkTables:
                     session.spark.catalog.dropTempView(view.name)
 
     def _names(self) -> set[str]:
-        """Return the tables and views that this connection knows of: asked of the catalog once, since each look costs.
+        """Return the names of tables and views known to this connection; listed once, because each listing is slow.
 
-        Only a hint: other clients of the catalog make and drop them too.
+        The names are only a hint, since other clients create and drop tables as well.
         """
         with self._listing:
             if self._known is None:
@@ -340,7 +343,7 @@ class SparkTables:
             return tuple(self._session.spark.sql(_rows_of(name)).columns)
 
     def _describe(self, name: str) -> Described | None:
-        """Return what DESCRIBE EXTENDED says, None when there is no such table or view."""
+        """Return the result of DESCRIBE EXTENDED; None if there is no such table or view."""
         try:
             with spark_errors():
                 # Asked first, because the server logs a failed DESCRIBE with its stack trace.
@@ -385,20 +388,20 @@ def _rows_of(name: str) -> str:
 
 
 def _interrupt(session: Session, tag: str) -> None:
-    # A pool that is gone has nothing left to end.
+    # If the pool is gone, so is the query.
     with suppress(HeadgateError), spark_errors():
         session.spark.interruptTag(tag)
 
 
 def view_of(pointer: Pointer) -> str:
-    """Return what stands behind CREATE or ALTER."""
+    """Return the view definition that follows CREATE or ALTER."""
     return f"VIEW {quoted(pointer[0])} AS {_pointed_rows(pointer)}"
 
 
 def standing_views(spark: SparkSession, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
-    """Return the pointers whose view the catalog has with the very text that they are made with, in one request.
+    """Return those pointers whose view exists with exactly the text that would be created, in one request.
 
-    Spark 4.2.0 keeps that text as it was written, and took 0.2 to 0.35 s to show 100 views on two busy cores.
+    Spark 4.2.0 stores the text as written, and showed 100 views in 0.2 to 0.35 s on two busy cores.
     """
     views = quoted_string_literal("|".join(sorted({view for view, _, _ in pointers})))
     rows = spark.sql(f"SHOW TABLE EXTENDED LIKE {views}").collect()
@@ -408,7 +411,7 @@ def standing_views(spark: SparkSession, pointers: Sequence[Pointer]) -> frozense
 
 
 def quoted(name: str) -> str:
-    """Quote a name of the catalog."""
+    """Quote an identifier."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -419,9 +422,9 @@ def _pointed_rows(pointer: Pointer) -> str:
 
 
 _MAINTENANCE_CONF = {
-    # By default RETAIN is ignored unless it is 0, and nothing says so (Delta 4.4.0).
+    # By default RETAIN is silently ignored unless it is 0 (Delta 4.4.0).
     "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled": "false",
-    # What a pool has for its streams would hold the large files small as well (Delta 4.4.0).
+    # The pool's setting for streams would limit the size of the compacted files too (Delta 4.4.0).
     "spark.sql.files.maxRecordsPerFile": "0",
 }
 
@@ -432,21 +435,21 @@ class SparkUpkeep:
     """Implements `core.ports.spark.TableUpkeep`."""
 
     def __init__(self, session: Session) -> None:
-        """Open nothing yet; `session` is one of the pool's."""
+        """Prepare upkeep; each OPTIMIZE or VACUUM opens a new session beside `session`."""
         self._session = session
         self._open: dict[str, Session] = {}
         self._lock = threading.Lock()
 
     def optimize(self, table: str, tag: str) -> None:
-        """Write the small files of a table into large ones."""
+        """Compact the small files of a table into large ones."""
         self._run(f"OPTIMIZE {_named(table)}", tag)
 
     def vacuum(self, table: str, retain_h: str, tag: str) -> None:
-        """Delete the files that only versions from before so many hours hold; empty is as the table says."""
+        """Delete files that no version of the last `retain_h` hours uses; if empty, the table's retention applies."""
         self._run(f"VACUUM {_named(table)}" + (f" RETAIN {int(retain_h)} HOURS" if retain_h else ""), tag)
 
     def end(self, tag: str) -> None:
-        """End what runs under a tag, on the server too; nothing where there is none."""
+        """Cancel the operation with a tag, on the server too; does nothing if there is none."""
         with self._lock:
             session = self._open.get(tag)
         if session is not None:
@@ -454,7 +457,7 @@ class SparkUpkeep:
                 session.spark.interruptAll()
 
     def _run(self, sql: str, tag: str) -> None:
-        # By this a table's log says whose work a commit was, whatever the clock says.
+        # The tag in the table's log identifies the commit, whatever its timestamp.
         session = self._session.beside(str(uuid.uuid4()), conf={**_MAINTENANCE_CONF, _MARK: tag})
         with self._lock:
             self._open[tag] = session
@@ -465,7 +468,7 @@ class SparkUpkeep:
         finally:
             with self._lock:
                 self._open.pop(tag, None)
-            # A server that is gone has nothing left to release.
+            # If the server is gone, so is the session.
             with suppress(HeadgateError):
                 session.release()
 

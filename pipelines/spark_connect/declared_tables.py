@@ -1,4 +1,4 @@
-"""Tables as their DDL declares them, compared with what the catalog or a Delta log has."""
+"""Compares tables as their DDL declares them with what the catalog or a Delta log contains."""
 
 import os
 import re
@@ -16,22 +16,22 @@ from core.text.escaping import quoted_string_literal
 from core.text.sentence import Sentence
 
 NO_FILES = "/_headgate_no_files"
-"""Where a partitioned table is created, below its own place: a folder that is never made."""
+"""Subfolder that is never created: a partitioned table is first created with this location, then moved to its own."""
 _TRUNCATED = " more fields"
-"""In the type of a struct with more than 25 fields, as DESCRIBE writes it."""
+"""DESCRIBE ends the type of a struct with more than 25 fields with these words."""
 _SAID_OF_FIELD = re.compile(r""" not null\b| comment (?:'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")""")
-"""What a declaration says of a field of a struct, in lower case; no description repeats it (4.2.0)."""
+"""Attributes of struct fields in a declaration, in lower case; DESCRIBE does not show them (Spark 4.2.0)."""
 _PHYSICAL_NAME = re.compile(r"^(\s*CREATE TABLE IF NOT EXISTS )(`[^`]+`|\w+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A table or view of the catalog."""
+    """A table or view as DESCRIBE EXTENDED shows it."""
 
     columns: Mapping[str, str]
-    """Types by name."""
+    """Types by column name."""
     about: Mapping[str, str]
-    """Details by the words of DESCRIBE EXTENDED."""
+    """The other details, by the labels that DESCRIBE EXTENDED uses."""
 
     @property
     def location(self) -> str:
@@ -39,13 +39,13 @@ class Described:
 
     @property
     def folder(self) -> str:
-        """Return the folder of the version: of some formats the table lies below it."""
+        """Return the folder of the version; for some formats the table is in a subfolder of it."""
         subfolder = table_format(self.about.get("Provider", "").lower()).subfolder
         return self.location.removesuffix(f"/{subfolder}") if subfolder else self.location
 
 
 def read_declared(ddl: str) -> TableDdl:
-    """Read a compiled DDL; a physical name is no name of a table, so that another stands in its place."""
+    """Parse a compiled DDL; its physical table name is not valid in declarations, so a placeholder is used instead."""
     found, problems = read_ddl(_PHYSICAL_NAME.sub(r"\1declared", ddl, count=1), "compiled DDL")
     if found is None:
         raise EngineRefused(f"{problems[0].summary} in {ddl[:80]}", error_class="HEADGATE_UNREADABLE_DDL")
@@ -53,18 +53,22 @@ def read_declared(ddl: str) -> TableDdl:
 
 
 def without_files(ddl: str, declared: TableDdl) -> str:
-    """Return the DDL of a partitioned table at a place where nothing is.
+    """Return the DDL of a partitioned table with a location that contains no files.
 
-    Over files CREATE TABLE takes the columns of their folders for overlapping ones, and leaves the table without
-    partition columns: what it writes then lies flat and is passed over by readers, and a stream of it has no other
-    columns (Spark 4.2.0, `CreateDataSourceTableCommand`).
+    If the location contains files, CREATE TABLE infers partition columns from their folders, reports them as
+    overlapping, and creates a table without partition columns. Files written through it would not be in partition
+    folders, so readers would skip them, and a stream of it would have no partition columns (Spark 4.2.0,
+    `CreateDataSourceTableCommand`).
     """
     literal, nowhere = (quoted_string_literal(place) for place in (declared.location, declared.location + NO_FILES))
     return ddl.replace(f"LOCATION {literal}", f"LOCATION {nowhere}", 1)
 
 
 def why_other_table(declared: TableDdl, found: Described) -> Sentence | None:
-    """Describe in what a table of the catalog is not the declared one; a column more is one that was added since."""
+    """Explain how a table in the catalog differs from the declared one; None if it matches.
+
+    Additional columns are fine.
+    """
     if found.location != path_of(declared.location):
         return Sentence(f"is in the catalog at {found.location or 'no location'}, not at {path_of(declared.location)}")
     provider = found.about.get("Provider", "").lower()
@@ -74,9 +78,9 @@ def why_other_table(declared: TableDdl, found: Described) -> Sentence | None:
 
 
 def why_other_columns(declared: TableDdl, found: Mapping[str, str]) -> Sentence | None:
-    """Describe which declared column is not among those of a table, given as types by name.
+    """Explain which declared column `found` (types by name) lacks or has with another type; None if all match.
 
-    A wider type, where the format takes one in place, is one that it has taken since.
+    A wider type matches if the format can widen columns in place.
     """
     widens = table_format(declared.format).widening_property
     types = {column.lower(): kind for column, kind in found.items()}
@@ -91,52 +95,52 @@ def why_other_columns(declared: TableDdl, found: Mapping[str, str]) -> Sentence 
 
 
 def plain_type(kind: str) -> str:
-    """Return a type as DESCRIBE and a declaration both write it: names of fields without quotes, and types alone."""
+    """Return a type in the form that DESCRIBE and a declaration share: no quoted field names, comments or NOT NULL."""
     return _SAID_OF_FIELD.sub("", kind.lower()).replace("`", "")
 
 
 def path_of(location: str) -> str:
-    """Return a location as a path: `file:/a%20b` and `file:///a%20b` are `/a b`; other schemes stay as they are."""
+    """Return a location as a path: `file:/a%20b` and `file:///a%20b` become `/a b`; other schemes stay unchanged."""
     if location.startswith("file:"):
         location = unquote("/" + location.removeprefix("file:").lstrip("/"))
     return os.path.normpath(location) if location.startswith("/") else location.rstrip("/")
 
 
 def fault_where_missing(files: Checkpoints, ddl: TableDdl, folder: str, file: str) -> TableFault | None:
-    """Return why a declared table with a log is not where it is said to be, `file` being its DDL's; None where it is.
+    """Explain why an external table with a log is not at its declared location; None if it is. `file` contains its DDL.
 
-    Raises TryAgain where the folder around it is not mounted, or its log cannot be read. Nothing is made in it.
+    Raises TryAgain if the surrounding folder is not mounted or the log cannot be read. Writes nothing.
     """
     if (missing := missing_log(files, folder, ddl.format)) is None:
         return None
-    remedy = f"correct LOCATION in {file}, or have it written first: Headgate makes no table of others"
+    remedy = f"correct LOCATION in {file}, or have its owner create the table: Headgate does not create external tables"
     if files.identity(folder, ddl.format):
-        remedy = f"say LOCATION '{table_format(ddl.format).place_in(folder)}' in {file}"
+        remedy = f"set LOCATION '{table_format(ddl.format).place_in(folder)}' in {file}"
     return TableFault(TableFaultKind.GONE, f"{ddl.table} has no table: {missing}", remedy)
 
 
 def missing_log(files: Checkpoints, folder: str, format: str) -> str | None:
-    """Explain why no table with a log that others write lies in a folder; None where one does. Raises as above."""
+    """Explain why a folder contains no table with a log written by others; None if it does. Raises TryAgain."""
     if files.identity(folder, format_of_others(format)):
         return None
     if not files.is_there(folder):
         return f"there is no folder {folder}"
     if files.identity(folder, format):
-        return f"{folder} is the folder of a version of Headgate's own, with no log in it"
+        return f"{folder} is the folder of one of Headgate's own versions, and contains no log"
     return f"{folder} has no _delta_log"
 
 
 def fault_of_declaration(
     files: Checkpoints, ddl: TableDdl, folder: str, file: str, *, is_read: Callable[[str], bool] | None = None
 ) -> TableFault | None:
-    """Return in what a table that is there has other columns or properties than its DDL says; None where it has not.
+    """Explain which column or property of an existing table differs from its DDL; None if all match.
 
-    For the start of a statement only columns count that it reads, and no wider type that rounds nothing: what that may
-    end says so itself.
+    With `is_read`, at the start of a statement, only the columns that it reads count, and wider types that lose no
+    digits are accepted: if Spark cannot continue with one, it reports that itself.
     """
     format = format_of_others(ddl.format)
     there = files.columns(folder, format)
-    remedy = f"declare in {file} what is there, and plan {ddl.table}"
+    remedy = f"correct {file} to match the table, and plan {ddl.table}"
     if there is not None:
         types = {name.lower(): kind for name, kind in there.items()}
         for column in ddl.columns:
@@ -151,7 +155,7 @@ def fault_of_declaration(
     for name, value in ddl.properties:
         found = said.get(name.lower())
         if (found or "").lower() != value.lower():
-            has = "does not say it" if found is None else f"says {found}"
+            has = "does not set it" if found is None else f"has {found}"
             why = f"{file} declares {name} = {value}, and the table at {folder} {has}"
             return TableFault(TableFaultKind.COLUMNS_CHANGED, why, remedy)
     return None

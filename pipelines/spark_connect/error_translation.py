@@ -1,4 +1,4 @@
-"""Spark's errors translated into ours: the error class, one useful line, and whether trying again can help."""
+"""Translates Spark's errors into Headgate's: error class, one useful line, and whether trying again can help."""
 
 import logging
 import re
@@ -14,46 +14,47 @@ log = logging.getLogger(__name__)
 _CLASS = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z][A-Z0-9_]*)*)\]")
 _WRAPPERS = frozenset({"STREAM_FAILED", "FAILED_EXECUTE_UDF", "TASK_WRITE_FAILED", "CONNECT_CLIENT_UNEXPECTED"})
 _OURS = re.compile(r"\[USER_RAISED_EXCEPTION\] \[(HEADGATE_[A-Z_]+)\] (.*?)(?: SQLSTATE: .*)?$", re.MULTILINE)
-"""What our own code in the pool has raised, within whatever Spark says around it: not what a plan of it would raise."""
+"""Matches an error raised by Headgate's own code in the pool, but not a query plan that contains its text."""
 _SESSION = re.compile(r"^\[session: [^\]]*\] \[userId: [^\]]*\] ")
-"""What Spark says before the words of a batch that ran in a process of the pool."""
+"""Prefix of the error of a batch that ran in a Python process of the pool."""
 _TRACEBACK = re.compile(r"[\s\S]*Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(?=\S)")
-"""What stands before the error of a batch that ran in a process of the pool, over several lines."""
+"""Everything before the error of a batch that ran in a Python process of the pool: several lines."""
 _GONE = ("INVALID_HANDLE.SESSION_", "incorrect server side session identifier", "NO_ACTIVE_SESSION")
 _STOPPED = ("stopped SparkContext", "SparkContext was shut down", "SparkContext has been shutdown")
 _UNEXPLAINED = "Application error processing RPC"
-"""A server whose SparkContext has stopped fails while it words its refusal, and says this alone (Spark 4.2.0)."""
+"""The whole message of a server whose SparkContext has stopped: it fails while it formats its error (Spark 4.2.0)."""
 NO_SPACE = "HEADGATE_NO_SPACE"
-"""The class of an error that was caused by a full disk."""
+"""Error class of an error caused by a full disk."""
 _FULL = re.compile(r"(?:IOException[):]+|OSError: \[Errno \d+\]) (No space left on device|Disk quota exceeded)")
-"""What the system says of a full disk, somewhere among the causes."""
+"""The operating system's message about a full disk, anywhere among the causes."""
 _LONGEST = 600
 _NO_MESSAGE = "no message"
 
 _BY_HAND = {
-    "DELTA_SCHEMA_CHANGED": "columns of what it reads were changed by hand{at}: a start goes on from its checkpoint",
-    "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS": "columns of its static side were changed by hand: a start reads it as it is",
-    "DELTA_STREAMING_INCOMPATIBLE_SCHEMA_CHANGE": "a column of what it reads was renamed or dropped by hand{at}: a "
-    "start goes on over that with schema_tracking: true in its yml, and a rebuild reads all",
-    "DELTA_STREAMING_METADATA_EVOLUTION": "columns of what it reads have changed: a start goes on over that",
-    "DELTA_STREAMING_SCHEMA_LOCATION_CONFLICT": "it streams one table on Delta twice, which Spark does not do with "
-    "schema_tracking: leave that out of its yml",
-    "DELTA_SOURCE_TABLE_IGNORE_CHANGES": "rows of what it reads were changed by hand{at}: a rebuild reads all",
-    "DELTA_SOURCE_IGNORE_DELETE": "rows of what it reads were deleted by hand{at}: a rebuild reads what is left",
-    "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE": "what it reads was created again: restore it, or rebuild",
-    "DELTA_MISSING_FILES_UNEXPECTED_VERSION": "the log of what it reads was cleaned up before it was read{at}: rebuild",
+    "DELTA_SCHEMA_CHANGED": "columns of its input were changed by hand{at}: a start continues from its checkpoint",
+    "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS": "columns of its static side were changed by hand: a start reads them as "
+    "they are now",
+    "DELTA_STREAMING_INCOMPATIBLE_SCHEMA_CHANGE": "a column of its input was renamed or dropped by hand{at}: a "
+    "start continues past that with schema_tracking: true in its yml, and a rebuild reads everything again",
+    "DELTA_STREAMING_METADATA_EVOLUTION": "columns of its input have changed: a start continues past that",
+    "DELTA_STREAMING_SCHEMA_LOCATION_CONFLICT": "it streams one Delta table twice, which Spark does not support with "
+    "schema_tracking: remove that from its yml",
+    "DELTA_SOURCE_TABLE_IGNORE_CHANGES": "rows of its input were changed by hand{at}: a rebuild reads everything again",
+    "DELTA_SOURCE_IGNORE_DELETE": "rows of its input were deleted by hand{at}: a rebuild reads the remaining rows",
+    "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE": "its input was created again: restore it, or rebuild",
+    "DELTA_MISSING_FILES_UNEXPECTED_VERSION": "the log of its input was cleaned up before it was read{at}: rebuild",
 }
-"""Why a stream of Delta ended, by the begin of Spark's class, in place of Spark's own advice (4.4.0)."""
+"""Why a Delta stream ended, by the prefix of Spark's error class; shown instead of Spark's own advice (Delta 4.4.0)."""
 _ROWS_WITHOUT_PLACE = {
     "HEADGATE_NULL_KEY": "filter such rows out in its statement, and deploy it",
     "HEADGATE_NULL_SEQUENCE": "filter such rows out in its statement, and deploy it",
-    "HEADGATE_TWO_ROWS_PER_KEY": "name a column as sequence: in its yml, or have its statement give one row of a key",
+    "HEADGATE_TWO_ROWS_PER_KEY": "name a column as sequence: in its yml, or make its statement return one row per key",
 }
-"""What to do about rows that a writer of a keyed table has refused."""
+"""Remedies for rows that the writer of a keyed table has refused."""
 _LOST_FILE = re.compile(
     r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\][^\n]*? file (?:file:/*(?=/))?(\S+?)\.? File does not exist"
 )
-"""A file that a table names and that is not there (4.2.0)."""
+"""The message about a missing file that belongs to a table (Spark 4.2.0)."""
 _VERSION = re.compile(r"\bversion:? (\d+)")
 
 _FAILURES = {
@@ -61,25 +62,25 @@ _FAILURES = {
     "Python worker failed to connect back": SparkFailure.WORKER_LATE,
     "Async progress tracking cannot be used with Once trigger": SparkFailure.EXCLUSIVE_OPTIONS,
 }
-"""Part of the useful line of Spark's message → kind of failure (Spark 4.2.0)."""
+"""Kinds of failure by a phrase in the useful line of Spark's message (Spark 4.2.0)."""
 _WRITTEN_MEANWHILE = ("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
-"""First parts of the classes of commits that Delta refuses because the table has changed meanwhile (4.4.0)."""
+"""Prefixes of the error classes with which Delta refuses a commit because the table has changed meanwhile (4.4.0)."""
 
 
 class SessionLost(PoolUnreachable):
-    """The server does not know the session any more: open a new generation."""
+    """The server no longer knows the session; a new generation must be opened."""
 
 
 class EngineStopped(PoolUnreachable):
-    """The server answers and can run nothing, because its SparkContext has stopped: only another server can."""
+    """The server answers but can run nothing, because its SparkContext has stopped; only a restart helps."""
 
 
 class MaybeStopped(EngineRefused):
-    """A refusal like those of a server whose SparkContext has stopped; another statement tells."""
+    """A refusal that a server with a stopped SparkContext would give as well; another statement shows which it is."""
 
 
 def translate_error(error: BaseException) -> HeadgateError:
-    """Convert what PySpark or gRPC raised into the error class that callers decide by."""
+    """Convert an error of PySpark or gRPC into the Headgate error that callers handle."""
     if isinstance(error, HeadgateError):
         return error
     text = str(error)
@@ -105,9 +106,9 @@ def translate_error(error: BaseException) -> HeadgateError:
 
 
 def _failed_here(error: BaseException) -> PoolUnreachable:
-    """Convert what neither Spark nor the connection has raised: a failure of the client, whose words may say nothing.
+    """Convert an error of the client itself, which neither Spark nor the connection raised.
 
-    Python's name of it is for the log, which has the trace.
+    The message may be empty or obscure, so the log gets the traceback.
     """
     log.warning("the client of the pool failed", exc_info=error)
     said = first_line(str(error))
@@ -116,7 +117,7 @@ def _failed_here(error: BaseException) -> PoolUnreachable:
 
 
 def error_class(text: str) -> str:
-    """Find the class that says what went wrong: the first in the message that is not a mere wrapper; empty if none."""
+    """Return the error class that describes the cause: the first one that is not a mere wrapper; empty if none."""
     if ours := _OURS.search(text):
         return ours[1]
     if _FULL.search(text):
@@ -126,14 +127,14 @@ def error_class(text: str) -> str:
 
 
 def failure_of(text: str) -> SparkFailure | None:
-    """Return the kind of failure that a message of Spark reports; None for any other."""
+    """Return the kind of failure that a Spark message reports; None if it is none of the known kinds."""
     line = first_line(text)
     found = next((failure for part, failure in _FAILURES.items() if part in line), None)
     return SparkFailure.WRITTEN_MEANWHILE if not found and error_class(text).startswith(_WRITTEN_MEANWHILE) else found
 
 
 def first_line(text: str) -> str:
-    """Return the line of a Spark message that a person needs: the cause, without wrapper, class and stack trace."""
+    """Return the line of a Spark message that describes the cause, without wrapper, error class and stack trace."""
     if ours := _OURS.search(text):
         remedy = _ROWS_WITHOUT_PLACE.get(ours[1], "")
         return ours[2][:_LONGEST] + (f"; {remedy}" if remedy else "")
@@ -143,7 +144,7 @@ def first_line(text: str) -> str:
     if words := _by_hand(body):
         return words
     if lost := _LOST_FILE.search(body):
-        return f"{lost[1]} is not there, which its table names: restore it, or rebuild that table"
+        return f"{lost[1]} is missing, but its table lists it: restore the file, or rebuild that table"
     lines = [line.strip() for line in body.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("at ", "== SQL", "=== ", "+- ", "'", "--"))]
     useful = next((line for line in lines if _useful(line)), lines[0] if lines else _NO_MESSAGE)
@@ -155,7 +156,7 @@ def first_line(text: str) -> str:
 
 
 def _by_hand(text: str) -> str:
-    """Return what was done to what a stream of Delta reads; empty where its end is about something else."""
+    """Explain what somebody did to the input of a Delta stream; empty if the message is about something else."""
     name = error_class(text)
     words = next((words for begin, words in _BY_HAND.items() if name.startswith(begin)), "")
     at = _VERSION.search(text)
@@ -163,12 +164,12 @@ def _by_hand(text: str) -> str:
 
 
 def _useful(line: str) -> bool:
-    """A line that names a class which is not a wrapper."""
+    """Return whether a line contains an error class that is not a wrapper."""
     return any(name not in _WRAPPERS for name in _CLASS.findall(line))
 
 
 def _causes(error: BaseException) -> str:
-    """Return what the server says of the causes of an error, with its stack traces."""
+    """Return the causes of an error as the server reports them, with stack traces."""
     return str(getattr(error, "_stacktrace", None) or "")
 
 

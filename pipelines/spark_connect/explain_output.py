@@ -1,12 +1,12 @@
-"""What EXPLAIN says over Connect: tables read from the analysed plan, stateful operators from the physical one.
+"""Parses EXPLAIN output over Connect: tables from the analysed plan, stateful operators from the physical plan.
 
-The format, all run on 4.2.0. `extended` gives four parts, each under `== Parsed|Analyzed|Optimized|Physical … ==`; a
-part that failed holds the exception's class and message in place of a tree. A node stands on a line of its own behind
-`:- `, `+- ` and bars; before it `~` says that it streams (logical plans), `*(2) ` a code-generation stage (physical).
-In the analysed plan each table that is read stands once as `SubqueryAlias <catalog>.<database>.<table>` over
-`StreamingRelation …, name="<IDENTIFIED BY>"` (or `name=<Unassigned>`), or over `Relation …` when it is read as a batch;
-subqueries and every part of WITH are in the tree too. In the physical plan a stateful operator has `state info [ `;
-StateStoreRestore and its like belong to the Save above them.
+The format was checked on Spark 4.2.0. `extended` has four parts, each below `== Parsed|Analyzed|Optimized|Physical …
+==`; a part that failed contains the exception's class and message instead of a plan. Each line is a node, after `:- `,
+`+- ` and bars. In logical plans `~` marks a streaming node; in physical plans `*(2) ` is a code-generation stage. The
+analysed plan shows each table as `SubqueryAlias <catalog>.<database>.<table>` over `StreamingRelation …,
+name="<IDENTIFIED BY>"` (or `name=<Unassigned>`), or over `Relation …` for a batch read; subqueries and all parts of
+WITH are included. In the physical plan a stateful operator contains `state info [ `; a StateStoreRestore or similar
+node belongs to the Save above it.
 """
 
 import re
@@ -33,14 +33,14 @@ _KINDS = {
 
 
 def plans_of_explain(explained: str) -> dict[str, str]:
-    """Split an extended EXPLAIN into its plans, by the first word of each heading."""
+    """Split an extended EXPLAIN into its plans, by the first word of each heading (`Analyzed`, `Physical`, …)."""
     heads = list(_PART.finditer(explained))
     ends = [head.start() for head in heads[1:]] + [len(explained)]
     return {head[1]: explained[head.end() : end].strip("\n") for head, end in zip(heads, ends, strict=True)}
 
 
 def exception_in(part: str) -> str:
-    """Return the message of the exception that stands in place of a plan; empty when there is a plan."""
+    """Return the message of the exception that a part contains instead of a plan; empty if it contains a plan."""
     found = _FAILED.match(part)
     return part[found.end() :].strip() if found else ""
 
@@ -51,14 +51,14 @@ def tables_read_by(analysed: str, database: str) -> tuple[AnalysedRead, ...]:
 
 
 def stateful_operators_of(physical: str) -> tuple[AnalysedOperator, ...]:
-    """List the stateful operators of a physical plan, the uppermost first."""
+    """List the stateful operators of a physical plan, from top to bottom."""
     return tuple(_operators(physical))
 
 
 def normalized_plan(plan: str) -> str:
-    """Write a plan so that the same plan has the same text: ids of expressions and watermarks by first appearance.
+    """Renumber expression ids and watermark ids by first appearance, so that equal plans have equal texts.
 
-    Spark numbers expressions anew in each analysis, and names each watermark by a random UUID (run on 4.2.0).
+    Spark numbers expressions anew in each analysis and names each watermark by a random UUID (seen on 4.2.0).
     """
     numbers: dict[str, str] = {}
 
@@ -69,7 +69,7 @@ def normalized_plan(plan: str) -> str:
 
 
 def refusal_of(message: str, error_class: str) -> AnalysisRefusal:
-    """Return a refusal whose places are those of the statement itself, which was sent on the line after a bracket."""
+    """Return a refusal whose line numbers are those of the statement, which was sent below a parenthesis."""
     words = re.sub(r"\.?; (?=line \d)", ", ", message)
     return AnalysisRefusal(
         error_class, re.sub(r"\bline (\d+)", lambda found: f"line {max(1, int(found[1]) - 1)}", words)

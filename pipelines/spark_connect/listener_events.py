@@ -1,6 +1,7 @@
-"""What queries report without being asked: the server's listener events, kept as the latest of each query.
+"""Receives the server's listener events: the latest progress of each query, without asking for it.
 
-The server knows one listener per session and does not hear that a client died: where one is left, it is removed first.
+A server accepts one listener per session and does not notice that a client has died, so a leftover listener is removed
+first.
 """
 
 import json
@@ -21,11 +22,11 @@ _PROGRESS = pb2.StreamingQueryEventType.QUERY_PROGRESS_EVENT
 _IDLE = pb2.StreamingQueryEventType.QUERY_IDLE_EVENT
 
 _ADDED_S = 2.0
-"""Longest wait for the server's word that it took the listener; events are taken later as well."""
+"""Longest wait for the server to confirm the listener; later events are still received."""
 
 
 class ListenerEvents:
-    """The latest progress of each run of a query and when it was heard of last, fed by one daemon thread."""
+    """The latest progress of each query run, and when each run was last heard of; filled by a daemon thread."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -38,14 +39,14 @@ class ListenerEvents:
 
     @property
     def alive(self) -> bool:
-        """Return whether events arrive; False until `listen`, and after the connection broke."""
+        """Return whether events are being received: False before `listen`, and after the connection broke."""
         return self._thread is not None and self._thread.is_alive() and self._listening.is_set()
 
     def listen(self, *, alone: bool) -> None:
-        """Start to listen unless it does; what was reported before has to be asked for.
+        """Start listening, unless it already does. Earlier progress must be requested separately.
 
-        `alone` says that no earlier client can have left a listener. It only saves the server from logging an error:
-        where it was wrong, the listener that is left is removed after all.
+        `alone` means that no earlier client can have left a listener, which spares the server an error in its log. If
+        that is wrong, the leftover listener is removed on the next call.
         """
         if self.alive or not self._starting.acquire(blocking=False):
             return
@@ -55,12 +56,12 @@ class ListenerEvents:
             self._starting.release()
 
     def progress(self, run_id: str) -> Mapping[str, Any] | None:
-        """Return the last progress of a run, None when it has not been seen to report any."""
+        """Return the last known progress of a run; None if there is none."""
         with self._lock:
             return self._progress.get(run_id)
 
     def put(self, run_id: str, progress: Mapping[str, Any]) -> None:
-        """Record a requested progress, unless it is known or older than what has been received."""
+        """Record progress that was requested, unless newer progress is known."""
         with self._lock:
             known = self._progress.get(run_id)
             if known is None or str(progress.get("timestamp")) > str(known.get("timestamp")):
@@ -68,18 +69,18 @@ class ListenerEvents:
                 self._heard[run_id] = time.monotonic()
 
     def silence_s(self, run_id: str) -> float:
-        """Return the seconds since a run was heard of; one that never was counts from the first question for it."""
+        """Return the seconds since a run was last heard of; for a run never heard of, since the first call."""
         with self._lock:
             now = time.monotonic()
             return now - self._heard.setdefault(run_id, now)
 
     def forgive(self) -> None:
-        """Count every silence from now on: nobody could have heard anything."""
+        """Restart all silences, after a time in which no events could be received."""
         with self._lock:
             self._heard.clear()
 
     def keep(self, run_ids: frozenset[str]) -> None:
-        """Forget all other runs."""
+        """Forget all runs except these."""
         with self._lock:
             self._progress = {run_id: value for run_id, value in self._progress.items() if run_id in run_ids}
             self._heard = {run_id: at for run_id, at in self._heard.items() if run_id in run_ids}
@@ -87,14 +88,14 @@ class ListenerEvents:
     def _start(self, alone: bool) -> None:
         if not alone or self._thread is not None:
             self._spark.client.execute_command(_bus("remove_listener_bus_listener"))
-        # An event of its own for each thread: one that is left hanging must not speak for its successor.
+        # Each thread has its own flag, so that a hanging thread cannot set that of its successor.
         self._listening = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(self._listening,), name="events", daemon=True)
         self._thread.start()
         self._listening.wait(_ADDED_S)
 
     def _run(self, listening: threading.Event) -> None:
-        """Receive events until the stream ends. A second listener of a session hangs (Spark 4.2.0)."""
+        """Receive events until the stream ends. A second listener in one session would hang (Spark 4.2.0)."""
         try:
             with endless():
                 for result in self._spark.client.execute_command_as_iterator(_bus("add_listener_bus_listener")):
@@ -104,7 +105,7 @@ class ListenerEvents:
                     for event in response.events:
                         self._take(event)
         except Exception as error:
-            # The edge of this thread: whoever asks next sees that it is dead and listens anew.
+            # The edge of this thread: the next caller finds it dead and starts a new one.
             log.info("the listener stopped: %s", str(error).splitlines()[0] if str(error) else type(error).__name__)
         finally:
             listening.clear()

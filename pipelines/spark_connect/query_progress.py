@@ -1,6 +1,6 @@
-"""Progress events of Spark decoded into values, and the share of a pool's time that batches take.
+"""Decodes Spark's progress events, and computes the share of a pool's time that batches take.
 
-Every field is None or empty where Spark did not say.
+A field that Spark did not report is None or empty.
 """
 
 import threading
@@ -14,19 +14,19 @@ from core.model.names import TableName
 
 @dataclass(frozen=True, slots=True)
 class QueryProgress:
-    """What one micro-batch did (Spark 4.2 `StreamingQueryProgress.json`, which over Connect is the safe form)."""
+    """The progress of one micro-batch (from `StreamingQueryProgress.json` of Spark 4.2, the safe form over Connect)."""
 
     batch: int | None = None
     at: str = ""
-    """When the trigger began, ISO 8601 in UTC."""
+    """Start of the trigger, ISO 8601 in UTC."""
     in_rows: int | None = None
-    """Rows read in this batch, summed over the sources: there is no such field at the top."""
+    """Rows read in this batch, summed over the sources; Spark reports no total."""
     in_rows_s: float | None = None
-    """Rows that arrived per second, summed over the sources; None of a first batch, which no time passed before."""
+    """Rows that arrived per second, summed over the sources; None for a first batch, which has no previous trigger."""
     out_rows_s: float | None = None
     """Rows processed per second, summed over the sources."""
     batch_ms: int | None = None
-    """The whole trigger."""
+    """Duration of the whole trigger."""
     durations: Mapping[str, int] = field(default_factory=dict)
     """Milliseconds by phase, without the total."""
     watermark: str = ""
@@ -34,11 +34,12 @@ class QueryProgress:
     state_rows: int | None = None
     state_bytes: int | None = None
     dropped_by_watermark: int | None = None
-    """Rows of this batch dropped as late; counted after partial aggregation, so a yes or no, never a count."""
+    """Late rows dropped in this batch. Spark counts after partial aggregation, so only zero or not zero is meaningful.
+    """
 
 
 def query_progress_from_json(progress: Mapping[str, Any]) -> QueryProgress:
-    """Read a progress event; unknown and malformed fields are left out, never guessed."""
+    """Decode a progress event; unknown and malformed fields are skipped."""
     sources = [source for source in progress.get("sources") or () if isinstance(source, Mapping)]
     operators = [operator for operator in progress.get("stateOperators") or () if isinstance(operator, Mapping)]
     durations = {
@@ -51,12 +52,12 @@ def query_progress_from_json(progress: Mapping[str, Any]) -> QueryProgress:
         batch=_int(progress.get("batchId")),
         at=str(progress.get("timestamp") or ""),
         in_rows=in_rows,
-        # Spark divides the rows of a first batch by an endless time.
+        # For a first batch Spark divides by an infinite time.
         in_rows_s=None if in_rows and in_rows_s == 0 else in_rows_s,
         out_rows_s=_sum(sources, "processedRowsPerSecond"),
         batch_ms=total if total is not None else _int(progress.get("batchDuration")),
         durations=durations,
-        # Spark reports the epoch before it has seen an event time (4.2.0).
+        # Until it has seen an event time, Spark reports the epoch (4.2.0).
         watermark="" if watermark.startswith("1970-01-01T00:00:00") else watermark,
         state_rows=_sum_int(operators, "numRowsTotal"),
         state_bytes=_sum_int(operators, "memoryUsedBytes"),
@@ -73,7 +74,7 @@ def _int(value: object) -> int | None:
 
 
 def _sum(parts: list[Mapping[str, Any]], name: str) -> float | None:
-    """NaN and absent rates (a first batch, an idle trigger) do not count; all absent is None."""
+    """Sum a rate over the sources, ignoring NaN (a first batch or an idle trigger); None if no source reports it."""
     numbers = [float(part[name]) for part in parts if _is_number(part.get(name))]
     return sum(numbers) if numbers else None
 
@@ -87,7 +88,7 @@ WINDOW_S = 300.0
 
 
 class PoolUtilization:
-    """Seconds of batches over the last minutes; written by the thread that measures, read by another."""
+    """Batch seconds of the last minutes; one thread writes them, another reads them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -96,7 +97,7 @@ class PoolUtilization:
         self._batches: deque[tuple[float, float]] = deque()
 
     def batch(self, key: tuple[TableName, int], progress: QueryProgress, now: float) -> None:
-        """Record the last progress of a version; batches in between are assumed to take as long as the last."""
+        """Record the newest progress of a version; unseen batches since the previous one count as equally long."""
         if progress.batch is None or progress.batch_ms is None:
             return
         with self._lock:
@@ -108,7 +109,7 @@ class PoolUtilization:
             self._forget(now)
 
     def busy(self, now: float, cores: int) -> float | None:
-        """Return recent batch time per elapsed second and core; None until progress has been observed."""
+        """Return batch seconds per elapsed second and core over the last minutes; None until progress was observed."""
         with self._lock:
             self._forget(now)
             if self._since is None or now <= self._since:

@@ -1,6 +1,6 @@
-"""A Spark Connect session that outlives its clients: its queries stay on the server when we go.
+"""A Spark Connect session whose queries keep running on the server after the client disconnects.
 
-Never call `SparkSession.stop()` on it: that kills every query of the session and tombstones its id (Spark 4.2.0).
+Never call `SparkSession.stop()` on it: that kills all its queries and makes its id unusable (Spark 4.2.0).
 """
 
 import atexit
@@ -29,13 +29,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 USER = "headgate"
-"""User id of all sessions; the token is not bound to it (Spark 4.2.0)."""
+"""User id of all sessions; the token is independent of it (Spark 4.2.0)."""
 
 UNTIMED_S = 60.0
-"""Bound of a remote call that was made without a deadline."""
+"""Time limit, in seconds, of a remote call without a deadline."""
 
 PROOF_S = 3.0
-"""Longest wait for the statement that tells whether a server runs anything."""
+"""Longest wait for the statement that shows whether a server can run anything."""
 
 _CONF = {
     # Without it a second start on one checkpoint silently stops the first query (seen with Spark 4.2.0).
@@ -43,21 +43,21 @@ _CONF = {
     # `stop()` waits without limit by default.
     "spark.sql.streaming.stopTimeout": "15s",
     "spark.sql.streaming.minBatchesToRetain": "100",
-    # Seconds between two reports of an idle query: silence must not be longer than a glance.
+    # How often an idle query reports itself; a longer silence would count as a fault.
     "spark.sql.streaming.noDataProgressEventInterval": "10s",
-    # By itself `${x}` in a string, a comment or a path is replaced by a setting, a variable of the server's
-    # environment, or nothing (4.2.0): texts mean what they say.
+    # By default Spark replaces `${x}`, even in strings, comments and paths, by a setting, an environment variable of
+    # the server, or nothing (4.2.0).
     "spark.sql.variable.substitute": "false",
     # Progress is kept in our ledger, so the server need not hold a hundred events of each query.
     "spark.sql.streaming.numRecentProgressUpdates": "5",
-    # A message with a Java stack trace is megabytes of nothing to a person.
+    # With a Java stack trace, a message takes megabytes that help nobody.
     "spark.sql.connect.serverStacktrace.enabled": "false",
     "spark.sql.pyspark.jvmStacktrace.enabled": "false",
 }
 
 _READER_CONF = {
-    # With it Spark submits a stage from another thread, and what ends the query just before finds nothing to end: 8 of
-    # 40 queries that were ended within their first second went on to use all cores, and none of 40 without (4.2.0).
+    # With it, Spark submits a stage from another thread, and a cancellation just before finds nothing to cancel: 8 of
+    # 40 queries cancelled within their first second kept using all cores, and none of 40 without it (4.2.0).
     "spark.sql.adaptive.enabled": "false",
 }
 
@@ -68,7 +68,7 @@ _endless = threading.local()
 
 
 class Session:
-    """One session generation on one pool; a lost server needs a new one."""
+    """One session generation on one pool; after its loss a new one must be opened."""
 
     def __init__(
         self,
@@ -79,9 +79,10 @@ class Session:
         conf: Mapping[str, str] | None = None,
         lost: "Callable[[Session], None] | None" = None,
     ) -> None:
-        """Prepare a session; nothing is sent yet. `session_id` is a UUID, kept to attach to the same queries again.
+        """Prepare a session without a remote call.
 
-        `lost` hears of each call that finds the session gone from the server, before its caller does.
+        `session_id` is a UUID by which a later client finds the same queries. `lost` is called, before the error is
+        raised, when a call finds that the server no longer knows the session.
         """
         self.url = url
         self.session_id = session_id
@@ -92,15 +93,15 @@ class Session:
         self._lost = lost
 
     def attach(self) -> None:
-        """Set the operating configuration; opens the session, or finds the one with this id and its queries."""
+        """Set the session's configuration; this opens the session, or finds an existing one with its queries."""
         with spark_errors():
             self.spark.conf._set_all(configs=self._conf, silent=False)
 
     def call(self, seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run fn under a deadline through this session's breaker, with Spark's errors translated.
+        """Run `fn` with a deadline and through the circuit breaker; translates Spark's errors.
 
-        Where Spark refuses as a server that has stopped does, another statement is run: EngineStopped where that is
-        refused in the same way, PoolUnreachable where it is not answered, and the refusal as it is where it succeeds.
+        If the refusal is one that a stopped server would give, another statement is run. EngineStopped is raised if
+        that is refused in the same way, PoolUnreachable if it is not answered, and the first refusal if it succeeds.
         """
         try:
             with self.breaker.guard(), spark_errors():
@@ -114,13 +115,13 @@ class Session:
             raise
 
     def prove(self) -> None:
-        """Run the smallest statement there is: it needs a SparkContext, which `ping` does not, and no free core."""
+        """Run the smallest possible statement; unlike `ping` it needs a SparkContext, and it needs no free core."""
         DataFrame(SQL("SELECT 1"), self.spark).collect()
 
     def _refuse_if_stopped(self, refusal: MaybeStopped) -> None:
-        """Raise EngineStopped if the server runs nothing, and PoolUnreachable if nobody can tell; else return.
+        """Raise EngineStopped if the server cannot run anything, or PoolUnreachable if that is unknown.
 
-        A server that is being ended, or too busy to answer, must not make a statement fail that nobody refused.
+        Without this check, a server that is shutting down or overloaded would make a valid statement fail.
         """
         try:
             with spark_errors():
@@ -133,44 +134,44 @@ class Session:
         except PoolUnreachable as silent:
             raise PoolUnreachable(f"{refusal.summary} ({silent.summary})", remedy=silent.remedy) from refusal
         except EngineRefused:
-            # Another refusal is an answer.
+            # Any other refusal shows that the server works.
             return
 
     def reader(self) -> "Session":
-        """Open a second session for batch reads, so that a heavy one cannot disturb the operating session."""
+        """Return a second session for batch reads, so that a heavy read cannot disturb the operating session."""
         session_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.session_id}/reader"))
         return Session(self.url, self._token, session_id, conf=_READER_CONF)
 
     def beside(self, session_id: str, *, conf: Mapping[str, str] | None = None) -> "Session":
-        """Open another session on the same pool, with its own connection and circuit breaker."""
+        """Return another session on the same pool, with its own connection and circuit breaker."""
         return Session(self.url, self._token, session_id, conf=conf)
 
     def idle_limit_s(self) -> float | None:
-        """Return the server's limit for sessions without calls; None when there is none, as on a pool of ours."""
+        """Return after how many idle seconds the server closes a session; None if never, as on a local pool."""
         with spark_errors():
             text = self.spark.conf.get("spark.connect.session.manager.defaultSessionTimeout", "60m")
         return None if text is None or text.startswith("-1") else _seconds(text)
 
     def close(self) -> None:
-        """Disconnect from the server; its queries keep running."""
+        """Disconnect; the queries keep running on the server."""
         self.breaker.close()
         self.spark.client.close()
 
     def release(self) -> None:
-        """Release a session without queries on the server; never the operating one, whose queries would stop."""
+        """Release a session on the server. Never release the operating session: that stops its queries."""
         with spark_errors():
             self.spark.client.release_session()
         self.close()
 
     def ping(self) -> None:
-        """Send the cheapest call there is; the circuit breaker's probe."""
+        """Make the cheapest remote call, as the probe of the circuit breaker."""
         # `SparkSession.version` asks once and remembers (PySpark 4.2.0).
         self.spark.client._analyze(method="spark_version")
 
 
 @contextmanager
 def spark_errors() -> Iterator[None]:
-    """Raise what Spark or gRPC raise inside as EngineRefused, PoolUnreachable or SessionLost."""
+    """Raise errors of Spark and gRPC in a block as Headgate errors: EngineRefused, PoolUnreachable or SessionLost."""
     try:
         yield
     except Exception as error:
@@ -182,7 +183,7 @@ def spark_errors() -> Iterator[None]:
 
 @contextmanager
 def endless() -> Iterator[None]:
-    """Send the calls of this thread without any deadline: for a stream of events that never ends."""
+    """Send this thread's calls without a deadline, for a stream of events that never ends."""
     _endless.on = True
     try:
         yield
@@ -191,7 +192,7 @@ def endless() -> Iterator[None]:
 
 
 def probe(url: str, token: str) -> None:
-    """Return a server's version, asked in a separate session; raises PoolUnreachable or EngineRefused."""
+    """Check in a separate session that a server answers; raises PoolUnreachable or EngineRefused."""
     name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{url}/probe"))
     spark = _connect(url, token, name)
     try:
@@ -202,7 +203,7 @@ def probe(url: str, token: str) -> None:
 
 
 def _seconds(text: str) -> float:
-    """Read Spark's duration: `60m`, `3600s`, `1h`, a bare number is milliseconds."""
+    """Convert a duration of Spark (`60m`, `3600s`, `1h`) to seconds; a bare number is in milliseconds."""
     units = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
     digits = text.rstrip("abcdefghijklmnopqrstuvwxyz ")
     return float(digits) * units.get(text[len(digits) :].strip(), 0.001)
@@ -213,7 +214,7 @@ def _connect(url: str, token: str, session_id: str) -> SparkSession:
         warnings.simplefilter("ignore")
         spark = SparkSession(connection=_Builder(url, token, session_id), userId=USER)
     client = spark.client
-    # A call that fails is repeated by us, who know what it was; Spark's own policy waits for ten minutes.
+    # Headgate repeats failed calls itself, because it knows which are safe; Spark's policy retries for ten minutes.
     client.set_retry_policies([_Never()])
     # Abandoned reattachable executions live on for minutes on the server, and their release calls run in
     # threads that hold up the exit of the process. A plain execution ends with its call.
@@ -224,7 +225,7 @@ def _connect(url: str, token: str, session_id: str) -> SparkSession:
 
 
 class _Never(RetryPolicy):
-    """No retries."""
+    """A retry policy that never retries."""
 
     def __init__(self) -> None:
         super().__init__(max_retries=0)
@@ -234,7 +235,7 @@ class _Never(RetryPolicy):
 
 
 class _Builder(DefaultChannelBuilder):
-    """A channel with the token as metadata, which works without TLS on any host, and a deadline on each call."""
+    """A channel that sends the token as metadata, which needs no TLS, and sets a deadline on each call."""
 
     def __init__(self, url: str, token: str, session_id: str) -> None:
         host = urlsplit(url).hostname or ""
@@ -252,12 +253,12 @@ class _Builder(DefaultChannelBuilder):
 
     @property
     def token(self) -> None:
-        """None: a token in this sense, also one from the environment, would force TLS."""
+        """Return None: with a token here, even one from the environment, PySpark would require TLS."""
         return None
 
 
 class _Details(grpc.ClientCallDetails):  # type: ignore[misc]  # grpc has no stubs for us to see.
-    """The call's details with another timeout."""
+    """A call's details with a different timeout."""
 
     def __init__(self, details: Any, timeout: float | None) -> None:
         self.method = details.method
@@ -269,7 +270,7 @@ class _Details(grpc.ClientCallDetails):  # type: ignore[misc]  # grpc has no stu
 
 
 class _Deadline(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]  # As above.
-    """Bounds each remote call by the time that its caller has left, so that no thread stays behind for long."""
+    """Limits each remote call to the time that its caller has left, so that no thread lingers."""
 
     def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
         return continuation(self._timed(details), request)

@@ -1,4 +1,4 @@
-"""Spark's analysis of statements over empty tables of ours, in scratch databases and a session of its own."""
+"""Has Spark analyse statements over empty tables, in scratch databases and a session of its own."""
 
 import threading
 import uuid
@@ -35,19 +35,19 @@ T = TypeVar("T")
 Tables = tuple[tuple[TableName, str], ...]
 
 _CONF: dict[str, str | int | bool] = {
-    # A plan that names 25 columns and "… 5 more fields" could not be compared with another one.
+    # Plans that are cut off after 25 columns ("… 5 more fields") could not be compared.
     "spark.sql.debug.maxToStringFields": "1000000",
-    # The rule computes what is selected from VALUES, so that Java methods were called for an EXPLAIN. Without it Spark
-    # 4.2.0 calls none while it analyses and optimises, but for a query in TIMESTAMP AS OF, which no setting holds back.
-    # Neither do temporary functions of the same names: `builtin.reflect` goes round them (all run).
+    # This rule evaluates a SELECT from VALUES, and so an EXPLAIN would call Java methods. Without it Spark 4.2.0 calls
+    # none while it analyses and optimises, except for a query in TIMESTAMP AS OF, which no setting prevents. Temporary
+    # functions of the same names do not help: `builtin.reflect` bypasses them (all tried).
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
-    # Without it a path in place of a table is read for its columns.
+    # With the default, Spark would open a path used as a table to read its columns.
     "spark.sql.runSQLOnFiles": "false",
 }
 
 
 class ScratchDatabases:
-    """Databases of ours, named by one prefix; what an agent that was killed has left of them is dropped first."""
+    """Scratch databases with a common name prefix; those that a killed agent has left are dropped first."""
 
     def __init__(self, session: Session, prefix: str) -> None:
         self._session = session
@@ -61,7 +61,7 @@ class ScratchDatabases:
         self._drop()
 
     def answer(self, question: AnalysisQuestion) -> AnalysisAnswer:
-        """Answer a question; raises EngineRefused where one of its tables cannot be made."""
+        """Answer a question; raises EngineRefused if one of its tables cannot be created."""
         engine = self._spark.version
         new, frame, plan = self._look(question.new)
         if question.old is None:
@@ -76,30 +76,30 @@ class ScratchDatabases:
         return AnalysisAnswer(engine, new, old, same)
 
     def leave(self) -> None:
-        """Forget a session that the server has lost."""
+        """Disconnect from a session that the server has lost."""
         self._session.close()
 
     def close(self) -> None:
-        """Drop the databases with their folders, and let the server forget the session."""
+        """Drop the databases with their folders, and release the session on the server."""
         self._drop()
         self._session.release()
 
     def _look(self, side: AnalysedRevision) -> tuple[AnalysedStatement, Any, str]:
-        """Return the analysis, the analysed frame (None when refused) and the optimised plan without ids."""
+        """Return the analysis, the analysed frame (None if refused) and the normalized optimised plan."""
         database = self._database(side.tables)
         self._spark.sql(f"USE {database}")
         try:
             with spark_errors():
-                # In brackets nothing but a query is read: outside of them a command would be carried out at once.
-                # Dropping a column that is not there makes Spark explain what it has analysed. What it has only
-                # parsed it takes for a batch where a stream stands in WITH, and fails (run on 4.2.0).
+                # Parentheses admit only a query; without them, a command would be executed at once. Dropping a
+                # column that does not exist makes Spark explain the analysed plan. It would take the parsed plan for a
+                # batch if WITH contains a stream, and fail (seen on 4.2.0).
                 frame: Any = self._spark.sql(f"SELECT * FROM (\n{side.select}\n)").drop("")
                 columns = tuple(
                     AnalysedColumn(f.name, f.dataType.simpleString(), f.nullable) for f in frame.schema.fields
                 )
                 parts = plans_of_explain(frame._explain_string(mode="extended"))
         except MaybeStopped:
-            # Of the server, and nothing that Spark has against the statement.
+            # A fault of the server, not of the statement.
             raise
         except EngineRefused as error:
             return AnalysedStatement(refused=refusal_of(error.summary, error.error_class)), None, ""
@@ -115,10 +115,11 @@ class ScratchDatabases:
         return statement, frame, normalized_plan(parts.get("Optimized", "")) if refused is None else ""
 
     def _check(self, frame: Any, database: str) -> AnalysisRefusal | None:
-        """Have Spark check that the frame can be streamed in append mode.
+        """Have Spark check whether the frame can be streamed in append mode; returns the refusal, if any.
 
-        The check is part of a start and of nothing else. This start asks for two things that exclude each other, which
-        Spark finds after the check and before there is a query (run on 4.2.0); where it should not, it is stopped.
+        Spark makes this check only when a query starts. The start therefore uses two mutually exclusive options, which
+        Spark rejects after the check and before the query exists (seen on 4.2.0). Should it ever start, the query is
+        stopped.
         """
         self._checks += 1
         writer = frame.writeStream.format("noop").outputMode("append")
@@ -130,13 +131,13 @@ class ScratchDatabases:
             if error.failure is SparkFailure.EXCLUSIVE_OPTIONS:
                 return None
             if not isinstance(error.__cause__, AnalysisException):
-                # A folder that cannot be written, say, is nothing that Spark has against the statement.
+                # Not a fault of the statement: for example, a folder cannot be written.
                 raise
             return refusal_of(error.summary, error.error_class)
         return None
 
     def _database(self, tables: Tables) -> str:
-        """Return the database that holds exactly these tables; it is made where it is not there."""
+        """Return the database that contains exactly these tables; created on first use."""
         if tables not in self._database_by_tables:
             database = f"{self._prefix}_{len(self._database_by_tables)}"
             self._spark.sql(f"CREATE DATABASE {database}")
@@ -170,7 +171,7 @@ class SparkAnalysis:
     """Implements `core.ports.spark.Analysis`: one question at a time, in sessions of its own."""
 
     def __init__(self, session: Session) -> None:
-        """Prepare, beside the operating session; nothing is sent before the first question."""
+        """Prepare the analysis; nothing is sent before the first question."""
         self._operating = session
         name = uuid.uuid5(uuid.NAMESPACE_OID, f"{session.session_id}/analysis")
         self._prefix = f"headgate_analysis_{name.hex[:12]}"
@@ -178,20 +179,20 @@ class SparkAnalysis:
         self._lock = threading.Lock()
 
     def engine(self) -> str:
-        """Return Spark's version, without a call once it is known."""
+        """Return Spark's version; asks the server only once."""
         with spark_errors():
             return str(self._operating.spark.version)
 
     def ask(self, question: AnalysisQuestion) -> AnalysisAnswer:
-        """Answer a question; raises EngineRefused where a table cannot be made, TryAgain, PoolUnreachable.
+        """Answer a question; raises EngineRefused if a table cannot be created, TryAgain, PoolUnreachable.
 
-        A deadline that is missed here raises TryAgain shortly before the caller's own, so that a slow analysis is not
-        taken for a pool that is silent: stops and starts are not held up by it. Tables stay for the next question.
+        A slow analysis raises TryAgain shortly before the caller's deadline, so that the pool does not count as silent
+        and starts and stops continue. The tables are kept for the next question.
         """
         return self._alone(lambda: self._opened().answer(question))
 
     def clear(self) -> None:
-        """Drop everything that was made for the questions so far."""
+        """Drop all scratch databases."""
         if self._scratch is not None:
             self._alone(self._close)
 
@@ -201,7 +202,7 @@ class SparkAnalysis:
         try:
             return call_deadlines.call(seconds, self._locked, act)
         except (call_deadlines.MissedDeadline, SessionLost) as error:
-            # Of another session than the operating one, which is not lost.
+            # The analysis session is lost, not the operating one.
             summary = f"Spark did not analyse the statement: {error.summary}"
             raise TryAgain(summary, remedy="try again when the pool is less busy") from error
 
@@ -221,7 +222,7 @@ class SparkAnalysis:
 
     def _opened(self) -> ScratchDatabases:
         if self._scratch is None:
-            # A session for some questions only: what Spark remembers of them goes with it.
+            # A temporary session: whatever Spark caches for its questions is released with it.
             self._scratch = ScratchDatabases(self._operating.beside(str(uuid.uuid4())), self._prefix)
         return self._scratch
 

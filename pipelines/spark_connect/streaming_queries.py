@@ -1,4 +1,4 @@
-"""Streaming queries of the operating session: started, stopped, listed, and mourned with the reason they ended."""
+"""Starts, stops and lists the streaming queries of the operating session, and finds out why queries ended."""
 
 import json
 import threading
@@ -22,20 +22,20 @@ from pipelines.spark_connect.session import Session, spark_errors
 from pipelines.spark_connect.upsert_writers import OpenBatches, upsert_writer, why_other_python
 
 STOP_S = 30.0
-"""Longest wait for a query to be gone after its stop, where the caller has no deadline of its own."""
+"""Longest wait for a query to disappear after its stop, if the caller has no deadline."""
 
 LINGER_S = 60.0
-"""How much longer than its caller a start waits for its answer: without it nobody knows what the query runs."""
+"""How much longer than its caller a start waits for its answer, in seconds; without it the new query stays unknown."""
 
 _DEAF_S = 5.0
-"""A list that comes so long after the one before says that the pool, or we, stood still in between."""
+"""If more seconds than this pass between two listings, the pool or the agent was suspended."""
 
 _BACK_FILL_S = 30.0
-"""Between two questions for the progress of a query that has reported none."""
+"""Seconds between two requests for the progress of a query that has reported none."""
 
 
 class SparkQueries:
-    """Implements `core.ports.spark.Queries`; one per session generation, used by several threads."""
+    """Implements `core.ports.spark.Queries`; one per session generation, thread-safe."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -45,7 +45,7 @@ class SparkQueries:
         self._lock = threading.Lock()
         self._known: dict[str, tuple[str, str]] = {}
         self._started: dict[str, QueryStart] = {}
-        """What each run was started with, as far as this connection has started it."""
+        """How this connection started each run."""
         self._ended: list[ReportedQuery] = []
         self._asked: dict[str, float] = {}
         self._python_fits = False
@@ -53,10 +53,10 @@ class SparkQueries:
         self._answered_at = time.monotonic()
 
     def start(self, start: QueryStart, run_id: str = "") -> ReportedQuery:
-        """Start a query, or find the one with this name running as `run_id`, or as this connection has started it.
+        """Start a query, or return the running one of this name if it is `run_id` or was started here identically.
 
-        It is looked for only where Spark refuses the start: of many statements each start would list all others. A name
-        says nothing of text and checkpoint: for one that was started in another way AnotherQuery is raised.
+        Running queries are listed only if Spark refuses the start, because every listing covers all statements. A name
+        does not identify text and checkpoint: AnotherQuery is raised if the query of this name was started differently.
         """
         try:
             with lingering(LINGER_S):
@@ -69,7 +69,7 @@ class SparkQueries:
             with self._lock:
                 is_it = running.runId == run_id or self._started.get(running.runId) == start
             if not is_it:
-                raise AnotherQuery(f"{start.name} runs, started by another agent or in another way") from error
+                raise AnotherQuery(f"{start.name} is running, started by another agent or differently") from error
             return ReportedQuery(name=start.name, id=running.id, run_id=running.runId, active=True)
 
     def _begun(self, start: QueryStart) -> ReportedQuery:
@@ -80,11 +80,11 @@ class SparkQueries:
         return ReportedQuery(name=start.name, id=query.id, run_id=query.runId, active=True)
 
     def launch(self, start: QueryStart) -> StreamingQuery:
-        """Start a query and return Spark's own handle of it; raises EngineRefused, also where the name is taken.
+        """Start a query and return Spark's handle; raises EngineRefused, also if the name is taken.
 
-        Raises Busy while the pool begins the writer of another statement, and where one has not begun in time. Spark
-        gives each process 10 s, and leaves one that is late to itself (4.2.0): six that began at once took the two
-        cores from each other, were all late, and those of the next tries joined them.
+        Raises Busy while the pool starts the writer of another statement, and if the writer's process did not start in
+        time. Spark allows such a process 10 s and then abandons it (4.2.0): six that started together on two cores were
+        all late, and those of the next attempts competed with them.
         """
         if start.upsert is None:
             return self._launched(start)
@@ -101,34 +101,34 @@ class SparkQueries:
 
     def _launched(self, start: QueryStart) -> StreamingQuery:
         with spark_errors():
-            # `spark.sql()` has the server analyse the text by itself first; this way a start takes 0.83 to 0.90 of the
-            # server's CPU (100 starts, Spark 4.2.0).
+            # `spark.sql()` would analyse the text separately first; this way a start takes 0.83 to 0.90 of that CPU
+            # time on the server (100 starts, Spark 4.2.0).
             frame = DataFrame(SQL(start.select), self._session.spark)
             writer = frame.writeStream.queryName(start.name).outputMode(start.mode)
             writer = _triggered(writer.option("checkpointLocation", start.checkpoint), start.trigger)
             if start.upsert is not None:
                 if self._find(start.name) is None:
-                    # Where the process of its writer has died, the pool may still write what that asked for.
+                    # If the writer's process died, the pool may still be executing its last requests.
                     self._batches.end(start.name, time.monotonic() + STOP_S)
                 upserting: StreamingQuery = writer.foreachBatch(upsert_writer(start.upsert, start.name)).start()
                 return upserting
-            # Without a format a missing table is silently created as parquet (Spark 4.2.0): always say it.
+            # Always set the format: without it a missing table is silently created as parquet (Spark 4.2.0).
             writer = writer.format(start.format)
             if start.partitioned_by:
-                # `toTable` does not take the table's partitioning over, and a table that is created over files has no
-                # partition columns in the catalog (Spark 4.2.0): files would lie flat, and readers pass them over.
+                # `toTable` ignores the table's partitioning, and a table created over files has no partition columns
+                # in the catalog (Spark 4.2.0): readers would skip files that are not in partition folders.
                 writer = writer.partitionBy(*start.partitioned_by)
             query: StreamingQuery = writer.toTable(start.target)
         return query
 
     def stop(self, name: str, calling: Callable[[], object] = unheard, *, upserts: bool = False) -> None:
-        """Return once the query is gone from the pool, or at once if it is not there; `calling` hears of each call.
+        """Stop a query and return once it is gone, if it exists; `calling` is called before each stop call.
 
-        Of one that `upserts`, which writes by a key, once nothing writes its last batch any more.
+        With `upserts` (a query that replaces rows by key), wait until its last batch is no longer being written.
         """
         ends_at = time.monotonic() + STOP_S
         for known in self._remembered(name):
-            # A busy server takes its time to list what runs. What it knows under these ids no more is found below.
+            # A busy server lists its queries slowly. A query that is no longer known by its id is found below.
             with suppress(EngineRefused), spark_errors():
                 self._end(known, calling)
         with spark_errors():
@@ -140,7 +140,7 @@ class SparkQueries:
             self._batches.end(name, ends_at)
 
     def active(self) -> tuple[ReportedQuery, ...]:
-        """List the session's queries: one call for all, and one for each that has reported nothing yet."""
+        """List the session's queries, with one call for all and one for each query without any progress."""
         with self._lock:
             started = frozenset(self._started)
         with spark_errors():
@@ -156,7 +156,7 @@ class SparkQueries:
         with self._lock:
             gone = {run_id: known for run_id, known in self._known.items() if run_id not in run_ids}
             self._known = {query.run_id: (query.name, query.id) for query in found}
-            # What was started since the list was made stays.
+            # Queries started after the listing stay.
             self._started = {run: start for run, start in self._started.items() if run in run_ids or run not in started}
             self._asked = {run_id: at for run_id, at in self._asked.items() if run_id in run_ids}
         for run_id, (name, id) in gone.items():
@@ -164,7 +164,7 @@ class SparkQueries:
         return found
 
     def look(self, query: ReportedQuery) -> ReportedQuery:
-        """Return a query's last progress, its status message and whether a trigger is active."""
+        """Return a query with its last progress, its status message, and whether a trigger is active."""
         with spark_errors():
             asked = StreamingQuery(self._session.spark, query.id, query.run_id, query.name)
             if (last := asked.lastProgress) is not None:
@@ -179,9 +179,9 @@ class SparkQueries:
         )
 
     def ended(self) -> tuple[ReportedQuery, ...]:
-        """Return the queries that `active` found terminated without a stop by Headgate, each once.
+        """Return the queries that `active` found ended without a stop by Headgate, each once.
 
-        Of a server that runs nothing any more none is returned: they ended with it, whatever their errors say.
+        Returns none if the server cannot run anything: they ended with it, whatever their errors say.
         """
         with self._lock:
             failed = any(query.error for query in self._ended)
@@ -193,12 +193,12 @@ class SparkQueries:
         return ended
 
     def expect(self, name: str, id: str, run_id: str) -> None:
-        """Register a query that an earlier agent left running, so that its end and the reason are noticed."""
+        """Register a query that an earlier agent started, so that its end and the reason are noticed."""
         with self._lock:
             self._known.setdefault(run_id, (name, id))
 
     def other_python(self) -> Sentence | None:
-        """Explain why the pool's Python cannot run a writer of keyed tables; what can once is not asked again."""
+        """Explain why the pool's Python cannot run writers of keyed tables; None if it can (checked only once)."""
         if not self._python_fits:
             why = why_other_python(self._session)
             self._python_fits = not why
@@ -212,7 +212,7 @@ class SparkQueries:
 
     def _end(self, query: StreamingQuery, calling: Callable[[], object]) -> None:
         with self._lock:
-            # It is asked to go, so its end is no news.
+            # A requested end is not reported.
             self._known.pop(query.runId, None)
         calling()
         query.stop()
@@ -243,7 +243,7 @@ class SparkQueries:
         )
 
     def _due(self, run_id: str) -> bool:
-        """Return whether to request progress: at once the first time, then rarely, since the listener delivers it."""
+        """Return whether to request progress: at the first look, then rarely, because the listener delivers it."""
         now = time.monotonic()
         if now - self._asked.get(run_id, -_BACK_FILL_S) < _BACK_FILL_S:
             return False
@@ -251,7 +251,7 @@ class SparkQueries:
         return True
 
     def _mourn(self, name: str, id: str, run_id: str) -> None:
-        """Return why a terminated query failed; the server remembers it for an hour (Spark 4.2.0)."""
+        """Record a query that ended, and why; the server remembers the reason for an hour (Spark 4.2.0)."""
         try:
             with spark_errors():
                 error = StreamingQuery(self._session.spark, id, run_id, name).exception()

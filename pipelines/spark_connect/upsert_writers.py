@@ -28,9 +28,9 @@ Writer = Callable[[Any, int], None]
 
 
 def upsert_writer(upsert: Upsert, name: str) -> Writer:
-    """Return the function that writes the batches of the query of a name; raises EngineRefused for an unknown version.
+    """Return the function that writes the batches of the query `name`; raises EngineRefused for an unknown version.
 
-    What it has the pool do carries `batch_mark(name)` as a tag.
+    Its operations on the pool are tagged with `batch_mark(name)`.
     """
     make = _WRITERS.get(upsert.writer)
     if make is None:
@@ -43,26 +43,26 @@ def upsert_writer(upsert: Upsert, name: str) -> Writer:
 
 
 def batch_mark(name: str) -> str:
-    """Return what the views of a query's batches begin with, and the tag of what is done to write them."""
+    """Return the prefix of the views of a query's batches, which is also the tag of the operations that write them."""
     return f"{BATCH_VIEW}_{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 def _writer_1(upsert: Upsert, mark: str) -> Writer:
-    """Return a writer to which rows that differ by less than a millisecond are equal."""
+    """Return a writer that treats rows as equal if their timestamps differ by less than a millisecond."""
     return _merging(upsert, mark, upsert.checkpoint, "")
 
 
 def _writer_2(upsert: Upsert, mark: str) -> Writer:
-    """Return a writer that compares timestamps as exactly as Spark has them, wherever its checkpoint lies."""
+    """Return a writer that compares timestamps to the microsecond and accepts any checkpoint path."""
     return _merging(upsert, mark, _PATTERN.sub(r"\\\g<0>", upsert.checkpoint), _MICROSECONDS)
 
 
 def _merging(upsert: Upsert, mark: str, checkpoint: str, as_json: str) -> Writer:
-    """Write the last row of each key by MERGE, then record the batch: both twice are both once.
+    """Return a writer that merges the last row of each key, then records the batch; repeating a batch changes nothing.
 
-    Views are of the session that all statements share (Spark 4.2.0): each batch has a name of its own. For the same
-    reason the batch is no setting of a MERGE but an append of no row, with the id of the checkpoint's query and the
-    batch's number.
+    All statements share the session of the views (Spark 4.2.0), so each batch has a view name of its own. For the same
+    reason the batch is not recorded by a setting of the MERGE, but by appending zero rows with the id of the
+    checkpoint's query and the batch number.
     """
     place, named = upsert.place, _BATCH
     statements, no_row = _statements(upsert, as_json), f"SELECT * FROM {_table(upsert.place)} WHERE false"
@@ -73,7 +73,7 @@ def _merging(upsert: Upsert, mark: str, checkpoint: str, as_json: str) -> Writer
         if not query:
             from pyspark.sql.connect.client.retries import DefaultPolicy
 
-            # By itself it looks for 20 min for a server that has ended (Spark 4.2.0), and holds 150 MB all the while.
+            # By default it retries for 20 min after the server has ended (Spark 4.2.0), and holds 150 MB meanwhile.
             spark.client.set_retry_policies([DefaultPolicy(max_retries=5, max_backoff=1000)])
             spark.addTag(mark)
             lines = spark.read.text(f"{checkpoint}/metadata").collect()
@@ -87,7 +87,7 @@ def _merging(upsert: Upsert, mark: str, checkpoint: str, as_json: str) -> Writer
             record = spark.sql(no_row).write.format("delta").mode("append")
             record.option("txnAppId", query[0]).option("txnVersion", str(number)).save(place)
         except Exception as error:
-            # The error of a stream holds that of its process, and not what the server says of its causes (4.2.0).
+            # The error of a stream contains that of its process, but not the server's causes (4.2.0).
             if "No space left on device" in str(getattr(error, "_stacktrace", "")):
                 raise OSError(28, "No space left on device") from error
             raise
@@ -99,10 +99,10 @@ def _merging(upsert: Upsert, mark: str, checkpoint: str, as_json: str) -> Writer
 
 
 def _statements(upsert: Upsert, as_json: str) -> tuple[str, ...]:
-    """Return what is run over a batch: a row replaces one with an older or the same sequence, or deletes it.
+    """Return the SQL for one batch: a row replaces or deletes the stored row unless its sequence is older.
 
-    Deleted keys are remembered with theirs in a table of their own, so that a row which comes late does not bring one
-    back. What is equal already is not written again, so that no reader hears of it twice.
+    Deleted keys are kept with their sequences in a separate table, so that a late row cannot restore one. A row that
+    equals the stored one is not written again, so that readers do not see it twice.
     """
     key, columns, place, gone = upsert.key, upsert.columns, _table(upsert.place), _table(upsert.deleted)
     at = _quoted(upsert.sequence) if upsert.sequence else ""
@@ -131,7 +131,7 @@ def _statements(upsert: Upsert, as_json: str) -> tuple[str, ...]:
 
 
 def _last_rows(upsert: Upsert, as_json: str) -> str:
-    """Return the query of the last row of each key in a batch; it fails at a row that has no place."""
+    """Return the query for the last row of each key in a batch; it fails for a row without a key or an order."""
     keys, columns = _each("{c}", upsert.key), _each("{c}", upsert.columns)
     at = _quoted(upsert.sequence) if upsert.sequence else ""
     shown = f"to_json(struct({keys}), map('ignoreNullFields', 'false'))"
@@ -162,9 +162,9 @@ def _quoted(name: str) -> str:
 
 
 BATCH_VIEW = "headgate_batch"
-"""How the views of batches are called, before what tells them apart."""
+"""First part of the names of all batch views."""
 _BATCH = "\0"
-"""Stands in the texts for the view of a batch: no path, name or condition can hold it."""
+"""Placeholder for the batch view; a character that no path, name or condition can contain."""
 
 NULL_KEY = "[HEADGATE_NULL_KEY] a row has no key: "
 NULL_SEQUENCE = "[HEADGATE_NULL_SEQUENCE] a row has no sequence, at the key "
@@ -174,22 +174,22 @@ _MICROSECONDS = (
     ", map('timeZone', 'UTC', 'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS', "
     "'timestampNTZFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS')"
 )
-"""How rows are told apart as JSON, which leaves out what is below a millisecond by itself (Spark 4.2.0)."""
+"""JSON options for comparing rows; by default Spark's JSON drops everything below a millisecond (4.2.0)."""
 
 _PATTERN = re.compile(r"[{}\[\]*?\\]")
-"""Letters of a path that Spark takes for a pattern."""
+"""Characters in a path that Spark treats as a glob pattern."""
 
 _WRITERS: Mapping[int, Callable[[Upsert, str], Writer]] = {1: _writer_1, 2: _writer_2}
 
 
 NEEDED = ("pandas", "pyarrow", "grpc", "grpc_status", "google")
-"""Packages that PySpark's own process for a writer imports (4.2.0)."""
+"""Packages that PySpark imports in the process of a writer (4.2.0)."""
 
 _MISMATCH = "PYTHON_VERSION_MISMATCH"
 
 
 def why_other_python(session: Session) -> Sentence | None:
-    """Explain why the pool's Python cannot run a writer; None where it can. It takes a job on the pool."""
+    """Explain why the pool's Python cannot run a writer; None if it can. Runs a Spark job."""
     needed = NEEDED
 
     def look(_: Any) -> str:
@@ -210,7 +210,7 @@ def why_other_python(session: Session) -> Sentence | None:
 
 
 def other_python(version: tuple[int, int], missing: Sequence[str]) -> Sentence | None:
-    """Explain in words in what a Python differs from ours; None where it does not matter."""
+    """Explain how a Python differs from Headgate's; None if it can run a writer."""
     ours = sys.version_info[:2]
     if version != ours:
         return Sentence(f"the pool runs Python {version[0]}.{version[1]}, and Headgate {ours[0]}.{ours[1]}")
@@ -220,27 +220,28 @@ def other_python(version: tuple[int, int], missing: Sequence[str]) -> Sentence |
 _LOOKS_S = 0.05
 
 _THREAD = "SparkConnectExecuteThread_opId="
-"""Begins the name of the thread that executes an operation; the one that sends its results outlives it (4.2.0)."""
+"""Prefix of the name of the thread that executes an operation; the thread that sends its results lives longer (4.2.0).
+"""
 
 
 class OpenBatches:
     """Interrupts running batches and waits until they end; one instance per session generation, thread-safe."""
 
     def __init__(self, session: Session) -> None:
-        """Ask for nothing yet."""
+        """Start with no open batches."""
         self._session = session
         self._ending: dict[str, frozenset[str]] = {}
-        """By mark the operations that were told to end and may not have: Spark names each to the first asker alone."""
+        """Interrupted operations that may still run, by mark; Spark returns each id only to the first interruption."""
         self._lock = threading.Lock()
 
     def end(self, name: str, ends_at: float) -> None:
-        """Return once nothing writes a batch of a query that is gone, by its name; raises PoolUnreachable.
+        """Return once no batch of a stopped query is being written any more; raises PoolUnreachable.
 
-        What it has not committed is written by the next start, as after a kill. `ends_at` is monotonic.
+        The next start writes an uncommitted batch again, as after a kill. `ends_at` is a monotonic time.
         """
         mark = batch_mark(name)
         with spark_errors():
-            # Without its view no statement over a batch begins any more; with it goes what Spark has kept of the batch.
+            # Without the view no further statement over the batch can start; dropping it also frees the cached batch.
             for view in self._session.spark.sql(f"SHOW VIEWS LIKE '{mark}_*'").collect():
                 self._session.spark.catalog.dropTempView(view.viewName)
             told = frozenset(self._session.spark.interruptTag(mark))
@@ -255,10 +256,10 @@ class OpenBatches:
             self._ending.pop(mark, None)
 
     def _under_way(self, operations: Collection[str]) -> frozenset[str]:
-        """Return which operations are not over: one that was told to end is, once the thread that executes it is gone.
+        """Return the operations that still run: an interrupted one runs until the thread that executes it is gone.
 
-        Its state says so earlier, and a commit that has begun is not taken back. The list of threads is made while the
-        query is planned (an inline table), in the process that commits, and needs no free core.
+        Its recorded state ends earlier, although a commit that has begun is still completed. The threads are listed
+        while the query is planned (an inline table), in the committing process, and without a free core.
         """
         if not operations:
             return frozenset()

@@ -113,7 +113,7 @@ def test_it_is_not_registered_where_it_is_not_as_declared(change: Any, words: st
 def test_a_property_that_is_declared_is_one_that_its_log_must_have(lake: Any, pool: Any) -> None:
     ddl = DDL.replace(";", " TBLPROPERTIES ('delta.enableChangeDataFeed'='true');")
     state, note = register_step(lake, pool, files(ddl))
-    expected = f"ddl.landed.sql declares delta.enableChangeDataFeed = true, and the table at {LAKE} does not say it"
+    expected = f"ddl.landed.sql declares delta.enableChangeDataFeed = true, and the table at {LAKE} does not set it"
     assert state == "failed" and expected in note
     lake.files.said[LAKE] = {"delta.enablechangedatafeed": "TRUE"}
     forks.applied(lake, pool, files(ddl), PlanRequest(everything=True, children="all", nonce="n"))

@@ -23,7 +23,7 @@ __all__ = ["fast_gates"]
 
 SELECT = "SELECT p.id FROM STREAM p JOIN STREAM f ON p.id = f.id JOIN s ON p.id = s.id JOIN STREAM q ON q.id = p.id"
 TRACKED = "schema_tracking: true\n"
-KEPT = "columns of what it reads have changed: a start goes on over that"
+KEPT = "columns of its input have changed: a start continues past that"
 
 
 def put(agent: AgentContext, yml: str = TRACKED, **more: Any) -> Deployment:

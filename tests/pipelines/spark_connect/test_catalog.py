@@ -155,7 +155,7 @@ def test_a_pointer_of_another_home_on_the_same_pool_is_not_moved(ground: Any) ->
     theirs, ours = (made(ground, "a BIGINT", f"{home}/tables/{home}", home) for home in ("theirs", "ours"))
     newer = made(ground, "a BIGINT", "theirs/tables/newer", "newer")
     ground.tables.point(view, (theirs,), ("a",))
-    with pytest.raises(EngineRefused, match=r"serves .*theirs.*, which is not of this environment"):
+    with pytest.raises(EngineRefused, match=r"points to .*theirs.*, which does not belong to this environment"):
         ground.tables.point(view, (ours,), ("a",))
     ground.tables.point(view, (newer,), ("a",))
     assert target(ground, view) == newer

@@ -135,14 +135,14 @@ def test_a_full_disk_is_told_by_the_causes_of_an_error_where_its_own_words_say_n
     ("text", "words"),
     [
         ("[DELTA_SCHEMA_CHANGED_WITH_VERSION] Detected schema change in version 2:\nstreaming source schema: root",
-         "columns of what it reads were changed by hand (version 2): a start goes on from its checkpoint"),
+         "columns of its input were changed by hand (version 2): a start continues from its checkpoint"),
         ("[DELTA_SOURCE_TABLE_IGNORE_CHANGES] Detected a data update (for example UPDATE (Map())) in the source table "
          "at version 3. This is currently not supported.",
-         "rows of what it reads were changed by hand (version 3): a rebuild reads all"),
+         "rows of its input were changed by hand (version 3): a rebuild reads everything again"),
         ("[DELTA_SOURCE_IGNORE_DELETE] Detected deleted data (for example x) from streaming source at version 4.",
-         "rows of what it reads were deleted by hand (version 4): a rebuild reads what is left"),
+         "rows of its input were deleted by hand (version 4): a rebuild reads the remaining rows"),
         ("[DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE] The streaming query was reading from an unexpected table",
-         "what it reads was created again: restore it, or rebuild"),
+         "its input was created again: restore it, or rebuild"),
     ],
 )  # fmt: skip
 def test_why_a_stream_of_delta_ended_is_said_with_a_way_out(text: str, words: str) -> None:
@@ -167,8 +167,8 @@ def test_a_file_that_a_table_names_and_that_is_gone_is_said_with_a_way_out() -> 
         "underlying files have been updated.\nYou can explicitly invalidate the cache in Spark by running 'REFRESH'"
     )
     assert first_line(text) == (
-        "/lake/tables/t__v1/delta/part-00000-7c.c000.snappy.parquet is not there, which its table names: restore it, "
-        "or rebuild that table"
+        "/lake/tables/t__v1/delta/part-00000-7c.c000.snappy.parquet is missing, but its table lists it: restore "
+        "the file, or rebuild that table"
     )
 
 

@@ -49,7 +49,7 @@ def test_it_ends_once_at_a_column_that_is_renamed_and_goes_on_over_it_with_each_
     lake.until(lambda: not lake.mine())
     (running,) = [found for found in lake.queries.ended() if found.name == lake.query("c")]
     assert running.error_class == KEPT
-    assert running.error == "columns of what it reads have changed: a start goes on over that"
+    assert running.error == "columns of its input have changed: a start continues past that"
     lake.sql(f"INSERT INTO {name} VALUES (2, 2, 2)")
     assert ends(lake, "c", select) == GOES and rows(lake, "c") == [(1, 1), (2, 2)]
     given = ((0, TableName("p"), lake.place("p"), "delta"),)
@@ -156,7 +156,7 @@ def test_each_source_ends_it_once_and_one_table_is_not_streamed_twice(lake: Any)
     with pytest.raises(EngineRefused) as refused:
         ends(lake, "d", twice)
     assert refused.value.error_class == "DELTA_STREAMING_SCHEMA_LOCATION_CONFLICT"
-    assert refused.value.summary.startswith("it streams one table on Delta twice")
+    assert refused.value.summary.startswith("it streams one Delta table twice")
     away = f"SELECT id, v FROM STREAM {names[0]} WITH ('schemaTrackingLocation'='{lake.folder}/elsewhere')"
     with pytest.raises(EngineRefused) as refused:
         ends(lake, "d", away)
