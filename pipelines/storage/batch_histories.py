@@ -6,7 +6,6 @@ depend on their order. The last hundred batches are known, if Spark still keeps 
 
 import hashlib
 import json
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -14,12 +13,13 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from pathlib import Path
 
-from core.model.names import whole_number
 from core.observed.aligned_positions import NOTHING, BatchHistory, BatchPosition
 from pipelines.storage.file_sources import TABLE_LOG_FOLDER
 from pipelines.storage.file_stream_logs import (
     LogEntry,
+    batch_files,
     local_path,
+    newest_batch,
     read_source_log,
     table_log_batches,
     whole_table_log,
@@ -167,19 +167,10 @@ def _count(log: _Log, batch: int) -> int | None:
 
 def _batches(checkpoint: str, written: int) -> Iterator[int]:
     """Yield the batches whose rows are in the table, committed or about to be."""
-    committed = _newest(f"{checkpoint}/commits")
-    with suppress(FileNotFoundError), os.scandir(f"{checkpoint}/offsets") as entries:
-        found = [whole_number(entry.name) for entry in entries]
-        yield from (batch for batch in found if batch is not None and batch <= max(committed, written))
-
-
-def _newest(folder: str) -> int:
-    try:
-        with os.scandir(folder) as entries:
-            found = [whole_number(entry.name) for entry in entries]
-            return max((batch for batch in found if batch is not None), default=-1)
-    except FileNotFoundError:
-        return -1
+    committed = newest_batch(f"{checkpoint}/commits")
+    newest = written if committed is None else max(committed, written)
+    with suppress(FileNotFoundError):
+        yield from (batch for batch in batch_files(f"{checkpoint}/offsets") if batch <= newest)
 
 
 def _added(entries: Iterable[LogEntry]) -> Iterator[LogEntry]:

@@ -18,10 +18,9 @@ from typing import Any
 from urllib.parse import quote
 
 from core.model.errors import Refused, TryAgain
-from core.model.names import whole_number
 from core.ports.storage import Cut, FolderTaken, OriginRows, SeenFile, SeenLog, VersionFolders
 from pipelines.storage.file_sources import TABLE_LOG_FOLDER, is_data
-from pipelines.storage.file_stream_logs import LogEntry, local_path, whole_table_log
+from pipelines.storage.file_stream_logs import LogEntry, batch_files, local_path, newest_batch, whole_table_log
 from pipelines.storage.file_system import read_json, sync_folder, write_json
 
 MARK_FILE = "_headgate_fork"
@@ -52,7 +51,7 @@ def fork(
     place = Path(copy.checkpoint)
     if (made := _made(prepare, place, note)) is not None:
         return made
-    batch = max(_numbers(f"{origin.checkpoint}/commits"), default=None)
+    batch = newest_batch(f"{origin.checkpoint}/commits")
     if rows is OriginRows.BEFORE and not logged:
         os.makedirs(copy.before, exist_ok=True)
     if batch is not None and not logged:
@@ -126,7 +125,7 @@ def uri(path: str) -> str:
 
 def pinned(checkpoint: str) -> Mapping[str, str]:
     """Return the Spark settings pinned by the newest batch of a checkpoint; empty before its first batch."""
-    newest = max(_numbers(f"{checkpoint}/offsets"), default=None) if checkpoint else None
+    newest = newest_batch(f"{checkpoint}/offsets") if checkpoint else None
     if newest is None:
         return {}
     lines = Path(f"{checkpoint}/offsets/{newest}").read_text("utf-8").split("\n")
@@ -181,7 +180,7 @@ def _copy_checkpoint(origin: Path, building: Path, batch: int) -> None:
     _copy_tree(origin / "sources", building / "sources")
     _copy_tree(origin / "state", building / "state", upto=batch + 1)
     needed = {batch, max(0, batch - 1)}
-    whole = needed <= set(_numbers(f"{building}/offsets")) and batch in _numbers(f"{building}/commits")
+    whole = needed <= set(_batch_files(f"{building}/offsets")) and batch in _batch_files(f"{building}/commits")
     if not whole or not (origin / "commits" / str(batch)).exists() or _lacks_state(building / "state", batch + 1):
         raise TryAgain(f"batch {batch} of {origin} could not be copied whole", remedy="try again")
 
@@ -211,7 +210,7 @@ def _lacks_state(state: Path, version: int) -> bool:
 def _fork_log(origin: str, table: str, batch: int, *, rows_into: str) -> None:
     """Write a table's batch records up to a batch like those of another table, with or without its files."""
     log = f"{origin}/{TABLE_LOG_FOLDER}"
-    names = {number: name for number, name in sorted(_numbers(log).items()) if number <= batch}
+    names = {number: name for number, name in sorted(_batch_files(log).items()) if number <= batch}
     first = max((number for number, name in names.items() if name.endswith(".compact")), default=0)
     if any(number not in names for number in range(first, batch + 1)):
         raise TryAgain(f"the record of batches in {origin} does not reach batch {batch}", remedy="try again")
@@ -289,7 +288,7 @@ def _logged(log: str, upto: int | None) -> Iterator[LogEntry]:
     if upto is None:
         found: Iterable[LogEntry] = whole_table_log(log)
     else:
-        names = _numbers(log)
+        names = _batch_files(log)
         compact = max((n for n, name in names.items() if n <= upto and name.endswith(".compact")), default=0)
         if any(number not in names for number in range(compact, upto + 1)):
             raise Refused(f"{log} no longer tells batch {upto} from those after it", remedy="choose another strategy")
@@ -310,13 +309,11 @@ def _below(folder: str) -> Iterator[str]:
         yield from (f"{here}/{name}" for name in names if is_data(name))
 
 
-def _numbers(folder: str) -> dict[int, str]:
-    """Return batch → file name of a log; empty if the log does not exist."""
+def _batch_files(folder: str) -> dict[int, str]:
     try:
-        names = os.listdir(folder)
+        return batch_files(folder)
     except FileNotFoundError:
         return {}
-    return {n: name for name in names if (n := whole_number(name.removesuffix(".compact"))) is not None}
 
 
 def _share(origin: str, copy: str, *, needed: bool) -> None:

@@ -40,11 +40,14 @@ from core.ports.storage import (
 )
 from core.sql.statement import LogStart
 from core.text.sentence import Sentence
-from pipelines.storage import checkpoint_forks, table_contents
+from pipelines.storage import checkpoint_forks, delta_tables, table_contents
 from pipelines.storage.batch_histories import BatchHistories
+from pipelines.storage.delta_log import DeltaLog
+from pipelines.storage.delta_readers import mark_of
+from pipelines.storage.delta_schemas import columns_of
 from pipelines.storage.delta_tables import DeltaTables
 from pipelines.storage.file_sources import SETTLED_S, TABLE_LOG_FOLDER, TABLE_NOTE_FILE
-from pipelines.storage.file_stream_logs import first_gap, local_path
+from pipelines.storage.file_stream_logs import first_gap, local_path, newest_batch
 from pipelines.storage.file_system import move_folder, reachable, read_json, remove_folder, sync_folder, write_json
 from pipelines.storage.source_lag import SourceLags
 
@@ -77,7 +80,7 @@ class TableCheckpoints:
         self.ledger, self.machine, self.epoch = ledger, machine, epoch
         self._logs: Mapping[str, DeltaTables] = logs or {name: tables() for name, tables in LOGS.items()}
         self._lags = SourceLags()
-        self._histories = BatchHistories(self._mark_of)
+        self._histories = BatchHistories(mark_of)
         self._tables = table_contents.TableFolders()
         self._offsets: dict[str, tuple[int, Mapping[int, int]]] = {}
         self._batches: dict[str, tuple[int, int | None]] = {}
@@ -219,91 +222,102 @@ class TableCheckpoints:
 
     def sink_batch(self, folder: str, *, format: str = "", query: str = "") -> int | None:
         with self._log(folder, format) as log:
-            return log.of.sink_batch(log.place, query) if log else _newest(f"{folder}/{TABLE_LOG_FOLDER}")
+            if log or self._has_log(format):
+                return log.batches.get(query) if log else None
+            return newest_batch(f"{folder}/{TABLE_LOG_FOLDER}")
 
     def identity(self, folder: str, format: str) -> str:
         with self._log(folder, format) as log:
-            if log is None:
-                return ""
-            if not (found := log.of.identity(log.place)):
+            if log is None and self._has_log(format):
                 _refuse_unmounted(folder)
-            return found
+            return log.id if log else ""
 
     def columns(self, folder: str, format: str) -> Mapping[str, str] | None:
-        with self._log(folder, format) as log:
-            return log.of.columns(log.place) if log else None
+        with self._log(folder, format, newest=False) as log:
+            return columns_of(log.schema) if log else None
 
     def properties(self, folder: str, format: str) -> Mapping[str, str]:
-        with self._log(folder, format) as log:
-            return log.of.properties(log.place) if log else {}
+        with self._log(folder, format, newest=False) as log:
+            return dict(log.configuration) if log else {}
 
     def written_by_hand(self, folder: str, format: str) -> tuple[int, str] | None:
         with self._log(folder, format) as log:
-            return log.of.written_by_hand(log.place) if log else None
+            return log.by_hand if log else None
 
     def contents(self, folder: str, format: str) -> FolderContents | None:
-        with self._log(folder, format) as log:
-            if log:
-                return log.of.contents(log.place)
+        with self._log(folder, format, newest=False) as log:
+            if log or self._has_log(format):
+                return delta_tables.contents(log) if log else None
             try:
                 return self._tables.contents(folder, format)
             except ValueError as error:
                 raise _unreadable(folder, error) from error
+        return None
 
     def rows(self, folder: str, format: str) -> int | None:
-        with self._log(folder, format) as log:
-            return log.of.rows(log.place) if log else self._lags.rows(folder, format)
+        with self._log(folder, format, newest=False) as log:
+            if log or self._has_log(format):
+                return log.active().rows if log else None
+            return self._lags.rows(folder, format)
+        return None
 
     def rows_since(self, folder: str, format: str, moment: float) -> int | None:
         with self._log(folder, format) as log:
             if log:
-                return log.of.rows_since(log.place, moment)
+                return delta_tables.rows_since(log, moment)
             with suppress(FileNotFoundError, NotADirectoryError, ValueError):
                 return table_contents.rows_since(folder, format, moment)
-            return None
+        return None
 
     def log_history(self, folder: str, format: str) -> LogHistory | None:
-        with self._log(folder, format) as log:
-            return log.of.history(log.place) if log else None
+        with self._log(folder, format, newest=False) as log:
+            return delta_tables.history(log) if log else None
+        return None
 
     def kept_h(self, folder: str, format: str) -> float | None:
         with self._log(folder, format) as log:
-            return log.of.kept_h(log.place) if log else None
+            return delta_tables.kept_h(log) if log else None
 
     def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
         with self._log(folder) as log:
             if log:
-                return log.of.written_files(log.place, upto)
+                return delta_tables.written_files(log, upto)
             with suppress(FileNotFoundError, ValueError):
                 return self._histories.files(local_path(folder), upto)
-            return None
+        return None
 
     def written_version(self, folder: str, query: str, batch: int) -> int | None:
         with self._log(folder) as log:
-            return log.of.written_version(log.place, query, batch) if log else None
+            return delta_tables.written_version(log, query, batch) if log else None
 
     def lost_files(self, folder: str, version: int) -> tuple[str, ...]:
+        places: list[str] = []
         with self._log(folder) as log:
-            return log.of.lost_files(log.place, version) if log else ()
+            places = [log.place_of(file) for file in log.files_at(version)] if log else []
+        return tuple(place for place in places if not os.path.exists(place))
 
     def why_not_from(
         self, folder: str, format: str, start: LogStart, *, takes_changes: bool, tracked: bool = False
     ) -> Sentence | None:
         with self._log(folder, format) as log:
-            if log is None:
-                return Sentence(f"{start.table} has no versions")
-            return log.of.why_not_from(log.place, start, takes_changes=takes_changes, tracked=tracked)
+            if log:
+                return delta_tables.why_not_from(log, start, takes_changes=takes_changes, tracked=tracked)
+        if self._has_log(format):
+            return Sentence(f"{start.table} is gone: there is no _delta_log")
+        return Sentence(f"{start.table} has no versions")
 
     def log_mark(self, place: str, version: int | None = None) -> LogMark | None:
         with _reading(place):
-            found = (tables.mark(local_path(place), version) for tables in self._logs.values())
-            return next((mark for mark in found if mark is not None), None)
+            for tables in self._logs.values():
+                with tables.open(local_path(place)) as log:
+                    if log:
+                        return delta_tables.mark(log, version)
+        return None
 
     def upkeep(self, place: str, operation: str, tag: str) -> Upkeep | None:
         with _reading(place):
-            logs = (tables for tables in self._logs.values() if tables.is_there(local_path(place)))
-            found = (tables.upkeep(local_path(place), operation, tag) for tables in logs)
-            return next((done for done in found if done is not None), None)
+            folder = local_path(place)
+            return delta_tables.upkeep_of(DeltaLog(folder), operation, tag) if delta_tables.is_there(folder) else None
 
     # What a statement has read from its sources.
 
@@ -359,13 +373,17 @@ class TableCheckpoints:
                 offset = log.of.first_offsets(checkpoint, self._newest(f"{checkpoint}/offsets")).get(ordinal)
             if offset is None:
                 return None
-            return log.of.unread_before(offset, log.place, moment, takes_changes=takes_changes)
+            with log.of.open(log.place) as found:
+                return delta_tables.unread_before(found, offset, moment, takes_changes=takes_changes) if found else None
+        return None
 
     def gone(self, checkpoint: str, sources: Sources) -> int | None:
         logs = {source: found for source in sources if (found := self._log_of(source[2], source[3]))}
         with _reading(checkpoint):
-            if not all(log.of.keeps_all(log.place) for log in logs.values()):
-                return None
+            for of, place in logs.values():
+                with of.open(place, newest=False) as log:
+                    if log is None or not log.keeps_all():
+                        return None
         if (state := self.read(checkpoint)) is None:
             return None
         files = tuple(source for source in sources if source not in logs)
@@ -377,18 +395,14 @@ class TableCheckpoints:
         found = BatchHistory({}, {})
         with reachable(checkpoint), suppress(FileNotFoundError, ValueError):
             found = self._histories.history(checkpoint, sources, local_path(folder))
-        with self._log(folder) as log:
-            return replace(found, held=log.of.held(log.place)) if log else found
+        with self._log(folder, newest=False) as log:
+            return replace(found, held=delta_tables.held(log)) if log else found
 
     # Versions that start from the position of another version or of a source.
 
     def seen(self, folder: str, upto: int | None = None, *, format: str = "") -> tuple[SeenFile, ...] | SeenLog:
-        log = self._log_of(folder, format or None)
-        if log is None or not log.of.is_there(log.place):
-            with reachable(folder):
-                return checkpoint_forks.seen_files(folder, upto)
-        with _reading(folder):
-            found = log.of.seen(log.place, upto)
+        with self._log(folder, format or None) as log:
+            found = delta_tables.seen(log, upto) if log else checkpoint_forks.seen_files(folder, upto)
         if found is None:
             raise Refused(f"the log of {folder} no longer tells batch {upto} alone", remedy="choose another strategy")
         return found
@@ -417,11 +431,21 @@ class TableCheckpoints:
             )
 
     @contextmanager
-    def _log(self, folder: str, format: str | None = None) -> Iterator[TableLog | None]:
-        """Yield the log as `_log_of` does, and raise errors while reading it as TryAgain."""
-        log = self._log_of(folder, format)
-        with _reading(folder) if log else reachable(folder):
+    def _log(self, folder: str, format: str | None = None, *, newest: bool = True) -> Iterator[DeltaLog | None]:
+        """Yield the log that `_log_of` finds; None without a table or a log. Errors while reading it become TryAgain.
+
+        The block ends without an error if it needs commits that are no longer in the log.
+        """
+        found = self._log_of(folder, format)
+        if found is None:
+            with reachable(folder):
+                yield None
+            return
+        with _reading(folder), found.of.open(found.place, newest=newest) as log:
             yield log
+
+    def _has_log(self, format: str) -> bool:
+        return table_format(format).name in self._logs
 
     def _log_of(self, folder: str, format: str | None = None) -> TableLog | None:
         """Return the log of a table, even if it does not exist yet; None if the format has no log.
@@ -432,11 +456,7 @@ class TableCheckpoints:
             of = self._logs.get(table_format(format).name)
             return None if of is None else TableLog(of, _table_in(folder, format))
         found = (TableLog(of, _table_in(folder, name)) for name, of in self._logs.items())
-        return next((log for log in found if log.of.is_there(log.place)), None)
-
-    def _mark_of(self, line: str) -> str | None:
-        found = (tables.mark_of(line) for tables in self._logs.values())
-        return next((mark for mark in found if mark is not None), None)
+        return next((log for log in found if delta_tables.is_there(log.place)), None)
 
     def _owner(self, run: str) -> dict[str, Any]:
         return {"ledger": self.ledger, "machine": self.machine, "epoch": self.epoch, "run": run}
@@ -468,7 +488,7 @@ class TableCheckpoints:
         known = self._batches.get(folder)
         if known is not None and known[0] == changed.st_mtime_ns:
             return known[1]
-        found = _newest(folder)
+        found = newest_batch(folder)
         if time.time() - changed.st_mtime > SETTLED_S:
             self._batches[folder] = (changed.st_mtime_ns, found)
         return found
@@ -507,16 +527,6 @@ def _log_offsets(text: str) -> Mapping[int, int]:
             if isinstance(offset, dict) and isinstance(offset.get("logOffset"), int):
                 found[ordinal] = offset["logOffset"]
     return found
-
-
-def _newest(folder: str) -> int | None:
-    """Return the highest batch number in a log, compacted files included."""
-    try:
-        with os.scandir(folder) as entries:
-            found = [whole_number(entry.name.removesuffix(".compact")) for entry in entries]
-    except FileNotFoundError:
-        return None
-    return max((number for number in found if number is not None), default=None)
 
 
 def _table_in(folder: str, format: str) -> str:

@@ -4,8 +4,8 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
@@ -28,10 +28,9 @@ from pipelines.storage.delta_readers import (
     backlog,
     first_without_files,
     longer,
-    mark_of,
     read_offsets,
 )
-from pipelines.storage.delta_schemas import columns_of, lost_column
+from pipelines.storage.delta_schemas import lost_column
 
 _DELTA = TABLE_FORMATS["delta"]
 
@@ -43,7 +42,7 @@ KEPT_LOGS, KEPT_BACKLOGS = 2_000, 10_000
 
 
 class DeltaTables:
-    """Delta tables by the folder that contains `_delta_log`; `core.ports.storage.Checkpoints` documents the methods.
+    """Logs of Delta tables by the folder that contains `_delta_log`, and the offsets of their readers.
 
     Each call reads only new commits, and calls within REFRESH_S share one read.
     """
@@ -57,51 +56,25 @@ class DeltaTables:
         self._readers = DeltaReaders()
         self._offsets: dict[str, tuple[int, Mapping[int, DeltaOffset]]] = {}
 
-    def identity(self, folder: str) -> str:
-        with self._lock, suppress(NoDeltaLog):
-            return self._log(folder, newest=True).id
-        return ""
+    @contextmanager
+    def open(self, folder: str, *, newest: bool = True) -> Iterator[DeltaLog | None]:
+        """Yield a log, read just now or (not `newest`) recently; None without a table.
 
-    def mark(self, folder: str, version: int | None) -> LogMark | None:
-        """Return the mark of a log at a version, or at its end if it is shorter or no version is given; None without a
-        log.
+        Other threads wait. The block ends without an error if it needs commits that are no longer in the log.
         """
-        with self._lock, suppress(NoDeltaLog):
-            log = self._log(folder, newest=True)
-            at = log.head if version is None else min(version, log.head)
-            return LogMark(log.id, at, log.commit_mark(at))
-        return None
-
-    def columns(self, folder: str) -> Mapping[str, str] | None:
-        with self._lock, suppress(NoDeltaLog):
-            return columns_of(self._log(folder).schema)
-        return None
-
-    def properties(self, folder: str) -> Mapping[str, str]:
-        with self._lock, suppress(NoDeltaLog):
-            return dict(self._log(folder).configuration)
-        return {}
-
-    def sink_batch(self, folder: str, query: str) -> int | None:
-        with self._lock, suppress(NoDeltaLog):
-            return self._log(folder, newest=True).batches.get(query)
-        return None
-
-    def written_by_hand(self, folder: str) -> tuple[int, str] | None:
-        with self._lock, suppress(NoDeltaLog):
-            return self._log(folder, newest=True).by_hand
-        return None
+        with self._lock, suppress(CommitsGone):
+            try:
+                log = self._log(folder, newest=newest)
+            except NoDeltaLog:
+                log = None
+            yield log
 
     def fault_behind(
         self, offset: DeltaOffset, folder: str, *, takes_changes: bool = False, tracked: bool = False
     ) -> TableFault | None:
-        """Return why a query at an offset cannot continue with the table; None if it can. See
-        `DeltaReaders.fault_behind`.
-        """
-        with self._lock:
-            try:
-                log = self._log(folder, newest=True)
-            except NoDeltaLog:
+        """Return why a query at an offset cannot continue with the table; see `DeltaReaders.fault_behind`."""
+        with self.open(folder) as log:
+            if log is None:
                 return TableFault(TableFaultKind.GONE, "is gone: there is no _delta_log")
             return self._readers.fault_behind(log, offset, takes_changes=takes_changes, tracked=tracked)
 
@@ -123,11 +96,8 @@ class DeltaTables:
             for ordinal, end in self.offsets(checkpoint, batch).items()
         }
 
-    def mark_of(self, line: str) -> str | None:
-        """See `delta_readers.mark_of`."""
-        return mark_of(line)
-
     def lag(self, offset: DeltaOffset | None, table: TableName, folder: str) -> SourceLag:
+        """Return the lag of a query at an offset behind a table."""
         now = time.time()
         with self._lock:
             try:
@@ -149,174 +119,7 @@ class DeltaTables:
                 versions=waits.versions,
             )
 
-    def rows(self, folder: str) -> int | None:
-        """Return the rows of the newest version; None if a file has no row count, or without a table."""
-        with self._lock, suppress(NoDeltaLog, CommitsGone):
-            return self._log(folder).active().rows
-        return None
-
-    def contents(self, folder: str) -> FolderContents | None:
-        with self._lock, suppress(NoDeltaLog, CommitsGone):
-            log = self._log(folder)
-            held, (entries, size) = log.active(), since_checkpoint(log)
-            return FolderContents(
-                held.files,
-                held.bytes,
-                held.rows,
-                held.rows is not None,
-                held.earliest,
-                small_files=held.small,
-                log_entries=entries,
-                log_bytes=size,
-            )
-        return None
-
-    def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
-        with self._lock, suppress(NoDeltaLog, CommitsGone):
-            log = self._log(folder, newest=True)
-            at = [version for version, (_, batch) in log.batch_by_version.items() if batch == upto]
-            if not at and upto >= 0:
-                return None
-            files = log.files_at(at[-1]) if at else []
-            if why := _why_other_rows(log, files):
-                raise Refused(why)
-            return tuple(log.place_of(file) for file in files)
-        return None
-
-    def seen(self, folder: str, upto: int | None) -> SeenLog | None:
-        with self._lock, suppress(NoDeltaLog):
-            log = self._log(folder, newest=True)
-            at = [version for version, (_, batch) in log.batch_by_version.items() if batch == upto]
-            if upto is None:
-                at = [log.head]
-            if len(at) == 1:
-                offset = DeltaOffset(log.id, at[0] + 1, -1, False)
-                return SeenLog(offset.line, offset.version)
-        return None
-
-    def written_version(self, folder: str, query: str, batch: int) -> int | None:
-        with self._lock, suppress(NoDeltaLog):
-            log = self._log(folder, newest=True)
-            newest = log.batches.get(query, -1)
-            if newest <= batch:
-                return log.head if newest == batch else None
-            known = sorted((n, version) for version, (of, n) in log.batch_by_version.items() if of == query)
-            later = [(n, version) for n, version in known if n > batch]
-            if later and (later[0][0] == batch + 1 or known[0][0] <= batch):
-                return later[0][1] - 1
-        return None
-
-    def lost_files(self, folder: str, version: int) -> tuple[str, ...]:
-        places: list[str] = []
-        with self._lock, suppress(NoDeltaLog, CommitsGone):
-            log = self._log(folder, newest=True)
-            places = [log.place_of(file) for file in log.files_at(version)]
-        return tuple(place for place in places if not os.path.exists(place))
-
-    def history(self, folder: str) -> LogHistory | None:
-        with self._lock, suppress(NoDeltaLog, CommitsGone):
-            log = self._log(folder)
-            first = log.first()
-            oldest = next(islice(log.since(first), 1))
-            newest = log.since(max(first, log.head + 1 - NEWEST_COMMITS))
-            commits = tuple((each.version, each.at, each.rows) for each in newest)
-            return LogHistory(first, oldest.at, commits, _DELTA.kept_h(log.configuration))
-        return None
-
-    def why_not_from(
-        self, folder: str, start: LogStart, *, takes_changes: bool, tracked: bool = False
-    ) -> Sentence | None:
-        with self._lock:
-            try:
-                log = self._log(folder, newest=True)
-                first = log.first()
-                version = int(start.value) if start.option == AT_VERSION else _version_at(log, first, start.value)
-                if version < first:
-                    return Sentence(
-                        f"version {version} of {start.table} is no longer in its log, which begins with {first}"
-                    )
-                if version > log.head:
-                    return Sentence(f"{start.table} ends with version {log.head}, which is before {start.value}")
-                waits = list(log.since(version))
-                took_out = next((each for each in waits if each.took_out and not takes_changes), None)
-                if not tracked and (lost := lost_column(log, waits)) is not None:
-                    what = f"its {lost[1]} in version {lost[0]}"
-                    return Sentence(
-                        f"{start.table} is another one since then: {what}, and only with schema_tracking does one go on"
-                    )
-                if took_out is not None:
-                    how = f"{took_out.took_out} in version {took_out.version}"
-                    return Sentence(
-                        f"{start.table} was changed by {how}: a stream of rows from before does not go on over that"
-                    )
-                offset = DeltaOffset(log.id, version, -1, False)
-                if (gone := first_without_files(log, offset)) is not None:
-                    return Sentence(f"{start.table} lacks files of version {gone}: VACUUM has deleted them")
-            except NoDeltaLog:
-                return Sentence(f"{start.table} is gone: there is no _delta_log")
-            except CommitsGone as error:
-                return Sentence(str(error))
-            return None
-
-    def rows_since(self, folder: str, moment: float) -> int | None:
-        with self._lock, suppress(NoDeltaLog, CommitsGone):
-            log = self._log(folder, newest=True)
-            since: list[Commit] = []
-            for version in range(log.head, -1, -1):
-                (commit,) = islice(log.since(version), 1)
-                if commit.at < moment:
-                    break
-                since.append(commit)
-            known = [commit.rows for commit in since if commit.rows is not None]
-            return sum(known) if len(known) == len(since) else None
-        return None
-
-    def upkeep(self, folder: str, operation: str, tag: str) -> Upkeep | None:
-        return upkeep_of(DeltaLog(folder), operation, tag)
-
-    def kept_h(self, folder: str) -> float | None:
-        with self._lock, suppress(NoDeltaLog):
-            return _DELTA.kept_h(self._log(folder, newest=True).configuration)
-        return None
-
-    def unread_before(
-        self, offset: DeltaOffset, folder: str, moment: float, *, takes_changes: bool = False
-    ) -> int | None:
-        with self._lock, suppress(NoDeltaLog, CommitsGone):
-            return unread_before(self._log(folder, newest=True), offset, moment, takes_changes=takes_changes)
-        return None
-
-    def is_there(self, folder: str) -> bool:
-        """True if the folder contains a table with a log."""
-        return os.path.isdir(f"{folder}/_delta_log")
-
-    def keeps_all(self, folder: str) -> bool:
-        """True if no row was deleted or updated, as far as the log is known."""
-        with self._lock, suppress(NoDeltaLog):
-            return self._log(folder).keeps_all()
-        return False
-
-    def held(self, folder: str) -> Mapping[str, tuple[int, int]]:
-        """Return mark of a reader → first and last batch of the table's writer at which the table had exactly these
-        rows.
-
-        A reader that has completely read a version is positioned at the next one.
-        """
-        found: dict[str, tuple[int, int]] = {}
-        with self._lock, suppress(NoDeltaLog, CommitsGone):
-            log = self._log(folder)
-            written = sorted(log.batch_by_version.items())
-            for n, (version, (_, batch)) in enumerate(written):
-                until = written[n + 1][0] if n + 1 < len(written) else log.head + 1
-                for after in range(version + 1, until + 1):
-                    if after > version + 1 and _changed(log, after - 1):
-                        break
-                    mark = DeltaOffset(log.id, after, -1, False).mark
-                    found[mark] = (found.get(mark, (batch, batch))[0], batch)
-        return found
-
     def _log(self, folder: str, *, newest: bool = False) -> DeltaLog:
-        """Return a log, read recently or (`newest`) just now; raises NoDeltaLog."""
         log, at = self._logs.get(folder) or (DeltaLog(folder), -self._refresh_s)
         now = time.monotonic()
         if newest or now - at >= self._refresh_s:
@@ -342,6 +145,141 @@ class DeltaTables:
         return known
 
 
+def is_there(folder: str) -> bool:
+    """True if the folder contains a table with a log."""
+    return os.path.isdir(f"{folder}/_delta_log")
+
+
+def mark(log: DeltaLog, version: int | None) -> LogMark:
+    """Return the mark of a log at a version, or at its end if it is shorter or no version is given."""
+    at = log.head if version is None else min(version, log.head)
+    return LogMark(log.id, at, log.commit_mark(at))
+
+
+def contents(log: DeltaLog) -> FolderContents:
+    """Return size and range of the newest version."""
+    held, (entries, size) = log.active(), since_checkpoint(log)
+    return FolderContents(
+        held.files,
+        held.bytes,
+        held.rows,
+        held.rows is not None,
+        held.earliest,
+        small_files=held.small,
+        log_entries=entries,
+        log_bytes=size,
+    )
+
+
+def written_files(log: DeltaLog, upto: int) -> tuple[str, ...] | None:
+    """Return the files of the version that batch `upto` wrote; None if the log does not have that batch.
+
+    Raises Refused if their rows are not those of the table.
+    """
+    at = [version for version, (_, batch) in log.batch_by_version.items() if batch == upto]
+    if not at and upto >= 0:
+        return None
+    files = log.files_at(at[-1]) if at else []
+    if why := _why_other_rows(log, files):
+        raise Refused(why)
+    return tuple(log.place_of(file) for file in files)
+
+
+def seen(log: DeltaLog, upto: int | None) -> SeenLog | None:
+    """Return the position after a batch, or after the newest version; None if not exactly one version has the batch."""
+    at = [version for version, (_, batch) in log.batch_by_version.items() if batch == upto]
+    if upto is None:
+        at = [log.head]
+    if len(at) != 1:
+        return None
+    offset = DeltaOffset(log.id, at[0] + 1, -1, False)
+    return SeenLog(offset.line, offset.version)
+
+
+def written_version(log: DeltaLog, query: str, batch: int) -> int | None:
+    """Return the version that holds a query's batches up to one and no later one; None if the log cannot tell."""
+    newest = log.batches.get(query, -1)
+    if newest <= batch:
+        return log.head if newest == batch else None
+    known = sorted((n, version) for version, (of, n) in log.batch_by_version.items() if of == query)
+    later = [(n, version) for n, version in known if n > batch]
+    if later and (later[0][0] == batch + 1 or known[0][0] <= batch):
+        return later[0][1] - 1
+    return None
+
+
+def history(log: DeltaLog) -> LogHistory:
+    """Return the versions that the log still has, the newest with time and rows."""
+    first = log.first()
+    oldest = next(islice(log.since(first), 1))
+    newest = log.since(max(first, log.head + 1 - NEWEST_COMMITS))
+    commits = tuple((each.version, each.at, each.rows) for each in newest)
+    return LogHistory(first, oldest.at, commits, kept_h(log))
+
+
+def kept_h(log: DeltaLog) -> float | None:
+    """Return for how many hours the table keeps files of older versions; None if that cannot be read."""
+    return _DELTA.kept_h(log.configuration)
+
+
+def why_not_from(log: DeltaLog, start: LogStart, *, takes_changes: bool, tracked: bool) -> Sentence | None:
+    """Explain why a stream cannot start at a position in a log; None if it can."""
+    try:
+        first = log.first()
+        version = int(start.value) if start.option == AT_VERSION else _version_at(log, first, start.value)
+        if version < first:
+            return Sentence(f"version {version} of {start.table} is no longer in its log, which begins with {first}")
+        if version > log.head:
+            return Sentence(f"{start.table} ends with version {log.head}, which is before {start.value}")
+        waits = list(log.since(version))
+        took_out = next((each for each in waits if each.took_out and not takes_changes), None)
+        if not tracked and (lost := lost_column(log, waits)) is not None:
+            what = f"its {lost[1]} in version {lost[0]}"
+            return Sentence(
+                f"{start.table} is another one since then: {what}, and only with schema_tracking does one go on"
+            )
+        if took_out is not None:
+            how = f"{took_out.took_out} in version {took_out.version}"
+            return Sentence(
+                f"{start.table} was changed by {how}: a stream of rows from before does not go on over that"
+            )
+        if (gone := first_without_files(log, DeltaOffset(log.id, version, -1, False))) is not None:
+            return Sentence(f"{start.table} lacks files of version {gone}: VACUUM has deleted them")
+    except CommitsGone as error:
+        return Sentence(str(error))
+    return None
+
+
+def rows_since(log: DeltaLog, moment: float) -> int | None:
+    """Count the rows committed since a moment; None if a commit does not record its rows."""
+    since: list[Commit] = []
+    for version in range(log.head, -1, -1):
+        (commit,) = islice(log.since(version), 1)
+        if commit.at < moment:
+            break
+        since.append(commit)
+    known = [commit.rows for commit in since if commit.rows is not None]
+    return sum(known) if len(known) == len(since) else None
+
+
+def held(log: DeltaLog) -> Mapping[str, tuple[int, int]]:
+    """Return mark of a reader → first and last batch of the table's writer at which the table had exactly these rows.
+
+    A reader that has completely read a version is positioned at the next one.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    written = sorted(log.batch_by_version.items())
+    with suppress(CommitsGone):
+        for n, (version, (_, batch)) in enumerate(written):
+            until = written[n + 1][0] if n + 1 < len(written) else log.head + 1
+            for after in range(version + 1, until + 1):
+                if after > version + 1 and _changed(log, after - 1):
+                    break
+                position = DeltaOffset(log.id, after, -1, False).mark
+                found[position] = (found.get(position, (batch, batch))[0], batch)
+    return found
+
+
 def _version_at(log: DeltaLog, first: int, moment: str) -> int:
     """Return the first version committed at or after a moment; the version after the newest if there is none."""
     begins = datetime.fromisoformat(moment).timestamp()
@@ -357,17 +295,12 @@ def _why_other_rows(log: DeltaLog, files: Sequence[DataFile]) -> Sentence | None
 
     Partition values come from folder names below a single base path, and a clone has files below several.
     """
-    if _maps_columns(log):
+    if log.configuration.get("delta.columnMapping.mode", "none") != "none":
         return Sentence("columns have other names there")
     if any(file.deleted for file in files):
         return Sentence("rows that were deleted are still there")
     elsewhere = any(is_elsewhere(file) and "=" in os.path.dirname(file.path) for file in files)
     return Sentence("some are partitions of another version") if elsewhere else None
-
-
-def _maps_columns(log: DeltaLog) -> bool:
-    """True if columns have other names in the files."""
-    return log.configuration.get("delta.columnMapping.mode", "none") != "none"
 
 
 def _changed(log: DeltaLog, version: int) -> bool:

@@ -53,7 +53,7 @@ class WholeLog:
 
 def whole_table_log(folder: str) -> WholeLog:
     """Open `_spark_metadata`; raises FileNotFoundError without a log."""
-    names = _names(folder)
+    names = batch_files(folder)
     newest = max(names, default=-1)
     start = max((batch for batch, name in names.items() if name.endswith(".compact")), default=-1)
     recent: list[LogEntry] = []
@@ -72,7 +72,7 @@ def read_table_log(folder: str, after: int, last_path: str, *, sure: bool = True
     Raises FileNotFoundError without a log, LogRestarted if it is a different log. If there is nothing new, this is
     checked only unless `sure`.
     """
-    names = _names(folder)
+    names = batch_files(folder)
     newest = max(names, default=-1)
     if newest < after:
         raise LogRestarted(folder)
@@ -103,7 +103,7 @@ def table_log_batches(folder: str, after: int, seen: int) -> Iterator[tuple[int,
     Each is (batch, entries, whole): its own entries, or, if `whole`, all entries up to it because earlier ones are
     unknown. Everything before the oldest compact file needed is skipped. Raises FileNotFoundError without a log.
     """
-    names = _names(folder)
+    names = batch_files(folder)
     newest = max(names, default=-1)
     if any(batch not in names for batch in range(after + 1, newest + 1)):
         # Deleted batches are in the next compact file, which is complete.
@@ -126,7 +126,7 @@ def table_log_batches(folder: str, after: int, seen: int) -> Iterator[tuple[int,
 def read_source_log(folder: str, after: int, upto: int) -> Iterator[LogEntry]:
     """Yield the entries of a checkpoint's source log with `after` < batch ≤ `upto`; nothing without a log."""
     try:
-        names = _names(folder)
+        names = batch_files(folder)
     except FileNotFoundError:
         return
     compact = [batch for batch, name in names.items() if name.endswith(".compact")]
@@ -144,6 +144,14 @@ def read_source_log(folder: str, after: int, upto: int) -> Iterator[LogEntry]:
         yield from _newer_than(path, batch - 1) if names[batch].endswith(".compact") else _entries(path)
 
 
+def newest_batch(folder: str) -> int | None:
+    """Return the newest batch of a log; None without one, or while it is empty."""
+    try:
+        return max(batch_files(folder), default=None)
+    except FileNotFoundError:
+        return None
+
+
 def first_gap(folder: str) -> int | None:
     """Return the first missing batch among those that Spark reads at a start; None if it can read all, or without a
     log.
@@ -151,7 +159,7 @@ def first_gap(folder: str) -> int | None:
     Spark reads the newest compact file and everything after it.
     """
     try:
-        names = _names(folder)
+        names = batch_files(folder)
     except (FileNotFoundError, NotADirectoryError):
         return None
     start = max((batch for batch, name in names.items() if name.endswith(".compact")), default=0)
@@ -168,8 +176,11 @@ def local_path(uri: str) -> str:
     return unquote(path) if "%" in path else path
 
 
-def _names(folder: str) -> dict[int, str]:
-    """Return batch → file name; names of temporary and checksum files start with a dot and are skipped."""
+def batch_files(folder: str) -> dict[int, str]:
+    """Return batch → file name of a log; temporary and checksum files are skipped.
+
+    Raises FileNotFoundError, NotADirectoryError without a log.
+    """
     names: dict[int, str] = {}
     with os.scandir(folder) as found:
         for entry in found:

@@ -192,14 +192,14 @@ def test_of_a_long_log_the_newest_commits_are_held_and_older_ones_read_again(
 
 
 def test_small_files_and_the_log_since_its_checkpoint_are_counted_once_for_each_version(tmp_path: Path) -> None:
-    written, tables = WrittenLog(tmp_path / "t"), DeltaTables(refresh_s=0)
+    written, files = WrittenLog(tmp_path / "t"), TableCheckpoints("ledger", logs={"delta": DeltaTables(refresh_s=0)})
     small, large = written.commit(10, SMALL_FILE // 100)
-    found = tables.contents(str(tmp_path / "t/delta"))
+    found = files.contents(str(tmp_path / "t"), "delta")
     assert found is not None and (found.files, found.small_files, found.log_entries) == (2, 1, 2)
     assert found.log_bytes == sum(path.stat().st_size for path in written.log.iterdir())
     for _ in range(3):
         written.commit(1, removes=(small,))
-    found = tables.contents(str(tmp_path / "t/delta"))
+    found = files.contents(str(tmp_path / "t"), "delta")
     assert found is not None and (found.files, found.small_files, found.log_entries) == (4, 3, 5)
     assert large in {file.path for file in DeltaTables()._log(str(tmp_path / "t/delta")).files_at(4)}
 
@@ -208,9 +208,9 @@ def test_a_log_that_is_far_behind_its_checkpoint_has_a_length_and_no_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delta_tables, "LOOKED_AT", 3)
-    written, tables = WrittenLog(tmp_path / "t"), DeltaTables(refresh_s=0)
+    written, files = WrittenLog(tmp_path / "t"), TableCheckpoints("ledger", logs={"delta": DeltaTables(refresh_s=0)})
     for expected in ((1, True), (2, True), (3, True), (4, False)):
-        found = tables.contents(str(tmp_path / "t/delta"))
+        found = files.contents(str(tmp_path / "t"), "delta")
         assert found is not None and (found.log_entries, found.log_bytes is not None) == expected
         written.commit(1)
 
