@@ -1,4 +1,4 @@
-"""Outcomes of commands and of operator acts on single statements, as facts with the sentence made from them."""
+"""Outcomes of commands and of operator actions on single statements, as facts from which sentences are made."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ class CommandOutcome(StrEnum):
     """The outcome of a command, as stored in the command log and the audit log."""
 
     ACCEPTED = "accepted"
-    """Started, but not yet proven by a first batch."""
+    """Spark has accepted a start, but no first batch proves yet that it works."""
     DONE = "done"
     RECORDED_LATE = "recorded late"
-    """Done, but recorded later, because the ledger could not be written at that time."""
+    """Done, but recorded only later, because the ledger could not be written at the time."""
     UNCHANGED = "unchanged"
     PARTLY = "partly"
-    """Some statements were acted on, and others were refused or failed."""
+    """Some statements were acted on; others were refused or failed."""
     REFUSED = "refused"
     FAILED = "failed"
 
@@ -31,15 +31,15 @@ class CommandOutcome(StrEnum):
 
 
 NOT_DONE = frozenset({CommandOutcome.PARTLY, CommandOutcome.REFUSED, CommandOutcome.FAILED})
-"""Outcomes of commands, or parts of commands, that were not carried out."""
+"""Outcomes of commands that were refused or failed for at least some statements."""
 
 
 class Came(StrEnum):
-    """The result of one act on one version."""
+    """The result of an operator action on one version of a table."""
 
     STARTED = "started"
     RESTARTED = "restarted"
-    """Spark has accepted the start; the first batch will prove that it works."""
+    """Spark has accepted the start; only the first batch will prove that it works."""
     RAN = "ran"
     STOPPED = "stopped"
     RESTED = "rested"
@@ -53,15 +53,15 @@ class Came(StrEnum):
 
 
 BEGUN = frozenset({Came.STARTED, Came.RESTARTED})
-"""Accepted by Spark, first batch pending."""
+"""Results of a start that Spark has accepted and no first batch has confirmed yet."""
 
 UNCHANGED = frozenset({Came.RAN, Came.RESTED})
-"""Nothing had to be done."""
+"""Results of an action that had nothing to do, because the version was already in the requested state."""
 
 UNCONFIRMED = frozenset({Came.SENT, Came.WAITS})
 
 FAILED = frozenset({Came.NOT_STARTED, Came.NOT_RESTARTED, Came.NOT_STOPPED})
-"""Acts that failed; the outcome carries the error."""
+"""Results of a failed action; the outcome carries the error."""
 
 _WORDS = {
     Came.RAN: "was running already",
@@ -73,36 +73,38 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class ActOutcome:
-    """The outcome of an act on one version of a table."""
+    """The outcome of an operator action on one version of a table."""
 
     table: TableName
     version: int
     came: Came
     called_ms: float | None
-    """From the command's arrival to Spark's stop being called; None when it was not."""
+    """Milliseconds from the arrival of the command to the call that stops the query in Spark; None without such a
+    call.
+    """
     took_ms: float
     recorded: bool = True
-    """False if part of the act would be lost when the agent ends.
+    """False if part of the action would be lost when the agent ends.
 
     For a stop, neither the ledger nor the emergency journal could record it. For the start of a table, the ledger
     records that this version should run, but not that the stop of the other versions has ended.
     """
     error: HeadgateError | None = None
-    """Set only if `came` is in `FAILED`."""
+    """The error; set only if `came` is in `FAILED`."""
 
     @property
     def succeeded(self) -> bool:
-        """True if the act is recorded and Spark has accepted it."""
+        """Whether the action is recorded and Spark has accepted it."""
         return self.recorded and self.came not in UNCONFIRMED | FAILED
 
     @property
     def outcome(self) -> Sentence:
-        """The outcome as a sentence."""
+        """The outcome as a sentence, without its duration."""
         return self.words()
 
     @property
     def recorded_as(self) -> CommandOutcome:
-        """The outcome as that of a command: `DONE` only if nothing is left to be confirmed."""
+        """The outcome as the outcome of a command; `DONE` only if nothing is left to be confirmed."""
         if self.error is not None:
             return CommandOutcome.of_error(self.error)
         if self.came in UNCHANGED:
@@ -117,7 +119,7 @@ class ActOutcome:
         return Sentence(timed + pending + ("" if self.recorded else ", not recorded"))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the outcome as the agent's answer, which `--json` prints."""
+        """Return the outcome as the JSON object that the agent answers and `--json` prints."""
         return {
             "table": self.table,
             "version": self.version,
@@ -131,7 +133,7 @@ class ActOutcome:
 
     @classmethod
     def from_json(cls, answer: Mapping[str, Any]) -> Self:
-        """Read the output of `as_json`; an unknown result from another release counts as unconfirmed."""
+        """Read the output of `as_json`; a result that only another release knows counts as unconfirmed."""
         came, error = answer.get("came"), answer.get("error")
         return cls(
             table=TableName(str(answer.get("table", "?"))),
@@ -145,7 +147,7 @@ class ActOutcome:
 
 
 def outcome_of_all(outcomes: Collection[ActOutcome]) -> CommandOutcome:
-    """Combine the outcomes of several acts into the outcome of their command."""
+    """Combine the outcomes of several actions into the outcome of their command."""
     found = {outcome.recorded_as for outcome in outcomes}
     if not (bad := found & NOT_DONE):
         return next(each for each in CommandOutcome if each in found)
@@ -153,9 +155,9 @@ def outcome_of_all(outcomes: Collection[ActOutcome]) -> CommandOutcome:
 
 
 def exit_code_of_all(outcomes: Collection[ActOutcome]) -> int:
-    """Return 0 if every act succeeded, else the common exit code of the failures, or 1 if they differ.
+    """Return 0 if every action succeeded, the exit code of the failures if they agree, and 1 if they differ.
 
-    A stop that Spark refused or has not confirmed counts as "try again", since the agent keeps trying.
+    A stop that Spark refused or has not confirmed has the exit code of `TryAgain`, since the agent keeps trying.
     """
     codes = {
         TryAgain.exit_code if outcome.error is None or outcome.came is Came.NOT_STOPPED else outcome.error.exit_code

@@ -24,69 +24,77 @@ class Action(StrEnum):
 
 
 class StepKind(StrEnum):
-    """What a step does; the executor branches on this alone."""
+    """What a step of a run does; the executor branches on this alone."""
 
     REGISTER = "register"
     """Run CREATE TABLE IF NOT EXISTS for an external table."""
     CREATE = "create"
-    """Create the physical table of a version, its empty checkpoint with an owner file, and `_headgate.json`."""
+    """Create the physical table of a version, an empty checkpoint with a file that names its owner, and
+    `_headgate.json`.
+    """
     FORK = "fork"
     """Copy offsets, state and rows of the old version, so that a new one continues after its newest batch."""
     SEED = "seed"
-    """Mark what the sources hold now as read by a new version."""
+    """Mark everything that the sources hold now as read by a new version."""
     START = "start"
     """Start the query of a version on its new checkpoint."""
     RESUME = "resume"
     """Start the deployed revision on its existing checkpoint."""
     CATCH_UP = "catch_up"
-    """Wait until a version has caught up with its inputs within a bound."""
+    """Wait until a version is no further behind its inputs than a given bound."""
     VALIDATE = "validate"
-    """Compare a version with the serving one at batches that have read the same input; run the project's checks."""
+    """Compare a new version with the serving one after batches that have read the same input; run the project's
+    checks.
+    """
     HOLD = "hold"
     """Wait, with every new version running, until an operator releases the swap."""
     SWAP = "swap"
-    """Move the pointers of `tables` (sinks first) to their new versions: CREATE VIEW when absent, else ALTER VIEW."""
+    """Move the pointers of `tables`, sinks first, to the new versions, with CREATE VIEW for a new pointer, else ALTER
+    VIEW.
+    """
     RESTART = "restart"
-    """Stop, then start the new revision on the same checkpoint."""
+    """Stop the query, then start the new revision on the same checkpoint."""
     REWRITE = "rewrite"
-    """Stop, then upsert every row again into the same table with the new revision, on a new checkpoint."""
+    """Stop the query, then upsert every row again into the same table with the new revision, on a new checkpoint."""
     SEAM = "seam"
-    """Stop, then continue the same table on another version of the upstream table, from the matching position."""
+    """Stop the query, then continue the same table on another version of the upstream table, from the aligned
+    position.
+    """
     ALTER = "alter"
-    """ALTER TABLE ADD COLUMNS on the physical table, and the registration DDL in the ledger."""
+    """Run ALTER TABLE on the physical table, and change the registration DDL in the ledger accordingly."""
     STOP = "stop"
-    """Stop the query of a version and verify that it stopped; table and checkpoint stay."""
+    """Stop the query of a version and verify that it has stopped; keep its table and checkpoint."""
     SOAK = "soak"
-    """Keep a replaced version running for a while, after which the agent stops it; the pool does not change."""
+    """Schedule the stop of a replaced version for the end of a grace period; changes nothing on the pool."""
     RECORD = "record"
-    """Write the declared revision into the registry; the pool does not change."""
+    """Write the declared revision into the registry; changes nothing on the pool."""
     UNPOINT = "unpoint"
     """Drop the pointer view of a deleted table."""
     TOMBSTONE = "tombstone"
-    """Drop a version's table from the catalog and move its files and checkpoint to the trash until `drop_after`."""
+    """Drop a version's table from the catalog, and keep its files and checkpoint in the trash until `drop_after`."""
     RESTORE = "restore"
-    """Move a version's files and checkpoint out of the trash and register its table; the query is not started."""
+    """Move a version's files and checkpoint out of the trash and register its table, without starting the query."""
     OPTIMIZE = "optimize"
     """Compact the small files of a version's table; no row changes."""
     VACUUM = "vacuum"
-    """Delete files that the current table version no longer references, once their retention is over."""
+    """Delete files that the current version of a table no longer references and whose retention is over."""
 
 
 UPKEEP = frozenset({StepKind.OPTIMIZE, StepKind.VACUUM})
-"""Maintenance of table files: these steps may take long, and no other step depends on them."""
+"""Steps that maintain table files: they may take long, and no other step depends on them."""
 
 BEGINS = frozenset({StepKind.START, StepKind.RESUME, StepKind.RESTART, StepKind.REWRITE, StepKind.SEAM})
-"""Steps that wait for the first batch of the query that they start."""
+"""Steps that start a query and wait for its first batch."""
 
 MOVES_POINTERS = frozenset({StepKind.SWAP, StepKind.UNPOINT})
-"""Steps that change what readers of a pointer see; they are not executed in a freeze window."""
+"""Steps that change what readers of a pointer see; they are not executed during a freeze window."""
 
 READABLE_ONCE_STARTED = frozenset({StepKind.START, StepKind.RESUME})
 NEEDS_PROOF = frozenset({StepKind.STOP, StepKind.TOMBSTONE, StepKind.UNPOINT})
-"""Steps that cannot be undone; they never follow a start before its first batch."""
+"""Steps that cannot be undone: they wait for the first batch of every query started before them."""
 
 POLLED_WITH_EFFECT = MOVES_POINTERS | UPKEEP | {StepKind.SEAM}
-"""Steps whose gate performs the effect; it is not polled while a run is paused."""
+"""Steps whose gate performs the effect, and so is not polled while a run is paused."""
 
 
 class Strategy(StrEnum):
@@ -127,16 +135,16 @@ EXECUTABLE = frozenset(
         Strategy.SEEDED, Strategy.CARRY_OVER, Strategy.CHAIN, Strategy.KEYED,
     }
 )  # fmt: skip
-"""Strategies that an agent can execute; plans with other strategies are refused when applied."""
+"""Strategies that an agent can execute; it refuses to apply plans with other strategies."""
 
 
 def typed_strategy(strategy: str) -> str:
-    """Return a strategy as written after `--strategy`."""
+    """Return a strategy as people type it after `--strategy`."""
     return strategy.replace("_", "-")
 
 
 def strategy_lines(width: int) -> tuple[str, ...]:
-    """Return lines of `width` columns that explain each strategy and mark those not executable yet."""
+    """Return lines of at most `width` columns that explain each strategy and mark those not executable yet."""
     lines: list[str] = []
     for strategy, summary in STRATEGIES.items():
         words = summary if strategy in EXECUTABLE else f"{summary} (not executable yet)"

@@ -1,4 +1,4 @@
-"""Expected failures: one class per decision that a caller can make, each with an exit code."""
+"""Expected failures, with an exit code each: one class for every decision that a caller can make."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ from core.text.sentence import Sentence
 
 
 class HeadgateError(Exception):
-    """An expected failure, with a sentence on what happened and one on what to do."""
+    """An expected failure: a summary of what happened and a remedy."""
 
     exit_code = 1
 
@@ -26,22 +26,22 @@ class HeadgateError(Exception):
         self.args = (self.summary,)
 
     def as_json(self) -> dict[str, str]:
-        """Return the error as the object that `--json` prints and the socket carries."""
+        """Return the error as the object that `--json` prints and the socket transfers."""
         return {"class": type(self).__name__, "summary": self.summary, "remedy": self.remedy}
 
 
 class UsageError(HeadgateError):
-    """The command or its arguments are wrong."""
+    """Raised if the command or its arguments are wrong."""
 
     exit_code = 2
 
 
 class BadName(UsageError):
-    """A name does not follow the rule for its kind."""
+    """Raised for a name that violates the rule for its kind."""
 
 
 class InvalidProject(UsageError):
-    """The project has Problems; `problems` holds all of them, as JSON objects."""
+    """Raised if the project has Problems; `problems` holds all of them, as JSON objects."""
 
     def __init__(self, summary: str, *, remedy: str = "", problems: tuple[dict[str, object], ...] = ()) -> None:
         super().__init__(summary, remedy=remedy)
@@ -49,76 +49,76 @@ class InvalidProject(UsageError):
 
 
 class Refused(HeadgateError):
-    """The request is understood and not allowed."""
+    """Raised if a request is understood but not allowed."""
 
     exit_code = 3
 
 
 class ConfirmationNeeded(Refused):
-    """The act needs a typed confirmation that is missing or wrong."""
+    """Raised if the typed confirmation of an action is missing or wrong."""
 
 
 class Overtaken(Refused):
-    """A later act of an operator contradicts the request."""
+    """Raised if an operator has given a later command that contradicts the request."""
 
 
 class NotAdopted(Refused):
-    """Data or ledger belong to another environment; refused until an operator adopts them."""
+    """Raised if data or ledger belong to another environment and no operator has adopted them."""
 
 
 class Stale(Refused):
-    """The inputs of the plan have changed within its scope."""
+    """Raised if something that the plan depends on has changed since the plan was made."""
 
 
 class TryAgain(HeadgateError):
-    """Agent, pool or ledger cannot be reached now; retrying the command later may work."""
+    """Raised if agent, pool or ledger cannot be reached now; retrying the command later may work."""
 
     exit_code = 4
 
 
 class Busy(TryAgain):
-    """Another act on the same version of a statement is in progress."""
+    """Raised if another action on the same version of a statement is in progress."""
 
 
 class AgentUnreachable(TryAgain):
-    """No agent answers on the environment's socket."""
+    """Raised if no agent answers on the environment's socket."""
 
 
 class PoolUnreachable(TryAgain):
-    """The pool did not answer within its deadline, or its circuit is open."""
+    """Raised if the pool did not answer before the deadline, or the circuit breaker is open."""
 
 
 class LedgerUnavailable(TryAgain):
-    """The ledger is locked, full, missing or unreadable."""
+    """Raised if the ledger is locked, full, missing or unreadable."""
 
 
 class NotRecorded(LedgerUnavailable):
-    """The request was carried out but is not recorded in the ledger yet."""
+    """Raised if a request was carried out but could not be recorded in the ledger yet."""
 
 
 class NotTakenBack(LedgerUnavailable):
-    """The request was refused, but its record is still in the ledger; the agent removes it later."""
+    """Raised if a request was refused but its record is still in the ledger, until the agent removes it."""
 
 
 class VersionMismatch(Refused):
-    """The versions of program, agent and ledger are incompatible."""
+    """Raised if the versions of program, agent and ledger are incompatible."""
 
 
 class SparkFailure(StrEnum):
-    """Kinds of Spark errors that decisions depend on."""
+    """Kinds of Spark errors on which decisions depend."""
 
     WORKER_DIED = "worker died"
     """The Python process that writes a keyed table has exited."""
     WORKER_LATE = "worker late"
-    """That process did not start in time."""
+    """The Python process that writes a keyed table did not start in time."""
     WRITTEN_MEANWHILE = "written meanwhile"
-    """Someone else committed to the table while a batch was being written."""
+    """Another writer committed to the table while a batch was being written."""
     EXCLUSIVE_OPTIONS = "exclusive options"
-    """Asynchronous progress tracking was combined with a trigger that excludes it."""
+    """Asynchronous progress tracking was combined with a trigger that does not support it."""
 
 
 class EngineRefused(HeadgateError):
-    """Spark refused or failed a request; `error_class` is Spark's own, empty if it gave none."""
+    """Raised if Spark refused or failed a request; `error_class` is Spark's own, empty if it gave none."""
 
     def __init__(
         self, summary: str, *, remedy: str = "", error_class: str = "", failure: SparkFailure | None = None
@@ -134,7 +134,7 @@ ERROR_BY_NAME = {
 
 
 def error_from_json(error: dict[str, str]) -> HeadgateError:
-    """Rebuild an error received over the socket; an unknown class becomes a plain HeadgateError."""
+    """Rebuild an error received over the socket; one of an unknown class becomes a plain HeadgateError."""
     return ERROR_BY_NAME.get(error.get("class", ""), HeadgateError)(
         error.get("summary", ""), remedy=error.get("remedy", "")
     )

@@ -8,7 +8,7 @@ from core.text.sentence import Sentence
 
 
 class EventKind(StrEnum):
-    """The subject of an event."""
+    """What an event is about."""
 
     STATE = "state"
     EXCEPTION = "exception"
@@ -19,12 +19,12 @@ class EventKind(StrEnum):
     WORLD = "world"
     AGENT = "agent"
     MISSED = "missed"
-    """A table started to miss its objective."""
+    """A table has begun to miss its lag objective."""
     MET = "met"
 
 
 class EventCause(StrEnum):
-    """What caused an event; operator acts and runs are also recorded elsewhere."""
+    """What caused an event."""
 
     NONE = ""
     STOP = "stop"
@@ -41,23 +41,23 @@ DONE_BY = {
     EventCause.RESTART: "restarted by ",
     EventCause.RUN: "by run ",
 }
-"""Causes that a command or a run records as well, with the words before their author."""
+"""Causes of which a command or a run exists that names its author, with the words that precede the author."""
 
 FAULTY = frozenset({State.FAILED, State.DEGRADED, State.UNKNOWN})
 
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """A version's change from one state to another, and its cause."""
+    """A change of a version's state, with its cause."""
 
     before: str
     after: State
     cause: EventCause = EventCause.NONE
     by: str = ""
-    """A login, or the id of a run; empty if nobody caused it."""
+    """The login of an operator or the id of a run; empty if neither caused the change."""
 
     @property
     def sentence(self) -> Sentence:
-        """The change as a sentence; equal states read as a repetition."""
+        """The change as a sentence; a change to the same state reads as `failed again`."""
         change = f"{self.after} again" if self.before == self.after else f"{self.before} → {self.after}"
         return Sentence(f"{change}, {DONE_BY[self.cause]}{self.by}" if self.cause in DONE_BY else change)

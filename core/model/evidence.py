@@ -1,4 +1,4 @@
-"""Evidence for a change: edits of texts and settings, and other notices of a plan, as values.
+"""Evidence for how severe a change is: edits of texts and settings, and notices, as values.
 
 `core.plan.descriptions` turns them into sentences; decisions use their kinds.
 """
@@ -13,7 +13,7 @@ from core.text.sentence import Fact, FactKind
 
 
 class EditKind(StrEnum):
-    """What was edited; the value is the name in JSON."""
+    """What was edited; the values are the names used in JSON."""
 
     # Clauses of a query.
     UNION = "union"
@@ -79,7 +79,7 @@ class EditKind(StrEnum):
 
 
 class EditPlace(StrEnum):
-    """Position in the query relative to its stateful operators."""
+    """Where in a query the edit is, relative to the stateful operators."""
 
     QUERY = ""
     BEFORE_STATE = "before_state"
@@ -105,33 +105,35 @@ OF_COLUMNS = _OF_VALUES - {EditKind.FILTER, EditKind.HAVING} | {EditKind.EXPRESS
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One edit; an empty `before` means added, an empty `after` means removed."""
+    """One edit of a text or setting; an empty `before` means added, an empty `after` means removed."""
 
     kind: EditKind
     before: str = ""
     after: str = ""
     of: str = ""
-    """The edited thing: the table of a join, a stateful operator, a setting, or a table option."""
+    """What was edited: the table of a join, a stateful operator, a setting, or a table option."""
     columns: tuple[str, ...] = ()
     place: EditPlace = EditPlace.QUERY
     table: str = ""
-    """The statement of a set to which the edit belongs; empty outside of sets."""
+    """For an edit in a statement set, the table of the edited statement; empty otherwise."""
 
     @property
     def joins(self) -> bool:
-        """True if the edit concerns a join, in the text or in Spark's state."""
+        """Whether the edit concerns a join, in the text or in Spark's state."""
         return self.kind in _JOINS or self._of_operator("stream_join")
 
     @property
     def limits(self) -> bool:
-        """True if the edit concerns a limit, in the text or in Spark's state."""
+        """Whether the edit concerns a limit, in the text or in Spark's state."""
         return self.kind is EditKind.LIMIT or self._of_operator("limit")
 
     def _of_operator(self, name: str) -> bool:
         return self.kind in (EditKind.OPERATOR, EditKind.OPERATOR_KEYS, EditKind.MORE_PARTS) and self.of == name
 
     def is_of_state(self, operator: str) -> bool:
-        """True if the edit changes what defines a stateful operator: its joins, GROUP BY, or compared columns."""
+        """Return whether the edit changes what defines a stateful operator: its joins, GROUP BY, or compared
+        columns.
+        """
         if operator == "deduplicate":
             return self.kind is EditKind.EXPRESSION
         if operator == "stream_join":
@@ -140,7 +142,7 @@ class Edit:
 
 
 class Notice(FactKind):
-    """Observations other than edits: unknown texts, Spark's analysis, lost checkpoints, and where rows start."""
+    """What a plan notes besides edits: unknown texts, Spark's analysis, lost checkpoints, and where rows start."""
 
     TEXTS_UNKNOWN = "it changed, and the deployed texts are unknown"
     STATEMENT_UNKNOWN = "the deployed statement is unknown"
@@ -173,7 +175,7 @@ class Notice(FactKind):
     """A notice about one statement of a set."""
 
     LOST = "{what}"
-    """What the agent recorded about a checkpoint that is lost or belongs to another query."""
+    """A sentence of the agent about a checkpoint that is lost or belongs to another query."""
     NEVER_RAN = "v{version} never ran, and its texts have changed"
     READS_OLD = "reads {version}; {parent} is at v{serving}"
     ORPHAN_EXISTS = "{version} of run {run} already exists"
@@ -211,17 +213,19 @@ Evidence = Edit | Fact[Notice]
 
 
 def is_of_rows(seen: Evidence) -> bool:
-    """True if the evidence may change the number of rows."""
+    """Return whether the evidence may change the number of rows."""
     return isinstance(seen, Edit) and (seen.kind in _OF_ROWS or seen.joins or seen.limits)
 
 
 def reading_order(seen: Evidence) -> int:
-    """Return the rank in a summary: 0 if the number of rows may change, 1 for filters and values, else 2."""
+    """Return the rank of evidence in a summary: 0 if the number of rows may change, 1 for filters and values, else
+    2.
+    """
     return 0 if is_of_rows(seen) else 1 if isinstance(seen, Edit) and seen.kind in _OF_VALUES else 2
 
 
 def in_statement(table: TableName, seen: Evidence) -> Evidence:
-    """Return evidence marked as belonging to one statement of a set."""
+    """Return the evidence, marked as belonging to one statement of a set."""
     return replace(seen, table=table) if isinstance(seen, Edit) else Notice.OF_TABLE.of(table=table, notice=seen)
 
 
@@ -247,6 +251,6 @@ def _value(value: Any) -> object:
 
 
 def edit_as_json(edit: Edit) -> dict[str, object]:
-    """Return the non-empty fields of an edit."""
+    """Return the non-empty fields of an edit as a JSON object."""
     parts = {name: getattr(edit, name) for name in _FIELDS}
     return {name: list(part) if isinstance(part, tuple) else str(part) for name, part in parts.items() if part}

@@ -1,4 +1,4 @@
-"""Names of tables, versions and queries, whole numbers and trigger intervals: parsed once, trusted afterwards."""
+"""Names of tables, versions and queries, whole numbers and trigger intervals: checked when parsed, then trusted."""
 
 import re
 from typing import NewType
@@ -6,7 +6,10 @@ from typing import NewType
 from core.model.errors import BadName
 
 TableName = NewType("TableName", str)
-"""A logical table, lower case (Spark's catalog ignores case): letters, digits, underscore; never ends in `__v<N>`."""
+"""Name of a table: lower-case letters, digits and underscores, never ending in `__v<N>`.
+
+Lower case, because Spark's catalog ignores case.
+"""
 
 _TABLE = re.compile(r"[a-z_][a-z0-9_]{0,119}\Z")
 _VERSIONED = re.compile(r"(?P<table>.+)__v(?P<version>[1-9][0-9]*)\Z")
@@ -17,15 +20,16 @@ _INTERVAL = re.compile(r"\s*(?:interval\s+)?([0-9]{1,18})\s*(millisecond|second|
 
 
 def whole_number(text: str) -> int | None:
-    """Parse ASCII digits as a number of at most 18 digits; None for anything else.
+    """Parse a text of at most 18 ASCII digits as a number; None for any other text.
 
-    `isdigit` accepts `²`, which `int` refuses; `isdecimal` accepts `٣`; `int` refuses 4301 digits.
+    Python's own functions are too lenient or raise: `isdigit` accepts `²`, which `int` refuses; `isdecimal` accepts
+    `٣`; `int` refuses 4301 digits.
     """
     return int(text) if _WHOLE.match(text) else None
 
 
 def parse_table_name(text: str) -> TableName:
-    """Parse a table name as typed by a user; raises BadName, which states the rule."""
+    """Parse a table name as typed by a user; raises BadName, whose remedy states the rule."""
     name = text.strip().strip("`").lower()
     if not _TABLE.match(name) or ("__v" in name and _VERSIONED.match(name)):
         raise BadName(
@@ -36,17 +40,17 @@ def parse_table_name(text: str) -> TableName:
 
 
 def physical_name(table: TableName, version: int) -> str:
-    """Return the physical table name of a version (1, 2, …): `orders__v3`."""
+    """Return the physical table name of a version (1, 2, …), such as `orders__v3`."""
     return f"{table}__v{version}"
 
 
 def query_name(table: TableName, version: int) -> str:
-    """Return the name of a version's streaming query, unique on a pool: `orders@v3`."""
+    """Return the name of a version's streaming query, such as `orders@v3`; it is unique on a pool."""
     return f"{table}@v{version}"
 
 
 def parse_statement_name(text: str) -> str:
-    """Parse the name of a table, or of one of its versions (`orders@v3`), as typed; raises BadName."""
+    """Parse the name of a table or of one version (`orders@v3`), as typed by a user; raises BadName."""
     table, mark, version = text.strip().strip("`").lower().rpartition("@v")
     if not mark:
         return parse_table_name(text)
@@ -57,18 +61,21 @@ def parse_statement_name(text: str) -> str:
 
 
 def split_physical(name: str) -> tuple[TableName, int] | None:
-    """Split `orders__v3` into (`orders`, 3); None if it is not a physical name."""
+    """Split `orders__v3` into (`orders`, 3); None if the text is not a physical name."""
     found = _VERSIONED.match(name)
     return (TableName(found["table"]), int(found["version"])) if found else None
 
 
 def split_query(name: str) -> tuple[TableName, int] | None:
-    """Split `orders@v3` into (`orders`, 3), also `landed@v0` for an external table; None for other texts."""
+    """Split `orders@v3` into (`orders`, 3); None if the text is not a query name.
+
+    External tables have version 0: `landed@v0`.
+    """
     found = _QUERY.match(name)
     return (TableName(found["table"]), int(found["version"])) if found else None
 
 
 def trigger_s(text: str) -> float:
-    """Parse Spark's processing-time interval into seconds; 10 if the notation is unknown."""
+    """Return Spark's processing-time interval in seconds; 10 if the notation is unknown."""
     found = _INTERVAL.fullmatch(text.lower())
     return int(found[1]) * _UNIT_S[found[2]] if found else 10.0

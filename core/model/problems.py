@@ -1,11 +1,11 @@
-"""Problems: faults in a user's input, collected rather than raised, each with location and remedy."""
+"""Problems: mistakes in a user's input, collected rather than raised, each with a location and a remedy."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """Whether a Problem blocks."""
+    """Whether a Problem blocks a plan."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -13,10 +13,10 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A location in a file; lines and columns count from 1, 0 means the whole file."""
+    """A location in a file; lines and columns count from 1, and 0 means the whole file."""
 
     path: str
-    """Relative to the project folder, with forward slashes."""
+    """Path relative to the project folder, with forward slashes."""
     line: int = 0
     column: int = 0
 
@@ -31,13 +31,13 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One fault in the input; `summary` is one sentence without a full stop."""
+    """One mistake in the input; `summary` is a sentence without a full stop."""
 
     summary: str
     remedy: str
     where: Where | None = None
     subject: str = ""
-    """The table, key or construct it is about."""
+    """The table, key or construct that the Problem is about."""
     detail: str = ""
     """The surrounding text, Spark's error class, or the tables of a cycle in order."""
     severity: Severity = Severity.ERROR
@@ -57,7 +57,7 @@ class Problem:
 
 
 def in_reading_order(problems: list[Problem] | tuple[Problem, ...]) -> tuple[Problem, ...]:
-    """Sort Problems by file, line and text, without duplicates, so that output is deterministic."""
+    """Return the Problems sorted by file, line and text, without duplicates, so that output is deterministic."""
     return tuple(sorted(set(problems), key=_place))
 
 

@@ -5,11 +5,11 @@ from enum import StrEnum
 from core.text.sentence import Sentence
 
 _IT = "it "
-"""Subject of clauses about the statement; other reasons are complete sentences."""
+"""Subject of the clauses about the statement itself; the words of other reasons are complete clauses."""
 
 
 class Reason(StrEnum):
-    """A reason: its name in plan documents and the words for people."""
+    """The reason for an action: its code in plan documents, and the words for people."""
 
     NEW = "new", _IT, "is not deployed yet"
     UNCHANGED = "unchanged", _IT, "is running and has not changed"
@@ -82,19 +82,19 @@ class Reason(StrEnum):
     words: Sentence
 
     def __new__(cls, code: str, subject: str = "", words: str = "") -> "Reason":
-        """Keep the words beside the name."""
+        """Store the words beside the code."""
         member = str.__new__(cls, code)
         member._value_, member._subject, member.words = code, subject, Sentence(words)
         return member
 
     @property
     def clause(self) -> Sentence:
-        """The words as they follow `because`."""
+        """The words as a clause that can follow `because`."""
         return Sentence(f"{self._subject}{self.words}")
 
 
 STOPPED_MEANWHILE = frozenset({Reason.COLUMNS_STOP_READERS, Reason.TYPES_STOP_READERS})
-"""Reasons of statements that continue unchanged and pause only while an upstream table is altered."""
+"""Reasons of statements that do not change, but pause while an upstream table is altered."""
 
 LOST_CHECKPOINT = "its checkpoint, its table or one that it reads is missing or another's"
-"""Why a statement cannot continue, if the precise cause was not recorded."""
+"""Words for why a statement cannot continue, if the agent recorded no precise cause."""

@@ -1,4 +1,4 @@
-"""The closed lists of the product: the same words on screen, in JSON, in filters and in the ledger."""
+"""Closed lists of states, trends and faults: the same words on screen, in JSON, in filters and in the ledger."""
 
 from collections.abc import Collection, Iterable
 from enum import StrEnum
@@ -20,7 +20,7 @@ class State(StrEnum):
 
 
 class Trend(StrEnum):
-    """Where the lag of a statement is going."""
+    """Whether the lag of a statement is growing or falling, or why it does neither."""
 
     DRAINING = "draining"
     STEADY = "steady"
@@ -45,24 +45,24 @@ class TableFaultKind(StrEnum):
     """What happened to a table that a statement reads or writes; the value is the statement's error class."""
 
     REPLACED = "HEADGATE_TABLE_REPLACED"
-    """Another table, or an older copy, is in its place."""
+    """Another table, or an older copy of the table, has replaced it."""
     GONE = "HEADGATE_TABLE_GONE"
     COLUMNS_CHANGED = "HEADGATE_COLUMNS_CHANGED_BY_HAND"
-    """Columns or properties differ from before or from the declaration."""
+    """Columns or properties differ from what they were, or from the declaration."""
     STREAM_COLUMNS_CHANGED = "HEADGATE_STREAM_COLUMNS_CHANGED_BY_HAND"
-    """A column of a streamed table was renamed or dropped; a stream with `schema_tracking` survives that."""
+    """A column of a streamed table was renamed or dropped, which only a stream with `schema_tracking` survives."""
     ROWS_CHANGED = "HEADGATE_ROWS_CHANGED_BY_HAND"
     FILES_GONE = "HEADGATE_FILES_DELETED"
     LOG_GONE = "HEADGATE_LOG_DELETED"
-    """Its log starts after the version to be read next."""
+    """The table's log no longer contains the version that must be read next."""
     LOG_UNREAD = "HEADGATE_LOG_NOT_READ"
-    """Its log cannot be read now, or needs a feature that is not supported."""
+    """The table's log cannot be read now, or needs a feature that is not supported."""
     NOT_IN_CATALOG = "HEADGATE_NOT_IN_CATALOG"
-    """The pool's catalog refused it."""
+    """The pool's catalog refused the table."""
 
 
 class WantedState(StrEnum):
-    """The state in which operators want a deployment to be."""
+    """The state in which operators want a version to be."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -75,38 +75,41 @@ STATES_WORST_FIRST = (
 TRENDS_WORST_FIRST = (
     Trend.STALLED, Trend.STARVED, Trend.GROWING, Trend.DRAINING, Trend.STEADY, Trend.UNKNOWN, Trend.IDLE,
 )  # fmt: skip
-"""A summary of many shows the first of these that occurs."""
+"""Trends in the order of severity; a summary of many statements shows the first that occurs."""
 
 
 ALIVE = frozenset({State.STARTING, State.RUNNING, State.DEGRADED})
 """States in which a query is known to exist."""
 
 MAY_WORK = ALIVE | {State.UNKNOWN}
-"""States in which a query may exist; only its commits prove progress."""
+"""States in which a query may exist; in `unknown`, only its commits prove progress."""
 
 AT_REST = frozenset({State.STOPPED, State.FAILED, State.COMPLETED})
-"""States without a query; none is started while the statement is wanted stopped."""
+"""States without a query; the agent starts none while the wanted state is stopped."""
 
 _WELL_OR_AT_REST = AT_REST - {State.FAILED} | {State.RUNNING, State.ABSENT}
 
 
 def stays_at_rest(state: str, wanted: str) -> bool:
-    """True if a statement is stopped and wanted stopped, so that its inputs may be removed."""
+    """Return whether a statement is stopped and meant to stay so, which allows its inputs to be removed."""
     return state in AT_REST and wanted == WantedState.STOPPED
 
 
 def summary_state(states: Collection[State]) -> State:
-    """Return the state shown for many: the worst, but `running` rather than a healthy rest; `absent` for none."""
+    """Return the state that summarizes several: the worst one, `absent` if there is none.
+
+    If some run and the others are healthy at rest, it is `running`.
+    """
     found = [state for state in STATES_WORST_FIRST if state in states]
     worst = found[0] if found else State.ABSENT
     return State.RUNNING if State.RUNNING in found and worst in _WELL_OR_AT_REST else worst
 
 
 def worst_trend(trends: Iterable[Trend]) -> Trend:
-    """Return the trend shown for many: the worst; `unknown` for none."""
+    """Return the trend that summarizes several: the worst one; `unknown` if there is none."""
     return min(trends, key=TRENDS_WORST_FIRST.index, default=Trend.UNKNOWN)
 
 
 def counts_for_many(trend: Trend, state: State, lag_rows: int | None) -> bool:
-    """True if a trend belongs into a summary of many; `unknown` does not if no input can be pending."""
+    """Return whether a trend belongs in a summary; `unknown` does not if no input can be pending."""
     return trend is not Trend.UNKNOWN or (lag_rows != 0 and state is not State.ABSENT)

@@ -1,8 +1,8 @@
-"""The table formats with everything in which they differ, and the column types that can be widened in place.
+"""The table formats with all their differences, and the column types that can be widened in place.
 
-File tables are file sources of Spark: a query that writes one lists its files in a log (`_spark_metadata`), and a new
-checkpoint starts with all existing files. A table with a transaction log (`_delta_log`) has an id, versions and a
-record of the batches written by each query.
+File tables are Spark's file sources: a query that writes one lists its files in a log (`_spark_metadata`), and a new
+checkpoint starts with all existing files. A table with a transaction log (`_delta_log`) has an id, versions, and a
+record of the batches that each query wrote.
 """
 
 import re
@@ -24,64 +24,69 @@ class RowCounting(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TableFormat:
-    """The properties of one format; its name is the one in `USING`."""
+    """The properties of one table format; `name` is the one after `USING`."""
 
     name: str
     external_input: bool = False
-    """Whether streams may read tables of it that others write."""
+    """Whether a stream may read tables of this format that others write."""
     written: bool = False
-    """Whether statements may write tables of it."""
+    """Whether statements may write tables of this format."""
     row_counting: RowCounting = RowCounting.NONE
     keeps_read_files: bool = False
-    """Whether external files stay after they were read: a folder without them is another table's."""
+    """Whether the files of an external table must still exist once they were read.
+
+    If so, a folder without them is taken for another table.
+    """
 
     connector: str = ""
-    """The connector that a pool needs to read or write it; empty if Spark alone is enough."""
+    """The connector that a pool needs to read or write the format; empty if Spark alone is enough."""
     transaction_log: bool = False
-    """Whether it has a transaction log with a table id, instead of a log of files."""
+    """Whether tables have a transaction log with a table id, instead of Spark's log of files."""
     added_column_stops_readers: bool = False
-    """Whether Spark ends every query that streams it when a column is added (Delta 4.4.0)."""
+    """Whether Spark ends every query that streams a table when a column is added to it (Delta 4.4.0)."""
     widening_property: str = ""
-    """The property that allows widening a column in place, which stops readers as an added column does; empty if
-    unsupported."""
+    """The table property that allows widening a column in place; empty if unsupported.
+
+    Widening stops readers in the same way as an added column.
+    """
     columns_are_fixed: bool = False
-    """Whether a batch with a column unknown to the table is refused."""
+    """Whether a batch with a column that the table lacks is refused."""
     repeated_by_new_checkpoint: bool = False
-    """Whether a new checkpoint on a non-empty table writes its rows again (True) or loses new ones (False)."""
+    """Whether a new checkpoint on a table with rows writes those rows again (True) or loses new rows (False)."""
 
     read_before_first_batch: bool = True
     """Whether existing rows can be marked as read before a first batch, rather than by a batch without state."""
     starts_at_versions: bool = False
-    """Whether a stream can start at a version or at a commit time."""
+    """Whether a stream can start at a table version or at a commit time."""
     clones: bool = False
-    """Whether a version can start as a clone that references the files of another, which must then be kept."""
+    """Whether a version can start as a clone that references the files of another version, which must then be kept."""
     keyed: bool = False
     """Whether statements can upsert rows by key."""
     keyed_properties: tuple[tuple[str, str], ...] = ()
-    """Properties of upserted tables, needed from their creation on so that readers see every change."""
+    """Properties that an upserted table needs from its creation on, so that its readers see every change."""
     subfolder: str = ""
-    """Subfolder for the table of a version: Delta creates no table beside our own files (4.4.0)."""
+    """Subfolder of a version's folder for the table itself: Delta creates no table beside other files (4.4.0)."""
 
     retention_property: str = ""
-    """The table property with the retention of unreferenced files; empty if there are none."""
+    """The table property that sets the retention of unreferenced files; empty if the format has no such files."""
     retention_h: float = 0.0
     """The default retention of unreferenced files, in hours."""
 
     data_files: str = ""
-    """The format of its data files; empty if it is the format itself."""
+    """The format of the data files, if it is not the table format itself; else empty."""
 
     def place_in(self, folder: str) -> str:
-        """Return the folder of the table within the folder of a version."""
+        """Return the folder of the table, given the folder of its version."""
         return f"{folder}/{self.subfolder}" if self.subfolder else folder
 
     def kept_h(self, properties: Mapping[str, str]) -> float | None:
-        """Return the retention of unreferenced files in hours; None if the property cannot be parsed."""
+        """Return how many hours unreferenced files are retained; None if the property cannot be parsed."""
         said = properties.get(self.retention_property)
         return self.retention_h if said is None else _hours(said)
 
     @property
     def counts_rows_exactly(self) -> bool:
-        """True if its rows are counted, not estimated."""
+        """Whether rows are counted, not estimated."""
         return self.row_counting in (RowCounting.FOOTERS, RowCounting.LOG)
 
 
@@ -121,7 +126,7 @@ WRITTEN = tuple(format.name for format in _FORMATS if format.written)
 
 
 _OF_OTHERS = " of others"
-"""Suffix of a format name for tables that others write, whose log lies directly in their folder."""
+"""Suffix of a format name for tables that others write: their log is in the table's folder, not in a subfolder."""
 TABLE_FORMATS_OF_OTHERS = {
     f"{format.name}{_OF_OTHERS}": replace(format, subfolder="", written=False, clones=False, keyed=False)
     for format in _FORMATS
@@ -130,12 +135,12 @@ TABLE_FORMATS_OF_OTHERS = {
 
 
 def table_format(name: str) -> TableFormat:
-    """Return a format by name; an unknown one is neither read, written nor counted."""
+    """Return a format by name; a format with an unknown name is neither read, written nor counted."""
     return TABLE_FORMATS.get(name) or TABLE_FORMATS_OF_OTHERS.get(name) or TableFormat(name)
 
 
 def format_of_others(name: str) -> str:
-    """Return the name under which `table_format` describes tables of a format that others write."""
+    """Return the format name that `table_format` accepts for tables of this format that others write."""
     return f"{name}{_OF_OTHERS}" if table_format(name).transaction_log else name
 
 
@@ -144,10 +149,11 @@ _DECIMAL = re.compile(r"decimal\(([0-9]{1,9}),([0-9]{1,9})\)")
 
 
 def is_wider(kind: str, than: str) -> bool:
-    """True if a column can be widened in place from `than` to `kind`; both as `read_type` writes them (Delta 4.4.0).
+    """Return whether a column of type `than` can be widened in place to type `kind` (Delta 4.4.0).
 
-    Delta could also widen whole numbers to decimals or doubles, but readers would then compute differently, and dates
-    to timestamps, which needs another table feature: both stay rebuilds.
+    Both types are spelled as `read_type` returns them. Delta could also widen whole numbers to decimals or doubles, but
+    readers would then compute differently, and dates to timestamps, but that needs another table feature; both require
+    a rebuild.
     """
     if than in _WHOLE_NUMBERS and kind in _WHOLE_NUMBERS:
         return _WHOLE_NUMBERS.index(kind) > _WHOLE_NUMBERS.index(than)
@@ -161,7 +167,7 @@ def is_wider(kind: str, than: str) -> bool:
 
 
 def rounds(kind: str, into: str) -> bool:
-    """True if a stream that writes `kind` into the narrower type `into` rounds silently (Delta 4.4.0).
+    """Return whether a stream that writes type `kind` into the narrower type `into` rounds silently (Delta 4.4.0).
 
     Values that are too large raise an error; surplus decimal digits are rounded.
     """

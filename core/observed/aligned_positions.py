@@ -1,8 +1,9 @@
 """Aligned positions: the newest batches at which two versions had read exactly the same input.
 
-Each batch of a version has read a definite part of every streamed source. If a source is a version of ours that only
-one of the two reads, its own sources are compared instead, up to sources that both share or that come from outside.
-A mark stands for the rows that were read, `12:9f3a…` for 12 files; equal marks mean equal rows.
+Each batch of a version has read a definite part of every streamed source. If only one of the two versions reads a
+source, and the source is itself a version of ours, then the inputs of that source are compared instead, and so on up to
+sources that both share or that are external. A mark stands for the rows read from a source, `12:9f3a…` for 12 files;
+equal marks mean equal rows.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -12,26 +13,26 @@ from itertools import product
 from core.model.names import TableName, query_name
 
 Version = tuple[TableName, int]
-"""Table and version; version 0 is an external table."""
+"""A table and its version number; version 0 is an external table."""
 
 SourcePath = tuple[str, ...]
-"""Table names from a version up to a root; the second stream of a table is numbered, `orders#2`."""
+"""Table names from a version up to a root source; the second stream of a table is numbered: `orders#2`."""
 
 NOTHING = "0:0"
-"""The mark before the first batch."""
+"""The mark of a source before the first batch."""
 
 ALTERNATIVES = 256
-"""Most positions considered for one batch: every batch that wrote nothing adds one."""
+"""Maximum number of positions considered for one batch; every batch that writes nothing adds a possible position."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPosition:
-    """What a version had read after a batch."""
+    """What a version had read at the end of a batch."""
 
     consumed: tuple[str, ...]
-    """A mark for each source, in SQL order."""
+    """A mark for each source, in the order of the SQL text."""
     watermark_ms: int = 0
-    """Watermark of the batch; 0 without one."""
+    """Watermark of the batch in epoch milliseconds; 0 if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +41,12 @@ class BatchHistory:
 
     batches: Mapping[int, BatchPosition]
     held: Mapping[str, tuple[int, int]]
-    """Mark of a reader → first and last batch at which the table held exactly those rows."""
+    """First and last batch at which the table held exactly the rows that a reader's mark stands for, by mark."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionHistory:
-    """The batches of one version and the versions of its sources."""
+    """The batches of one version, and the versions that it streams."""
 
     sources: tuple[Version, ...]
     history: BatchHistory
@@ -53,24 +54,26 @@ class VersionHistory:
 
 @dataclass(frozen=True, slots=True)
 class AlignedPair:
-    """Batches of two versions that have read the same input."""
+    """The batches at which two versions, `blue` and `green`, had read the same input."""
 
     blue: int
     green: int
     blue_watermark_ms: int = 0
     green_watermark_ms: int = 0
     same_watermarks: bool = True
-    """Whether both versions, with everything that only one of them reads, had reached the same watermarks: then both
-    withhold the same rows."""
+    """Whether both versions, and everything that only one of them reads, had reached the same watermarks.
+
+    Then both withhold the same rows.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Unaligned:
-    """Why there is no aligned pair."""
+    """Why no two batches have read the same input."""
 
     why: str
     final: bool = False
-    """Whether later batches cannot change that."""
+    """Whether no later batch can change that."""
 
 
 Histories = Mapping[Version, VersionHistory]
@@ -81,7 +84,7 @@ def newest_aligned(
 ) -> AlignedPair | Unaligned:
     """Return the newest batches of two versions that have read the same input.
 
-    `histories` holds both versions and, as far as known, all versions upstream of them; `at` restricts the batches of
+    `histories` holds both versions and, as far as known, all versions upstream of them. `at` restricts the batches of
     `blue`. `strict` requires equal watermarks too. A source that only one of them reads is not compared.
     """
     missing = next((version for version in (blue, green) if version not in histories), None)
@@ -120,23 +123,23 @@ class _Position:
 
 
 class _Side:
-    """One of the two versions, expanded up to its roots."""
+    """One of the two versions, with its sources expanded up to the roots."""
 
     def __init__(self, histories: Histories, shared: frozenset[Version], version: Version) -> None:
         self._histories, self._shared = histories, shared
         self._known: dict[tuple[Version, int], tuple[_Position, ...]] = {}
         self.version = version
         self.batches = sorted(histories[version].history.batches, reverse=True)
-        """Newest first."""
+        """Batch numbers, newest first."""
         self.paths = dict(self._roots(version, ()))
         self.waters = frozenset(self._waters(version, ()))
 
     def positions(self, batch: int) -> tuple[_Position, ...]:
-        """Return the possible positions of a batch; empty if no longer known."""
+        """Return the possible positions at the end of a batch; empty if they are no longer known."""
         return self._positions(self.version, batch)
 
     def expands(self, version: Version) -> bool:
-        """True if the inputs of a source are compared instead of the source itself."""
+        """Return whether the inputs of a source are compared instead of the source itself."""
         return version not in self._shared and version in self._histories
 
     def _roots(self, version: Version, path: SourcePath) -> Iterator[tuple[SourcePath, Version]]:
@@ -159,7 +162,7 @@ class _Side:
         return self._known[key]
 
     def _found(self, version: Version, batch: int) -> Iterator[_Position]:
-        """Combine the possible positions of all sources; before the first batch nothing was read."""
+        """Yield the combinations of possible positions of all sources; before the first batch nothing was read."""
         known = self._histories[version]
         at = known.history.batches.get(batch)
         if at is None and batch < 0:
@@ -207,7 +210,7 @@ def _above(histories: Histories, version: Version) -> frozenset[Version]:
 
 
 def _named(sources: tuple[Version, ...]) -> Iterator[tuple[str, Version]]:
-    """Name each source: `orders`, and `orders#2` for its second stream."""
+    """Yield each source with its name: `orders`, then `orders#2` for a second stream of the same table."""
     seen: dict[TableName, int] = {}
     for source in sources:
         table = source[0]
@@ -218,7 +221,7 @@ def _named(sources: tuple[Version, ...]) -> Iterator[tuple[str, Version]]:
 def _comparable(
     blue: Mapping[SourcePath, Version], green: Mapping[SourcePath, Version]
 ) -> tuple[tuple[SourcePath, SourcePath], ...]:
-    """Pair paths to the same root: equal paths first, else the only remaining path of each side."""
+    """Pair the paths that lead to the same root: equal paths first, else the only remaining path on each side."""
     same = [path for path, root in blue.items() if green.get(path) == root]
     pairs = [(path, path) for path in same]
     for path, root in blue.items():
@@ -230,7 +233,7 @@ def _comparable(
 
 
 def _projected(position: _Position, side: int, pairs: Collection[tuple[SourcePath, SourcePath]]) -> tuple[str, ...]:
-    """Return the compared values of a position: the mark of each path, else its watermark."""
+    """Return the values of a position that are compared: for each path its mark, or its watermark if it has no mark."""
     marks, waters = position.marks, position.waters
     return tuple(marks[pair[side]] if pair[side] in marks else waters.get(pair[side], "") for pair in pairs)
 
@@ -247,7 +250,7 @@ def _pair(
 
 
 def _why(blues: _Side, greens: _Side, pairs: tuple[tuple[SourcePath, SourcePath], ...], chosen: Collection[int]) -> str:
-    """Describe how far both versions have read, as far as known."""
+    """Return a sentence on how far both versions have read, as far as known."""
     ends = [next((found for batch in side for found in of.positions(batch)), None) for side, of in (
         (sorted(chosen, reverse=True), blues), (greens.batches, greens))]  # fmt: skip
     names = [query_name(*side.version) for side in (blues, greens)]

@@ -30,24 +30,24 @@ from core.text.wording import counted, did_you_mean
 
 OBSERVED_FORMAT = "headgate.observed/1"
 DOCUMENT_KEYS = ("tables", "format", "environment", "answers", "policy", "room", "durations")
-"""The first key is the documented contract; with the others a document is as exact as the ledger."""
+"""Keys of a document. Only the first is a documented contract; the others make an export as exact as the ledger."""
 
 _MOST_LEVELS = 100
 """Nesting limit; valid documents have 7 levels, and libyaml crashes at about 100,000."""
 _MOST_SAID = 300
-"""Characters shown of a parser's message."""
+"""Maximum number of characters shown of a parser's message."""
 _MOST_DIGITS = 100
-"""Limit for numbers in YAML: parsing millions of digits in base 60 takes minutes."""
+"""Maximum number of digits in YAML: parsing millions of digits in base 60 takes minutes."""
 
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"|(?P<open>[\[{])|(?P<close>[\]}])', re.S)
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def planner_input_from_text(text: str, path: str, environment: str = "") -> PlannerInput:
-    """Parse `tables: {name: {state, …}}` in YAML or JSON; tables that are not listed are absent.
+    """Parse `tables: {name: {state, …}}` in YAML or JSON; tables that are not listed count as absent.
 
-    Raises UsageError, naming `path`, for other texts, and InvalidProject with all Problems for wrong or duplicate
-    keys, or if the document was observed in an environment other than `environment`.
+    Raises UsageError, naming `path`, if the text is neither. Raises InvalidProject with all Problems for wrong or
+    duplicate keys, or if the document was observed in an environment other than `environment`.
     """
     problems: list[Problem] = []
     try:
@@ -99,7 +99,7 @@ def _known(document: Any, environment: str, problems: list[Problem]) -> PlannerI
 
 
 def places_in_text(text: str, path: str) -> dict[tuple[TableName, str], Where]:
-    """Return the location of each table (with an empty key) and of each of its keys in a readable document.
+    """Return where a readable document has each table, under (table, ""), and each key of a table, under (table, key).
 
     Parses the text again, so call it only for documents with mistakes.
     """
@@ -120,7 +120,7 @@ def _pairs(node: Any, only: str = "") -> list[tuple[Any, Any]]:
 
 
 def _durations(given: EntryReader) -> dict[str, Seconds]:
-    """Read step durations: lowest and highest seconds by kind, or by kind and table."""
+    """Read step durations: lowest and highest number of seconds by step kind, or by step kind and table."""
     part = given.part("durations", "a mapping of pairs of numbers")
     found = {}
     for key, pair in (part.values if part is not None else {}).items():
@@ -136,7 +136,7 @@ def _is_seconds(value: Any) -> bool:
 
 
 def planner_input_as_document(known: PlannerInput, environment: str) -> dict[str, Any]:
-    """Return a document that `planner_input_from_text` reads as an equal value."""
+    """Return a document from which `planner_input_from_text` reads an equal value."""
     document: dict[str, Any] = {"format": OBSERVED_FORMAT, "environment": environment}
     if known.headroom is not None:
         document["room"] = known_fields(known.headroom)
@@ -151,7 +151,7 @@ def planner_input_as_document(known: PlannerInput, environment: str) -> dict[str
 
 
 def _document(text: str, path: str, problems: list[Problem]) -> Any:
-    """Parse JSON with the JSON parser: as YAML, a document of 3,000 tables takes seconds."""
+    """Parse a document, JSON with the JSON parser: parsed as YAML, 3,000 tables take seconds."""
     if text.lstrip().startswith("{") and _levels(text) <= _MOST_LEVELS:
         twice: list[Problem] = []
         with suppress(ValueError, RecursionError):
@@ -168,7 +168,7 @@ def _document(text: str, path: str, problems: list[Problem]) -> Any:
 
 
 def _levels(text: str) -> int:
-    """Return the nesting depth of brackets outside of JSON strings."""
+    """Return the nesting depth of brackets outside JSON strings."""
     deep = deepest = 0
     for found in _BRACKETS.finditer(text):
         deep += (found["open"] is not None) - (found["close"] is not None)
@@ -189,7 +189,9 @@ def _twice(word: str, remedy: str, where: Where | None) -> Problem:
 
 
 def _refuse_deep_and_aliases(text: str) -> None:
-    """Raise ValueError for deep nesting and aliases, from single events: composing would recurse in libyaml."""
+    """Raise ValueError for deep nesting or aliases, found in the event stream: composing nodes would recurse in
+    libyaml.
+    """
     deep = 0
     for event in _events(text):
         deep += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -215,7 +217,7 @@ def _too_deep(line: int) -> ValueError:
 
 
 class _Loader(_LOADER):  # type: ignore[misc]  # a class of PyYAML's extension, which has no types
-    """Reports keys that are written twice, and reads no endless numbers."""
+    """Reports duplicate keys and refuses numbers with too many digits."""
 
     path: str
     problems: list[Problem]

@@ -18,16 +18,16 @@ from core.project.revision import RevisionTexts
 from core.text.wording import did_you_mean
 
 _MOST = 2**63
-"""Above every count or measurement."""
+"""An upper limit that exceeds every count and measurement."""
 _SHOWN = 80
-"""Characters shown of a value in a message."""
+"""Maximum number of characters shown of a value in a message."""
 
 _LONGEST_NAME = 200
-"""Longer than any table name."""
+"""Characters to which a name is cut before it is parsed; more than any table name has."""
 
 
 def cut(value: Any, most: int = _SHOWN) -> str:
-    """Return a value as text of at most `most` characters; `a mapping` or `a list` for collections."""
+    """Return a value as text of at most `most` characters; collections become `a mapping` or `a list`."""
     if isinstance(value, Mapping | list | tuple | set):
         return "a mapping" if isinstance(value, Mapping) else "a list"
     said = str(value)
@@ -36,27 +36,29 @@ def cut(value: Any, most: int = _SHOWN) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EntryReader:
-    """One mapping of a document; getters report a wrong value and return the default."""
+    """Reads values from one mapping of a document; reports a wrong value as a Problem and returns the default
+    instead.
+    """
 
     subject: str
     label: str
-    """Prefix of messages: `orders`, `orders: pool`."""
+    """Prefix of messages, such as `orders` or `orders: pool`."""
     values: Mapping[str, Any]
     problems: list[Problem]
 
     def only(self, known: tuple[str, ...]) -> None:
-        """Report unknown keys."""
+        """Report keys of the mapping that are not in `known`."""
         for key in self.values:
             if key not in known:
                 word = cut(key)
                 self.wrong(f"{word} is not a known key", did_you_mean(word, known) or f"known: {', '.join(known[:4])}")
 
     def wrong(self, summary: str, remedy: str) -> None:
-        """Report a Problem."""
+        """Report a Problem with this mapping."""
         self.problems.append(Problem(f"{self.label}: {summary}", remedy, None, self.subject))
 
     def word(self, key: str, known: tuple[str, ...], default: str) -> str:
-        """Read a word of a closed list."""
+        """Read a word from a closed list."""
         value = self.values.get(key, default)
         if isinstance(value, str) and value in known:
             return str(value)
@@ -65,7 +67,7 @@ class EntryReader:
         return default
 
     def moment(self, key: str) -> str:
-        """Read a time, as a string or as an unquoted YAML timestamp."""
+        """Read a time, given as a string or as an unquoted YAML timestamp."""
         value = self.values.get(key)
         return value.isoformat() if isinstance(value, (date, datetime)) else self.text(key)
 
@@ -120,7 +122,7 @@ class EntryReader:
         return value
 
     def part(self, key: str, what: str) -> "EntryReader | None":
-        """Return a reader for a nested mapping; None if absent or wrong."""
+        """Return a reader for a nested mapping; None if it is absent or wrong."""
         value = self.values.get(key)
         if value is None:
             return None
@@ -131,7 +133,7 @@ class EntryReader:
 
 
 def read_name(name: Any, problems: list[Problem]) -> TableName | None:
-    """Parse a table name; None, with a Problem, if it is invalid."""
+    """Parse a table name; report a Problem and return None if it is invalid."""
     try:
         return parse_table_name(cut(name, _LONGEST_NAME))
     except BadName as error:
@@ -140,20 +142,22 @@ def read_name(name: Any, problems: list[Problem]) -> TableName | None:
 
 
 _KEYS = {"orphan_versions": "spare", "statistics": "figures"}
-"""Keys of a document that differ from the field name."""
+"""Keys of a document that differ from the name of their field."""
 
 FIELD_BY_KEY = {_KEYS.get(field.name, field.name): field.name for field in fields(ObservedDeployment)}
-"""In document order. The first four keys are the documented contract; with the others a document is as exact as the
-ledger."""
+"""Field names by key, in document order.
+
+Only the first four keys are a documented contract; the others make an export as exact as the ledger.
+"""
 
 _FLAGS = frozenset(("exact",))
 _TEXTS = frozenset(("engine", "log"))
 _FRACTIONS = frozenset(("at", "earliest", "rate_rows_s", "batch_s", "busy"))
-"""Figures that may have decimals."""
+"""Numbers that may have decimals."""
 
 
 def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> ObservedDeployment:
-    """Read the entry of one table: a mapping, or its state alone."""
+    """Read the entry of one table: a mapping, or just its state."""
     if isinstance(entry, str):
         entry = {"state": entry}
     if not isinstance(entry, Mapping):
@@ -197,7 +201,7 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
 
 
 def entry_as_json(seen: ObservedDeployment) -> dict[str, Any]:
-    """Return an entry that `read_entry` reads as an equal value, without unknown and default values."""
+    """Return an entry from which `read_entry` reads an equal value, without unknown and default values."""
     entry = {key: getattr(seen, field) for key, field in FIELD_BY_KEY.items()}
     if seen.deployed is not None:
         entry["deployed"] = _filled(seen.deployed)
@@ -229,19 +233,19 @@ def plain_value(value: Any) -> Any:
 
 
 def known_fields(measured: TableStatistics | Headroom) -> dict[str, Any]:
-    """Return the fields that are known."""
+    """Return the fields that differ from an empty value, and so are known."""
     nothing = asdict(type(measured)())
     return {key: value for key, value in asdict(measured).items() if value != nothing[key]}
 
 
 def read_headroom(given: EntryReader) -> Headroom | None:
-    """Read the headroom of disk and pool."""
+    """Read the free disk space and pool capacity of the environment."""
     part = given.part("room", "a mapping of numbers")
     return Headroom(**_numbers(part, Headroom)) if part is not None else None
 
 
 def read_policy(given: EntryReader) -> Policy | None:
-    """Read the policy in force, as `headgate export observed` writes it."""
+    """Read the policy in force, as written by `headgate export observed`."""
     part = given.part("policy", "a policy")
     if part is None:
         return None
@@ -258,7 +262,7 @@ def read_policy(given: EntryReader) -> Policy | None:
 
 
 def read_answers(given: EntryReader) -> dict[str, str]:
-    """Read Spark's answers by question key."""
+    """Read Spark's recorded answers, by the key of their question."""
     part = given.part("answers", "a mapping of strings")
     values = part.values if part is not None else {}
     if not all(isinstance(text, str) for pair in values.items() for text in pair):
@@ -268,7 +272,7 @@ def read_answers(given: EntryReader) -> dict[str, str]:
 
 
 def _is_rule(value: Any, usual: Any) -> bool:
-    """True if a value has the type of its rule, given by the rule's default."""
+    """Return whether a value has the same type as the default of its rule."""
     if isinstance(usual, tuple):
         return isinstance(value, tuple) and all(isinstance(part, str | tuple) for part in value)
     if isinstance(usual, bool):
@@ -322,7 +326,7 @@ _NO_VERSION = OtherVersion(0)
 
 
 def _parts(given: EntryReader, key: str, what: str) -> tuple[EntryReader, ...]:
-    """Return a reader for each entry of a list; every entry must name a version."""
+    """Return a reader for each entry of a list of mappings; every entry must name a version."""
     value = given.values.get(key)
     if value is None:
         return ()
@@ -340,7 +344,7 @@ def _versions(given: EntryReader, key: str, what: str) -> tuple[OtherVersion, ..
 
 
 def _version(part: EntryReader | None) -> OtherVersion | None:
-    """Read one version; None if absent."""
+    """Read one version; None if it is absent."""
     if part is None:
         return None
     part.only(("deployed", *(field.name for field in fields(OtherVersion) if field.name != "texts")))
@@ -360,7 +364,7 @@ def _version(part: EntryReader | None) -> OtherVersion | None:
 
 
 def _version_as_json(version: OtherVersion) -> dict[str, Any]:
-    """Return the fields of a version that differ from the defaults, for `_version`."""
+    """Return the fields of a version that differ from the defaults; `_version` reads them."""
     usual = {**asdict(_NO_VERSION), "texts": {}}
     values = {**asdict(version), "texts": _filled(version.texts)}
     return {"deployed" if key == "texts" else key: value for key, value in values.items() if value != usual[key]}

@@ -13,15 +13,15 @@ from core.project.revision import RevisionTexts
 from core.text.sentence import Sentence
 
 OWN_LEAST = 2
-"""From this many measured steps on, a table's own durations are used instead of those of all tables."""
+"""Minimum number of measured steps of a kind for a table's own durations to be used instead of those of all tables."""
 
 ROOM, ROOM_S = 1.5, 1.0
-"""A prediction allows for a factor of 1.5 and one second in either direction, for concurrent work."""
+"""Factor and seconds by which a predicted range is wider than the measurements, since work may run concurrently."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """A range of durations."""
+    """A range of durations in seconds."""
 
     low: float
     high: float
@@ -30,13 +30,13 @@ class Seconds:
         return Seconds(self.low + other.low, self.high + other.high)
 
     def less(self, elapsed_s: float) -> "Seconds":
-        """Return the remaining range after `elapsed_s`, never below 0."""
+        """Return the range that remains after `elapsed_s` seconds, never below 0."""
         return Seconds(max(0.0, self.low - elapsed_s), max(0.0, self.high - elapsed_s))
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredStep:
-    """The duration of a step that succeeded at the first try."""
+    """The measured duration of a step that succeeded at the first attempt."""
 
     do: str
     table: str
@@ -44,11 +44,13 @@ class MeasuredStep:
 
 
 StepDurations = Mapping[str, Seconds]
-"""Keys are step kinds, `start`, or kind and table, `start orders`, if the table has enough own steps."""
+"""Duration ranges by step kind (`start`) and, for tables with enough measured steps, by kind and table (`start
+orders`).
+"""
 
 
 def step_durations(measured: Iterable[MeasuredStep]) -> StepDurations:
-    """Return the typical range per step kind, and per table with at least `OWN_LEAST` steps of that kind."""
+    """Return the typical range for each step kind, and for each table with at least `OWN_LEAST` steps of that kind."""
     found: dict[str, list[float]] = {}
     for step in measured:
         found.setdefault(step.do, []).append(step.took_s)
@@ -64,67 +66,68 @@ def _usual(took: list[float]) -> Seconds:
 
 @dataclass(frozen=True, slots=True)
 class OtherVersion:
-    """A version beside the serving one: it served before, or is an orphan of a run that never moved the pointer."""
+    """A version that is not serving: it served before, or it is an orphan of a run that never moved the pointer."""
 
     version: int
     revision: str = ""
     bindings: tuple[Binding, ...] = ()
     running: bool = False
-    """Whether its query still runs."""
+    """Whether the query of the version still runs."""
     checkpoint_ok: bool = True
     begun: bool = True
-    """Whether its query was ever started; otherwise it holds nothing."""
+    """Whether the query was ever started; if not, the version holds no rows."""
     begins_where: tuple[str, ...] = ()
-    """Conditions on its streams; for an orphan also what it continues from, if its text does not produce all of its
-    rows."""
+    """Conditions on its streams; for an orphan also what it continues from, if its text does not produce all its
+    rows.
+    """
     texts: RevisionTexts = field(default_factory=RevisionTexts)
     trigger: str = ""
     drop_after: float | None = None
-    """When its files are deleted, epoch seconds; None outside of the trash."""
+    """When the files of the version will be deleted, in epoch seconds; None if they are not in the trash."""
     outlived: tuple[int, ...] = ()
     """For a version in the trash, later serving versions whose files are already deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTicket:
-    """An exposure that has not confirmed that it reads the serving version."""
+    """A reader outside Headgate that has not confirmed yet that it reads the serving version."""
 
     reader: str
     version: int
-    """The version that it reads."""
+    """The replaced version that it still reads."""
     run: str
-    """The run that replaced it."""
+    """The run that replaced that version."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedDeployment:
-    """The observed deployment of a table; offline, everything but `state` may be unknown."""
+    """What was observed of a table; when planning offline, everything but `state` may be unknown."""
 
     state: str = "absent"
     revision: str = "same"
-    """same, changed, or the hash of the deployed revision; empty means the same."""
+    """`same`, `changed`, or the hash of the deployed revision; empty means `same`."""
     deployed: RevisionTexts | None = None
     since: str = ""
     version: int = 0
-    """The active version; 0 when none is deployed (offline: 1 is assumed when the state is not absent)."""
+    """The active version, 0 if none is deployed; offline, 1 is assumed unless the state is absent."""
     highest_version: int = 0
     """The highest version number ever used; a rebuild takes the next one."""
     bindings: tuple[Binding, ...] = ()
     checkpoint_id: str = ""
     checkpoint_ok: bool = True
-    """False if it cannot continue: its checkpoint, its table or an input is missing or replaced."""
+    """False if the statement cannot continue: its checkpoint, its table or an input is missing or was replaced."""
     lost: str = ""
-    """The cause as a sentence; empty if there is none or it was not recorded."""
+    """Why the statement cannot continue, as a sentence; empty if it can or no cause was recorded."""
     lost_kind: str = ""
-    """A `TableFaultKind` if a table is the cause."""
+    """The `TableFaultKind`, if a table is the reason that the statement cannot continue."""
     pointer: str = ""
-    """The target of the pointer, `orders__v3`; empty without a pointer."""
+    """The physical table behind the pointer, such as `orders__v3`; empty without a pointer."""
     table_id: str = ""
     wanted: str = "running"
     serial: int = 0
-    """Number of acts on the table that changed its text, version or wanted state."""
+    """Number of actions that changed the text, version or wanted state of the table."""
     retained: tuple[int, ...] = ()
-    """Other versions kept running, failed ones included, because something reads or waits for them."""
+    """Other versions kept running because something reads or waits for them, including failed ones."""
     kept: tuple[int, ...] = ()
     """All other existing versions, running or not; a delete moves them to the trash as well."""
     orphan_versions: tuple[OtherVersion, ...] = ()
@@ -132,46 +135,48 @@ class ObservedDeployment:
     served_by: str = ""
     """The run that moved the pointer to `version`; empty if unknown."""
     former: OtherVersion | None = None
-    """The previously serving version; None if there was none or its files are gone."""
+    """The version that served before; None if there was none or its files are gone."""
     runs_on: tuple[OtherVersion, ...] = ()
-    """Versions before `former` that are still running, for a grace period or because they are read; newest first."""
+    """Versions before `former` that still run, in a grace period or because they are read; newest first."""
     in_trash: OtherVersion | None = None
-    """For a deleted table, the last serving version while its files are kept."""
+    """For a deleted table, the version that served last, as long as its files are kept."""
     tickets: tuple[OpenTicket, ...] = ()
     """Open tickets on replaced versions, by reader."""
     begun: bool = True
     """Whether `version` serves or its query was ever started."""
     begins_where: tuple[str, ...] = ()
-    """Start conditions of the serving version if it does not read everything; kept across restarts."""
+    """Start conditions of the serving version if it does not read everything; they stay the same across restarts."""
     pool: Pool | None = None
-    """The pool of the serving version from `core.changes.pinned_settings.recorded_pool`, with settings pinned at its
-    first start; None if unknown."""
+    """The pool of the serving version (`core.changes.pinned_settings.recorded_pool`); None if unknown.
+
+    Its settings include those pinned at the first start.
+    """
     engine: str = ""
-    """Spark version of its last start; empty if unknown."""
+    """Spark version of the last start; empty if unknown."""
     begins_after: str = ""
-    """The position before the first row of `version`, if it has one: `batch 12 of orders@v1`."""
+    """The position before the first row of `version`, if it starts after one: `batch 12 of orders@v1`."""
     clones: tuple[tuple[int, int], ...] = ()
-    """Pairs of an existing clone and the version whose files it references, which must be kept."""
+    """Pairs of an existing clone and the version whose files it references, and which must therefore be kept."""
     rows_before: bool = False
-    """Whether its pointer also serves earlier rows from a separate table."""
+    """Whether the pointer also serves earlier rows from a separate table."""
     statistics: TableStatistics | None = None
-    """Its measurements; None if there are none. Only costs are computed from them."""
+    """Measurements of the table; None if there are none. They affect estimated costs only."""
 
     @property
     def why_lost(self) -> Sentence | None:
-        """Why it cannot continue, as recorded by the agent; None if it can."""
+        """Why the statement cannot continue, as recorded by the agent; None if it can."""
         return None if self.checkpoint_ok else Sentence(self.lost or LOST_CHECKPOINT)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannerInput:
-    """One environment at one moment; missing values are unknown."""
+    """One environment at one moment; a missing value is unknown."""
 
     observed: Mapping[TableName, ObservedDeployment] = field(default_factory=dict)
-    """A table without an entry is absent."""
+    """What was observed of each table; a table without an entry is absent."""
     answers: Mapping[str, str] = field(default_factory=dict)
-    """Spark's answers to analysis questions of earlier plans."""
+    """Spark's answers to analysis questions of earlier plans, by the key of the question."""
     headroom: Headroom | None = None
     policy: Policy | None = None
-    """The recorded policy in force; None means the declared one."""
+    """The policy in force as recorded; None means that the declared one applies."""
     durations: StepDurations = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Measurements behind the costs in a plan: table statistics, log histories, headroom; None means not known."""
+"""Measurements behind the costs in a plan: table statistics, log histories, headroom; None means unknown."""
 
 import json
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ class TableStatistics:
     """Statistics of the serving version of a table, or of an external table."""
 
     at: float | None = None
-    """When it was measured, epoch seconds."""
+    """When the statistics were measured, in epoch seconds."""
     rows: int | None = None
     """Rows in the table."""
     exact: bool = True
@@ -20,39 +20,44 @@ class TableStatistics:
     bytes: int | None = None
     files: int | None = None
     earliest: float | None = None
-    """When the oldest existing file was written, epoch seconds."""
+    """When the oldest existing file was written, in epoch seconds."""
     gone: int | None = None
-    """Input files that its statement has read and that no longer exist: rebuilds of it and of its readers would miss
-    their rows. None for an external table, or if the checkpoint cannot be read."""
+    """Number of input files that the statement has read and that no longer exist.
+
+    Rebuilds of the table and of its readers would lack their rows. None for an external table, or if the checkpoint
+    cannot be read.
+    """
     rate_rows_s: float | None = None
-    """Throughput of the fastest batch of its statement: rows read per second."""
+    """Rows read per second in the fastest batch of the statement."""
     state_rows: int | None = None
-    """Rows in its statement's state as of the last batch; `state_bytes` is their memory."""
+    """Rows in the statement's state as of the last batch; `state_bytes` is the memory that they take."""
     state_bytes: int | None = None
     batch_s: float | None = None
-    """Duration of its last batch."""
+    """Duration of the statement's last batch."""
     small_files: int | None = None
-    """Files smaller than `SMALL_FILE`; None if the format has no transaction log."""
+    """Number of files smaller than `SMALL_FILE`; None if the format has no transaction log."""
     log_entries: int | None = None
-    """Versions since the last checkpoint of a transaction log: opening the table reads each of them."""
+    """Number of versions since the last checkpoint of the transaction log: opening the table reads each of them."""
     log_bytes: int | None = None
     log: str = ""
-    """A `LogHistory` as text; empty if there is no transaction log."""
+    """A `LogHistory` as text; empty if the table has no transaction log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """Disk space and cores available for new versions."""
+    """Disk space and cores that are available for new versions."""
 
     at: float | None = None
     disk_free: int | None = None
-    """Bytes free on the disk of tables and checkpoints."""
+    """Free bytes on the disk of tables and checkpoints."""
     disk_total: int | None = None
     cores: int | None = None
-    """Cores of a pool started by Headgate; None for a foreign pool."""
+    """Cores of a pool that Headgate started; None for any other pool."""
     busy: float | None = None
-    """Batch seconds per second and core over the last minutes: 1 if every core was busy with one batch, more if
-    batches share cores. None if the cores are unknown."""
+    """Seconds of batches per second and core over the last minutes; None if the cores are unknown.
+
+    1 means that every core was busy with one batch; the value is greater if batches share cores.
+    """
     engine: str = ""
     """Spark version of the pool; empty if unknown."""
 
@@ -68,29 +73,28 @@ class LogHistory:
     first: int
     """The oldest version whose commit is still in the log."""
     first_at: float
-    """When it was committed, epoch seconds."""
+    """When that version was committed, in epoch seconds."""
     commits: tuple[tuple[int, float, int | None], ...]
-    """(version, commit time, rows added), newest last; None rows if not recorded."""
+    """Triples (version, commit time, rows added), newest last; the rows are None if not recorded."""
     kept_h: float | None = None
-    """Retention of unreferenced files in hours, by the properties of the table; None if not readable or not
-    measured."""
+    """Hours for which the table's properties retain unreferenced files; None if unreadable or not measured."""
 
     @property
     def last(self) -> int:
-        """Return the newest version."""
+        """The newest version."""
         return self.commits[-1][0]
 
     @property
     def last_at(self) -> float:
-        """Return the commit time of the newest version, epoch seconds."""
+        """The commit time of the newest version, in epoch seconds."""
         return self.commits[-1][1]
 
     def rows_from(self, version: int) -> int | None:
-        """Count the rows added by a version and later ones; None if unknown."""
+        """Return the number of rows added by a version and all later ones; None if unknown."""
         return self._rows(self.commits[0][0] <= version, [rows for n, _, rows in self.commits if n >= version])
 
     def rows_since(self, moment: float) -> int | None:
-        """Count the rows committed at or after a moment; None if unknown."""
+        """Return the number of rows committed at or after a time in epoch seconds; None if unknown."""
         whole = self.commits[0][1] <= moment or self.commits[0][0] == 0
         return self._rows(whole, [rows for _, at, rows in self.commits if at >= moment])
 
@@ -100,7 +104,7 @@ class LogHistory:
         return sum(known) if whole and len(known) == len(rows) else None
 
     def as_text(self) -> str:
-        """Serialize for `history_of`."""
+        """Return the history as a text that `history_of` parses."""
         said = {"first": [self.first, self.first_at], "commits": self.commits, "kept_h": self.kept_h}
         return json.dumps(said, separators=(",", ":"))
 

@@ -1,6 +1,6 @@
 """Versions of tables as the ledger records them, their latest measurements, and which of them serves.
 
-Times are epoch seconds, None where not known.
+Times are epoch seconds, or None if unknown.
 """
 
 import json
@@ -17,7 +17,7 @@ from core.project.revision import RevisionTexts
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """An upstream table as read by one deployment; `version` 0 is an external table."""
+    """An upstream version that a deployment reads; `version` is 0 for an external table."""
 
     parent: TableName
     version: int
@@ -26,7 +26,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """One deployed version of a statement."""
+    """A deployed version of a statement."""
 
     table: TableName
     version: int
@@ -37,27 +37,27 @@ class Deployment:
     """Hash of `texts`."""
     texts: RevisionTexts
     compiled: str
-    """Compiled SELECT; empty for an external table."""
+    """The SELECT with physical table names; empty for an external table."""
     compiled_ddl: str
-    """CREATE TABLE IF NOT EXISTS with physical name and location, to register the table in a new catalog."""
+    """CREATE TABLE IF NOT EXISTS with physical name and location, with which a new catalog registers the table."""
     columns: tuple[str, ...]
-    """Column names in order, for the pointer view."""
+    """Column names in the order of the pointer view."""
     format: str
     folder: str
-    """Absolute folder of the table."""
+    """Absolute path of the table's folder."""
     checkpoint: str
-    """Absolute folder; empty for an external table."""
+    """Absolute path of the checkpoint; empty for an external table."""
     checkpoint_id: str
     trigger: str
     mode: str
     stateful: bool
     wanted: str
-    """running or stopped."""
+    """The wanted state, `running` or `stopped`."""
     state: str
-    """Observed, of `core.model.states.State`."""
+    """The observed state, a value of `core.model.states.State`."""
     state_since: float
     active: bool
-    """Whether the pointer leads to this version; exactly one per table that is not deleted."""
+    """Whether the pointer leads to this version; true for exactly one version of every table that is not deleted."""
     bindings: tuple[Binding, ...]
     query_id: str = ""
     run_id: str = ""
@@ -68,68 +68,77 @@ class Deployment:
     created_at: float = 0.0
     plan_hash: str = ""
     drop_after: float | None = None
-    """Set once tombstoned; the files are deleted after this time."""
+    """When the files will be deleted; None unless the version is in the trash."""
     trash: str = ""
-    """Folder in the trash that holds its files."""
+    """Folder in the trash that holds the files."""
     external: bool = False
     checkpoint_ok: bool = True
-    """False once the agent found that it cannot continue from its checkpoint."""
+    """False once the agent found that the statement cannot continue from its checkpoint."""
     lost: str = ""
-    """What is missing or belongs to another query, as a sentence; empty while it can continue."""
+    """What is missing or belongs to another query, as a sentence; empty if the statement can continue."""
     lost_kind: str = ""
-    """A `TableFaultKind` if a table is the cause; empty if it is the checkpoint."""
+    """A `TableFaultKind` if a table is the reason; empty if the checkpoint is."""
     pool: Pool | None = None
-    """The pool it last started on, with the settings pinned by its checkpoint; None if unknown."""
+    """The pool of the last start, with the settings pinned by the checkpoint; None if unknown."""
     engine: str = ""
-    """Spark version of its last start; empty if unknown."""
+    """Spark version of the last start; empty if unknown."""
     made_by: str = ""
     """The run that created table and checkpoint; empty if unknown."""
     recorded: int = 0
-    """How often it was recorded in the data folder; a record with a higher count comes from a newer ledger."""
+    """Number of times this version was recorded in the data folder; a higher number there means that a newer ledger
+    exists.
+    """
     served_at: float | None = None
-    """When the pointer last moved to it; None if it never served."""
+    """When the pointer last moved to this version; None if it never served."""
     served_by: str = ""
-    """The run that moved the pointer to it; empty if unknown."""
+    """The run that moved the pointer to this version; empty if unknown."""
     served_before: int | None = None
-    """The version that served before it; None if there was none."""
+    """The version that served before this one; None if there was none."""
     stops_at: float | None = None
-    """When its query will be stopped because another version serves; None if no stop is scheduled."""
+    """When the query will be stopped because another version serves; None if no stop is scheduled."""
     begins_where: tuple[str, ...] = ()
-    """Filters on its streams if it does not read everything: `orders.ts >= TIMESTAMP '…'`; part of `compiled`."""
+    """Filters on the streams if the version does not read everything: `orders.ts >= TIMESTAMP '…'`.
+
+    They are also part of `compiled`.
+    """
     older_rows: str = ""
-    """Rows in its table that its text does not produce from its current inputs: `rows that came of a@v1`."""
+    """Rows of the table that the text does not produce from its current inputs: `rows that came of a@v1`."""
     begins_after: str = ""
-    """The position before its first row, if it has one: `batch 12 of orders@v1`."""
+    """The position before the first row, if the version starts after one: `batch 12 of orders@v1`."""
     before_ddl: str = ""
-    """CREATE TABLE IF NOT EXISTS of the table with earlier rows that its pointer also serves; empty if there is
-    none."""
+    """CREATE TABLE IF NOT EXISTS of the table with earlier rows that the pointer also serves; empty if there is
+    none.
+    """
     table_id: str = ""
     """The id of the table at its creation; empty if the format has no ids."""
     clone_of: int = 0
-    """The version of which it is a clone, whose files it references; 0 if it has only its own files."""
+    """The version of which this one is a clone, and whose files it references; 0 if it is no clone."""
     deleted_keys_id: str = ""
-    """The id of its table of deleted keys when first seen; empty before there is one."""
+    """The id of the table of deleted keys when first seen; empty before there is such a table."""
     deleted_keys_version: int | None = None
-    """Newest version of that table when last seen."""
+    """The newest version of the table of deleted keys when last seen."""
     deleted_keys_commit: str = ""
-    """Digest of the commit of that version."""
+    """Digest of the commit of that newest version."""
     deleted_keys_batch: int | None = None
-    """The newest planned batch at that time: a checkpoint that contains it is not older than that table."""
+    """The newest planned batch at that time.
+
+    A checkpoint that contains this batch is not older than the table of deleted keys.
+    """
 
     @property
     def stored_as(self) -> str:
-        """The format name for file access, which tells tables of others from ours."""
+        """The format name for access to the files; it differs for tables that others write."""
         return format_of_others(self.format) if self.external else self.format
 
     @property
     def deleted(self) -> bool:
-        """Whether it was deleted."""
+        """Whether the version was deleted."""
         return self.drop_after is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The latest measurement of a deployment, one row each."""
+    """The latest measurement of a deployment; at most one row for each."""
 
     table: TableName
     version: int
@@ -139,16 +148,16 @@ class Measurement:
     lag_bytes: int | None = None
     exact: bool = True
     behind_s: float | None = None
-    """Age of the oldest uncommitted input; 0 if none is pending."""
+    """Age of the oldest uncommitted input in seconds; 0 if none is pending."""
     data_age_s: float | None = None
-    """Age of the newest input of the source that has been silent longest."""
+    """Age of the newest input in the source that has been silent longest, in seconds."""
     fault: str = ""
-    """A `core.model.states.Fault`; empty if there is none."""
+    """A value of `core.model.states.Fault`; empty if there is none."""
     fault_why: str = ""
-    """One clause for people."""
+    """The reason for the fault, as one clause for people."""
     trend: str = "unknown"
     rate_rows_s: float | None = None
-    """Change of lag; negative while draining."""
+    """Change of lag in rows per second; negative while draining."""
     eta_s: float | None = None
     in_rows_s: float | None = None
     out_rows_s: float | None = None
@@ -159,14 +168,14 @@ class Measurement:
     durations: dict[str, int] = field(default_factory=dict)
     watermark: str = ""
     state_rows: int | None = None
-    """State rows as of the last batch that reported them; kept while stopped."""
+    """Rows of state as of the last batch that reported them; kept while the statement is stopped."""
     state_bytes: int | None = None
     dropped_by_watermark: int | None = None
     committed_at: float | None = None
     sources: tuple[dict[str, object], ...] = ()
-    """Per source: table, rows, files, bytes, behind_s, newest_s, exact, missing."""
+    """For each source: table, rows, files, bytes, behind_s, newest_s, exact, missing."""
     fastest_rows_s: float | None = None
-    """Throughput of the fastest batch of this version: rows read per second."""
+    """Rows read per second in the fastest batch of this version."""
 
 
 _FIGURES = (
@@ -176,7 +185,7 @@ _FIGURES = (
 
 
 class StatementLine(NamedTuple):
-    """One version in a list: a light join of deployment and measurement."""
+    """A version in a list: a few fields of its deployment and its measurement."""
 
     table: TableName
     version: int
@@ -190,13 +199,13 @@ class StatementLine(NamedTuple):
     error: str = ""
     restarts: int = 0
     revision: str = ""
-    """Hash of its texts."""
+    """Hash of the version's texts."""
     format: str = ""
     trigger: str = ""
     bound: str = "[]"
-    """Its bindings as stored in the ledger; `bindings` decodes them."""
+    """The bindings as stored in the ledger; `bindings` decodes them."""
     at: float | None = None
-    """When it was measured; None before the first measurement."""
+    """When the version was measured; None before the first measurement."""
     lag_rows: int | None = None
     lag_files: int | None = None
     lag_bytes: int | None = None
@@ -213,7 +222,7 @@ class StatementLine(NamedTuple):
     batch_ms: int | None = None
     committed_at: float | None = None
     started_at: float | None = None
-    """When its query was last started; None if it never was."""
+    """When the query was last started; None if it never was."""
     exact: bool = True
     active: bool = False
     external: bool = False
@@ -222,28 +231,30 @@ class StatementLine(NamedTuple):
     deleted: bool = False
     served_at: float | None = None
     limited: bool = False
-    """Whether its lag grows while maxFilesPerTrigger limits its batches."""
+    """Whether the lag grows while `maxFilesPerTrigger` limits the batches."""
 
     @property
     def bindings(self) -> tuple[Binding, ...]:
-        """The versions that it reads; decoded at each access."""
+        """The upstream versions that this version reads; decoded at each access."""
         return tuple([Binding(*item) for item in json.loads(self.bound)])
 
     @property
     def fault_word(self) -> str:
-        """Its fault as `core.model.states.Fault`, corrected by the state, which may be newer than the measurement."""
+        """The fault as a value of `core.model.states.Fault`, corrected by the state, which may be newer than the
+        measurement.
+        """
         if self.state == State.FAILED:
             return Fault.FAILED
         return (self.fault or "") if self.state in MAY_WORK and self.fault != Fault.FAILED else ""
 
     @property
     def state_word(self) -> str:
-        """Its state for display; `external` for a table that others write."""
+        """The state for display; `external` for a table that others write."""
         return "external" if self.external else str(self.state)
 
     @property
     def measurement(self) -> Measurement | None:
-        """Its latest measurement, as far as a list has it; None before the first."""
+        """The latest measurement, with the fields that a list has; None before the first one."""
         if self.at is None:
             return None
         figures = {name: getattr(self, name) for name in _FIGURES}
@@ -251,7 +262,7 @@ class StatementLine(NamedTuple):
 
 
 KnownVersion = Deployment | StatementLine
-"""A version in either form."""
+"""A version, as a full record or as an entry of a list."""
 
 
 _KEYS_BY_PART: Mapping[str, tuple[str, ...]] = {
@@ -263,7 +274,7 @@ _KEYS_BY_PART: Mapping[str, tuple[str, ...]] = {
 
 
 def batch_shares(durations_ms: Mapping[str, int]) -> dict[str, float]:
-    """Return the share of each phase of a batch, between 0 and 1; empty if unknown."""
+    """Return the share of each phase in the duration of a batch, between 0 and 1; empty if unknown."""
     sums = {part: sum(durations_ms.get(key, 0) for key in keys) for part, keys in _KEYS_BY_PART.items()}
     total = sum(sums.values())
     return {part: value / total for part, value in sums.items()} if total else {}
@@ -276,10 +287,10 @@ def slowest_part(durations_ms: Mapping[str, int]) -> str:
 
 
 INTERVAL_S = 2.0
-"""How often the agent writes its heartbeat."""
+"""Seconds between two heartbeats of the agent."""
 
 STALE_S = 3 * INTERVAL_S
-"""Age of the heartbeat above which data are stale."""
+"""Age of the heartbeat, in seconds, above which data count as stale."""
 
 
 V = TypeVar("V", bound=KnownVersion)
@@ -288,14 +299,14 @@ V = TypeVar("V", bound=KnownVersion)
 def serving_version(versions: Iterable[V]) -> V | None:
     """Return the version that a table's name refers to; None if there are no versions.
 
-    This is the version behind the pointer. Without a pointer it is the newest version that was ever started, since
-    it may run and hold rows, else the newest. If all versions are deleted, it is the one that served last.
+    This is the version behind the pointer. Without a pointer, it is the newest version that was ever started, since it
+    may run and hold rows, else the newest one. If all versions are deleted, it is the one that served last.
     """
     return max(versions, key=_standing, default=None)
 
 
 def serving_versions(versions: Iterable[V]) -> dict[TableName, V]:
-    """Return the serving version of every table, by name; linear in versions."""
+    """Return the serving version of every table, sorted by table name; linear in versions."""
     found: dict[TableName, V] = {}
     for one in versions:
         known = found.get(one.table)
@@ -315,5 +326,5 @@ def heartbeat_age_s(agent_seen_at: float | None, now: float) -> float | None:
 
 
 def is_stale(age_s: float | None, agent_pid: int | None) -> bool:
-    """True if no agent updates the data; an agent that ends in order removes its pid."""
+    """Return whether no agent updates the data; an agent that ends normally removes its pid."""
     return age_s is None or age_s > STALE_S or agent_pid is None

@@ -1,6 +1,6 @@
-"""Impact analysis: what happens downstream of a table that is rebuilt, dropped, or loses a column.
+"""Impact analysis: what happens downstream if a table is rebuilt or dropped, or loses a column.
 
-Answers come from the planner's own decisions for every downstream table; no steps are planned.
+The answers are the planner's own decisions for every downstream table; steps are not planned.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,7 +32,7 @@ from core.text.wording import did_you_mean
 
 
 class ImpactEvent(StrEnum):
-    """The hypothetical change of the table."""
+    """A hypothetical change of a table."""
 
     REBUILT = "rebuilt"
     DROPPED = "dropped"
@@ -40,21 +40,21 @@ class ImpactEvent(StrEnum):
 
 
 class ImpactEffect(StrEnum):
-    """What would happen to a reader, most severe first."""
+    """What the change would do to a reader, most severe first."""
 
     REFUSED = "refused"
-    """The reader blocks the change: no plan would do it while the reader stays as it is."""
+    """The reader blocks the change: no plan would make it while the reader stays as it is."""
     DELETED = "deleted"
     STRANDED = "stranded"
     """The reader could not be restarted."""
     STARVED = "starved"
-    """The reader would keep running without new input."""
+    """The reader would keep running, but without new input."""
     REBUILT = "rebuilt"
     RESTARTED = "restarted"
     STARTED = "started"
     RESUMED = "resumed"
     LEFT_BEHIND = "left behind"
-    """The reader stays on the old version, which keeps running for it."""
+    """The reader stays on the old version, which keeps running for its sake."""
     UNAFFECTED = "unaffected"
 
 
@@ -69,41 +69,41 @@ _SEVERITY = {effect: place for place, effect in enumerate(ImpactEffect)}
 
 @dataclass(frozen=True, slots=True)
 class ReachedTable:
-    """A table downstream of the changed one, or in the same statement set."""
+    """A table that the change may affect: downstream of the changed table, or in a statement set with such a table."""
 
     table: TableName
     product: str
-    """Empty if it is deployed but no longer declared."""
+    """The table's product; empty if it is deployed but no longer declared."""
     layer: str
     owner: str
     depth: int
-    """Distance from the changed table in readings; 0 for the rest of its statement set."""
+    """Number of reads between the changed table and this one; 0 for the rest of the changed table's statement set."""
     through: tuple[InventoryReading, ...]
-    """What it reads of the changed table and of other reached tables, by name."""
+    """The reads through which the change reaches this table, sorted by table name."""
     stateful: bool | None
-    """None if it is no longer declared."""
+    """Whether the statement keeps state; None if the table is no longer declared."""
     keyed: bool | None
-    """Whether it upserts by key; None if it is no longer declared."""
+    """Whether the statement upserts by key; None if the table is no longer declared."""
     state: str
     effect: ImpactEffect
     why: str
     place: str = ""
-    """Where it uses the column or a value derived from it: `dml.orders.sql:3,7`."""
+    """Lines at which the statement uses the column or a value derived from it: `dml.orders.sql:3,7`."""
     output_columns: tuple[str, ...] = ()
-    """Its own columns derived from the column."""
+    """The table's own columns that are derived from the column."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImpactAnswer:
-    """The effects of one change."""
+    """The effects of one hypothetical change."""
 
     event: ImpactEvent
     request: PlanRequest | None
-    """The plan request for the change; None if the files must be edited first."""
+    """The plan request for the change; None if files must be edited first."""
     refusals: tuple[PlanRefusal, ...]
-    """Why the plan could not be applied, besides readers that block it."""
+    """Reasons that such a plan could not be applied, apart from readers that block it."""
     reached: tuple[ReachedTable, ...]
-    """Most severe first, then by depth and name."""
+    """Affected tables, most severe effect first, then by depth and name."""
     outside: tuple[Exposure, ...]
 
     @property
@@ -114,17 +114,17 @@ class ImpactAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Impact:
-    """All answers about a table or one of its columns."""
+    """The answers about a table or one of its columns."""
 
     root: ColumnOrigin
     external: bool
     deployed: bool
-    """True if the answers concern deployed tables, False if declared tables as if deployed."""
+    """True if the answers are about deployed tables, False if they treat declared tables as deployed."""
     answers: tuple[ImpactAnswer, ...]
     columns: Mapping[str, Mapping[TableName, str]]
-    """If no column was asked about: direct users of each column and where; only for a declared table."""
+    """For a declared table as a whole: for each column its readers, with the lines that reference the column."""
     edited: tuple[TableName, ...] = ()
-    """The table and downstream tables whose files differ from the deployed text; columns are traced in the files."""
+    """This and downstream tables whose files differ from the deployed texts; columns are traced in the files."""
 
 
 def impact_of(
@@ -137,11 +137,11 @@ def impact_of(
     children: str = "",
     parse_cache: ParseCache | None = None,
 ) -> Impact:
-    """Answer what happens below a table that is declared or deployed; a column of it must be declared.
+    """Return what would happen downstream of a table that is declared or deployed; its column must be declared.
 
-    `children` is that of a plan, empty its default. A table that is not deployed is answered for as if everything that
-    is declared ran. Linear in readings; besides, the statements that may use the column are parsed, unless `tracer` has
-    done so before.
+    `children` is the option of a plan request; if it is empty, the default applies. If the table is not deployed, every
+    declared table is treated as running. Linear in reads; in addition, each statement that may use the column is
+    parsed, unless `tracer` has parsed it before.
     """
     deployed = known.observed.get(root.table, ObservedDeployment()).state != State.ABSENT
     part, seen = affected_part(project, known.observed if deployed else {}, root.table)
@@ -170,7 +170,7 @@ def impact_of(
 
 
 def _children(words: str, project: Project, part: Project) -> str:
-    """Return the accepted products that occur in this part of the graph. Raises UsageError for an unknown product."""
+    """Return the accepted products that occur in this part of the graph; raises UsageError for an unknown product."""
     if not words or words in CHILDREN:
         return words
     near = {table.product for table in part.tables.values()}
@@ -185,7 +185,7 @@ def _children(words: str, project: Project, part: Project) -> str:
 
 
 def as_if_running(project: Project) -> dict[TableName, ObservedDeployment]:
-    """Return observations as if every declared table ran as version 1."""
+    """Return observations in which every declared table runs as version 1."""
     found = {}
     for name, table in project.tables.items():
         reads = table.parsed.reads if table.parsed is not None else ()
@@ -211,7 +211,7 @@ class _Asking:
 
 
 def _rebuilt(asking: _Asking) -> ImpactAnswer:
-    """Decide a rebuild of the table; for an external table, a rebuild of its readers."""
+    """Answer for a rebuild of the table, or, if the table is external, of its readers."""
     context = asking.context
     asked: tuple[TableName, ...] = (asking.table,)
     if context.observed.is_external(asking.table):
@@ -227,7 +227,9 @@ def _rebuilt(asking: _Asking) -> ImpactAnswer:
 def _rebuilding(
     asking: _Asking, asked: tuple[TableName, ...]
 ) -> tuple[PlanRequest, tuple[PlanRefusal, ...], dict[TableName, tuple[ImpactEffect, str]]]:
-    """Decide a rebuild of tables; return the effect on each table that it reaches."""
+    """Let the planner decide a rebuild of tables; return the request, the refusals, and the effect on each affected
+    table.
+    """
     request = normal_request(PlanRequest(tables=asked, rebuild=True, children=asking.children or "product"))
     if not asked:
         return request, (), {}
@@ -248,9 +250,9 @@ def _rebuilding(
 
 
 def _lost(asking: _Asking, uses: Mapping[TableName, ColumnUse]) -> ImpactAnswer:
-    """Decide the loss of a column: the table is rebuilt, and readers that name the column block it.
+    """Answer for the loss of a column: the table is rebuilt, and readers that reference the column block the change.
 
-    An external table is not rebuilt; readers that name the column are rebuilt once edited.
+    An external table is not rebuilt; its readers are rebuilt once they are edited.
     """
     table, column = asking.table, f"{asking.table}.{asking.root.column}"
     direct = {name: use.direct for name, use in uses.items() if use.direct}
@@ -272,12 +274,12 @@ def _lost(asking: _Asking, uses: Mapping[TableName, ColumnUse]) -> ImpactAnswer:
 
 
 def _edited(context: PlanningContext, name: TableName) -> str:
-    """Return a note for locations in a file that differs from the deployed text; empty for other files."""
+    """Return a note for line numbers in a file that differs from the deployed text; empty for other files."""
     return " of the edited file; another text is deployed" if _is_edited(context, name) else ""
 
 
 def _is_edited(context: PlanningContext, name: TableName) -> bool:
-    """True if the files of a table are known to differ from the deployed texts."""
+    """Return whether the files of a table are known to differ from the deployed texts."""
     seen = context.observed.deployment(name).deployed
     if seen is None or name not in context.declared.tables:
         return False
@@ -286,7 +288,7 @@ def _is_edited(context: PlanningContext, name: TableName) -> bool:
 
 
 def _dropped(asking: _Asking) -> ImpactAnswer:
-    """Decide a delete of the table, and the effect on remaining readers if it were deleted anyway."""
+    """Answer for a delete of the table, and for what would happen to remaining readers if it were deleted anyway."""
     context = asking.context
     request = normal_request(PlanRequest(verb="delete", tables=(asking.table,), children=asking.children))
     scope = resolve_scope(request, context)
@@ -303,7 +305,7 @@ def _dropped(asking: _Asking) -> ImpactAnswer:
 
 
 def _without(asking: _Asking, name: TableName, gone: set[TableName]) -> tuple[ImpactEffect, str] | None:
-    """Return the effect on a remaining table whose inputs are deleted; None if none is."""
+    """Return the effect on a remaining table of deleting tables that it reads; None if it reads none of them."""
     context = asking.context
     lost = {binding.parent: binding.streamed for binding in context.bindings.of(name) if binding.parent in gone}
     names = ", ".join(sorted(lost))
@@ -319,7 +321,7 @@ def _without(asking: _Asking, name: TableName, gone: set[TableName]) -> tuple[Im
 
 
 def _starve(bindings: TableBindings, effects: dict[TableName, tuple[ImpactEffect, str]]) -> None:
-    """Return the tables that stream, at any depth, from a table that would write nothing more."""
+    """Add the effect on tables that stream, directly or indirectly, from a table that would write no more rows."""
     waiting = [name for name, (effect, _) in sorted(effects.items()) if effect in _DRY]
     for parent in waiting:
         for child in bindings.readers(parent):
@@ -335,7 +337,7 @@ def _is_at_rest(observed: ObservedTables, name: TableName) -> bool:
 
 
 _DRY = frozenset({ImpactEffect.REFUSED, ImpactEffect.STARVED})
-"""What would write nothing more once what it reads is gone."""
+"""Effects after which a table would write no more rows, because an input is gone."""
 
 
 def _listed(
@@ -374,7 +376,7 @@ _ABSENT = (ImpactEffect.UNAFFECTED, "is not deployed")
 
 
 def _told(asking: _Asking, effects: Mapping[TableName, tuple[ImpactEffect, str]]) -> tuple[Exposure, ...]:
-    """Return who reads, outside, the table that is rebuilt or one that is rebuilt for it."""
+    """Return the exposures of the rebuilt table and of tables that are rebuilt with it."""
     context = asking.context
     rebuilt = {name for name, (effect, _) in effects.items() if effect is ImpactEffect.REBUILT} | {asking.table}
     own = (name for name in rebuilt if not context.observed.is_external(name))

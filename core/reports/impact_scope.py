@@ -1,7 +1,7 @@
-"""The scope of a change: all downstream tables, and the part of the project needed to plan it.
+"""The scope of a change: all downstream tables, and the part of the project needed to plan the change.
 
-Downstream tables are declared or deployed, with their statement sets. The part consists of them and everything upstream
-of them: a plan over the part equals a plan over the whole project, at the cost of the part.
+Downstream are declared and deployed readers, with their statement sets. The part contains these tables and everything
+upstream of them. A plan for the part equals a plan for the whole project, but costs only as much as the part.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,9 +20,10 @@ from core.reports.inventory import InventoryReading
 def affected_part(
     project: Project, observed: Mapping[TableName, ObservedDeployment], root: TableName
 ) -> tuple[Project, Mapping[TableName, ObservedDeployment]]:
-    """Return the part around a table; everything if bindings of a deployed statement are unknown.
+    """Return the part of the project and of the observations around a table.
 
-    One pass over the project, then linear in the part.
+    Returns everything if the bindings of a deployed statement are unknown. One pass over the project, then linear in
+    the part.
     """
     if any(_is_unread(seen) for seen in observed.values()):
         return project, observed
@@ -58,7 +59,7 @@ def _leads_astray(name: TableName, seen: ObservedDeployment) -> bool:
 def _readings(
     project: Project, observed: Mapping[TableName, ObservedDeployment]
 ) -> tuple[Mapping[TableName, set[TableName]], Mapping[TableName, list[TableName]]]:
-    """Return parents and children by name, declared and deployed ones together."""
+    """Return parents and children by table name, both declared and deployed."""
     parents: dict[TableName, set[TableName]] = {}
     for name, table in project.tables.items():
         if table.parsed is not None:
@@ -78,17 +79,17 @@ class DownstreamReach:
     """All tables that a change may reach."""
 
     depth: Mapping[TableName, int]
-    """Distance in readings from the changed table, which is at 0; a statement set shares one depth."""
+    """Number of reads between the changed table, which has 0, and each table; a statement set shares one depth."""
     through: Mapping[TableName, tuple[InventoryReading, ...]]
-    """What each table reads of the others, by name; empty for some members of statement sets."""
+    """The reads of each table among the other tables, sorted by name; empty for some members of statement sets."""
     readers: frozenset[TableName]
-    """Tables reached through readings alone; others belong to a statement set that is rebuilt together."""
+    """Tables reached through reads alone; the others belong to a statement set that is rebuilt together."""
 
 
 def downstream_reach(
     declared: DeclaredTables, bindings: TableBindings, tracer: LineageTracer, root: TableName
 ) -> DownstreamReach:
-    """Walk downstream breadth-first, first over readings, then over statement sets too. Linear in readings."""
+    """Walk downstream breadth-first, first through reads, then through statement sets as well. Linear in reads."""
     readers: dict[TableName, dict[TableName, bool]] = {}
 
     def step(table: TableName) -> dict[TableName, bool]:
@@ -117,7 +118,7 @@ def downstream_reach(
 
 
 def _readers(bindings: TableBindings, tracer: LineageTracer, parent: TableName) -> dict[TableName, bool]:
-    """Return the readers of a table, declared or bound, and whether they stream it."""
+    """Return the declared and deployed readers of a table, and whether each of them streams it."""
     found: dict[TableName, bool] = {}
     for reader in tracer.readers(parent):
         reads = reader.parsed.reads if reader.parsed is not None else ()

@@ -1,6 +1,6 @@
-"""Inventory of all tables with upstream, downstream and serving version, as a list or as a hierarchy.
+"""Inventory of all tables with upstream tables, downstream tables and serving version, as a list or a hierarchy.
 
-A reading counts if it is declared or still bound, since the deployed text may be older than the files.
+A read counts if it is declared or still deployed, since the deployed text may be older than the files.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,21 +12,21 @@ from core.observed.versions import StatementLine
 from core.project.model import Layer, Project, Table
 
 SINKS = frozenset({Layer.FACT, Layer.VIEW})
-"""Layers whose tables are made for outside readers and may have none in the project."""
+"""Layers whose tables are made for readers outside the project, and so may have no reader in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class InventoryReading:
-    """One direct upstream or downstream table."""
+    """A table that another table reads or is read by."""
 
     table: TableName
     streamed: bool
-    """Also True if it is read as a static side as well."""
+    """Whether the read is a stream; also True if the table is read both as a stream and statically."""
 
 
 @dataclass(frozen=True, slots=True)
 class InventoryEntry:
-    """One table."""
+    """A table with everything that the inventory shows about it."""
 
     table: TableName
     product: str
@@ -34,27 +34,27 @@ class InventoryEntry:
     format: str
     external: bool
     stateful: bool
-    """False for an external table."""
+    """Whether the statement keeps state; False for an external table."""
     keyed: bool
-    """Whether it upserts by key; False for an external table."""
+    """Whether the statement upserts by key; False for an external table."""
     owner: str
     folder: str
-    """Folder in the project, with forward slashes; empty if the table is only deployed."""
+    """Folder in the project, with forward slashes; empty if the table is deployed but no longer declared."""
     files: tuple[str, ...]
-    """DDL, then the statement."""
+    """Paths of the DDL and then of the statement."""
     parents: tuple[InventoryReading, ...]
-    """By name."""
+    """Direct upstream tables, sorted by name."""
     children: tuple[InventoryReading, ...]
-    """By name."""
+    """Direct downstream tables, sorted by name."""
     products: tuple[str, ...]
-    """Products of its readers, sorted, without its own."""
+    """Products of the readers other than the table's own, sorted."""
     declared: bool
     serving: StatementLine | None
-    """None if it is not deployed or there is no ledger."""
+    """The serving version; None if the table is not deployed or there is no ledger."""
 
     @property
     def unused(self) -> bool:
-        """True if it has no readers and is neither a fact nor a view."""
+        """Whether the table has no reader and is neither a fact nor a view."""
         return not self.children and self.layer not in SINKS
 
 
@@ -63,13 +63,13 @@ class InventorySelection:
     """A filter for tables; all conditions must hold."""
 
     products: tuple[str, ...] = ()
-    """Any of them; empty means all."""
+    """Products of which the table must have one; empty means all."""
     unused: bool = False
     single_reader: bool = False
     cross_product: bool = False
 
     def takes(self, entry: InventoryEntry) -> bool:
-        """True if a table matches."""
+        """Return whether a table passes the filter."""
         return (
             (not self.products or entry.product in self.products)
             and (not self.unused or entry.unused)
@@ -79,7 +79,7 @@ class InventorySelection:
 
 
 def inventory_of(project: Project, serving: Mapping[TableName, StatementLine]) -> tuple[InventoryEntry, ...]:
-    """List all declared and deployed tables by name."""
+    """Return the entries of all declared and deployed tables, sorted by name."""
     names = sorted({*project.tables, *serving})
     parents: dict[TableName, tuple[InventoryReading, ...]] = {}
     children: dict[TableName, list[InventoryReading]] = {}
@@ -105,12 +105,12 @@ def inventory_of(project: Project, serving: Mapping[TableName, StatementLine]) -
 
 
 def select(entries: Iterable[InventoryEntry], selection: InventorySelection) -> tuple[InventoryEntry, ...]:
-    """Return the selected tables, in their order."""
+    """Return the entries that pass the filter, in the given order."""
     return tuple(entry for entry in entries if selection.takes(entry))
 
 
 def _declared_reads(table: Table) -> dict[TableName, bool]:
-    """Return the tables that a text reads and whether it streams them; True if it reads one both ways."""
+    """Return the tables that a statement reads, and whether each is streamed; True if it is read both ways."""
     found: dict[TableName, bool] = {}
     for read in table.parsed.reads if table.parsed is not None else ():
         found[read.table] = read.streaming or found.get(read.table, False)
@@ -181,25 +181,25 @@ UPSTREAM, DOWNSTREAM = "up", "down"
 
 @dataclass(frozen=True, slots=True)
 class HierarchyRow:
-    """One row of a hierarchy; rows are in reading order, each before its parents or children."""
+    """A row of a hierarchy; a table comes before its parents or children, depending on the direction."""
 
     table: TableName
     entry: InventoryEntry | None
-    """None for a table that is read but neither declared nor deployed."""
+    """The table's inventory entry; None if it is read but neither declared nor deployed."""
     depth: int
-    """0 for the table itself."""
+    """Distance from the root of the hierarchy, which has 0."""
     streamed: bool
-    """Whether the connection to its neighbour is a stream; True for the table itself."""
+    """Whether the read that connects the row to the row above it is a stream; True for the root."""
     again: bool = False
-    """Whether it is expanded in another row."""
+    """Whether the table's neighbours are listed below another row instead."""
     hidden: int = 0
-    """Number of neighbours omitted because of the depth limit."""
+    """Number of neighbours that are not listed because of the depth limit."""
 
 
 def hierarchy(
     entries: Mapping[TableName, InventoryEntry], root: TableName, direction: str, *, depth: int | None = None
 ) -> tuple[HierarchyRow, ...]:
-    """Walk up or down from a table that is in `entries`, at most `depth` levels; linear in readings."""
+    """Return the tables upstream or downstream of a table of `entries`, at most `depth` levels; linear in reads."""
     nearest = distances((root,), lambda table: [each.table for each in _beside(entries.get(table), direction)])
     rows: list[HierarchyRow] = []
     expanded: set[TableName] = set()

@@ -1,4 +1,4 @@
-"""The run, one execution of a plan: its values and the allowed state transitions."""
+"""A run, which is one execution of a plan: its values and the allowed state transitions."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -13,10 +13,10 @@ class StepState(StrEnum):
     WAITS = "waits"
     RUNNING = "running"
     GATE = "gate"
-    """The effect is in progress and polled until a condition holds."""
+    """The effect of the step is in progress, and its gate is polled until a condition holds."""
     DONE = "done"
     KEPT = "kept"
-    """Deliberately not done, because something left behind still needs what it would stop."""
+    """Deliberately not done, because another statement still needs what the step would stop."""
     FAILED = "failed"
     BLOCKED = "blocked"
     SKIPPED = "skipped"
@@ -24,18 +24,18 @@ class StepState(StrEnum):
 
 
 def step_word(state: str) -> str:
-    """Return a step's state for display: a polled gate is shown as running."""
+    """Return a step's state for display; a step whose gate is polled is shown as running."""
     return str(StepState.RUNNING if state == StepState.GATE else state)
 
 
 NOT_COMPARED = "rows were not compared"
-"""Start of the note of a comparison step that compared nothing."""
+"""First words of the note of a comparison step that compared nothing."""
 
 _SKIPPED = "skipped by an operator"
 
 
 def skipped_note(do: str, note: str) -> str:
-    """Return the note for a skipped step; for a comparison it keeps what was found, if anything was compared."""
+    """Return the note of a skipped step; the note of a skipped comparison keeps the differences that were found."""
     if do != StepKind.VALIDATE:
         return _SKIPPED
     if RELEASE_DIFF in note:
@@ -58,7 +58,7 @@ class RunState(StrEnum):
 
 
 class IllegalTransition(AssertionError):
-    """An invalid state transition was requested, which is a bug of ours; both states are printed."""
+    """Raised for a state transition that is not allowed, which is a bug of ours; the message names both states."""
 
 
 STEP_TRANSITIONS: dict[StepState, frozenset[StepState]] = {
@@ -72,7 +72,7 @@ STEP_TRANSITIONS: dict[StepState, frozenset[StepState]] = {
     StepState.SKIPPED: frozenset(),
     StepState.CANCELLED: frozenset(),
 }
-"""Allowed next states of a step; an empty set marks a final state."""
+"""The allowed next states of a step, by state; final states have none."""
 
 RUN_TRANSITIONS: dict[RunState, frozenset[RunState]] = {
     RunState.RUNNING: frozenset({RunState.PAUSED, RunState.DONE, RunState.FAILED, RunState.CANCELLED}),
@@ -81,13 +81,13 @@ RUN_TRANSITIONS: dict[RunState, frozenset[RunState]] = {
     RunState.DONE: frozenset(),
     RunState.CANCELLED: frozenset(),
 }
-"""Allowed next states of a run; a failed run can be retried."""
+"""The allowed next states of a run, by state; a failed run can be retried."""
 
 SATISFIED = frozenset({StepState.DONE, StepState.KEPT, StepState.SKIPPED})
 """Step states that let dependent steps proceed."""
 
 FINISHED = SATISFIED | {StepState.FAILED, StepState.BLOCKED, StepState.CANCELLED}
-"""Step states in which nothing is left to do in this run."""
+"""Step states after which a run does nothing more with the step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class StepProgress:
     note: str = ""
 
     def become(self, state: StepState, note: str = "") -> "StepProgress":
-        """Return the step in its next state; raises IllegalTransition."""
+        """Return the step in another state; raises IllegalTransition if the transition is not allowed."""
         if state not in STEP_TRANSITIONS[self.state]:
             raise IllegalTransition(f"step {self.step.n}: {self.state} → {state}")
         return replace(self, state=state, note=note, tries=self.tries + (state is StepState.RUNNING))
@@ -115,7 +115,10 @@ class Run:
     steps: tuple[StepProgress, ...]
 
     def become(self, state: RunState) -> "Run":
-        """Return the run in its next state, itself if already in it; raises IllegalTransition."""
+        """Return the run in another state; raises IllegalTransition if the transition is not allowed.
+
+        The same state again is allowed and changes nothing.
+        """
         if state is self.state:
             return self
         if state not in RUN_TRANSITIONS[self.state]:
@@ -123,7 +126,7 @@ class Run:
         return replace(self, state=state)
 
     def step(self, n: int) -> StepProgress:
-        """Find a step by its number; raises KeyError."""
+        """Return a step by its number; raises KeyError for an unknown one."""
         for progress in self.steps:
             if progress.step.n == n:
                 return progress

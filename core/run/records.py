@@ -10,7 +10,7 @@ from core.observed.versions import KnownVersion
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """One step of a run; `state` of `core.run.model.StepState`."""
+    """A step of a run; `state` is a value of `core.run.model.StepState`."""
 
     n: int
     do: str
@@ -25,13 +25,13 @@ class StepRow:
     intent_at: float | None = None
     evidence: dict[str, object] = field(default_factory=dict)
     predicted_low_s: float | None = None
-    """The prediction made before the run started, never changed; None without comparable measurements."""
+    """The prediction made before the run started, and never changed; None if there were no comparable measurements."""
     predicted_high_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One execution of a plan; `state` of `core.run.model.RunState`."""
+    """One execution of a plan; `state` is a value of `core.run.model.RunState`."""
 
     id: str
     plan_hash: str
@@ -41,21 +41,21 @@ class RunRow:
     ended_at: float | None
     steps: tuple[StepRow, ...] = ()
     continues: str = ""
-    """Id of the failed run that this one continues."""
+    """Id of the failed run that this run continues."""
     continued_by: str = ""
     """Id of the run that continues this one."""
     serial: int = 0
-    """Serial of the act that applied or last retried it; stops with a higher serial came later."""
+    """Serial number of the command that applied or last retried the run; a stop with a higher number is newer."""
     acknowledged_by: str = ""
-    """Who acknowledged its failure; empty if nobody did."""
+    """Who acknowledged the failure of the run; empty if nobody did."""
     predicted_low_s: float | None = None
-    """As for its steps."""
+    """The prediction for the whole run, made before it started, and never changed; None if unknown."""
     predicted_high_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationTicket:
-    """A reader of a version that a run replaced; written at the swap."""
+    """A record, written at the swap, that a reader still reads a version that a run replaced."""
 
     run_id: str
     table: TableName
@@ -64,52 +64,54 @@ class MigrationTicket:
     product: str
     owner: str
     is_statement: bool
-    """Whether the reader is a statement, whose ticket closes once it no longer reads the old version."""
+    """Whether the reader is a statement; its ticket closes once it no longer reads the old version."""
     old: str
-    """Physical table: `orders__v1`."""
+    """Physical table name of the old version: `orders__v1`."""
     new: str
     cut_batch: int | None
-    """Last batch of the old version known at the swap; None without one."""
+    """The last batch of the old version that was known at the swap; None if there was none."""
     cut_at: float
-    """When the pointer moved."""
+    """When the pointer moved to the new version."""
     deadline: float
-    """When the reader should have moved."""
+    """When the reader should have moved to the new version."""
     closed_at: float | None = None
     closed_by: str = ""
 
     @property
     def version(self) -> int:
-        """The old version."""
+        """The number of the old version."""
         return int(self.old.rpartition("__v")[2])
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResultRow:
-    """One check of one table in a release; `verdict` of `core.validation.verdicts.CheckVerdict`."""
+    """The result of one check of one table in a release; `verdict` is a value of
+    `core.validation.verdicts.CheckVerdict`.
+    """
 
     run_id: str
     table: TableName
     n: int
-    """From 1, in the order in which they are shown."""
+    """Position at which the result is shown, counted from 1."""
     at: float
     old_version: int
     new_version: int
     old_batch: int | None
-    """The batches up to which rows were compared; None if they were not compared."""
+    """The batches up to which rows were compared; None if rows were not compared."""
     new_batch: int | None
     check: str
     verdict: str
     summary: str
     counts: dict[str, object] = field(default_factory=dict)
     examples: tuple[dict[str, object], ...] = ()
-    """Each has `why`, `old` and `new`; their number is bounded and likely secrets are masked."""
+    """Mappings with the keys `why`, `old` and `new`; their number is bounded, and likely secrets are masked."""
 
 
 def open_tickets(tickets: Iterable[MigrationTicket], versions: Iterable[KnownVersion]) -> tuple[MigrationTicket, ...]:
     """Return the tickets of readers that still read a replaced version.
 
-    The ticket of a statement closes once none of its versions reads the old one, that of an exposure when an operator
-    closes it. All tickets close if the old version is gone or serves again.
+    The ticket of a statement closes once none of its versions reads the old one, and the ticket of an exposure when an
+    operator closes it. All tickets close if the old version is gone or serves again.
     """
     every = [one for one in versions if not one.deleted]
     reads = {
@@ -129,5 +131,5 @@ def open_tickets(tickets: Iterable[MigrationTicket], versions: Iterable[KnownVer
 
 
 def overdue_tickets(tickets: Sequence[MigrationTicket], now: float) -> tuple[MigrationTicket, ...]:
-    """Return the open tickets past their deadline, the longest overdue first."""
+    """Return the open tickets whose deadline has passed, the longest overdue first."""
     return tuple(sorted((one for one in tickets if one.deadline < now), key=lambda one: (one.deadline, one.reader)))

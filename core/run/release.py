@@ -54,10 +54,10 @@ _STATE_BY_STEP: Mapping[StepKind, ReleaseState] = {
     StepKind.REWRITE: ReleaseState.HYDRATING,
     StepKind.RESUME: ReleaseState.HYDRATING,
 }
-"""The release state by started step; the first entry with a started step decides."""
+"""The release state by kind of the open step; if several steps are open, the first entry decides."""
 
 _BEGUN = frozenset({StepState.WAITS, StepState.RUNNING})
-"""States of a started swap, some of whose pointers may have moved; a retried swap is waiting."""
+"""States of a swap that was started and may have moved some pointers; after a retry it is waiting again."""
 
 _REPLACES = frozenset({Action.REBUILD, Action.ROLLBACK})
 
@@ -67,29 +67,29 @@ Version = tuple[TableName, int]
 
 @dataclass(frozen=True, slots=True)
 class ReleaseSide:
-    """The old or the new version of a released table."""
+    """The old or the new version of a table in a release."""
 
     version: int
     state: str
-    """Observed state; absent if its files are gone or in the trash."""
+    """The observed state; `absent` if the files are gone or in the trash."""
     runs: bool
-    """Whether it is wanted running."""
+    """Whether the wanted state is `running`."""
     stops_at: float | None
-    """When its query will be stopped, epoch seconds; None if no stop is scheduled."""
+    """When the query will be stopped, in epoch seconds; None if no stop is scheduled."""
     lag_rows: int | None = None
     lag_files: int | None = None
     exact: bool = True
     trend: str = ""
-    """Empty before its first measurement."""
+    """The trend of the version's lag; empty before the first measurement."""
     rate_rows_s: float | None = None
     eta_s: float | None = None
     in_rows_s: float | None = None
-    """Rows a second that arrive."""
+    """Input rows arriving per second."""
     out_rows_s: float | None = None
-    """Rows a second that its batches process while they run."""
+    """Rows processed per second while a batch runs."""
     batch: int | None = None
     slowest: str = ""
-    """The longest phase of its batches."""
+    """The longest phase of the version's batches."""
     watermark: str = ""
 
 
@@ -100,7 +100,7 @@ _MEASURED = (
 
 @dataclass(frozen=True, slots=True)
 class ReleasePair:
-    """One table of a release."""
+    """The old and the new version of one table in a release."""
 
     table: TableName
     old: ReleaseSide
@@ -108,57 +108,61 @@ class ReleasePair:
     serves: int
     """The version behind the pointer; 0 without a pointer."""
     gate: str
-    """Step state of the new version's gate; empty without a gate."""
+    """State of the step that waits for the new version to catch up; empty if the plan has no such step."""
     note: str
-    """The note of the gate."""
+    """The note of that step."""
     checks: str
-    """Step state of the comparison with the old version; empty if there is none."""
+    """State of the step that compares both versions; empty if the plan has no such step or the comparison was
+    skipped.
+    """
     found: str
-    """The note of the comparison."""
+    """The note of the comparison step."""
     lacks: str
     """Why the old version cannot serve again; empty if it can."""
     gate_at: float | None = None
-    """When the gate opened, epoch seconds; None while it is closed."""
+    """When the new version had caught up, in epoch seconds; None before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The current progress of a run that replaces versions."""
+    """The progress of a run that replaces versions."""
 
     run: str
     plan: str
     actor: str
     state: ReleaseState
     since: float
-    """When this state began, epoch seconds."""
+    """When the release entered its current state, in epoch seconds."""
     pairs: tuple[ReleasePair, ...]
     left: Seconds | None
-    """Remaining time without the hold; None if unknown or ended."""
+    """Predicted remaining time, not counting the hold; None if unknown or the run has ended."""
     serves: bool
-    """Whether any version that it swapped in still serves."""
+    """Whether at least one version that the run swapped in still serves."""
     note: str
-    """The note of the step that it waits for or failed at; may be empty."""
+    """The note of the step that the run is waiting for or failed at; may be empty."""
     blocked: Sentence | None
-    """Why it cannot be rolled back; None if it can."""
+    """Why the release cannot be rolled back; None if it can."""
     old_until: float | None
-    """When the first replaced version will be stopped: until then a rollback takes seconds; None if one of them is
-    not running."""
+    """When the first replaced version will be stopped, in epoch seconds; None if one of them is not running.
+
+    Until then, a rollback takes only seconds.
+    """
     tickets: tuple[MigrationTicket, ...] = ()
-    """Open tickets: readers of the replaced versions."""
+    """Open tickets of readers of the replaced versions."""
 
     @property
     def rollback(self) -> str:
-        """The command that rolls it back; empty if that is not possible."""
+        """The command that rolls the release back; empty if that is not possible."""
         return "" if self.blocked else f"headgate rollback {self.run}"
 
     @property
     def is_open(self) -> bool:
-        """Whether it is still in progress or waiting."""
+        """Whether the release is still in progress or waiting."""
         return self.state in OPEN_STATES
 
 
 def replaced_nodes(plan: Plan) -> tuple[PlanNode, ...]:
-    """Return the nodes for which a plan builds another version; a plan without any makes no release."""
+    """Return the nodes for which a plan builds another version; a run of a plan without any is no release."""
     return tuple(node for node in plan.nodes if node.action in _REPLACES and node.version != node.from_version)
 
 
@@ -173,9 +177,9 @@ def release_of(
     taken_back_by: str = "",
     uncompared: Collection[TableName] = (),
 ) -> Release | None:
-    """Return the release that a run makes; None if it replaces nothing. Linear in versions and steps.
+    """Return the release that a run carries out; None if it replaces nothing. Linear in versions and steps.
 
-    `taken_back_by` is the open run that undoes it, `uncompared` are tables whose comparison was skipped.
+    `taken_back_by` is the open run that rolls it back; `uncompared` are the tables whose comparison was skipped.
     """
     nodes = replaced_nodes(plan)
     if not nodes:
@@ -239,7 +243,9 @@ def _key(node: PlanNode) -> tuple[str, int]:
 
 
 def _side(key: Version, one: Deployment | None, measured: Measurement | None, now: float) -> ReleaseSide:
-    """Return one side of a pair; an expired stop time is dropped, as readers then keep the version running."""
+    """Return one version of a pair; a stop time in the past is dropped, because then readers keep the version
+    running.
+    """
     if one is None or one.deleted:
         return ReleaseSide(key[1], State.ABSENT, runs=False, stops_at=None)
     runs = one.wanted == WantedState.RUNNING
@@ -251,7 +257,7 @@ def _side(key: Version, one: Deployment | None, measured: Measurement | None, no
 
 
 def _lacks(one: Deployment | None, known: Mapping[Version, Deployment], old: Mapping[TableName, int]) -> str:
-    """Return why a replaced version cannot serve again: its files, its checkpoint or its inputs; empty if it can."""
+    """Return why a replaced version cannot serve again because of its files, checkpoint or inputs; empty if it can."""
     if one is None or one.deleted:
         return "it is deleted"
     if not one.checkpoint_ok:
@@ -267,13 +273,13 @@ def _lacks(one: Deployment | None, known: Mapping[Version, Deployment], old: Map
 
 
 def _has_swapped(run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, Deployment]) -> bool:
-    """True if the swap is complete, also if it was cancelled after the registry had changed."""
+    """Return whether the swap is complete; this includes a swap cancelled after the registry had changed."""
     done = any(step.do == StepKind.SWAP and step.state == StepState.DONE for step in run.steps)
     return done or (run.ended_at is not None and _serves(run, pairs, known))
 
 
 def _serves(run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, Deployment]) -> bool:
-    """True if a version that this run swapped in still serves."""
+    """Return whether a version that the run swapped in still serves."""
     new = (known.get((pair.table, pair.new.version)) for pair in pairs if pair.serves == pair.new.version)
     return any(one is not None and one.served_by in ("", run.id) for one in new)
 
@@ -299,7 +305,7 @@ def _why_no_rollback(
 def _standing(
     plan: Plan, run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, Deployment]
 ) -> tuple[ReleaseState, float, str]:
-    """Return the state of a release, its start time and the note of its step."""
+    """Return the state of a release, the time at which it began, and the note of the step that determines it."""
     back = _goes_back(plan, pairs)
     waits = not run.acknowledged_by or any(pair.new.state != State.ABSENT for pair in pairs)
     if run.state == RunState.FAILED and not run.continued_by and waits:
@@ -323,12 +329,12 @@ def _standing(
 
 
 def _goes_back(plan: Plan, pairs: Sequence[ReleasePair]) -> bool:
-    """True if it leads to older versions; a rollback of a rollback leads forward again."""
+    """Return whether a rollback leads to older versions; a rollback of a rollback leads to newer ones."""
     return plan.request.verb == "rollback" and any(pair.new.version < pair.old.version for pair in pairs)
 
 
 def _between(run: RunRow) -> ReleaseState:
-    """Return the state of a run without an open step that determines it."""
+    """Return the release state of a run whose open steps, if any, determine none."""
     gates = [step.state in SATISFIED for step in run.steps if step.do == StepKind.CATCH_UP]
     if gates and all(gates):
         return ReleaseState.READY
@@ -359,7 +365,7 @@ def _after_the_swap(
 
 
 def time_left(steps: Sequence[Step], records: Iterable[StepRow], now: float) -> Seconds | None:
-    """Return the remaining time of a run; None if unknown or if no step is left.
+    """Return the predicted remaining time of a run; None if it is unknown or no step is left.
 
     (0, 0) means that an open step already takes longer than predicted.
     """

@@ -1,4 +1,4 @@
-"""The state machine of a run: evidence in; the next run and the intents that follow from it out; no I/O."""
+"""The state machine of a run: takes evidence, returns the next run and intents for the executor; performs no I/O."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from core.text.sentence import Sentence
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """A probe has seen the effect of a step."""
+    """Evidence: a probe has found that the effect of a step is there."""
 
     n: int
     note: str = ""
@@ -28,7 +28,7 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True)
 class StepKept:
-    """A step is deliberately not done; `note` says why."""
+    """Evidence: a step is deliberately not done; `note` gives the reason."""
 
     n: int
     note: str
@@ -36,7 +36,7 @@ class StepKept:
 
 @dataclass(frozen=True, slots=True)
 class GateOpened:
-    """The effect of a step is in progress; its gate must be polled."""
+    """Evidence: the effect of a step is in progress, and its gate must be polled."""
 
     n: int
     note: str = ""
@@ -44,7 +44,7 @@ class GateOpened:
 
 @dataclass(frozen=True, slots=True)
 class GatePolled:
-    """A gate was polled and is not open yet."""
+    """Evidence: a gate was polled and is not open yet."""
 
     n: int
     note: str
@@ -52,7 +52,7 @@ class GatePolled:
 
 @dataclass(frozen=True, slots=True)
 class StepFailed:
-    """A step failed; `note` gives error and remedy in one line."""
+    """Evidence: a step failed; `note` gives error and remedy in one line."""
 
     n: int
     note: str
@@ -60,7 +60,7 @@ class StepFailed:
 
 @dataclass(frozen=True, slots=True)
 class StepPutOff:
-    """A step was started and must be started again later, because its effect could not be reached yet."""
+    """Evidence: a step could not be performed now and must be started again later."""
 
     n: int
     note: str
@@ -68,7 +68,9 @@ class StepPutOff:
 
 @dataclass(frozen=True, slots=True)
 class OperatorControl:
-    """An operator's act on a run: pause, resume, cancel, retry, skip (a step) or swap, which ends a hold."""
+    """Evidence: an operator's command for the run: pause, resume, cancel, retry, skip (step `n`), or swap, which ends a
+    hold.
+    """
 
     act: str
     n: int = 0
@@ -85,14 +87,14 @@ HEARD_IN: dict[str, frozenset[RunState]] = {
     "retry": _OPEN | {RunState.FAILED},
     "cancel": _OPEN | {RunState.FAILED},
 }
-"""Run states in which an act is accepted, by act."""
+"""The run states in which a command is accepted, by command."""
 
 RunEvidence = StepDone | StepKept | GateOpened | GatePolled | StepFailed | StepPutOff | OperatorControl
 
 
 @dataclass(frozen=True, slots=True)
 class PerformStep:
-    """Intent: perform the step unless a probe shows that it is done. Idempotent."""
+    """Intent: perform the step, unless a probe shows that it is done. Idempotent."""
 
     step: Step
 
@@ -106,7 +108,7 @@ class PollGate:
 
 @dataclass(frozen=True, slots=True)
 class AbortVersions:
-    """Intent: stop versions that this run started beside the serving ones; swapped versions stay."""
+    """Intent: stop versions that this run started and has not swapped in."""
 
     versions: tuple[tuple[str, int], ...]
 
@@ -114,13 +116,13 @@ class AbortVersions:
 RunIntent = PerformStep | PollGate | AbortVersions
 
 _FORWARD = "resumed after the agent stopped: pointers that have not moved yet are moved"
-"""Note of a swap, which is always completed."""
+"""Note of an interrupted swap, which is always completed."""
 
 
 def recover_run(run: Run) -> Run:
-    """Return a run as a new agent resumes it: steps without evidence are started again, after a probe.
+    """Return a run as a new agent resumes it: interrupted steps wait again and will be probed before they are started.
 
-    A hold keeps waiting, so that a swap accepted before the run is resumed is not lost.
+    A hold keeps its state, so that a swap command accepted before the run is resumed is not lost.
     """
     held = held_steps(run)
     for progress in run.steps:
@@ -131,7 +133,7 @@ def recover_run(run: Run) -> Run:
 
 
 def advance_run(run: Run, evidence: Iterable[RunEvidence]) -> tuple[Run, tuple[RunIntent, ...]]:
-    """Apply evidence; return the next run and the intents in plan order, none once the run has ended."""
+    """Apply evidence; return the next run and the intents in plan order. A run that has ended yields no intents."""
     intents: list[RunIntent] = []
     for item in evidence:
         run, more = _absorb(run, item)
@@ -196,11 +198,12 @@ def held_steps(run: Run) -> tuple[StepProgress, ...]:
 
 
 def why_not_skipped(run: Run, n: int) -> Sentence | None:
-    """Return why a step cannot be skipped; None if it can. Raises KeyError for an unknown step.
+    """Explain why a step cannot be skipped; None if it can. Raises KeyError for an unknown step.
 
     Later steps rely on the effect of a step: skipping a swap would stop the serving version, skipping a stop would let
-    two versions write, skipping a tombstone would leave a table without a pointer. Only waiting, upkeep and the verdict
-    of a comparison can be skipped. The first batch of a start cannot if a later step replaces or ends an old version.
+    two versions write, and skipping a tombstone would leave a table without a pointer. Only a wait, the maintenance of
+    files, and a comparison can be skipped. The wait for a first batch cannot be skipped if a later step replaces or
+    ends an old version.
     """
     progress = run.step(n)
     do, state = progress.step.do, progress.state
@@ -223,9 +226,10 @@ def why_not_skipped(run: Run, n: int) -> Sentence | None:
 
 
 def is_early(run: Run, control: OperatorControl) -> bool:
-    """True if the skip of a start must wait until its gate is polled, as a new agent first starts it again.
+    """Return whether a skip of a starting step must wait until the step's gate is polled.
 
-    A run that has ended starts nothing and takes every act at once.
+    A new agent starts interrupted steps again before it polls them. A run that has ended starts nothing, and accepts
+    every command at once.
     """
     if control.act != "skip" or run.state not in _OPEN:
         return False
@@ -265,12 +269,12 @@ def _cancel(run: Run) -> tuple[Run, tuple[RunIntent, ...]]:
 
 
 def _awaits_swap(run: Run, start: Step) -> bool:
-    """True if a started version runs beside a serving one; a cancel stops only those."""
+    """Return whether a started version runs beside a serving one; a cancel stops only such versions."""
     return any(p.step.do is StepKind.CATCH_UP and p.step.table == start.table for p in run.steps)
 
 
 def _block(run: Run) -> Run:
-    """Block every waiting step that depends on a failed or blocked one, naming the first cause."""
+    """Block every waiting step that depends on a failed or blocked step, and name the first cause in its note."""
     bad = {p.step.n: p for p in run.steps if p.state in (StepState.FAILED, StepState.BLOCKED)}
     for progress in run.steps if bad else ():
         if progress.state is not StepState.WAITS:
@@ -284,7 +288,7 @@ def _block(run: Run) -> Run:
 
 
 def _begin(run: Run) -> tuple[Run, list[RunIntent]]:
-    """Start the first ready step; one at a time, so that each intent is journalled before its effect."""
+    """Start the first step that is ready; only one, so that each intent is recorded before its effect."""
     by_n = {p.step.n: p for p in run.steps}
     for progress in run.steps:
         ready = progress.state is StepState.WAITS and all(_lets_begin(by_n[n]) for n in progress.step.after)
@@ -294,16 +298,16 @@ def _begin(run: Run) -> tuple[Run, list[RunIntent]]:
 
 
 def _lets_begin(before: StepProgress) -> bool:
-    """True if a step before lets its successor start; a reader may start once its source has started."""
+    """Return whether a predecessor lets a step start; a reader may start once the query that it reads has started."""
     started = before.state is StepState.GATE and before.step.do in READABLE_ONCE_STARTED
     return before.state in SATISFIED or started
 
 
 def _proofs(run: Run, step: Step) -> frozenset[int]:
-    """Return the starts whose first batch a step needs because it ends or replaces an old version.
+    """Return the starting steps whose first batch must be done before a step ends or replaces an old version.
 
-    Steps in between may be skipped and therefore prove nothing. The first pointer of a table needs no proof, since its
-    swap follows no gate.
+    Steps in between may be skipped, so they prove nothing. The first pointer of a table needs no proof, since no step
+    waits before its swap for a version to catch up.
     """
     if step.do in NEEDS_PROOF:
         before = _before(run, (step.n,))
@@ -316,7 +320,7 @@ def _proofs(run: Run, step: Step) -> frozenset[int]:
 
 
 def _before(run: Run, numbers: Iterable[int]) -> tuple[StepProgress, ...]:
-    """Return the direct and indirect predecessors of steps."""
+    """Return all direct and indirect predecessors of steps."""
     by_n = {p.step.n: p for p in run.steps}
     found: set[int] = set()
     open_ = list(numbers)
@@ -335,21 +339,22 @@ def _end(run: Run) -> Run:
 
 
 GOES_ON = frozenset(("resume", "retry", "skip", "swap"))
-"""Acts after which a run continues with its next steps; pause and cancel are always allowed."""
+"""Commands after which a run continues with its next steps; pause and cancel are always allowed."""
 
 
 def moves_pointers(plan: Plan, states: Mapping[int, StepState]) -> bool:
-    """True if a run still has to move a pointer, by the state of each step.
+    """Return whether a run still has to move a pointer, given the states of its steps.
 
-    Always False for a rollback, which is allowed in a freeze window too.
+    Always False for a rollback, which is allowed during a freeze window.
     """
     to_move = (step.n for step in plan.steps if step.do in MOVES_POINTERS)
     return plan.request.verb != "rollback" and any(states.get(n) not in SATISFIED for n in to_move)
 
 
 def overrules(plan: Plan, act: str, do: StepKind | None) -> bool:
-    """True if an act overrides a check of a plan that needed an approval, so that its author alone may not do it.
+    """Return whether a command overrides a check of a plan that needs approval, so that its author alone may not give
+    it.
 
-    These acts are the swap and the skip of a comparison; `do` is the kind of the step that is skipped.
+    These commands are the swap and the skip of a comparison; `do` is the kind of the step that is skipped.
     """
     return plan.approvals > 0 and (act == "swap" or (act == "skip" and do is StepKind.VALIDATE))

@@ -1,4 +1,6 @@
-"""Sentences on stopped statements: what a stop affects, which runs it blocks, and serving versions at rest."""
+"""Sentences on stopped statements: what a stop affects, which runs it blocks, and which serving versions are
+stopped.
+"""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -11,13 +13,17 @@ from core.run.records import RunRow
 
 
 def stopped_serving(versions: Iterable[KnownVersion], tables: Collection[str]) -> tuple[tuple[TableName, int], ...]:
-    """Return the serving versions of `tables` that are wanted stopped, sorted; external tables never are."""
+    """Return the serving versions of `tables` whose wanted state is stopped, sorted; external tables are never
+    included.
+    """
     serving = (one for one in versions if one.table in tables and one.active and not one.deleted and one.version)
     return tuple(sorted((one.table, one.version) for one in serving if one.wanted == WantedState.STOPPED))
 
 
 def stopped_serving_words(stopped: Sequence[tuple[str, int]]) -> str:
-    """Return a sentence that names stopped serving versions and the command to start them; empty for none."""
+    """Return a sentence that names stopped serving versions and the command that starts them; empty if there are
+    none.
+    """
     if not stopped:
         return ""
     named = ", ".join(f"{table} v{version}" for table, version in stopped)
@@ -29,7 +35,7 @@ def stopped_serving_words(stopped: Sequence[tuple[str, int]]) -> str:
 def left_running(
     versions: Iterable[Deployment], replaced: Collection[tuple[TableName, int]]
 ) -> tuple[tuple[TableName, int], ...]:
-    """Return the replaced versions that keep running without a scheduled stop or an outside reader."""
+    """Return the replaced versions that keep running without a scheduled stop and without a reader outside the run."""
     every = [one for one in versions if not one.deleted]
     live = [one for one in every if one.active or one.wanted == WantedState.RUNNING]
     read = {(b.parent, b.version) for one in live if (one.table, one.version) not in replaced for b in one.bindings}
@@ -39,7 +45,7 @@ def left_running(
 
 
 def left_running_words(left: Sequence[tuple[TableName, int]]) -> str:
-    """Return a sentence that names versions left running and the command to stop them; empty for none."""
+    """Return a sentence that names versions left running and the command that stops them; empty if there are none."""
     if not left:
         return ""
     run, it = ("runs", "it") if len(left) == 1 else ("run", "them")
@@ -50,13 +56,15 @@ def left_running_words(left: Sequence[tuple[TableName, int]]) -> str:
 def staying_words(
     versions: Sequence[Deployment], tables: Collection[str], replaced: Collection[tuple[TableName, int]]
 ) -> str:
-    """Return a sentence on stopped serving versions and on replaced versions left running; empty for none."""
+    """Return a sentence on stopped serving versions and on replaced versions left running; empty if there are
+    neither.
+    """
     rests = stopped_serving_words(stopped_serving(versions, tables))
     return "; ".join(words for words in (rests, left_running_words(left_running(versions, replaced))) if words)
 
 
 def stop_words(versions: Iterable[KnownVersion], runs: Iterable[RunRow], names: Collection[str]) -> list[str]:
-    """Return sentences on the side effects of a stop: further versions that it stops, and runs that it blocks.
+    """Return sentences on the side effects of a stop: the other versions that it stops, and the runs that it blocks.
 
     `names` are tables, or single versions such as `orders@v2`.
     """

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from core.model.names import TableName
 
 Row = tuple[object, ...]
-"""Values in the order of the declared columns, as `core.statement_tests.typed_values` gives them."""
+"""Values in the order of the declared columns; `core.statement_tests.typed_values` lists their Python types."""
 
 Part = Mapping[TableName, tuple[Row, ...]]
-"""The input of one micro-batch, by table."""
+"""The input rows of one micro-batch, by table."""
 
 TypedColumns = tuple[tuple[str, str], ...]
 """Declared columns as (name, type), in order."""
@@ -17,24 +17,24 @@ TypedColumns = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class StatementCase:
-    """One file of a `tests` folder; `expected` may still be missing."""
+    """A test case, read from one file of a `tests` folder; `expected` may still be missing."""
 
     name: str
-    """The file's name without its ending."""
+    """File name without its extension."""
     path: str
-    """Relative to the project folder, with forward slashes."""
+    """Path relative to the project folder, with forward slashes."""
     table: TableName
     """The table whose statement is tested."""
     parts: tuple[Part, ...]
-    """Micro-batches in order; rows of static sides are in the first."""
+    """Micro-batches in order; the first one holds the rows of static sides."""
     expected: tuple[Row, ...] = ()
-    """All rows that the statement writes over all parts, in any order."""
+    """All rows that the statement should write over all parts, in any order."""
     key: tuple[str, ...] = ()
-    """Columns by which missing and unexpected rows are paired."""
+    """Key columns, by which missing rows are paired with unexpected ones."""
     tolerance: float = field(default=1e-9)
-    """Allowed difference of floats, relative to the greater one."""
+    """Allowed difference between floats, relative to the greater one."""
 
     @property
     def label(self) -> str:
-        """The name of the case for people."""
+        """Name of the case for people, with its table."""
         return f"{self.table}/{self.name}"

@@ -1,4 +1,4 @@
-"""Parse the files of `tests` folders into cases; mistakes become Problems with file and line."""
+"""Parsing of the files in `tests` folders into cases; mistakes become Problems with file and line."""
 
 import csv
 import io
@@ -23,18 +23,18 @@ KEYS = ("description", "table", "given", "expect", "key", "tolerance")
 CSV_ENDING = "csv"
 
 MOST_ROWS = 10_000
-"""Most rows of one fixture; tests should be small enough to read."""
+"""Maximum number of rows in one fixture: tests should be small enough to read."""
 
 
 @dataclass(frozen=True, slots=True)
 class _CaseFile:
-    """One file while it is being read."""
+    """A case file while it is being read."""
 
     path: str
     top: YamlSection
     tables: Mapping[TableName, Table]
     csv_files: Mapping[str, str]
-    """Texts of CSV files in the same folder, by their names."""
+    """Texts of the CSV files in the same folder, by file name."""
 
     def report(self, summary: str, remedy: str, line: int, subject: str = "") -> None:
         self.top.problems.append(Problem(summary, remedy, Where(self.path, line), subject))
@@ -43,7 +43,7 @@ class _CaseFile:
 def read_cases(
     texts: Mapping[str, str], tables: Mapping[TableName, Table]
 ) -> tuple[tuple[StatementCase, ...], tuple[Problem, ...]]:
-    """Read every YAML file of `tests` folders as a case; files with errors yield none."""
+    """Read every YAML file of the `tests` folders as a case; return the cases without errors, and all Problems."""
     problems: list[Problem] = []
     found: list[StatementCase] = []
     units: dict[str, list[Table]] = {}
@@ -69,14 +69,14 @@ def read_cases(
 
 
 def refuse_unsafe(table: Table) -> Iterator[Problem]:
-    """Yield Problems if a statement is unsafe to analyse, so that no test sends it to Spark."""
+    """Yield a Problem if Spark must not analyse a statement, so that no test sends it to Spark."""
     if table.parsed is not None and table.dml is not None and (why := unsafe_for_analysis(table.parsed.select)):
         where = Where(table.dml.path, table.parsed.line)
         yield Problem(f"{table.name} cannot be tested: {why}", "correct the statement", where, table.name)
 
 
 def columns_of(table: Table) -> TypedColumns:
-    """Return the declared columns of a table as (name, type), in order."""
+    """Return the declared columns of a table as pairs (name, type), in order."""
     return tuple((column.name, column.type) for column in table.parsed_ddl.columns)
 
 
@@ -137,7 +137,7 @@ def _table(file: _CaseFile, unit: list[Table]) -> Table | None:
 
 
 def _parts(file: _CaseFile, given: YamlValue, parsed: ParsedStatement) -> Iterator[Part]:
-    """Yield the parts; one mapping alone is one part."""
+    """Yield the micro-batches of a case; a mapping instead of a list is one micro-batch."""
     values = given.items if given.items is not None else (given,)
     if not values:
         file.report("given has no part", "write given: {table: [rows…]}", given.line, "given")
@@ -175,7 +175,7 @@ def _part(file: _CaseFile, value: YamlValue, parsed: ParsedStatement, number: in
 
 
 def _rows(file: _CaseFile, value: YamlValue, key: str, table: TableName, columns: TypedColumns) -> tuple[Row, ...]:
-    """Read rows, or the named CSV file; wrong rows are reported and omitted."""
+    """Read rows from a list or from the CSV file that it names; wrong rows are reported and left out."""
     if value.text is not None and value.text.endswith(".csv"):
         return _rows_of_csv(file, value, table, columns)
     if value.items is None:

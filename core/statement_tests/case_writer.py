@@ -1,4 +1,4 @@
-"""Generation of a first test case: plausible input rows, and its file with the recorded output."""
+"""Generation of a first test case: plausible input rows, and a file with the recorded output."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ from core.statement_tests.case_reader import columns_of
 from core.statement_tests.typed_values import can_be_written, quoted_text, written_value
 
 ROWS = 3
-"""Rows per table in the first part."""
+"""Number of rows generated per table in the first part."""
 
 _HEAD = """\
 # A first case, by headgate test init: rows made up from the declarations. What stands under expect was RECORDED: it is
@@ -29,15 +29,15 @@ _PLAIN = re.compile(r"[a-z_][a-z0-9_]*\Z", re.IGNORECASE)
 
 
 def first_case_path(table: Table) -> str:
-    """Return the path of the first case of a table's statement."""
+    """Return the path of the generated case for a table's statement."""
     return f"{table.folder}/{TESTS_FOLDER}/{table.name}_recorded.yml"
 
 
 def first_case(table: Table, tables: Mapping[TableName, Table]) -> StatementCase:
-    """Generate rows for each input table, with a later row per stream if a watermark must pass.
+    """Generate rows for each input table, and a later row for each stream if a watermark must pass.
 
-    Rows of all tables are numbered alike, so that joins by ids find each other; texts that the statement compares a
-    column with are among its values.
+    Rows are numbered in the same way in all tables, so that joins by id find matches. Texts with which the statement
+    compares a column are among the column's values.
     """
     parsed = table.parsed
     assert parsed is not None, "an external table has no statement"
@@ -59,7 +59,7 @@ def first_case(table: Table, tables: Mapping[TableName, Table]) -> StatementCase
 
 
 def written_case(case: StatementCase, rows: Iterable[Row], tables: Mapping[TableName, Table]) -> str:
-    """Return the file of a case with its recorded rows."""
+    """Return the text of a case file with the recorded output rows."""
     table = tables[case.table]
     beside = [each for each in tables.values() if each.folder == table.folder and not each.external]
     named = f"table: {case.table}\n" if len(beside) > 1 else ""
@@ -89,7 +89,9 @@ def _key(name: str) -> str:
 
 
 def _literals(parsed: ParsedStatement) -> dict[tuple[str, bool], list[str]]:
-    """Return string literals compared with columns, by column and by whether they must be equal."""
+    """Return the string literals that the statement compares with columns, by (column, whether equality is
+    required).
+    """
     found: dict[tuple[str, bool], list[str]] = {}
     for name, operator, texts in _LITERAL.findall(parsed.select):
         key = name.lower(), operator not in ("<>", "!=")
@@ -98,7 +100,7 @@ def _literals(parsed: ParsedStatement) -> dict[tuple[str, bool], list[str]]:
 
 
 def _row(columns: TypedColumns, number: int, literals: Mapping[tuple[str, bool], list[str]]) -> Row:
-    """Generate one row: required literals occur in every row, excluded ones in the last row of a part."""
+    """Generate one row: every row holds a required literal, and only the last row of the part an excluded one."""
     values: list[object] = []
     for name, kind in columns:
         wanted, ruled_out = (literals.get((name.lower(), equal), []) for equal in (True, False))

@@ -1,4 +1,4 @@
-"""Comparison of expected and actual rows as multisets: missing, unexpected, or differing by key."""
+"""Comparison of expected and actual rows as multisets: missing, unexpected, or different with the same key."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -9,26 +9,26 @@ from core.statement_tests.case import Row, TypedColumns
 from core.statement_tests.typed_values import written_value
 
 MOST_FOUND = 20_000
-"""Most rows read of a statement's output; a case that writes more fails."""
+"""Maximum number of rows read from a statement's output; a case that writes more fails."""
 
 SHOWN = 10
-"""Rows shown of each kind; the others are only counted."""
+"""Maximum number of rows shown of each kind; the others are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowDifference:
-    """The difference of two multisets of rows; all three parts are empty if they are equal."""
+    """The difference between expected and actual rows as multisets; all three parts are empty if they are equal."""
 
     columns: TypedColumns
     missing: tuple[Row, ...] = ()
-    """Expected and not found."""
+    """Rows that were expected and not found."""
     unexpected: tuple[Row, ...] = ()
-    """Found and not expected."""
+    """Rows that were found and not expected."""
     differing: tuple[tuple[Row, Row], ...] = ()
-    """Pairs of expected and found rows with the same key but different values."""
+    """Pairs of an expected and a found row with the same key and different values."""
 
     def __bool__(self) -> bool:
-        """True if there is any difference."""
+        """Return whether there is any difference."""
         return bool(self.missing or self.unexpected or self.differing)
 
     def as_json(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def compare_rows(
     key: Sequence[str] = (),
     tolerance: float = 0.0,
 ) -> RowDifference:
-    """Pair equal rows, floats within a relative tolerance; then pair the rest by unique keys."""
+    """Pair equal rows, allowing floats a relative tolerance; pair remaining rows that have the same unique key."""
     groups: dict[object, list[tuple[tuple[float, ...], Row]]] = {}
     for row in sorted(found, key=_order):
         shape, floats = _split(row)
@@ -101,7 +101,7 @@ def _by_key(rows: Iterable[Row], places: Sequence[int]) -> dict[str, list[Row]]:
 
 
 def _without(rows: Iterable[Row], paired: Iterable[Row]) -> list[Row]:
-    """Return the unpaired rows, compared by identity."""
+    """Return the rows that are not in `paired`, compared by identity."""
     gone = {id(row) for row in paired}
     return [row for row in rows if id(row) not in gone]
 

@@ -1,4 +1,4 @@
-"""Request and result of the process that runs test cases; both survive JSON unchanged."""
+"""Request and result of the process that runs test cases; a round trip through JSON leaves both unchanged."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -25,42 +25,42 @@ class CaseOutcome(StrEnum):
 
     PASSED = "passed"
     FAILED = "failed"
-    """Its rows differ from the expected ones, or an upgrade produces other rows."""
+    """The rows differ from the expected ones, or an upgrade produces other rows."""
     ERROR = "error"
-    """Spark refused it or did not finish."""
+    """Spark refused the statement or did not finish."""
     SKIPPED = "skipped"
-    """It could not be run; the summary says why."""
+    """The case could not be run; the summary gives the reason."""
 
 
 class UpgradeVerdict(StrEnum):
-    """How the new text behaved on the old checkpoint."""
+    """How the new text behaved when it continued from the old text's checkpoint."""
 
     SAFE = "safe"
-    """Same rows as without the old text."""
+    """It wrote the same rows as the new text alone."""
     SEAM = "seam"
     """Rows written before the upgrade differ; later rows are correct."""
     MIXED = "mixed"
-    """Rows written by the new text are wrong because of old state in the checkpoint."""
+    """Rows written after the upgrade are wrong because of state that the old text left in the checkpoint."""
     REFUSED = "refused"
     """Spark cannot continue from the old checkpoint, or the table became unreadable."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseRequest:
-    """Cases to run, with all texts that they need."""
+    """Test cases to run, with all texts that they need."""
 
     texts: Mapping[str, str]
-    """Declaring files by path: headgate.yml, and the folders of the tested tables and their inputs."""
+    """Project files by path: headgate.yml, and the folders of the tested tables and of their inputs."""
     tests: Mapping[str, str]
-    """Files of the folders `tests` by path."""
+    """Files of the `tests` folders, by path."""
     cases: tuple[str, ...] = ()
     """Paths of the cases to run, in order."""
     old: Mapping[str, RevisionTexts] = field(default_factory=dict)
-    """The old texts by table, for upgrade tests; empty otherwise."""
+    """The old texts by table, for upgrade tests; empty for other tests."""
     record: str = ""
-    """A table for which a first case is generated, run and returned as text, instead of `cases`."""
+    """The table for which to generate and run a first case, returned as text, instead of running `cases`."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Spark settings that decide what a statement computes."""
+    """Spark settings that affect what a statement computes."""
     case_s: float = CASE_S
 
     def as_json(self) -> dict[str, Any]:
@@ -69,15 +69,15 @@ class CaseRequest:
 
 
 def request_from_json(body: Mapping[str, Any]) -> CaseRequest:
-    """Parse the output of `CaseRequest.as_json`."""
+    """Rebuild a request from the output of `CaseRequest.as_json`."""
     old = {table: RevisionTexts(**texts) for table, texts in body["old"].items()}
     return CaseRequest(**{**body, "cases": tuple(body["cases"]), "old": old})
 
 
 def settings_of_meaning(conf: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Return the pool settings that a test uses: SQL settings that do not refer to tables or code.
+    """Return the pool settings that a test uses: SQL settings that do not refer to the pool's tables, files or code.
 
-    Times without a zone are UTC unless the pool says otherwise.
+    The session time zone is UTC unless the pool sets another.
     """
     taken = {key: value for key, value in conf if key.startswith("spark.sql.") and not key.startswith(_OWN)}
     return {"spark.sql.session.timeZone": "UTC", **taken, "spark.sql.shuffle.partitions": "1"}
@@ -92,14 +92,14 @@ class CaseResult:
     name: str
     outcome: CaseOutcome
     summary: str
-    """One sentence without a full stop."""
+    """A sentence without a full stop."""
     took_s: float = 0.0
     difference: Mapping[str, Any] | None = None
-    """`RowDifference.as_json`; None if there is no difference."""
+    """The output of `RowDifference.as_json`; None if there is no difference."""
     verdict: str = ""
-    """An UpgradeVerdict; empty if no upgrade was tested."""
+    """An `UpgradeVerdict`; empty if no upgrade was tested."""
     detail: str = ""
-    """Spark's message, or the recorded text."""
+    """Spark's message, or the text of the recorded case."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as a JSON object."""
@@ -107,5 +107,5 @@ class CaseResult:
 
 
 def result_from_json(body: Mapping[str, Any]) -> CaseResult:
-    """Parse the output of `CaseResult.as_json`."""
+    """Rebuild a result from the output of `CaseResult.as_json`."""
     return CaseResult(**{**body, "outcome": CaseOutcome(body["outcome"])})

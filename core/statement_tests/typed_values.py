@@ -1,7 +1,7 @@
-"""Values of fixtures and results by Spark type: parsed, normalized, and written for people.
+"""Values of fixtures and results by Spark type: parsed, normalized, and formatted for people.
 
-A value is None, bool, int, float, Decimal, str, bytes, date or datetime (TIMESTAMP in UTC, TIMESTAMP_NTZ without a
-zone); arrays and structs are tuples, maps are sorted tuples of pairs. Every value can be compared and hashed.
+A value is None, bool, int, float, Decimal, str, bytes, date or datetime (TIMESTAMP in UTC, TIMESTAMP_NTZ without a time
+zone). Arrays and structs are tuples; maps are sorted tuples of pairs. So every value can be compared and hashed.
 """
 
 import math
@@ -23,11 +23,11 @@ _FINE = re.compile(r"\.[0-9]{7}")
 
 
 class BadValue(ValueError):
-    """A text is not a value of its column's type; the message states the expected form with an example."""
+    """Raised for a text that is not a value of its column's type; the message is the expected form, with an example."""
 
 
 def typed_value(value: YamlValue, kind: str) -> object:
-    """Parse a YAML value as a value of a type; raises BadValue."""
+    """Convert a YAML value to a value of type `kind`; raises BadValue."""
     if value.text is None and value.items is None and value.pairs is None:
         return None
     if kind.startswith("array<"):
@@ -44,7 +44,10 @@ def typed_value(value: YamlValue, kind: str) -> object:
 
 
 def value_of_cell(cell: str, kind: str) -> object:
-    """Parse a CSV cell: empty is NULL, nested values are in YAML notation; raises BadValue."""
+    """Convert a CSV cell to a value of type `kind`; raises BadValue.
+
+    An empty cell is NULL; nested values are in YAML notation.
+    """
     if not cell:
         return None
     if not kind.startswith(("array<", "map<", "struct<")):
@@ -56,7 +59,7 @@ def value_of_cell(cell: str, kind: str) -> object:
 
 
 def canonical_value(value: object, kind: str) -> object:
-    """Normalize a value from Arrow (`to_pylist`) to the form of this module."""
+    """Convert a value from Arrow (`to_pylist`) to the Python types of this module."""
     if value is None:
         return None
     if kind.startswith("array<") and isinstance(value, list):
@@ -72,7 +75,7 @@ def canonical_value(value: object, kind: str) -> object:
 
 
 def written_value(value: object, kind: str) -> str:
-    """Return a value in fixture notation, one line of YAML."""
+    """Return a value in fixture notation: YAML on one line."""
     if value is None:
         return "null"
     if isinstance(value, tuple):
@@ -91,13 +94,13 @@ def written_value(value: object, kind: str) -> str:
 
 
 def quoted_text(text: str) -> str:
-    """Return a string in YAML double quotes."""
+    """Return a string in double quotes, as YAML."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
 
 
 def can_be_written(kind: str) -> bool:
-    """True if fixtures support a type."""
+    """Return whether fixtures can contain values of a type."""
     if kind.startswith("array<"):
         return can_be_written(element_type(kind))
     if kind.startswith("map<"):

@@ -1,4 +1,4 @@
-"""The verdict of an upgrade test on the same checkpoint, compared with what a plan would do."""
+"""The verdict of an upgrade test on the old checkpoint, compared with what a plan would do."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,7 +30,9 @@ def verdict_of(
     alone: tuple[tuple[Row, ...], tuple[Row, ...]],
     upgraded: tuple[tuple[Row, ...], tuple[Row, ...]],
 ) -> tuple[UpgradeVerdict, RowDifference]:
-    """Judge an upgrade from the rows of the new text alone and of the upgrade, at the change and at the end."""
+    """Judge an upgrade by comparing its rows with those of the new text alone, right before the upgrade and at the
+    end.
+    """
     whole = compare_rows(columns, alone[1], upgraded[1], key=case.key, tolerance=case.tolerance)
     if not whole:
         return UpgradeVerdict.SAFE, whole
@@ -40,12 +42,12 @@ def verdict_of(
 
 
 def planned_change(old: Revision, new: Revision, tables: Mapping[TableName, Table]) -> Change:
-    """Classify the change as a plan does, with the input columns as declared now."""
+    """Classify the change as a plan would, with the input columns that are declared now."""
     return classify(_with_parents(old, tables), _with_parents(new, tables))
 
 
 def shown_unsafe(result: CaseResult, change: Change) -> str:
-    """Describe evidence against a plan that would continue from the checkpoint; empty if there is none."""
+    """Describe evidence that continuing from the checkpoint, as a plan would, is wrong; empty if there is none."""
     if result.outcome is CaseOutcome.SKIPPED or result.verdict in ("", UpgradeVerdict.SAFE):
         return ""
     unsafe = change.action in _GOES_ON and not _announced(result.verdict, change.kind)
@@ -53,7 +55,7 @@ def shown_unsafe(result: CaseResult, change: Change) -> str:
 
 
 def upgrade_words(result: CaseResult, change: Change) -> tuple[str, ...]:
-    """Return sentences on what the upgrade proves, what a plan would do, and where they disagree."""
+    """Return sentences on the test result, on what a plan would do, and on any contradiction between the two."""
     definition = change.kind.definition
     planned = [f"a plan would {_action(change.action)}: {definition.label} ({definition.code})", definition.why]
     if result.outcome is CaseOutcome.SKIPPED or not result.verdict:
@@ -75,7 +77,7 @@ def upgrade_words(result: CaseResult, change: Change) -> tuple[str, ...]:
 
 
 def _announced(verdict: str, kind: ChangeKind) -> bool:
-    """True if a plan already announces this result."""
+    """Return whether a plan already warns of this result."""
     late = kind is ChangeKind.WATERMARK_DELAY and verdict == UpgradeVerdict.MIXED
     told = (kind.definition.loses, kind.definition.leaves) != (None, None)
     return late or (verdict == UpgradeVerdict.SEAM and told)
