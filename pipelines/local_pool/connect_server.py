@@ -1,6 +1,6 @@
-"""The local pool: a Spark Connect server that the agent starts as its child, leaves running, and finds again.
+"""The local pool: a Spark Connect server that the agent starts as a child process, leaves running, and finds again.
 
-It is ended by its own process id alone, and only while that id still is the process that was started.
+It is signalled only by its process id, and only while that process is still the one that was started.
 """
 
 import json
@@ -35,33 +35,33 @@ from pipelines.spark_connect.call_deadlines import call
 
 # Measured with Spark 4.2.0 and Java 17 on two busy cores, 12 statements: serial collector and C1 alone started the
 # server in 9.0 s and used 47 s of CPU; the defaults took 26 s and 84 s, and 200 MB more.
-# With C1 alone Java keeps 48 MB for compiled code, which 82 s of a drill filled; then a SparkContext ended with a
-# NoSuchMethodException. What is not used is only reserved.
-# Java collects all of its heap whenever classes have outgrown a bound that begins at 21 MB: three times while a server
-# starts and fills its catalog, 0.5 s of its CPU.
+# With C1 alone Java reserves 48 MB for compiled code. A drill filled them within 82 s, and a SparkContext then ended
+# with a NoSuchMethodException. Unused space is only reserved, not occupied.
+# Java runs a full garbage collection whenever its classes exceed a threshold, at first 21 MB. That happened three times
+# while a server started and filled its catalog, and took 0.5 s of CPU.
 JVM = (
     "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=192m", "-XX:MetaspaceSize=256m",
     "-XX:-UsePerfData", "-Xss1m",
 )  # fmt: skip
 
-# An XML document may not name what the pool fetches: xpath() went to any address and file (run on 4.2.0). In a jar lie
-# the grammars of libraries.
+# Without this, an XML document could make xpath() open any address or file (seen on 4.2.0). Libraries keep their
+# grammars in jars.
 XML = ("-Djavax.xml.accessExternalDTD=jar:file", "-Djavax.xml.accessExternalSchema=jar:file")
 
 DEFAULTS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stopTimeout": "15s",
     "spark.sql.catalogImplementation": "in-memory",
-    # Batch readers must see what streams have committed since: with this cache at work they read old listings.
+    # Batch readers must see the newest commits of streams; this cache would give them old file listings.
     "spark.sql.filesourceTableRelationCacheSize": "0",
     "spark.cleaner.periodicGC.interval": "10min",
     # A batch of more than 32 new files starts a task for each to list it (seen with 4.2.0: 29,000 tasks before a row).
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
-    # Classes that Spark has generated, 100 by default for all statements: with 19 on Delta each batch compiled its own
-    # anew, 0.38 of the server's CPU (samples of 20 s at rest, 4.2.0).
+    # Cached generated classes, by default 100 for all statements: with 19 statements on Delta every batch compiled its
+    # classes again, which took 0.38 of the server's CPU (samples of 20 s at rest, 4.2.0).
     "spark.sql.codegen.cache.maxEntries": "5000",
-    # By itself Spark asks of each file of a checkpoint whether it is a link, by a process that runs `readlink`: 30 a
-    # batch on Delta. This class renames as atomically on a file system, and refuses a second writer of a batch as well.
+    # By default Spark runs a `readlink` process for each file of a checkpoint, 30 per batch on Delta. This class also
+    # renames atomically on a file system, and also refuses a second writer of a batch.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
@@ -80,44 +80,46 @@ logger.window.level = error
 
 
 READY_S = 120.0
-"""Longest wait for a server to answer; 6 to 16 s are usual on two cores."""
+"""Longest wait for a server to answer, in seconds; 6 to 16 s are typical on two cores."""
 
 END_S = 10.0
-"""Between asking the server to end and killing it."""
+"""Seconds between asking the server to end and killing it."""
 
 KEPT_LOGS = 5
-"""Logs of earlier servers that are kept: of a pool that ends again and again, how it began."""
+"""Logs of earlier servers to keep, so that the first failure of a pool that keeps crashing can still be read."""
 
 LOG_BYTES, KEPT_BYTES = 64 << 20, 8 << 20
-"""When the log of a server that lives is cut, and how much of its end is kept beside it."""
+"""Size at which the log of a running server is truncated, and how much of its end is then kept in `pool.log.1`."""
 
 _PROBE_S = 5.0
 
 _MARKED = "HEADGATE_POOL"
-"""Variable that holds a server's marker; the processes that it starts inherit it."""
+"""Environment variable with the server's marker, which its child processes inherit."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerRecord:
-    """What is remembered of a started server (`pool.json`); the token lies in a file of its own."""
+    """The record of a started server (`pool.json`); the token is in a separate file."""
 
     marker: str
-    """Random; on the server's command line, to know it again when the id was not written down, and in its environment,
-    to know what it has started.
+    """Random.
+
+    On the command line it identifies a server whose process id was not recorded; in the environment it identifies the
+    server's child processes.
     """
     port: int
     home: str
     """The home that started the server, so that a copy of this record in another home does not control it."""
     pid: int = 0
-    """0 while the start is not recorded."""
+    """0 until the start is recorded."""
     started: str = ""
-    """The process's start, so that another process with the same id is not taken for it."""
+    """Start time of the process, which distinguishes it from a later process with the same id."""
     connectors: tuple[str, ...] = ()
-    """What it was given beside Spark, by name."""
+    """Names of the connectors that the server was started with."""
 
 
 class LocalPool:
-    """The server of one environment's home; a new agent finds the one that an earlier agent started."""
+    """The server of one environment's home; a new agent finds the server that an earlier agent started."""
 
     def __init__(
         self,
@@ -128,9 +130,9 @@ class LocalPool:
         connectors: tuple[Connector, ...] = (),
         project: str | Path = "/",
     ) -> None:
-        """Start and find the server of a home, over one data folder; without `data` none is locked.
+        """Manage the server of a home; it locks the folder `data`, if one is given.
 
-        `project` is the folder that relative places of a connector's jars are below.
+        Relative paths of a connector's jars are relative to `project`.
         """
         self._home = Path(os.path.realpath(home))
         self._jars = ConnectorJars(self._home, Path(project), connectors, dict(pool.conf))
@@ -138,16 +140,16 @@ class LocalPool:
         self._pool = pool
         self._child: subprocess.Popen[bytes] | None = None
         self._known: ServerRecord | None = None
-        """The server that was started or found here: the one to end, also when its record is gone with the home."""
+        """The server that was started or found, so that it can be ended even if its record was deleted."""
 
     @property
     def url(self) -> str:
-        """Where it listens; raises PoolUnreachable before the first start."""
+        """URL of the server; raises PoolUnreachable before the first start."""
         return f"sc://127.0.0.1:{self._recorded().port}"
 
     @property
     def token(self) -> str:
-        """The shared token of the running server; raises PoolUnreachable before the first start."""
+        """Shared token of the running server; raises PoolUnreachable before the first start."""
         try:
             return (self._home / "pool.token").read_text("ascii")
         except OSError as error:
@@ -155,33 +157,32 @@ class LocalPool:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the server while it lives."""
+        """Process id of the server; None if it does not run."""
         server = self._read()
         return server.pid if server and self._is_ours(server) else None
 
     @property
     def named(self) -> str:
-        """Name the server's process, also one that is gone, as an addition to a sentence; empty where none is known."""
+        """The recorded process id in parentheses, for messages, even if the process is gone; empty if unknown."""
         server = self._read()
         return f" (pid {server.pid})" if server and server.pid else ""
 
     @property
     def connectors(self) -> tuple[str, ...]:
-        """What the server was given beside Spark when it was started, by name."""
+        """Names of the connectors that the server was started with."""
         server = self._read()
         return tuple(server.connectors) if server else ()
 
     def check_java(self) -> JavaCheck:
-        """Judge the Java that a start would use."""
+        """Check the Java that a start would use."""
         return find_java()
 
     def start(self, say: Callable[[str], object] = lambda doing: None) -> bool:
-        """Start the server unless it lives; returns whether one was started. Returns before it is ready.
+        """Start the server unless it runs; returns whether it was started, before it is ready.
 
-        Jars of connectors that are not there yet are fetched first; `say` hears of it before.
-
-        The server holds the locks of home and data for its life, whatever `pool.json` says (`server_locks`).
-        Raises PoolUnreachable when another one holds one, or when there is no usable Java.
+        Missing jars of connectors are downloaded first, after a call of `say` with a description. The server holds
+        locks on home and data folder for its lifetime, whatever `pool.json` says (`server_locks`). Raises
+        PoolUnreachable if another process holds one of these locks, or if there is no usable Java.
         """
         if self.alive():
             return False
@@ -206,7 +207,7 @@ class LocalPool:
         self._write(server)
         command = self._command(spark, server, jars)
         given_environment = {"SPARK_CONNECT_AUTHENTICATE_TOKEN": token, _MARKED: server.marker}
-        # The shell writes its own id before it becomes the server: an agent killed right here leaves no stranger.
+        # The shell records its id before it becomes the server, so that it is known even if the agent is killed.
         shell = ["/bin/sh", "-c", 'echo $$ >"$0"; exec "$@"', str(self._work / "pid"), *command]
         _write(self._home / "pool.log", "", 0o640)
         with open(self._home / "pool.log", "ab") as output:
@@ -226,15 +227,15 @@ class LocalPool:
         self._write(replace(server, pid=self._child.pid, started=started))
 
     def alive(self) -> bool:
-        """Return whether the process that was started here still runs; says nothing about whether it answers."""
+        """Return whether the started process still runs; it may not answer yet."""
         if self._child is not None:
             self._child.poll()
         server = self._read()
         return server is not None and self._is_ours(server)
 
     def ready(self, seconds: float = READY_S) -> None:
-        """Return once the server answers; raises PoolUnreachable when it ends first or the time is over."""
-        # The session module pulls in the engine's client, which a command that only looks should not pay for.
+        """Return once the server answers; raises PoolUnreachable if it ends first or does not answer in time."""
+        # Imported here, because it imports Spark's client, which commands that only read the record do not need.
         from pipelines.spark_connect.session import probe
 
         ends_at = time.monotonic() + seconds
@@ -256,7 +257,7 @@ class LocalPool:
             time.sleep(0.1)
 
     def end(self) -> None:
-        """End the server and what it has started, and return once it is gone; what is gone already is left alone."""
+        """End the server and its child processes, if they run, and return once they are gone."""
         server = self._known if self._known is not None and self._is_ours(self._known) else self._read()
         if server is None:
             return
@@ -269,7 +270,7 @@ class LocalPool:
         self._end_workers(server)
 
     def bound_log(self) -> None:
-        """Cut a log that has grown large, after its end was kept; the server appends, and goes on at its begin."""
+        """Truncate a large log after copying its end to `pool.log.1`; the server continues to append to it."""
         log = self._home / "pool.log"
         with suppress(OSError):
             if log.stat().st_size > LOG_BYTES:
@@ -279,7 +280,10 @@ class LocalPool:
                 os.truncate(log, 0)
 
     def last_words(self) -> str:
-        """Return the last line of the server's log that is not part of a stack trace; empty when there is none."""
+        """Return the last line of the server's log that reports an error, or else the last line; empty without a log.
+
+        Lines of stack traces are ignored.
+        """
         try:
             with open(self._home / "pool.log", "rb") as log:
                 log.seek(0, os.SEEK_END)
@@ -293,11 +297,11 @@ class LocalPool:
 
     @property
     def _work(self) -> Path:
-        """The server's own folder: warehouse, temporary files, artifacts."""
+        """The server's own folder, for its warehouse, temporary files and artifacts."""
         return self._home / "pool"
 
     def _java_home(self, java: JavaCheck) -> str:
-        """Return what Spark's launcher takes for JAVA_HOME; of the bundled Java it is a folder of the server's own."""
+        """Return JAVA_HOME for Spark's launcher; for the bundled Java, a folder with a wrapper script."""
         return str(write_java_home(self._work / "java", java.path)) if java.bundled else java.home
 
     def _see(self) -> str:
@@ -337,7 +341,7 @@ class LocalPool:
         return [*command, "spark-internal"]
 
     def _make_room(self) -> None:
-        """Create the server's folder; temporary files of a killed server are deleted, its last logs are kept."""
+        """Create the server's folder without the temporary files of an earlier server, and rotate the logs."""
         shutil.rmtree(self._work / "tmp", ignore_errors=True)
         (self._work / "tmp").mkdir(parents=True, mode=0o700)
         (self._work / "pid").unlink(missing_ok=True)
@@ -355,9 +359,7 @@ class LocalPool:
         return server
 
     def _read(self) -> ServerRecord | None:
-        """Return what is recorded; without a record the server that is known,
-        so that a lost one is not started again.
-        """
+        """Return the recorded server, or the known one if the record is gone, so that it is not started again."""
         found = self._record()
         if found is not None and (self._known is None or not self._is_ours(self._known)):
             self._known = found
@@ -366,7 +368,7 @@ class LocalPool:
     def _record(self) -> ServerRecord | None:
         try:
             server = ServerRecord(**json.loads((self._home / "pool.json").read_text("utf-8")))
-            # A home that has moved since leads on from where it was, if a link was left there.
+            # If the home was moved and a link left behind, the old path leads to the new one.
             server = replace(server, home=os.path.realpath(server.home))
         except (OSError, ValueError, TypeError):
             return None
@@ -401,9 +403,9 @@ class LocalPool:
                 return
 
     def _end_workers(self, server: ServerRecord) -> None:
-        """Kill the Python processes that a server which is gone has left.
+        """Kill the Python processes of a server that is gone.
 
-        A writer of a keyed table that is inside a batch looks for its server by itself, for minutes (Spark 4.2.0).
+        The writer of a keyed table in the middle of a batch would try to reach its server for minutes (Spark 4.2.0).
         """
         if server.home == str(self._home) and not self._is_ours(server):
             for pid in process_locks.processes_with(_MARKED, server.marker):
@@ -437,7 +439,7 @@ def _listens(url: str) -> bool:
 
 
 def _write(path: Path, text: str, mode: int) -> None:
-    """Write whole or not at all, never readable by more than `mode` says."""
+    """Write a file atomically; it is never readable by more users than `mode` allows."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

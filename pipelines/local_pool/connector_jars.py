@@ -1,4 +1,4 @@
-"""Jars of connectors: fetched once by Spark's own resolution into the home, or taken from where they are given."""
+"""Jars of connectors: downloaded once into the home by Spark's own resolver, or taken from given paths."""
 
 import json
 import os
@@ -23,12 +23,12 @@ from core.project.connectors import (
 from pipelines.local_pool.java_and_spark import spark_environment
 
 FETCH_S = 600.0
-"""Longest time for a fetch; 14 MB and their descriptions took 20 to 35 s."""
+"""Longest duration of a download, in seconds; 14 MB and their descriptions took 20 to 35 s."""
 
-# A class of Spark's own jars that says its version and ends: what was asked for is fetched before it runs.
+# A class in Spark's own jars that prints its version and exits; Spark downloads the packages before running it.
 _NOTHING_TO_DO = "org.apache.hadoop.util.VersionInfo"
 _FETCH_CONF = ("spark.jars.repositories", "spark.jars.ivySettings")
-"""Settings of a pool that say where jars come from."""
+"""Settings of a pool that determine where jars are downloaded from."""
 
 _UNRESOLVED = re.compile(r"unresolved dependency: ([\w.-]+)#([\w.-]+);([\w.-]+)")
 _FAILED = re.compile(r"download failed: ([\w.-]+)#([\w.-]+);([\w.-]+?)!")
@@ -37,16 +37,16 @@ _JAR_OF_DELTA = re.compile(
 )
 
 _DELTA_NEEDS = ("delta-spark", "delta-storage")
-"""What a folder of jars must hold for Delta 4.4.0: without the second its first table fails."""
+"""Jars that Delta 4.4.0 needs; without the second, creating the first table fails."""
 
 _CONF: Mapping[str, tuple[tuple[str, str], ...]] = {
     DELTA.name: (
         ("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension"),
         ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"),
-        # Each state of a table is made by so many tasks, 50 by default: first batches of ten statements took 66 s in
-        # place of 16 s (two cores, Delta 4.4.0).
+        # The number of tasks that compute each state of a table. With the default of 50, the first batches of ten
+        # statements took 66 s instead of 16 s (two cores, Delta 4.4.0).
         ("spark.databricks.delta.snapshotPartitions", "1"),
-        # VACUUM and OPTIMIZE list a table by up to 10,000 tasks: for six files 40 s in place of 8 s (the same).
+        # VACUUM and OPTIMIZE list a table with up to 10,000 tasks: for six files 40 s instead of 8 s (two cores).
         ("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2"),
     )
 }
@@ -54,24 +54,24 @@ _CONF: Mapping[str, tuple[tuple[str, str], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class ConnectorJars:
-    """The jars of a pool's connectors, below its home."""
+    """The jars of a pool's connectors, in its home."""
 
     home: Path
     project: Path
-    """Folder that relative places of jars are below."""
+    """Folder that relative paths of jars are relative to."""
     connectors: tuple[Connector, ...]
     conf: Mapping[str, str]
     """Settings of the pool."""
 
     @property
     def folder(self) -> Path:
-        """Where fetched jars lie."""
+        """The folder of the downloaded jars."""
         return Path(fetched_folder(str(self.home), self.connectors))
 
     def obtain(self, spark: Path, java_home: str, say: Callable[[str], object]) -> tuple[str, ...]:
-        """Return the jars; fetches those that are not there yet, and says so first.
+        """Return the paths of all jars; missing ones are downloaded after a call of `say`.
 
-        Raises PoolUnreachable, which names the artifact or the place that is missing.
+        Raises PoolUnreachable with the name of the missing artifact or path.
         """
         given = self.given()
         if not any(connector.coordinates for connector in self.connectors):
@@ -86,12 +86,12 @@ class ConnectorJars:
     def given(self) -> tuple[str, ...]:
         """Return the jars that are given by path.
 
-        Raises PoolUnreachable for a place without a jar, a file that is no whole one, and jars that do not go together.
+        Raises PoolUnreachable for a path without a jar, a damaged file, and jars that do not fit together.
         """
         return tuple(jar for connector in self.connectors for jar in self._given(connector))
 
     def fetched(self) -> tuple[str, ...] | None:
-        """Return the jars that were fetched before; None where they were not, or one of them is not whole."""
+        """Return the downloaded jars; None if they were not downloaded or one of them is incomplete."""
         try:
             sizes = json.loads((self.folder / FETCHED_LIST).read_text("utf-8"))
             whole = all((self.folder / name).stat().st_size == size for name, size in sizes.items())
@@ -100,7 +100,7 @@ class ConnectorJars:
         return tuple(str(self.folder / name) for name in sorted(sizes)) if whole and sizes else None
 
     def settings(self) -> dict[str, str]:
-        """Return what the connectors need of the server's configuration; the pool's own extensions stay."""
+        """Return the server settings that the connectors need, merged with the pool's own settings and extensions."""
         found = dict(pair for connector in self.connectors for pair in _CONF[connector.name])
         own = self.conf.get("spark.sql.extensions")
         if own and "spark.sql.extensions" in found and found["spark.sql.extensions"] not in own.split(","):
@@ -121,14 +121,14 @@ class ConnectorJars:
         for jar in found:
             if not is_zipfile(jar):
                 size = jar.stat().st_size
-                remedy = "copy it again from where it came, whole"
-                raise _refusal(connector, f"{jar} is no whole jar ({size:,} bytes)", remedy)
+                remedy = "copy it again from its source"
+                raise _refusal(connector, f"{jar} is not a complete jar ({size:,} bytes)", remedy)
         if connector.jars and not connector.coordinates:
             _check_given(connector, found)
         return [str(path) for path in found]
 
     def _fetch(self, spark: Path, java_home: str) -> None:
-        """Fetch into a folder beside its place and move it there whole, so that half of it is never used."""
+        """Download into a temporary folder that is moved into place once complete, so that no partial one is used."""
         self.folder.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
         with TemporaryDirectory(prefix=".fetch-", dir=self.folder.parent) as beside:
             work = Path(beside)
@@ -145,7 +145,7 @@ class ConnectorJars:
                     timeout=FETCH_S,
                 )
             except subprocess.TimeoutExpired as error:
-                raise self._unfetched("", f"nothing came within {FETCH_S:.0f} s") from error
+                raise self._unfetched("", f"the download did not finish within {FETCH_S:.0f} s") from error
             jars = sorted((work / "ivy" / "jars").glob("*.jar"))
             if done.returncode != 0 or not jars:
                 raise self._unfetched(done.stdout + done.stderr, f"spark-submit ended with {done.returncode}")
@@ -176,13 +176,13 @@ class ConnectorJars:
         names = ", ".join(connector.name for connector in self.connectors if connector.coordinates)
         what = f"{', '.join(missing)} cannot be fetched" if missing else f"its jars cannot be fetched: {otherwise}"
         return PoolUnreachable(
-            f"the pool does not start without the connector {names}: {what}",
+            f"the pool cannot start without the connector {names}: {what}",
             remedy="check the coordinates and the network, or give a folder: connectors: {delta: {jars: [folder]}}",
         )
 
 
 def _check_given(connector: Connector, jars: Iterable[Path]) -> None:
-    """Refuse jars of Delta of which one is missing, is for another Spark, or is of another version than the others."""
+    """Refuse Delta jars if one is missing, is for another Spark version, or has a different version than the others."""
     found = {match["artifact"]: match["version"] for jar in jars if (match := _JAR_OF_DELTA.match(jar.name))}
     default = CONNECTORS[connector.name].coordinates[0]
     for artifact in found:
@@ -190,11 +190,11 @@ def _check_given(connector: Connector, jars: Iterable[Path]) -> None:
             raise _refusal(connector, f"{artifact} {wrong}", f"give the jars of {default}")
     for needed in _DELTA_NEEDS:
         if not any(artifact == needed or artifact.startswith(f"{needed}_") for artifact in found):
-            raise _refusal(connector, f"no {needed} is among the jars that are given", f"add that of {default}")
+            raise _refusal(connector, f"{needed} is missing from the given jars", f"add that of {default}")
     if len(set(found.values())) > 1:
         listed = ", ".join(f"{artifact} {version}" for artifact, version in sorted(found.items()))
-        raise _refusal(connector, f"its jars are of several versions: {listed}", "give those of one")
+        raise _refusal(connector, f"its jars have different versions: {listed}", "give jars of one version")
 
 
 def _refusal(connector: Connector, why: str, remedy: str) -> PoolUnreachable:
-    return PoolUnreachable(f"the pool does not start without the connector {connector.name}: {why}", remedy=remedy)
+    return PoolUnreachable(f"the pool cannot start without the connector {connector.name}: {why}", remedy=remedy)

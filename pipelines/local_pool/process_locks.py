@@ -1,4 +1,4 @@
-"""Identity of processes, and the locks that a server holds for its life so that no second one writes its checkpoints.
+"""Identifies processes, and holds the locks that keep a second server from writing the same checkpoints.
 
 One lock is in the server's home. The other is in the data folder, because a restored or copied home has a lock file of
 its own.
@@ -18,9 +18,7 @@ from core.model.names import whole_number
 
 
 def process_start(pid: int) -> str | None:
-    """Return when the process was started, opaque and equal over its life;
-    None when there is none or it is a zombie.
-    """
+    """Return a process's start as an opaque text that never changes; None if it does not exist or is a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace")
     except FileNotFoundError:
@@ -33,7 +31,7 @@ def process_start(pid: int) -> str | None:
 
 
 def process_command_line(pid: int) -> str:
-    """Return the command line, arguments separated by blanks; empty when it cannot be read."""
+    """Return the command line, with arguments separated by blanks; empty if it cannot be read."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
     except OSError:
@@ -41,7 +39,7 @@ def process_command_line(pid: int) -> str:
 
 
 def processes_with(name: str, value: str) -> list[int]:
-    """List the processes whose environment holds a variable, as far as it may be read; none without /proc (macOS)."""
+    """List the processes that have a variable in their readable environment; empty without /proc (macOS)."""
     wanted, found = f"{name}={value}".encode(), []
     for place in Path("/proc").glob("[0-9]*"):
         try:
@@ -54,7 +52,7 @@ def processes_with(name: str, value: str) -> list[int]:
 
 
 def _boot() -> str:
-    """Ticks count from the boot, so an id and a start of before it mean nothing."""
+    """Return the id of the boot: start times count from the boot, so an earlier boot's process ids are meaningless."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
@@ -62,7 +60,7 @@ def _boot() -> str:
 
 
 def _ask_ps(pid: int, column: str) -> str | None:
-    """For systems without /proc (macOS)."""
+    """Ask `ps` for a column of a process, on systems without /proc (macOS); None if it is gone or a zombie."""
     command = ["ps", "-ww", "-p", str(pid), "-o", "stat=", "-o", column]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     state, _, value = done.stdout.strip().partition(" ")
@@ -74,15 +72,15 @@ log = logging.getLogger(__name__)
 DATA_LOCK = "_headgate_pool"
 
 GONE_S = 5.0
-"""Longest wait for the lock of a server that is gone by its id: the files of a killed process are closed last."""
+"""Longest wait for the lock of a server whose process is gone: the kernel closes the files of a killed process last."""
 
 
 @contextmanager
 def server_locks(home: Path, data: Path | None) -> Iterator[tuple[int, ...]]:
-    """Lend the descriptors of the locks, which a child that inherits them goes on to hold.
+    """Acquire the locks and yield their descriptors; a child that inherits the descriptors keeps the locks.
 
-    Raises PoolUnreachable where another process holds one. A data folder that cannot be written has no lock: nothing
-    can start on checkpoints below it either.
+    Raises PoolUnreachable if another process holds one. A data folder that is not writable has no lock, but nothing can
+    start on checkpoints below it either.
     """
     with ExitStack() as held:
         what = "a server of this home that pool.json does not name: it was restored or replaced"
@@ -98,21 +96,21 @@ def server_locks(home: Path, data: Path | None) -> Iterator[tuple[int, ...]]:
 
 
 def name_holder(locks: tuple[int, ...], pid: int) -> None:
-    """Write into the lock files which process holds them."""
+    """Write the process id of the holder into the lock files."""
     for lock in locks:
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(pid).encode("ascii"), 0)
 
 
 def server_over(data: Path) -> int | None:
-    """Return the process id of the server over a data folder: 0 where it has not written it, None where there is none.
+    """Return the process id of the server that locks a data folder: 0 if not written yet, None if there is no server.
 
-    A server that is just being started has not, and one that was just killed still holds its lock: both are waited for.
+    Waits for a server that is just starting to write its id, and for a killed one to release the lock.
     """
     try:
         descriptor = os.open(data / DATA_LOCK, os.O_RDONLY)
     except OSError:
-        # No server of ours has ever run here, or nobody can start anything here either.
+        # No server has run here yet, or nothing can be started here anyway.
         return None
     try:
         _take(descriptor, fcntl.LOCK_SH)
@@ -141,7 +139,7 @@ def _locked(place: Path, what: str) -> Iterator[int]:
 
 
 def _take(descriptor: int, kind: int = fcntl.LOCK_EX) -> None:
-    """Take a lock; raises BlockingIOError where a process that lives has it, or a child of one that does not."""
+    """Acquire a lock; raises BlockingIOError if a live process holds it, or a child process of a dead one."""
     ends_at = time.monotonic() + GONE_S
     while True:
         try:

@@ -64,7 +64,7 @@ def test_a_fetch_that_fails_names_the_artifact_and_leaves_nothing(tmp_path: Path
     with pytest.raises(PoolUnreachable) as refused:
         jars(tmp_path).obtain(program, "", print)
     assert refused.value.summary == (
-        "the pool does not start without the connector delta: io.delta:delta-spark_4.2_2.13:9.9.9 cannot be fetched"
+        "the pool cannot start without the connector delta: io.delta:delta-spark_4.2_2.13:9.9.9 cannot be fetched"
     )
     assert "jars: [folder]" in refused.value.remedy
     assert list((tmp_path / "home" / "connectors").iterdir()) == []
@@ -87,9 +87,9 @@ def test_a_folder_of_jars_is_used_as_it_is(tmp_path: Path) -> None:
     [
         (None, "lib does not exist"),
         ((), "lib has no jar in it"),
-        (JARS[:1], "no delta-storage is among the jars that are given"),
+        (JARS[:1], "delta-storage is missing from the given jars"),
         (("delta-spark_4.0_2.13-4.0.0.jar", "delta-storage-4.0.0.jar"), "delta-spark_4.0_2.13 is Delta for Spark 4.0"),
-        ((JARS[0], "delta-storage-4.3.0.jar"), "several versions: delta-spark_4.2_2.13 4.4.0, delta-storage 4.3.0"),
+        ((JARS[0], "delta-storage-4.3.0.jar"), "different versions: delta-spark_4.2_2.13 4.4.0, delta-storage 4.3.0"),
     ],
 )
 def test_jars_that_cannot_do_are_named_before_the_pool_starts(
@@ -103,7 +103,7 @@ def test_jars_that_cannot_do_are_named_before_the_pool_starts(
         tmp_path / "home", Pool(), connectors=(replace(DELTA, coordinates=(), jars=("lib",)),), project=tmp_path
     )
     (tmp_path / "home").mkdir()
-    with pytest.raises(PoolUnreachable, match="the pool does not start without the connector delta: ") as refused:
+    with pytest.raises(PoolUnreachable, match="the pool cannot start without the connector delta: ") as refused:
         pool.start()
     assert why in refused.value.summary and refused.value.remedy
     assert not pool.alive()
@@ -115,7 +115,7 @@ def test_a_jar_that_was_not_copied_whole_is_named_before_the_pool_starts(tmp_pat
         (tmp_path / name).write_bytes(WHOLE)
     (tmp_path / JARS[1]).write_bytes(content)
     with pytest.raises(
-        PoolUnreachable, match=rf"storage-4.4.0.jar is no whole jar \({len(content)} bytes\)"
+        PoolUnreachable, match=rf"storage-4.4.0.jar is not a complete jar \({len(content)} bytes\)"
     ) as refused:
         jars(tmp_path, replace(DELTA, coordinates=(), jars=(".",))).given()
     assert refused.value.remedy

@@ -392,8 +392,8 @@ def test_doctor_says_what_a_pool_is_given_beside_spark_and_where_it_lies(
     [
         (None, b"", "lib does not exist"),
         ((), b"", "lib has no jar in it"),
-        (("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar"), b"", "is no whole jar (0 bytes)"),
-        (("delta-spark_4.2_2.13-4.4.0.jar",), AN_EMPTY_JAR, "no delta-storage is among the jars that are given"),
+        (("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar"), b"", "is not a complete jar (0 bytes)"),
+        (("delta-spark_4.2_2.13-4.4.0.jar",), AN_EMPTY_JAR, "delta-storage is missing from the given jars"),
     ],
     ids=["no folder", "no jar", "an empty file", "a jar too few"],
 )
