@@ -1,4 +1,4 @@
-"""`python -I -m pipelines.demo …`: one JSON object on stdout, an error as {"error": …} with its exit code."""
+"""`python -I -m pipelines.demo …`: prints one JSON object; an error as {"error": …}, with its exit code."""
 
 import argparse
 import json
@@ -38,7 +38,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _WallClock:
-    """Real time; SIGTERM and SIGINT ask for the end."""
+    """Real time; SIGTERM and SIGINT request the end."""
 
     def __init__(self) -> None:
         self._end = threading.Event()
@@ -53,7 +53,7 @@ class _WallClock:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the arguments say and return the exit code."""
+    """Perform the requested action; returns the exit code."""
     try:
         print(json.dumps(_do(_parser().parse_args(arguments))))
         return 0
@@ -119,7 +119,7 @@ def _generate(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _feeds(given: argparse.Namespace, before: dict[str, Any] | None) -> Feeds | None:
-    """Return what the arguments ask for, None when they ask for nothing; a given rate also ends a pause."""
+    """Return the requested feeds; None if the arguments request none. A given rate also ends a pause."""
     if given.rate is None and not given.no_bursts:
         return None
     rate = given.rate if given.rate is not None else (before or {}).get("rate", Feeds().rate)
@@ -144,7 +144,7 @@ def _rounds(project: str | None) -> int:
     if project is None:
         return ROUNDS
     from core.project_reader.loader import (
-        read_project,  # Here, so that the generator does not hold the SQL parser for two hours.
+        read_project,  # Imported here, so that the generator does not keep the SQL parser in memory for two hours.
     )
 
     root = Path(project).expanduser()

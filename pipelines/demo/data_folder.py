@@ -1,4 +1,4 @@
-"""Files of a demo's data folder: what landed, and what the generator says of itself; every write is one rename."""
+"""Files in a demo's data folder: events, and the generator's control, status and state; all written atomically."""
 
 import fcntl
 import json
@@ -23,35 +23,35 @@ class DemoDataFolder:
 
     @property
     def control(self) -> Path:
-        """`feeds.json`: written by people and tests, read each second."""
+        """`feeds.json`: written by people and tests, read every second."""
         return self.path / "feeds.json"
 
     @property
     def status(self) -> Path:
-        """`generator.json`: what the generator is doing; written each second."""
+        """`generator.json`: what the generator is doing; written every second."""
         return self.path / "generator.json"
 
     @property
     def log(self) -> Path:
-        """`generator.log`: one line for each start, change of rate, stop."""
+        """`generator.log`: one line for each start, rate change and stop."""
         return self.path / "generator.log"
 
     @property
     def book(self) -> Path:
-        """`generator.book.json`: what a restart goes on from."""
+        """`generator.book.json`: the state from which a restarted generator continues."""
         return self.path / "generator.book.json"
 
     def feed(self, feed: str) -> Path:
-        """Return the folder in which a feed's files land."""
+        """Return the folder in which the files of a feed land."""
         return self.path / "landing" / feed
 
     def landed(self, feed: str) -> list[Path]:
-        """List a feed's files in the order in which they landed."""
+        """List the files of a feed in the order in which they landed."""
         return sorted(self.feed(feed).glob("*.json"))
 
 
 def open_folder(path: str | Path) -> DemoDataFolder:
-    """Create the folder with its landing folders if they are missing; raises HeadgateError if that fails."""
+    """Create the data folder and its landing folders if they are missing; raises HeadgateError on failure."""
     folder = DemoDataFolder(Path(path).expanduser().absolute())
     try:
         for feed in FEEDS:
@@ -64,16 +64,14 @@ def open_folder(path: str | Path) -> DemoDataFolder:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a file in one rename; a reader sees the old text or the new one, Spark never sees the dot-file."""
+    """Replace a file atomically: readers see the old or the new text, and Spark ignores the temporary dot-file."""
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_text(text)
     os.replace(temporary, path)
 
 
 def land(folder: DemoDataFolder, book: GeneratorState, lines: LinesByFeed) -> dict[str, int]:
-    """Write the events of one second and return their count by feed; the book is saved first,
-    so that no id repeats.
-    """
+    """Write the events of a second; returns their count by feed. The state is saved first, so that no id repeats."""
     book.landed = {feed: count + len(lines[feed]) for feed, count in book.landed.items()}
     book.file += any(lines.values())
     write_whole(folder.book, json.dumps(book.as_json()))
@@ -84,7 +82,7 @@ def land(folder: DemoDataFolder, book: GeneratorState, lines: LinesByFeed) -> di
 
 
 def read_generator_state(folder: DemoDataFolder) -> GeneratorState | None:
-    """Read where the last run ended; None when there was none; raises UsageError for a file that is not ours."""
+    """Read the state at the end of the last run; None if there was no run. Raises UsageError for an invalid file."""
     if not folder.book.exists():
         return None
     try:
@@ -94,7 +92,7 @@ def read_generator_state(folder: DemoDataFolder) -> GeneratorState | None:
 
 
 def read_object(path: Path) -> dict[str, Any] | None:
-    """Read a JSON object; None when the file is missing, half written or something else."""
+    """Read a JSON object; None if the file is missing, incomplete or contains something else."""
     try:
         value = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -104,7 +102,7 @@ def read_object(path: Path) -> dict[str, Any] | None:
 
 @contextmanager
 def exclusive_lock(folder: DemoDataFolder) -> Iterator[None]:
-    """Lock the folder for one generator or one settling; raises Refused if another process has locked it."""
+    """Lock the folder for writing events; raises Refused if another process has locked it."""
     with _lock_file(folder).open("a+") as lock:
         if not _taken_within(lock, _PATIENCE_S):
             lock.seek(0)
@@ -120,7 +118,7 @@ def exclusive_lock(folder: DemoDataFolder) -> Iterator[None]:
 
 
 def lock_holder(folder: DemoDataFolder) -> int | None:
-    """Return the process id of the generator that holds the folder, None when nobody does."""
+    """Return the process id of the generator that has locked the folder; None if there is none."""
     if not _lock_file(folder).exists():
         return None
     with _lock_file(folder).open("r") as lock:
@@ -130,7 +128,7 @@ def lock_holder(folder: DemoDataFolder) -> int | None:
 
 
 _PATIENCE_S = 0.5
-"""Longer than anyone who only looks holds the lock."""
+"""How long to wait for the lock, in seconds: longer than a process holds it that only checks the lock."""
 
 
 def _lock_file(folder: DemoDataFolder) -> Path:
@@ -138,7 +136,7 @@ def _lock_file(folder: DemoDataFolder) -> Path:
 
 
 def _taken_within(lock: TextIO, seconds: float) -> bool:
-    """Acquire the lock, which closing the file releases; a process that only probes it is waited for."""
+    """Acquire the lock within `seconds`, and return whether that succeeded; closing the file releases it."""
     until = time.monotonic() + seconds
     while True:
         try:

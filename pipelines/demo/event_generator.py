@@ -1,4 +1,4 @@
-"""The generator, which lands events every second until it is stopped, and the closing events that end its windows."""
+"""The event generator: writes events every second until it is stopped, then closing events that end all windows."""
 
 import json
 import os
@@ -39,7 +39,7 @@ RATE_MAX = 2_000.0
 
 @dataclass(frozen=True, slots=True)
 class Bursts:
-    """Calm for `off_s`, then `factor` times the rate for `on_s`, and again."""
+    """Alternates between the normal rate for `off_s` seconds and `factor` times that rate for `on_s` seconds."""
 
     factor: float = 5.0
     on_s: float = 30.0
@@ -48,22 +48,22 @@ class Bursts:
 
 @dataclass(frozen=True, slots=True)
 class Feeds:
-    """What `feeds.json` asks for."""
+    """The settings in `feeds.json`."""
 
     rate: float = 8.0
-    """Orders a second between bursts; the other feeds follow from it."""
+    """Orders per second outside of bursts; the rates of the other feeds follow from it."""
     paused: bool = False
     bursts: Bursts | None = Bursts()
 
     def rate_at(self, elapsed_s: float) -> float:
-        """Return orders a second, `elapsed_s` after the generator's start."""
+        """Return the orders per second at `elapsed_s` after the generator's start."""
         if self.paused or self.bursts is None:
             return 0.0 if self.paused else self.rate
         phase = elapsed_s % (self.bursts.on_s + self.bursts.off_s)
         return self.rate * (self.bursts.factor if phase >= self.bursts.off_s else 1.0)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the object that `feeds.json` holds."""
+        """Return the settings as the JSON object of `feeds.json`."""
         bursts = self.bursts
         shown = {"factor": bursts.factor, "on_s": bursts.on_s, "off_s": bursts.off_s} if bursts else None
         return {"rate": self.rate, "paused": self.paused, "bursts": shown}
@@ -85,18 +85,18 @@ def feeds_from_json(value: dict[str, Any]) -> Feeds:
 
 
 class GeneratorClock(Protocol):
-    """Time as the generator sees it."""
+    """The clock of the generator, which tests replace."""
 
     def now(self) -> float:
         """Return epoch seconds."""
 
     def wait(self, seconds: float) -> bool:
-        """Wait, and say whether an end was asked for."""
+        """Wait; returns whether the generator was asked to stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratorLimits:
-    """When the generator stops by itself."""
+    """When the generator stops on its own."""
 
     hours: float = HOURS_MAX
     free_bytes: int = FREE_BYTES_MIN
@@ -104,14 +104,14 @@ class GeneratorLimits:
 
 @dataclass(slots=True)
 class _Run:
-    """One run of the generator, up to now."""
+    """The current run of the generator."""
 
     folder: DemoDataFolder
     book: GeneratorState
     feeds: Feeds
     started_at: float
     ahead_ms: int
-    """How far event time runs before the clock, because closing events lie ahead of it."""
+    """How far event time is ahead of the clock: events must be newer than all closing events before them."""
     note: str = ""
 
 
@@ -124,7 +124,7 @@ def generate(
     limits: GeneratorLimits = GeneratorLimits(),
     free_bytes: Callable[[DemoDataFolder], int] = lambda folder: shutil.disk_usage(folder.path).free,
 ) -> dict[str, Any]:
-    """Write events until a limit is reached and return the last status; `feeds` None keeps feeds.json.
+    """Write events until a limit is reached; returns the last status. If `feeds` is None, feeds.json stays unchanged.
 
     Raises Refused if another generator is running.
     """
@@ -172,7 +172,7 @@ def _reason_to_stop(run: _Run, now: float, limits: GeneratorLimits, free: int) -
 
 
 def _control(folder: DemoDataFolder, before: Feeds) -> tuple[Feeds, str]:
-    """Read feeds.json; where it is missing or makes no sense the feeds stay as they are, and the note says so."""
+    """Read feeds.json and return the feeds with a note; if it is missing or invalid the feeds stay unchanged."""
     value = read_object(folder.control)
     if value is None:
         return before, f"{folder.control.name} is unreadable; the feeds stay as they were" * folder.control.exists()
@@ -213,29 +213,29 @@ def _iso(at: float) -> str:
 
 
 ROUND_MS = 10 * 60_000
-"""Event time from the newest event to the next round: longer than delay, window and join bound together."""
+"""Event time between the newest event and the next closing round: longer than delay, window and join bound together."""
 MARGIN_MS = 60_000
-"""Longer than any watermark delay of the sample."""
+"""Longer than every watermark delay of the sample."""
 ROUNDS = 4
-"""Rounds for the sample as shipped: `how_many_rounds` of it."""
+"""Default number of closing rounds: `how_many_rounds` for the unchanged sample."""
 STOP_S_MAX = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class ClosingRound:
-    """One round of closing events that has landed."""
+    """A round of closing events that was written."""
 
     number: int
-    """Counts over all settlings of the folder; the events' ids are its negative."""
+    """Counts all rounds in the data folder; the ids of a round's events are its negative."""
     landed: dict[str, int]
     at: str
     """Event time of the round."""
     closed_when_watermark_reaches: str
-    """Once the watermark of a statement has passed it, the statement holds no event from before this round."""
+    """A statement whose watermark has passed this time holds no events from before the round."""
 
 
 def how_many_rounds(project: Project) -> int:
-    """Return the rounds after which every chain is closed: the most stateful statements in one chain, and one more."""
+    """Return how many rounds close all windows: the most stateful statements in any chain of tables, plus one."""
 
     @cache
     def depth(name: TableName) -> int:
@@ -249,7 +249,7 @@ def how_many_rounds(project: Project) -> int:
 
 
 def stop_feeds(folder: DemoDataFolder, *, pause: Callable[[float], None] = time.sleep) -> bool:
-    """End the generator of this folder, False when none runs; raises TryAgain when it does not end in time."""
+    """Stop the generator of this folder; returns whether one was running. Raises TryAgain if it does not end."""
     waited = 0.0
     while (pid := lock_holder(folder)) is not None:
         if waited == 0.0:
@@ -262,7 +262,7 @@ def stop_feeds(folder: DemoDataFolder, *, pause: Callable[[float], None] = time.
 
 
 def land_rest(folder: DemoDataFolder) -> dict[str, int]:
-    """Write the payments and duplicates still pending, so that the feeds end complete; a second call does nothing."""
+    """Write all pending payments and duplicates, so that the feeds are complete; a second call writes nothing."""
     landed = dict.fromkeys(FEEDS, 0)
     with exclusive_lock(folder):
         book = read_generator_state(folder) or GeneratorState()
@@ -273,7 +273,7 @@ def land_rest(folder: DemoDataFolder) -> dict[str, int]:
 
 
 def land_closing(folder: DemoDataFolder) -> ClosingRound:
-    """Write one more round of closing events; the feeds must have stopped, else raises Refused."""
+    """Write one more round of closing events; raises Refused unless the feeds have stopped."""
     with exclusive_lock(folder):
         book = read_generator_state(folder) or GeneratorState()
         at = max(book.newest_ms, int(time.time() * 1000)) + ROUND_MS

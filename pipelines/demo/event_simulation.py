@@ -1,4 +1,4 @@
-"""What happens in the pizzeria in one second, as lines of its feeds; no clock or files, and an id decides its event."""
+"""Simulates one second of the pizzeria as lines of its feeds, without clock; an event is determined by its id."""
 
 import csv
 import json
@@ -11,84 +11,84 @@ from random import Random
 from typing import Any
 
 FOLDER = Path(__file__).parents[1] / "samples" / "pizzeria"
-"""The sample as shipped: never written to."""
+"""The sample as shipped; never modified."""
 
 KEYED_TABLES = FOLDER.with_name("pizzeria_keyed")
-"""Tables that a demo has as well where its format can replace rows by key."""
+"""Tables that a demo also has if its table format can replace rows by key."""
 
 FEEDS = ("orders", "payments", "table_assignments", "client_changes")
-"""The feeds, in the order in which the files of one second land."""
+"""The feeds, in the order in which the files of a second land."""
 
 CLOSING = "closing"
-"""Name, channel, status and method of closing events."""
+"""Name, channel, status and payment method of closing events."""
 
 
 @cache
 def menu() -> dict[int, tuple[str, int]]:
-    """Return pizza id to name and price in cents; pizza 0 belongs to closing events."""
+    """Return name and price in cents by pizza id; pizza 0 belongs to closing events."""
     lines = (FOLDER / "reference" / "pizzas" / "pizzas.json").read_text().splitlines()
     return {row["id"]: (row["name"], row["price_cents"]) for row in map(json.loads, lines)}
 
 
 @cache
 def dining_tables() -> dict[int, tuple[str, int]]:
-    """Return table id to name and seats; table 0 belongs to closing events."""
+    """Return name and number of seats by table id; table 0 belongs to closing events."""
     with (FOLDER / "reference" / "tables" / "tables.csv").open(newline="") as file:
         return {int(row["id"]): (row["name"], int(row["seats"])) for row in csv.DictReader(file)}
 
 
 LATE_MS_MAX = 5_000
-"""An event lands at most this long after its event time …"""
+"""Maximum time from an event's event time to its arrival."""
 REPEAT_MS_MAX = 3_000
-"""… and its duplicate at most this long after it."""
+"""Maximum time from an event's arrival to that of its duplicate."""
 PAID_WITHIN_MS = 15_000
-"""Longest time from an order to its payment."""
+"""Maximum time from an order to its payment."""
 
 LATE_SHARE = 0.06
 REPEAT_SHARE = 0.05
 SHARES = {"table_assignments": 0.3, "client_changes": 0.15}
-"""Events of the other feeds for each order; payments follow from orders."""
+"""Events per order in these feeds; payments follow from the orders."""
 FIRST_CLIENTS = 12
 SEATED = 40
-"""How many seatings can still order."""
+"""Number of newest seatings whose guests can still order."""
 
 _NAMES = ("April", "Casey", "Irma", "Karai", "Leo", "Mikey", "Mona", "Raph", "Renet", "Shini", "Splinter", "Usagi")
 _TOWNS = ("Bologna", "Genova", "Lecce", "Napoli", "Parma", "Siena", "Torino", "Verona")
 
 LinesByFeed = dict[str, list[str]]
-"""Feed to the lines that land now, in order."""
+"""The lines that land now, in order, by feed."""
 
 
 @dataclass(slots=True)
 class GeneratorState:
-    """All that a generator must remember between two runs; the one thing here that changes."""
+    """Everything that a generator remembers between two runs; the only mutable state in this module."""
 
     seed: int = 7
     next_id: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FEEDS, 1))
     clients: int = 0
-    """Clients known so far: their ids are 1 to this."""
+    """Number of known clients, whose ids are 1 to this number."""
     seated: list[tuple[int, int]] = field(default_factory=list)
     """The newest seatings: id and event time in ms."""
     pending: list[tuple[int, str, str]] = field(default_factory=list)
-    """What lands later: event-clock ms at which it is due, feed, line."""
+    """Lines that land later: due time by event time in ms, feed, line."""
     owed: dict[str, float] = field(default_factory=lambda: dict.fromkeys(FEEDS, 0.0))
-    """The fraction of an event carried over to the next step, by feed."""
+    """Fraction of an event that is carried over to the next second, by feed."""
     landed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FEEDS, 0))
-    """Lines ever landed, duplicates and closing events included."""
+    """Number of lines that have ever landed, by feed, including duplicates and closing events."""
     file: int = 0
-    """Number of the last landed second; grows over restarts."""
+    """Number of the last file that landed; restarts continue the count."""
     closing: int = 0
-    """Number of the last closing round; its ids are its negative."""
+    """Number of the last closing round; its ids are the negative."""
     newest_ms: int = 0
-    """No event so far is newer than this, closing events included."""
+    """Upper bound for the event times so far, including closing events."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the book as a JSON object; it shares the book's collections, since it is written each second."""
+        """Return the state as a JSON object, which shares its collections, because it is written every second."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
 def generator_state_from_json(value: dict[str, Any]) -> GeneratorState:
-    """Read what `as_json` gave; raises KeyError, TypeError or ValueError for anything else."""
+    """Decode the result of `as_json`; raises KeyError, TypeError or ValueError for anything else."""
     book = GeneratorState(**value)
     book.seated = [(int(number), int(at)) for number, at in book.seated]
     book.pending = [(int(due), str(feed), str(line)) for due, feed, line in book.pending]
@@ -96,7 +96,7 @@ def generator_state_from_json(value: dict[str, Any]) -> GeneratorState:
 
 
 def simulate_second(book: GeneratorState, now_ms: int, rate: float) -> LinesByFeed:
-    """Simulate one second at `rate` orders per second; due events precede new ones, so that lateness stays bounded."""
+    """Simulate a second at `rate` orders per second; due lines land before new ones, so that lateness stays bounded."""
     second = _Second(book, now_ms, take_pending(book, now_ms))
     if not book.clients and rate > 0:
         for _ in range(FIRST_CLIENTS):
@@ -112,7 +112,7 @@ def simulate_second(book: GeneratorState, now_ms: int, rate: float) -> LinesByFe
 
 
 def take_pending(book: GeneratorState, until_ms: int | None) -> LinesByFeed:
-    """Remove and return what is due, oldest first, never a line with its duplicate; None returns all, due or not."""
+    """Remove and return the lines due by `until_ms` (None: all), oldest first, never a line with its duplicate."""
     lines: LinesByFeed = {feed: [] for feed in FEEDS}
     kept = []
     for due, feed, line in sorted(book.pending):
@@ -125,7 +125,7 @@ def take_pending(book: GeneratorState, until_ms: int | None) -> LinesByFeed:
 
 
 def closing_events(book: GeneratorState, at_ms: int) -> LinesByFeed:
-    """Return the closing events of one more round: one of each feed, with one negative id and references that hold."""
+    """Return the next round of closing events: one per feed, all with one negative id, so that references match."""
     book.closing += 1
     number = -book.closing
     book.newest_ms = max(book.newest_ms, at_ms + 2_000)
@@ -143,7 +143,7 @@ def closing_events(book: GeneratorState, at_ms: int) -> LinesByFeed:
 
 
 def timestamp(ms: int) -> str:
-    """Write epoch milliseconds as Spark's JSON reader takes them, in any session time zone."""
+    """Format epoch milliseconds as Spark's JSON reader parses them in any session time zone."""
     return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{ms % 1000:03d}Z"
 
 
@@ -156,7 +156,7 @@ def _earned(book: GeneratorState, feed: str, rate: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Second:
-    """One second of the pizzeria: what it adds to the book and to the lines that land."""
+    """One second of the pizzeria, which adds to the generator's state and to the lines that land."""
 
     book: GeneratorState
     now_ms: int
@@ -206,7 +206,7 @@ class _Second:
 
 
 def _promise_payment(book: GeneratorState, order: int, ordered_ms: int, cents: int) -> None:
-    """Note the payment of an order; it lands when it is due, at the earliest in the next second."""
+    """Schedule the payment of an order; it lands no earlier than the next second."""
     number, chance = _next(book, "payments")
     paid_ms = ordered_ms + chance.randint(2_000, PAID_WITHIN_MS)
     event = {"id": number, "order_id": order, "method": chance.choice(("card", "cash", "phone")),
@@ -219,14 +219,14 @@ def _promise_payment(book: GeneratorState, order: int, ordered_ms: int, cents: i
 
 
 def _next(book: GeneratorState, feed: str) -> tuple[int, Random]:
-    """Return the feed's next id, and the random source that this id alone determines."""
+    """Return the next id of a feed, and a random source that only depends on seed, feed and id."""
     number = book.next_id[feed]
     book.next_id[feed] = number + 1
     return number, Random(f"{book.seed}/{feed}/{number}")
 
 
 def _event_ms(chance: Random, now_ms: int) -> int:
-    """Return an event time in the second that ends now, or, for late events, up to LATE_MS_MAX before now."""
+    """Return an event time within the second before `now_ms`, or up to LATE_MS_MAX before it for a late event."""
     return now_ms - (chance.randint(1_000, LATE_MS_MAX) if chance.random() < LATE_SHARE else chance.randint(0, 999))
 
 

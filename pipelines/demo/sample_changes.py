@@ -1,4 +1,4 @@
-"""The demo's five changes: each an edit of the copied project's texts, line by line, that is made once and said."""
+"""The demo's five changes: edits of the copied project's texts, which can be repeated safely."""
 
 import re
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ _LOAD = "pipelines/facts/kitchen/fct_kitchen_load/sql-scripts/dml.fct_kitchen_lo
 
 @dataclass(frozen=True, slots=True)
 class TextReplacement:
-    """One replacement in one file; `old` stands there exactly once before, `new` after."""
+    """One replacement in one file; before it, `old` occurs exactly once, and after it, `new` occurs."""
 
     path: str
     """Relative to the project folder."""
@@ -27,13 +27,13 @@ class TextReplacement:
 
 @dataclass(frozen=True, slots=True)
 class DemoChange:
-    """A change of one statement, and what a plan is expected to make of it."""
+    """A change of one statement, with the expected plan in words."""
 
     table: str
     expected: str
     edits: tuple[TextReplacement, ...]
     expected_with_paused_readers: str = ""
-    """What is expected instead where Spark would end the readers of the table; empty where no column is added."""
+    """Expected plan if Spark would end the table's readers on a new column; empty if no column is added."""
 
 
 COMMENT = DemoChange(
@@ -103,13 +103,13 @@ READERS = DemoChange(
 )
 
 CHANGES = {"comment": COMMENT, "column": COLUMN, "filter": FILTER, "window": WINDOW, "rename": RENAME}
-"""The changes by the word a person types."""
+"""The changes by the word that a person types."""
 
 
 def change_project(folder: str | Path, word: str, *, with_readers: bool = False) -> tuple[DemoChange, tuple[str, ...]]:
-    """Make a change and return it with the files written, none when it was made before; all edits are made or none.
+    """Apply a change, with all its edits or none; returns it with the files written, none if it was already applied.
 
-    Raises UsageError for another word or a folder without the sample, Refused where the text was edited by hand.
+    Raises UsageError for an unknown change or a folder without the sample, and Refused if the text was edited by hand.
     """
     if word not in CHANGES:
         raise UsageError(f"{word!r} is not one of the demo's changes", remedy=f"one of: {', '.join(CHANGES)}")
@@ -131,7 +131,7 @@ def change_project(folder: str | Path, word: str, *, with_readers: bool = False)
 
 
 def _pauses_readers(text: str) -> bool:
-    """Return whether the table of a DDL gets no column while it is streamed; False for another text."""
+    """Return whether a text is the DDL of a table whose format ends streaming readers when a column is added."""
     found = _FORMAT.search(text)
     return found is not None and table_format(found[1]).added_column_stops_readers
 
@@ -144,7 +144,7 @@ def _read(root: Path, path: str) -> str:
 
 
 def _apply(texts: dict[str, str], edit: TextReplacement) -> bool:
-    """Apply one edit to the texts in memory; False when it stands there already."""
+    """Apply an edit to the texts in memory; returns False if it was already applied."""
     text = texts[edit.path]
     if edit.new in text:
         return False

@@ -1,4 +1,4 @@
-"""Copies of the sample project: made with a fresh id and a marker, which names what a purge deletes."""
+"""Copies of the sample project, each with a fresh id and a marker file that lists everything a purge deletes."""
 
 import json
 import os
@@ -15,9 +15,9 @@ from pipelines.demo.data_folder import open_folder, read_object
 from pipelines.demo.event_simulation import FOLDER, KEYED_TABLES
 
 MARKER = ".headgate-demo"
-"""The file that says a folder is ours, to use again, and names what was copied, to purge."""
+"""Marks a folder as a demo that can be used again, and lists the copied files for a purge."""
 PROGRAM = Path(__file__).parents[2]
-"""The clone, or the folder that the program is installed in."""
+"""The clone, or the folder in which the program is installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +27,22 @@ class SampleCopy:
     folder: Path
     project_id: str
     made: bool
-    """False when the copy was there already and has been left as it is."""
+    """False if the copy already existed; it was left unchanged."""
 
     @property
     def data(self) -> Path:
-        """The data folder of its default environment."""
+        """The data folder of the default environment."""
         return self.folder / "data"
 
 
 SELDOM = "40 seconds"
-"""Trigger of the sample's statements where a table has a log of its own."""
+"""Trigger of the sample's statements if its table format has a transaction log."""
 
 
 def copy_sample(folder: str | Path, format: str = "") -> SampleCopy:
-    """Copy the sample with a fresh project id, its tables in a format, or find the copy there.
+    """Copy the sample with a fresh project id and tables of the given format, or find the copy that is already there.
 
-    Refused for a folder that is not ours, and for a copy whose tables are of another format than the one asked for.
+    Refused for a folder that is not a demo, and for a copy whose tables have another format.
     """
     target = Path(folder).expanduser().resolve()
     if target == PROGRAM or PROGRAM in target.parents:
@@ -64,14 +64,14 @@ def copy_sample(folder: str | Path, format: str = "") -> SampleCopy:
 
 
 def project_id(folder: Path) -> str | None:
-    """Read the project id from the marker of a demo's folder; None when the folder does not carry our marker."""
+    """Read the project id from the marker of a demo's folder; None if it has no valid marker."""
     marker = read_object(folder / MARKER) or {}
     value = marker.get("project_id")
     return value if marker.get("made_by") == "headgate demo" and isinstance(value, str) else None
 
 
 def _copy(target: Path, identity: str, format: str) -> SampleCopy:
-    """Build the copy beside its place and move it there whole, so that an interrupted one is never taken for a demo."""
+    """Build the copy in a temporary folder and move it into place, so that no incomplete copy is taken for a demo."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as beside:
         building = Path(beside) / "copy"
@@ -94,10 +94,10 @@ def _copy(target: Path, identity: str, format: str) -> SampleCopy:
 
 
 def _trigger_seldom(folder: Path) -> None:
-    """Slow every statement down between two batches: a commit of a log takes the pool's two cores, not its rows.
+    """Lengthen all triggers: the cost of a commit to a log is high, independent of its rows, on a pool with two cores.
 
-    With the triggers of parquet 19 statements on Delta never rested, and the batches of keyed tables, which are a dozen
-    jobs each, were not done within 290 s behind those of the others (4.4.0).
+    With the triggers of the parquet sample, 19 statements on Delta never became idle, and the batches of keyed tables,
+    with a dozen jobs each, did not finish within 290 s behind those of the others (4.4.0).
     """
     for file in (folder / "headgate.yml", *folder.glob("pipelines/**/*.yml")):
         text = file.read_text()
@@ -105,7 +105,7 @@ def _trigger_seldom(folder: Path) -> None:
 
 
 def _store_tables(folder: Path, format: str) -> str:
-    """Write every table that a statement fills with another format; returns what headgate.yml has to say of it."""
+    """Change the format of all tables that statements write; returns the lines that headgate.yml needs for it."""
     for ddl in folder.glob("pipelines/**/ddl.*.sql"):
         text = ddl.read_text()
         ddl.write_text(text.replace(f"\nUSING {WRITTEN[0]};", f"\nUSING {format};"))

@@ -1,7 +1,7 @@
-"""`python -I -m pipelines.statement_tests FOLDER`: runs cases on a Spark server of its own, which ends with it.
+"""`python -I -m pipelines.statement_tests FOLDER`: runs cases on a Spark server that ends with this process.
 
-A request is one line of JSON on stdin; answers are lines of JSON on stdout. Once stdin ends, whoever asked is gone, and
-so are server and folder.
+The request is one line of JSON on stdin; answers are lines of JSON on stdout. When stdin ends, the caller is gone, and
+server and folder are removed.
 """
 
 import json
@@ -38,7 +38,7 @@ _MEMORY = "1g"
 
 
 class CaseServer:
-    """A Spark server for one run of cases, in a folder of its own; started again where a case took it along."""
+    """A Spark server for one request, in a folder of its own; restarted if a case has crashed it."""
 
     def __init__(self, folder: Path, settings: dict[str, str]) -> None:
         conf = {**settings, "spark.sql.runSQLOnFiles": "false"}
@@ -47,11 +47,11 @@ class CaseServer:
         self._closed = False
 
     def session(self) -> Session:
-        """Return a new session on the server that runs, or on a new one; raises PoolUnreachable."""
+        """Return a new session, and start the server if it does not run; raises PoolUnreachable."""
         try:
             with self._lock:
                 if self._closed:
-                    raise PoolUnreachable("whoever asked for the tests is gone")
+                    raise PoolUnreachable("the process that requested the tests is gone")
                 self._pool.start()
         except OSError as error:
             raise HeadgateError(f"Spark cannot be started: {error.strerror}", remedy="free some disk space") from error
@@ -61,11 +61,11 @@ class CaseServer:
         return session
 
     def end(self) -> None:
-        """End the server; nothing where it does not run."""
+        """End the server if it runs."""
         self._pool.end()
 
     def close(self) -> None:
-        """End the server, also one that is being started, and start none any more."""
+        """End the server, even while it starts, and never start it again."""
         with self._lock:
             self._closed = True
             self._pool.end()
@@ -117,7 +117,7 @@ def _runner(request: CaseRequest, server: CaseServer, folder: Path, tables: dict
 
 
 def main() -> int:
-    """Answer one request; 0 also where a case failed: whoever asked decides."""
+    """Answer one request; returns 0 even if a case fails, because the caller decides what that means."""
     folder = Path(sys.argv[1])
     request = request_from_json(json.loads(sys.stdin.readline()))
     server = CaseServer(folder, dict(request.settings))
@@ -134,13 +134,13 @@ def main() -> int:
         print(json.dumps({"error": HeadgateError(summary, remedy="free some disk space").as_json()}), flush=True)
     finally:
         server.close()
-        # Where whoever asked is gone the watcher removes the folder, and must not be cut short.
+        # If the caller is gone, the watcher removes the folder and must be able to finish.
         watcher.join(END_S)
     return 0
 
 
 def _end_with_asker(server: CaseServer, folder: Path) -> None:
-    """End everything once stdin ends."""
+    """End the process when stdin ends."""
     sys.stdin.read()
     server.close()
     shutil.rmtree(folder, ignore_errors=True)

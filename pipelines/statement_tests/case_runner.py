@@ -1,4 +1,4 @@
-"""Cases on a Spark session, one after the other: none that fails or hangs takes the others along."""
+"""Runs cases on a Spark session, one after the other; a case that fails or hangs does not affect the others."""
 
 import itertools
 import shutil
@@ -25,14 +25,14 @@ from pipelines.statement_tests.stream_trial import StreamTrial, TrialStatement
 T = TypeVar("T")
 
 ROOM_B = 1_000_000
-"""With less on its disk, in bytes, a case that Spark refused is taken to have failed for that."""
+"""With less free disk space than this, in bytes, a refusal by Spark is attributed to the full disk."""
 
 STOP_S = 20.0
-"""How long a trial that took too long is waited for."""
+"""Longest wait for a trial to stop after its time limit."""
 
 
 class CaseFailed(Exception):
-    """A case ended before its rows could be compared; carries its result without the case's name."""
+    """A case ended before its rows could be compared; contains the result, without the case's name."""
 
     def __init__(self, outcome: CaseOutcome, summary: str, *, detail: str = "", verdict: str = "") -> None:
         super().__init__(summary)
@@ -40,7 +40,7 @@ class CaseFailed(Exception):
 
 
 class CaseRunner:
-    """Runs cases in one session; each trial has a number of its own, tables named after it, and a folder."""
+    """Runs cases in one session; each trial has its own number, table names and folder."""
 
     def __init__(
         self,
@@ -59,18 +59,18 @@ class CaseRunner:
         self._running: tuple[StreamTrial, TrialStatement] | None = None
 
     def run(self, case: StatementCase) -> CaseResult:
-        """Compare what a statement writes with what its case expects."""
+        """Compare the rows that a statement writes with those that its case expects."""
         return self._ended(case, lambda: self._compared(case))
 
     def upgrade(self, case: StatementCase, old: TrialStatement | None) -> CaseResult:
-        """Let the old text read the first parts and the new one go on from its checkpoint, at each place between parts.
+        """Switch from the old text to the new one, on one checkpoint, between each two parts; returns the worst result.
 
-        An `old` of None is a text that cannot be read.
+        `old` is None if the old text cannot be parsed.
         """
         return self._ended(case, lambda: self._upgraded(case, old), trials=len(case.parts))
 
     def record(self, case: StatementCase) -> tuple[Row, ...]:
-        """Return what the statement writes over the parts of a case; raises HeadgateError."""
+        """Return the rows that the statement writes for the parts of a case; raises HeadgateError."""
         written: list[tuple[Row, ...]] = []
 
         def look() -> CaseResult:
@@ -83,7 +83,7 @@ class CaseRunner:
         return written[0]
 
     def _ended(self, case: StatementCase, judge: Callable[[], CaseResult], *, trials: int = 1) -> CaseResult:
-        """Return how a case ended, also where Spark refused it or did not end in time."""
+        """Run a case, and return its result, also if Spark refuses the statement or the time limit passes."""
         began, seconds = time.monotonic(), self._case_s * trials
         try:
             result = call_deadlines.call(seconds, judge)
@@ -142,7 +142,7 @@ class CaseRunner:
         return worst
 
     def _fresh_rows(self, new: TrialStatement, case: StatementCase) -> list[tuple[Row, ...]]:
-        """Return what the new text alone has written after each part."""
+        """Return the rows after each part if the new text alone has read everything."""
         trial = self._trial()
         rows = []
         for part in case.parts:
@@ -207,7 +207,7 @@ class CaseRunner:
         trial.run(statement, part)
 
     def _stop(self) -> None:
-        """End what a case has left running; a server that does not even do this is told by the next call to it."""
+        """Stop the query of a case that hangs; if the server does not answer, the next call to it fails."""
         if self._running is not None:
             trial, statement = self._running
             with suppress(HeadgateError):

@@ -1,4 +1,4 @@
-"""One statement over fixtures: tables of its own, a checkpoint of its own, one round of micro-batches for each part."""
+"""Runs one statement over fixtures, with its own tables and checkpoint; each part is processed by one start."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ _CHAR = re.compile(r"\b(?:var)?char\(\d+\)")
 
 @dataclass(frozen=True, slots=True)
 class TrialStatement:
-    """What a trial runs: one revision of a statement."""
+    """One revision of a statement, to run in a trial."""
 
     ddl: TableDdl
     parsed: ParsedStatement
@@ -41,7 +41,7 @@ class TrialStatement:
 
 
 class StreamTrial:
-    """Tables, files and checkpoint of one trial; names end in its number, so that trials share a session."""
+    """Tables, files and checkpoint of one trial; all names end in its number, so that trials can share a session."""
 
     def __init__(self, session: Session, folder: Path, number: int, tables: Mapping[TableName, Table]) -> None:
         self._session = session
@@ -53,13 +53,13 @@ class StreamTrial:
         self._made: set[str] = set()
 
     def run(self, statement: TrialStatement, part: Part) -> None:
-        """Land a part and let the statement read all of it, also what Spark emits for the watermark it reached.
+        """Land a part and run the statement until it has read it and written what the new watermark allows.
 
-        Each part is a start on the same checkpoint; raises EngineRefused, PoolUnreachable.
+        Each part is a new start on the same checkpoint; raises EngineRefused, PoolUnreachable.
         """
         reads = {read.table for read in statement.parsed.reads}
         if changes := next((read.table for read in statement.parsed.reads if read.takes_changes), ""):
-            raise EngineRefused(f"it reads the changes of {changes}, and a test gives rows")
+            raise EngineRefused(f"it reads the changes of {changes}, but a test can only provide rows")
         for table in sorted({*reads, *part}):
             self._land(table, part.get(table, ()))
         target = self._make(statement.ddl)
@@ -82,11 +82,11 @@ class StreamTrial:
         return query_name(statement.ddl.table, self._number)
 
     def stop(self, statement: TrialStatement) -> None:
-        """End the trial's query where it still runs."""
+        """Stop the trial's query if it still runs."""
         self._queries.stop(self.query(statement))
 
     def written_types(self, statement: TrialStatement) -> tuple[tuple[str, str, str], ...]:
-        """List columns as (name, declared, written) that the statement writes as another type than is declared."""
+        """List the columns that the statement writes with another type than declared, as (name, declared, written)."""
         physical = {}
         for table in {read.table for read in statement.parsed.reads}:
             self._land(table, ())
@@ -102,7 +102,7 @@ class StreamTrial:
         return tuple(found)
 
     def rows(self, statement: TrialStatement) -> tuple[Row, ...]:
-        """Read what the table holds, by the declared columns; at most MOST_FOUND rows and one."""
+        """Read the table's declared columns; at most MOST_FOUND + 1 rows."""
         columns = statement.columns
         schema = ", ".join(f"{quoted_name(name)} {_stored(kind)}" for name, kind in columns)
         with spark_errors():
@@ -119,10 +119,10 @@ class StreamTrial:
         return tuple(zip(*values, strict=True))
 
     def _land(self, table: TableName, rows: Iterable[Row]) -> None:
-        """Add a file of rows to a table that is read; the table is made where it is not there."""
+        """Add a file of rows to an input table, which is created on first use."""
         ddl = self._tables[table].parsed_ddl
-        # As rows of any format are read the same way, all fixtures are parquet; how files of its own format are
-        # parsed is no matter of the statement.
+        # All fixtures are parquet: rows are read the same way from every format, and parsing of the declared format is
+        # not part of the statement.
         ddl = replace(ddl, format="parquet", options=(), properties=())
         place = self._folder / "given" / table
         name = self._physical(table)
@@ -141,7 +141,7 @@ class StreamTrial:
             frame.write.mode("append").format("parquet").partitionBy(*ddl.partitioning).save(str(place))
 
     def _make(self, ddl: TableDdl) -> str:
-        """Make the table that is written; where an older revision made it, the columns that it lacks are added."""
+        """Create the output table; if an older revision has created it, add the missing columns."""
         name = f"{ddl.table}__v{self._number}"
         if name in self._made:
             self._catalog.add_columns(name, tuple((column.name, column.type) for column in ddl.columns))
@@ -160,17 +160,17 @@ class StreamTrial:
 
 
 def _stored(kind: str) -> str:
-    """Return the type that files hold: Spark stores CHAR and VARCHAR as strings."""
+    """Return the type that files contain: Spark stores CHAR and VARCHAR as strings."""
     return _CHAR.sub("string", kind)
 
 
 def _plain(kind: str) -> str:
-    """Return a type as both a declaration and a schema write it."""
+    """Return a type in a form in which declarations and schemas can be compared."""
     return re.sub(r" collate \w+| not null", "", _stored(kind)).replace("`", "").replace(" ", "").lower()
 
 
 def _spark_value(value: object, kind: str) -> object:
-    """Return a value as `createDataFrame` takes it."""
+    """Convert a value for `createDataFrame`."""
     if not isinstance(value, tuple):
         return value
     if kind.startswith("array<"):
@@ -181,5 +181,5 @@ def _spark_value(value: object, kind: str) -> object:
 
 
 def _written_as(ddl: TableDdl) -> str:
-    """Return the format that a trial writes: files alone where a table's format needs a connector beside Spark."""
+    """Return the format to write: that of the data files if the table's format needs a connector that Spark lacks."""
     return table_format(ddl.format).data_files or ddl.format
