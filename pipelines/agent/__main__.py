@@ -31,7 +31,7 @@ from state.row_types import EnvironmentRow
 
 MOST_BYTES = 8 << 20
 KEPT = 3
-"""Rotated files kept beside the log: `agent.log.1` (the newest) to `agent.log.3`."""
+"""Number of rotated log files: `agent.log.1` (the newest) to `agent.log.3`."""
 
 
 class AgentLog(RotatingFileHandler):

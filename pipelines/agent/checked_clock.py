@@ -14,7 +14,7 @@ from state.row_types import ClockCheck
 log = logging.getLogger(__name__)
 
 _one_at_a_time = Lock()
-"""Steps and housekeeping both check the clock: a jump that both see must count once."""
+"""Held during a check: steps and housekeeping both check the clock, and a jump must be counted only once."""
 
 JUMP_S = 3600.0
 """How far the wall clock may gain on the uptime between two checks, in seconds; more than this counts as a jump."""
@@ -63,7 +63,7 @@ def check_clock(before: ClockCheck | None, wall: float, up: Uptime) -> tuple[Clo
 
 
 def forgetting_time(check: ClockCheck | None, wall: float, kept_s: float) -> float:
-    """Return the current time to use when deciding what is older than `kept_s`, which is at most `FORGETS_S`."""
+    """Return the current time for deciding which data is older than `kept_s`, at most `FORGETS_S`."""
     has_jumped = check is not None and check.hold_s > 0 and FORGETS_S - check.hold_s < kept_s
     return wall - check.debt_s if check is not None and has_jumped else wall
 

@@ -30,10 +30,10 @@ from state.runs import draw_run_id
 log = logging.getLogger(__name__)
 
 FAULT_VARIABLE = "HEADGATE_FAULT_AT"
-"""A count or comma-separated labels: the agent kills itself with SIGKILL at the first matching fault point (drills)."""
+"""Environment variable for drills: number or comma-separated labels of the fault point at which the agent dies."""
 
 TRACE_VARIABLE = "HEADGATE_FAULT_TRACE"
-"""A file to which each fault point appends its label, one per line, so that a drill can iterate over all of them."""
+"""Environment variable for drills: a file to which every fault point appends its label, one per line."""
 
 
 class FaultPoints:
@@ -100,7 +100,7 @@ class PoolClient(Protocol):
 
 
 class Identity(Protocol):
-    """Whether this is the environment that the ledger describes."""
+    """Checks whether this is the environment that the ledger describes."""
 
     @property
     def doubt(self) -> str:
@@ -173,7 +173,10 @@ def event_row(
 
 @dataclass(slots=True)
 class AgentContext:
-    """One environment at work. Clocks and generated ids are fields, so that tests can replace them."""
+    """The state that all parts of an agent share.
+
+    Clocks and id generators are fields, so that tests can replace them.
+    """
 
     places: EnvironmentPaths
     folder: str
@@ -191,7 +194,7 @@ class AgentContext:
     version.
     """
     paused: set[str] = field(default_factory=set)
-    """Run ids of queries that a step has paused: they did not end on their own, and their next start is no restart."""
+    """Run ids of queries that a step has paused, so that their next start does not count as a restart."""
     unrecorded: set[str] = field(default_factory=set)
     """Run ids of queries that were started correctly but could not be recorded in the ledger yet."""
     unserved: threading.Event = field(default_factory=threading.Event)
@@ -205,11 +208,11 @@ class AgentContext:
     uptime: Callable[[], Uptime] = machine_uptime
     """The uptime that the wall clock is checked against."""
     stopping: threading.Event = field(default_factory=threading.Event)
-    """Set once, when the agent shall stop; every loop waits on it instead of sleeping."""
+    """Set once, when the agent is to stop; every loop waits on it instead of sleeping."""
     locks: StatementLocks = field(default_factory=StatementLocks)
-    """Locks of versions, and the order of operator commands; steps, operator actions and the reconciler hold them."""
+    """Version locks, which steps, operator actions and the reconciler hold, and the order of operator commands."""
     identity: Identity = field(default_factory=Undoubted)
-    """Whether this is the environment that the ledger describes; the daemon compares."""
+    """Checks whether this is the environment that the ledger describes."""
     connectors: Callable[[], Collection[str] | None] = lambda: None
     """Returns the names of the connectors that the pool was started with; None if unknown."""
 
@@ -252,7 +255,7 @@ class AgentContext:
     def event_of_done(
         self, kind: EventKind, summary: str, *, about: tuple[str, int] = ("", 0), detail: str | Sentence | None = None
     ) -> None:
-        """Record an event like `event`, for something already done: an unavailable ledger is logged, not raised."""
+        """Record an event for something that is already done; an unavailable ledger is logged and not raised."""
         try:
             self.event(kind, summary, about=about, detail=detail)
         except LedgerUnavailable as error:

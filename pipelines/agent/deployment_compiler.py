@@ -28,7 +28,7 @@ StatementsRead = tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentLayout:
-    """Where an environment keeps its files, and what it calls its tables: absolute data folder and catalog prefix."""
+    """File paths and catalog names of an environment, below its absolute data folder and with its catalog prefix."""
 
     data: str
     environment: Environment
@@ -125,7 +125,7 @@ def compile_statement(statement: ParsedStatement, node: PlanNode, layout: Enviro
 
 
 def compile_before(texts: RevisionTexts, table: TableName, name: str, folder: str) -> str:
-    """Compile the DDL that registers the rows from before a version, as the old texts declare them."""
+    """Compile the DDL of the table with the rows from before a version, with the columns of the old texts."""
     return compile_ddl(_ddl(texts, table), name, folder)
 
 

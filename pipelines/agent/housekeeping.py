@@ -77,7 +77,7 @@ def _in_trash(agent: AgentContext) -> list[Deployment]:
 
 
 def _take_back(agent: AgentContext, deployment: Deployment) -> bool:
-    """Move what an interrupted undelete took out back into the trash; returns whether the version is complete there."""
+    """Move files that an interrupted undelete has restored back into the trash; returns whether all are there."""
     name = agent.layout.catalog_name(deployment.table, deployment.version)
     is_whole = True
     for folder, part in ((deployment.folder, "tables"), (deployment.checkpoint, "checkpoints")):
@@ -92,7 +92,7 @@ def _take_back(agent: AgentContext, deployment: Deployment) -> bool:
 
 
 def _removed(agent: AgentContext, deployment: Deployment, folder: Path, *, shared: bool) -> bool:
-    """Delete what a version has in the trash; returns whether nothing is left.
+    """Delete a version's files in the trash; returns whether all are gone.
 
     Several versions may share one trash folder, in subfolders named after the versions.
     """
@@ -106,9 +106,9 @@ def _removed(agent: AgentContext, deployment: Deployment, folder: Path, *, share
 
 
 def _remove(agent: AgentContext, folders: Iterable[Path]) -> list[str]:
-    """Delete trash folders that belong to this ledger, and parents that become empty; returns the paths that are left.
+    """Delete trash folders that belong to this ledger, and parents that become empty; returns the remaining paths.
 
-    Folders of others stay, with all folders above them; the trash folder itself stays too.
+    Folders of other ledgers stay, with all folders above them; the trash folder itself stays too.
     """
     left, trash = [], _trash_folder(agent)
     for folder in folders:

@@ -50,7 +50,7 @@ UNKNOWN_TOLD = 10
 """Maximum number of unknown queries reported per round."""
 
 _LONGEST_NAME = 140
-"""Most characters of a query name that are shown; names of ours are shorter."""
+"""Maximum length of a displayed query name; Headgate's own names are shorter."""
 
 
 @dataclass(frozen=True, slots=True)

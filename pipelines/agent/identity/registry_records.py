@@ -62,7 +62,10 @@ def recorded_row(record: RegistryRecord, now: float) -> Deployment:
 
 
 def keep_record(agent: AgentContext, table: TableName, version: int) -> None:
-    """Record a version as the ledger has it; the caller holds its lock. Raises NotAdopted if its record is newer."""
+    """Record a version as it is in the ledger; the caller holds its lock.
+
+    Raises NotAdopted if the existing record is newer.
+    """
     row = agent.ledger.deployment(table, version)
     if row is None:
         return
@@ -154,13 +157,13 @@ class RegistryRecords:
     _change: int = 0
     """Change number of the ledger up to which changes were handled."""
     _kept: dict[Version, int] = field(default_factory=dict)
-    """Hash of the durable fields of each version when it was recorded."""
+    """Hash of the durable fields of each version as last recorded."""
     _pending: dict[Version, int] = field(default_factory=dict)
-    """The same for versions that could not be recorded yet."""
+    """Hashes of the durable fields of versions that could not be recorded yet."""
     _active: dict[Version, bool] = field(default_factory=dict)
     _session: str = ""
     _said: dict[Version, str] = field(default_factory=dict)
-    """Why a version could not be recorded; logged once."""
+    """Logged reasons for which a version could not be recorded, so that each is logged only once."""
 
     def round(self) -> None:
         """Record what has changed since the last round; write nothing if in doubt. Failures are retried in the next

@@ -90,8 +90,7 @@ class PointerCheck:
         self._from = TableName("")
         """The last table that was compared."""
         self._said: set[tuple[TableName, int]] = set()
-        """Tables, with the version that served, whose corrected pointers the catalog still shows in a different form.
-        """
+        """Corrected tables and serving versions whose pointers the catalog still shows differently; skipped."""
 
     def round(self) -> None:
         """Correct the pointers of the next tables; does nothing if in doubt, and skips versions that are locked."""

@@ -44,11 +44,11 @@ GIVEN_UP = "failed"
 
 
 class _Waits(PoolUnreachable):
-    """The pool is not started now, and its recorded state stays."""
+    """The pool is not started for now; its recorded state stays."""
 
 
 class PoolSupervisor:
-    """One pool. Every call goes through its connection, with a deadline and a circuit breaker."""
+    """Keeps one pool running. Every call goes through its connection, with a deadline and a circuit breaker."""
 
     def __init__(
         self,
@@ -379,7 +379,7 @@ class StartBackoff:
         return max(0.0, self._starts[-1] + pause - self._monotonic())
 
     def started(self) -> None:
-        """Count a start, whatever its result."""
+        """Count a start, whether or not it succeeds."""
         self._starts.append(self._monotonic())
 
     def forget(self) -> None:
@@ -422,7 +422,7 @@ class PoolEvents:
             self._away(what, detail)
 
     def away(self, what: str) -> None:
-        """Record the begin of an outage, unless one has already begun."""
+        """Record the start of an outage, unless one has already begun."""
         with self._lock:
             if self._gone_at is None:
                 self._away(what, "")

@@ -90,7 +90,7 @@ class _Window:
 
 
 class RepeatedCalls:
-    """Counts commands by caller, command, outcome and changed subject, so that its size stays bounded."""
+    """Counts commands by caller, command, outcome and changed subject, so that the command log stays bounded."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic

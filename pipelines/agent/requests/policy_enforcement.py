@@ -32,7 +32,7 @@ def require_confirmation(needed: Confirmation, given: str, *, stronger: Confirma
 
 
 POLICY_COMMANDS = "agent"
-"""Actor of the first recorded policy."""
+"""Author of the first recorded policy, which no person has recorded."""
 
 NEEDED = {
     "peek": (VIEW, "look at rows"),

@@ -133,7 +133,7 @@ class RegistryRebuild:
 
 
 def goes_on(batch: int | None, wanted: str) -> str:
-    """Describe where a version stands, and whether it continues from there."""
+    """Describe at which batch a version is, and whether it is wanted running."""
     if wanted == WantedState.STOPPED:
         return f"stands {'before its first batch' if batch is None else f'at batch {batch}'}, wanted stopped"
     return f"{'begins' if batch is None else f'goes on after batch {batch}'}, wanted {wanted}"

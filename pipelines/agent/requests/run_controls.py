@@ -28,7 +28,7 @@ from state.row_types import PlanRow
 def journal_retry(agent: AgentContext, row: RunRow, *, skipping: int = 0, by: str) -> None:
     """Record a retry, or the skip of a failed step.
 
-    Raises Refused if a table is taken or a newer version serves it, and if another run continues this one.
+    Raises Refused if another run reserves a table or continues this run, or if a newer version serves a table.
     """
     refuse_overtaken(agent, row)
     agent.ledger.retry_run(row.id, serial=agent.locks.start(), skipping=skipping, by=by, at=agent.clock())

@@ -106,7 +106,7 @@ def _folders(deployment: Deployment) -> VersionFolders:
 
 
 CLONE_CALL_S = 120.0
-"""A clone writes the name of every file into one commit."""
+"""Deadline of a clone, in seconds: it writes the names of all files in one commit."""
 
 
 def take_rows(run: RunContext, origin: Deployment, made: Deployment, cut: Cut, rows: OriginRows) -> dict[str, Any]:

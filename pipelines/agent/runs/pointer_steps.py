@@ -65,13 +65,13 @@ def _move_in_words(run: RunContext, table: TableName, version: int) -> str:
 
 
 def has_swapped(run: RunContext, step: Step) -> bool:
-    """Return whether the ledger records that this run has swapped in the step's versions."""
+    """Return whether the ledger records that this run has swapped the step's versions in."""
     found = [run.agent.ledger.deployment(table, version) for table, version in run.versions(step)]
     return all(each is not None and each.active and each.served_by == run.id for each in found)
 
 
 def leave(run: RunContext, step: Step) -> None:
-    """Leave an interrupted swap: its pointers lead to the serving versions of the ledger again.
+    """Abandon an interrupted swap: point its tables to the serving versions of the ledger again.
 
     If the pool is unreachable, the reconciler does it.
     """

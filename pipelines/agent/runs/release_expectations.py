@@ -48,13 +48,16 @@ def expected_of(agent: AgentContext, pair: VersionPair) -> Expectation:
 
 
 def begins_alone(expected: Expectation) -> bool:
-    """Return whether rows differ only because of where the old version begins, and each row independently."""
+    """Return whether the only expected difference is the rows from before the old version's start position.
+
+    False if rows depend on each other, because then other rows may differ too.
+    """
     whys = {row.why for row in expected.rows}
     return len(whys) == 1 and not (expected.anything or expected.once or expected.keys)
 
 
 def _nulls_apart(effects: Iterable[RowEffect]) -> Iterator[RowEffect]:
-    """Add the rows that a condition leaves out because it is NULL: the author of `kind <> 'x'` may not expect them."""
+    """Add separate effects for rows that a condition drops because it is NULL, as `x <> 1` does unexpectedly."""
     for effect in effects:
         if condition := _LEFT_OUT.match(effect.predicate):
             yield replace(effect, why=f"{effect.why}, which is NULL there", predicate=f"({condition[1]}) IS NULL")

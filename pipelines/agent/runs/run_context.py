@@ -30,7 +30,7 @@ class OpenUpkeep:
     tag: str
     work: "Future[None]" = field(default_factory=Future)
     ended: Event = field(default_factory=Event)
-    """Set once nothing waits for its end any more."""
+    """Set when the result is no longer needed."""
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class RunContext:
         self.waits: dict[int, float] = {}
         """Since when a step waits before it can begin, by the monotonic clock."""
         self._rested: dict[tuple[str, int], WordRow | None] = {}
-        """The previous command for each version that was wanted stopped, by query name and serial of the start."""
+        """The previous command for each version that was wanted stopped, by query name and serial of the new start."""
 
     def versions(self, step: Step) -> list[tuple[TableName, int]]:
         """Return the versions that a step acts on."""

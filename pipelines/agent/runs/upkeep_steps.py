@@ -31,17 +31,17 @@ from pipelines.agent.tables.table_identities import deleted_keys_of
 log = logging.getLogger(__name__)
 
 LASTS_S = 6 * 3600.0
-"""Longest duration of one of them, in seconds; after that its step fails."""
+"""Longest duration of an OPTIMIZE or VACUUM, in seconds; after that its step fails."""
 
 TAKES_S = 3600.0
 """Margin, in seconds, for files that are replaced between the check for readers and the vacuum."""
 
 _one_at_a_time = Lock()
-"""Each of them uses every core of a pool."""
+"""Held during an OPTIMIZE or VACUUM, because each uses every core of a pool."""
 
 
 def look_after(run: RunContext, step: Step) -> RunEvidence:
-    """Begin the work, unless the log shows that this step was done."""
+    """Start the OPTIMIZE or VACUUM of a step, unless the table's log shows that it was done."""
     deployment = run.deployed(step)
     if (found := _done(run, step, deployment)) is not None:
         return StepDone(step.n, _words(step, _all_done(run, step, deployment, found)))

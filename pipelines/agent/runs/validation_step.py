@@ -66,7 +66,7 @@ def end_comparisons(run: RunContext, waiting: Collection[int]) -> None:
 
 
 def validate(run: RunContext, step: Step) -> RunEvidence:
-    """Begin to wait for a position, discarding an earlier validation of this step."""
+    """Start waiting for a position at which to compare, discarding an earlier validation of this step."""
     now = run.agent.monotonic()
     end_comparisons(run, run.validations.keys() - {step.n})
     run.validations[step.n] = OpenValidation(now, now)

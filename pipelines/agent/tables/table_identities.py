@@ -33,9 +33,9 @@ from pipelines.agent.tables.external_inputs import fault_of_inputs, refuse_input
 def tables_of(
     layout: EnvironmentLayout, deployment: Deployment, logs: Checkpoints | None = None
 ) -> tuple[CatalogTable, ...]:
-    """Return the tables of a version for the catalog; with `logs` they exist already, with the columns there.
+    """Return the tables of a version for the catalog; with `logs`, existing ones with the columns in their logs.
 
-    External tables are taken as declared; their readers are told separately about differences.
+    External tables are taken as declared; differences are reported to their readers separately.
     """
 
     def table(name: str, ddl: str, folder: str) -> CatalogTable:
@@ -80,7 +80,7 @@ _TAKE_CHANGES = frozenset({"skipchangecommits", "ignorechanges", "ignoredeletes"
 
 
 class NotInCatalog(Refused):
-    """The catalog refuses a table for now, or does not say whether it has it."""
+    """The catalog refuses a table for now, or did not answer whether it has it."""
 
 
 def register_again(agent: AgentContext, pool: PoolConnection, deployment: Deployment) -> None:
