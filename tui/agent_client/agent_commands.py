@@ -62,13 +62,13 @@ class AgentCommands:
         return str(self._client.call("apply", {"hash": plan_hash}, confirm=confirm, line=line).get("run", ""))
 
     def approve(self, plan_hash: str, *, confirm: str) -> tuple[int, int]:
-        """Approve a submitted plan; returns its approvals by others than its author, and how many it needs."""
+        """Approve a submitted plan; returns how many logins other than the author's approved it, and how many must."""
         line = equivalent_command(self._place, "approve", plan_hash[:12], "--confirm", confirm)
         answer = self._client.call("approve", {"hash": plan_hash}, confirm=confirm, line=line)
         return int(answer.get("approved") or 0), int(answer.get("approvals") or 0)
 
     def run_control(self, run_id: str, verb: str, *, step: int = 0, confirm: str = "") -> None:
-        """Pause, resume, cancel, retry, or skip a `step` of, a run; cancel and skip are confirmed with its short id."""
+        """Pause, resume, cancel or retry a run, or skip its `step`; cancel and skip are confirmed with its short id."""
         words = [verb, run_id, *(["--step", str(step)] if step else [])]
         args = {"id": run_id, "act": verb, "step": step}
         line = equivalent_command(self._place, "runs", *words)

@@ -1,6 +1,6 @@
-"""The agent's process: found, started detached, waited for, ended; a protected one is never started here.
+"""Finds, starts, waits for and ends the agent's process; the agent of a protected environment is never started here.
 
-The same holds for the local pool: the process that pool.json names, if it still is that process.
+The local pool is the process recorded in pool.json, as long as it is still the same process.
 """
 
 import fcntl
@@ -42,7 +42,7 @@ def find_pool_process(place: SelectedEnvironment) -> OsProcess | None:
 
 
 def find_server(home: str, pool_file: str) -> OsProcess | None:
-    """Find the server that a home's record names, by its start time, or by its marker until that is recorded."""
+    """Find the server in a home's record by its start time, or by its marker if the start time was not recorded."""
     try:
         server = json.loads(Path(pool_file).read_text("utf-8"))
         pid, marker = int(server["pid"]), str(server["marker"])
@@ -108,7 +108,7 @@ def is_listening(client: AgentClient) -> bool:
 
 @contextmanager
 def no_agent(place: SelectedEnvironment) -> Iterator[None]:
-    """Lock the environment for a block in which neither agent nor pool runs or starts; raises Refused if one does."""
+    """Lock the environment for a block in which neither agent nor pool may run or start; raises Refused if one runs."""
     make_home(place)
     with open(place.where.lock, "a+", encoding="ascii") as lock:
         try:

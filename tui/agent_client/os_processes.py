@@ -1,4 +1,4 @@
-"""Processes: children started detached from terminal, folder and imports; others ended by their own identity.
+"""Starts child processes detached from terminal, folder and imports, and ends other processes by their identity.
 
 A process is signalled only if pid *and* start time match the recorded ones, since pids are reused.
 """

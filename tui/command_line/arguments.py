@@ -11,9 +11,9 @@ from core.model.table_formats import WRITTEN
 from core.text.wording import did_you_mean
 
 YEAR_S = 365 * 86400.0
-"""The longest wait."""
+"""Longest wait that can be requested, in seconds."""
 MOST_RATE = 400.0
-"""Orders per second; in a burst the feeds write five times as many."""
+"""Maximum rate of the demo, in orders per second; in a burst the feeds write five times as many."""
 MOST_LINES = 1_000_000
 """Maximum number of lines or rows that one command shows."""
 

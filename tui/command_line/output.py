@@ -27,7 +27,7 @@ class StdoutNotWritten(HeadgateError):
 
 
 class CommandOutput:
-    """One command's two streams."""
+    """The two output streams of a command."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json

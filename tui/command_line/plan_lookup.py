@@ -33,7 +33,7 @@ class NamedPlan:
 
     plan: Plan
     row: "PlanRow | None"
-    """None until an agent has it."""
+    """The plan's row in the ledger; None until it was submitted."""
     saved: "SavedPlan | None"
     approvals: tuple["ApprovalRow", ...] = ()
 
@@ -79,7 +79,7 @@ def submit_saved_plan(context: CommandContext, proposal: NamedPlan) -> "PlanRow"
 
 
 def submitted_plan_row(proposal: NamedPlan) -> "PlanRow":
-    """Return the row of a plan that the agent has; raises Refused."""
+    """Return the row of a submitted plan; raises Refused if the agent does not have it."""
     if proposal.row is None:
         raise Refused(
             f"plan {proposal.plan.hash[:12]} has not been submitted to the agent yet",
@@ -89,7 +89,7 @@ def submitted_plan_row(proposal: NamedPlan) -> "PlanRow":
 
 
 def plan_status_as_json(proposal: NamedPlan) -> dict[str, Any]:
-    """Return a plan's author, dates, status and approvals as JSON; unknown is null."""
+    """Return a plan's author, dates, status and approvals as JSON; unknown values are null."""
     row, saved = proposal.row, proposal.saved
     return {
         "author": proposal.author,
