@@ -1,6 +1,6 @@
 """Whether Spark may be asked to analyse a query.
 
-An analysis must neither run code nor read anything except what the project declares.
+An analysis must not run code, and must not read anything that the project does not declare.
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from core.sql.tokens.forbidden_functions import forbidden_calls
 from core.sql.tokens.lexer import open_sql, tokens_of
 
 _BUILTIN = (["builtin"], ["system", "builtin"])
-"""Qualifiers of Spark's own functions (run on 4.2.0)."""
+"""Qualifiers under which Spark's own functions may be called (run on 4.2.0)."""
 
 
 def unsafe_for_analysis(select: str) -> str:
-    """Return why Spark must not analyse a query, as a sentence; empty if it may.
+    """Explain why Spark must not analyse a query; empty if it may.
 
-    Only queries that Headgate can read are safe: any other text may do anything.
+    A query that Headgate cannot read is never safe, since it may do anything.
     """
     found, problems = read_any(select, "")
     if not found:
@@ -35,7 +35,9 @@ def unsafe_for_analysis(select: str) -> str:
 
 
 def _foreign_function(tokens: Sequence[Token]) -> str:
-    """Return the objection to a catalog's function, whose code Spark loads during analysis; empty if there is none."""
+    """Return the objection to calling a function of a catalog, whose code Spark loads during analysis; empty if none is
+    called.
+    """
     for index in range(2, len(tokens) - 1):
         if tokens[index + 1].token_type is not TokenType.L_PAREN or tokens[index - 1].token_type is not TokenType.DOT:
             continue

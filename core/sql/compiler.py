@@ -1,4 +1,4 @@
-"""Binding of statements to physical tables: only names are replaced, everything else stays as written."""
+"""Binding of statements to physical tables; only names are replaced, and everything else stays as written."""
 
 import re
 from collections.abc import Mapping
@@ -17,11 +17,12 @@ def compile_select(
     where: Mapping[TableName, str] = MappingProxyType({}),
     starts: Mapping[TableName, LogStart] = MappingProxyType({}),
 ) -> str:
-    """Replace every table name by its physical name; raises KeyError for a read without one.
+    """Return the SELECT with every table name replaced by its physical name; raises KeyError for a read without one.
 
-    A table's own name that qualifies a column (`orders.id`) is added as an alias. An implied STREAM and an implied
-    change feed option are written out. A stream with a condition in `where`, over the table's own columns, is filtered
-    before the statement processes it; a stream in `starts` begins at that position in its first batch.
+    A column qualified by a table's own name (`orders.id`) keeps its meaning, because that name is added as an alias. An
+    implied STREAM and an implied change feed option are written out. `where` holds conditions over a table's own
+    columns, by which its stream is filtered before the statement processes it; `starts` holds the position at which a
+    stream begins in its first batch.
     """
     edits = [(read.start, read.end, 0, _bound(read, physical[read.table])) for read in parsed.reads]
     edits += [(r.alias_at, r.alias_at, 2, f" AS {r.table}") for r in parsed.reads if r.alias_at is not None]
@@ -45,9 +46,9 @@ def compile_select(
 
 
 def compile_ddl(ddl: TableDdl, physical: str, location: str) -> str:
-    """Write `CREATE TABLE IF NOT EXISTS` for one physical table at an absolute location.
+    """Return `CREATE TABLE IF NOT EXISTS` for one physical table at an absolute location.
 
-    Without a location Spark manages the table's files and deletes them when the table is dropped.
+    Without a location, Spark manages the table's files and deletes them when the table is dropped.
     """
     columns = ", ".join(_column(each.name, each.type, each.comment, nullable=each.nullable) for each in ddl.columns)
     parts = [f"CREATE TABLE IF NOT EXISTS {quoted_name(physical)} ({columns})", f"USING {ddl.format}"]
@@ -71,7 +72,7 @@ def _bound(read: TableRead, physical: str) -> str:
 def _with_options(
     select: str, read: TableRead, begin: int, end: int, added: tuple[tuple[str, str], ...]
 ) -> tuple[int, int, int, str]:
-    """Return the edit that adds options to a stream: to its existing options, else after the name."""
+    """Return the edit that adds options to a stream, after its existing options or after its name."""
     option = _pairs(added)
     if (options := re.search(r"\bWITH\s*\(", select[read.end : end], re.I)) is not None:
         at = read.end + options.end()
@@ -96,20 +97,22 @@ def _pairs(pairs: tuple[tuple[str, str], ...]) -> str:
 # after it, even after a rename or drop; without a schema log no start succeeds (Delta 4.4.0).
 
 LOGS = "schemas"
-"""Folder of a checkpoint with one schema log per source; Spark accepts no other location (Delta 4.4.0)."""
+"""Folder of a checkpoint with a schema log for each source; Spark accepts no other location (Delta 4.4.0)."""
 _TOLERATED_CHANGES = ("allowSourceColumnRename", "allowSourceColumnDrop", "allowSourceColumnTypeChange")
 
 Options = tuple[tuple[str, str], ...]
 
 
 def tracking_options(checkpoint: str, ordinal: int) -> Options:
-    """Return the options that make a source track its schema and continue after any schema change."""
+    """Return the options with which a source tracks its schema and continues after any schema change."""
     log = ("schemaTrackingLocation", f"{checkpoint}/{LOGS}/{ordinal}")
     return log, *((name, "always") for name in _TOLERATED_CHANGES)
 
 
 def with_stream_options(select: str, options: Mapping[int, Options]) -> str:
-    """Add options to the streams of a compiled SELECT, by ordinal in text order, before their own options."""
+    """Add options to the streams of a compiled SELECT, by their position in the text; they precede the streams' own
+    options.
+    """
     tokens = tokens_of(open_sql(select, ""))
     streams = sorted((at, mark) for at, mark in extract_stream_clauses(tokens).by_start.items() if mark.streaming)
     ends = {token.start: end_of(token) for token in tokens}

@@ -1,4 +1,4 @@
-"""What the text of one expression tells: its type, whether it depends on row order, whether it is a row condition."""
+"""Properties of one expression that its text reveals: type, dependence on row order, and use as a row condition."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _VOLATILE = frozenset({"rand", "randn", "random", "randstr", "uniform", "uuid", 
 
 
 class ConditionFault(FactKind):
-    """Why an expression cannot decide about one row."""
+    """A reason why an expression cannot serve as a condition on a single row."""
 
     WINDOW = "{function}() OVER compares rows, but the condition is evaluated for one row"
     AGGREGATE = "{function}() aggregates many rows, but the condition is evaluated for one row"
@@ -34,9 +34,9 @@ class ConditionFault(FactKind):
 
 
 def condition_fault(condition: str, kinds: Mapping[str, str]) -> Fact[ConditionFault] | None:
-    """Return why an expression is not a condition on one row; None if it is one, or may be.
+    """Return why an expression is not a condition on a single row; None if it is, or may be, one.
 
-    `kinds` are types by column, both in lower case. Raises SqlDiagnostic for an expression that cannot be parsed.
+    `kinds` holds types by column, both in lower case. Raises SqlDiagnostic for an expression that cannot be parsed.
     """
     sql = f"SELECT 1 WHERE ({condition}\n)"
     node = parse_query(tokens_of(open_sql(sql, "")), sql).args["where"].this
@@ -83,12 +83,12 @@ _BY_TYPE = {
     "boolean": "contains endswith isnotnull isnull startswith",
 }
 _TYPE_OF = {name: kind for kind, names in _BY_TYPE.items() for name in names.split()}
-"""Functions of Spark 4.2.0 whose type does not depend on their arguments."""
+"""Result types of Spark 4.2.0 functions whose type does not depend on their arguments."""
 _CONDITIONS = (exp.Predicate, exp.And, exp.Or, exp.Not)
 
 
 def expression_type(expression: str) -> str:
-    """Return Spark's type of a canonical expression in lower case; empty if it depends on a column or is unknown."""
+    """Return Spark's type of a canonical expression, in lower case; empty if it depends on a column or is unknown."""
     try:
         query = parse_query(tokens_of(open_sql(f"SELECT {expression}", "")), "")
     except (SqlDiagnostic, RecursionError):
@@ -113,7 +113,7 @@ def _type_of(node: Any) -> str:
 
 
 def _normal(text: str) -> str:
-    """Return a type in DDL form; CHAR and VARCHAR are stored as strings."""
+    """Return a type as in DDL; CHAR and VARCHAR become STRING, as which Spark stores them."""
     try:
         kind, _ = read_type(tokens_of(open_sql(text, "")), 0)
     except (SqlDiagnostic, LookupError):
@@ -122,7 +122,7 @@ def _normal(text: str) -> str:
 
 
 def _common(node: Any) -> str:
-    """Return the type that all branches share; empty if they differ."""
+    """Return the type that all branches share; empty if their types differ."""
     if isinstance(node, exp.Case):
         branches = [each.args.get("true") for each in node.args.get("ifs") or []] + [node.args.get("default")]
     else:
@@ -132,14 +132,14 @@ def _common(node: Any) -> str:
 
 
 _LISTS = frozenset(("array_agg", "collect_list", "collect_set"))
-"""Aggregates that yield the same values in a different order."""
+"""Aggregates that return the same values in a different order when the row order changes."""
 _ANY = frozenset(
     (
         *("any_value", "first", "first_value", "last", "last_value", "max_by", "min_by", "mode", "listagg"),
         *("string_agg", "approx_percentile", "percentile_approx", "approx_top_k", "histogram_numeric"),
     )
 )
-"""Aggregates that yield different values: the value of an arbitrary row, or an approximation."""
+"""Aggregates that may return different values when the row order changes: of an arbitrary row, or an approximation."""
 _BLIND = frozenset(
     ("array_contains", "array_max", "array_min", "array_size", "array_sort", "cardinality", "size", "sort_array")
 )
@@ -149,16 +149,16 @@ _CLIPPED = 60
 
 @dataclass(frozen=True, slots=True)
 class RowOrder:
-    """How a value depends on the order of rows."""
+    """How the value of an expression depends on the order of rows."""
 
     call: str
-    """The aggregate, in SQL."""
+    """SQL of the aggregate that depends on the order."""
     sorts: bool
-    """Whether the value is a list that becomes deterministic when sorted."""
+    """Whether the value is a list that would be deterministic if it were sorted."""
 
 
 def row_order(expression: str) -> RowOrder | None:
-    """Return how an expression depends on the order of rows; None if it does not or cannot be parsed."""
+    """Return how an expression depends on the order of rows; None if it does not, or cannot be parsed."""
     tree = parsed_expression(expression)
     call = _first(tree) if tree is not None else None
     if call is None:
@@ -168,7 +168,9 @@ def row_order(expression: str) -> RowOrder | None:
 
 
 def _first(node: Any) -> Any:
-    """Return the first order-dependent call, skipping calls that ignore or define the order."""
+    """Return the first call that depends on the row order, ignoring calls inside others that remove or define the
+    order.
+    """
     name = _name(node)
     if isinstance(node, exp.WithinGroup) or name in _BLIND:
         return None

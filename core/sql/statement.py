@@ -1,4 +1,4 @@
-"""The contents of a SQL text as frozen values, readable without a parser."""
+"""The contents of an SQL text as frozen values, which can be used without a parser."""
 
 import re
 from collections.abc import Collection
@@ -28,12 +28,12 @@ class Watermark:
 
     column: str
     delay: str
-    """As normalised text: `1 minute`."""
+    """The delay as normalised text, such as `1 minute`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
-    """One reference to a table in a statement, in text order."""
+    """A reference to a table in a statement; reads are in text order."""
 
     table: TableName
     streaming: bool
@@ -43,37 +43,36 @@ class TableRead:
     """The name after IDENTIFIED BY; empty if there is none."""
     watermark: Watermark | None = None
     start: int = 0
-    """Character span of the table's name in `ParsedStatement.select`, which compiling replaces."""
+    """Offset of the table's name in `ParsedStatement.select`; compiling replaces the text from there to `end`."""
     end: int = 0
     alias_at: int | None = None
-    """Offset at which compiling adds the logical name as an alias, because it qualifies a column; None if not needed.
-    """
+    """Offset at which compiling adds the logical name as an alias; None unless the name qualifies a column."""
     implied: bool = False
-    """Whether it streams without a written STREAM, because every table of the project does."""
+    """Whether the table is streamed although STREAM is not written, because every table of the project is."""
     changes_implied: bool = False
     """Whether the change feed option is implied, because the table replaces rows by key."""
 
     @property
     def takes_changes(self) -> bool:
-        """Return whether it streams the table's changes (Delta) instead of its rows."""
+        """Whether the read streams the table's changes (Delta) instead of its rows."""
         wanted = tuple(part.lower() for part in TAKES_CHANGES)
         return any((name.lower(), value.lower()) == wanted for name, value in self.options)
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A stateful operator; operators are listed lowest first."""
+    """A stateful operator; operators are listed from the scans upwards."""
 
     kind: str
-    """aggregate, window, session_window, deduplicate, stream_join or limit."""
+    """One of `aggregate`, `window`, `session_window`, `deduplicate`, `stream_join` or `limit`."""
     keys: tuple[str, ...] = ()
     detail: str = ""
-    """Canonical text of aggregates, window length, or join type and condition."""
+    """Canonical text of the aggregates, the window length, or the join type and condition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """An output column; `expression` is canonical SQL, or `*` for a star that stands for many columns."""
+    """A column; of a query, `expression` is canonical SQL, or `*` for a star that stands for many columns."""
 
     name: str
     expression: str
@@ -91,63 +90,66 @@ CHANGE_COLUMNS = (
 
 
 SIMPLIFIED = "; as Spark simplifies "
-"""Separator in `ParsedStatement.state` before the expressions that decide which aggregates Spark keeps."""
+"""Separator in `ParsedStatement.state`, after which follow the expressions that decide which aggregates Spark keeps."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedStatement:
-    """One statement with a query; in a pipeline `INSERT INTO <table> [(columns)] SELECT …`."""
+    """A statement with a query; in a pipeline it is `INSERT INTO <table> [(columns)] SELECT …`."""
 
     writes: TableName
-    """Empty for a statement that writes nothing."""
+    """The target table; empty for a statement that writes nothing."""
     select: str
-    """The SELECT, including its WITH, exactly as written."""
+    """The SELECT with its WITH, exactly as written."""
     reads: tuple[TableRead, ...]
     columns: tuple[Column, ...]
     operators: tuple[Operator, ...]
     canonical: str
-    """Equal for queries that are provably equivalent: case, whitespace, comments, aliases and the order of AND do not
-    matter.
+    """Canonical text, equal only for queries that are provably equivalent.
+
+    Case, whitespace, comments, aliases and the order of AND do not affect it.
     """
     state: str
     """Canonical text of the stateful operators: keys, aggregates, windows, watermarks, joins; empty if stateless."""
     pre: str
-    """Canonical text of everything below the lowest stateful operator; the whole query if stateless."""
+    """Canonical text of everything below the lowest stateful operator; of the whole query if stateless."""
     post: str
     """Canonical text of everything above the highest stateful operator; empty if stateless."""
     line: int = 1
-    """Line in the file at which the statement starts."""
+    """Line of the file in which the statement starts."""
     verb: Verb = Verb.INSERT
 
     @property
     def read_above(self) -> str:
-        """Return the expressions by which Spark may keep fewer aggregates; empty if it keeps all of them."""
+        """The expressions because of which Spark may keep fewer aggregates in its state; empty if it keeps all of
+        them.
+        """
         return self.state.partition(SIMPLIFIED)[2]
 
     @property
     def stateful(self) -> bool:
-        """Return whether Spark keeps state for this statement between batches."""
+        """Whether Spark keeps state for this statement between batches."""
         return bool(self.operators)
 
 
 @dataclass(frozen=True, slots=True)
 class TableDdl:
-    """One `CREATE TABLE`."""
+    """A `CREATE TABLE` statement."""
 
     table: TableName
     columns: tuple[Column, ...]
-    """In order; `type` is Spark's DDL type in lower case, `expression` is empty."""
+    """Columns in order; `type` is Spark's DDL type in lower case, `expression` is empty."""
     format: str
     partitioning: tuple[str, ...] = ()
     location: str = ""
-    """As written, relative to the environment's data folder; empty if Headgate chooses the location."""
+    """Location as written, relative to the environment's data folder; empty if Headgate chooses it."""
     properties: tuple[tuple[str, str], ...] = ()
     options: tuple[tuple[str, str], ...] = ()
     comment: str = ""
     line: int = 1
 
     def location_in(self, data: str) -> str:
-        """Return the absolute location: as written if absolute, else below the data folder."""
+        """Return the absolute location: as written if it is absolute, else below the data folder."""
         absolute = "://" in self.location or self.location.startswith(("/", "file:"))
         return self.location if absolute else f"{data}/{self.location}"
 
@@ -159,7 +161,7 @@ _STAR = re.compile(r"(?:\b(?:SELECT|DISTINCT|ALL)\s*|(?<!\bcount)\(\s*|,\s*|\.)\
 def selects_star(parsed: ParsedStatement) -> bool:
     """Return whether a statement selects columns by a star, at any level.
 
-    Columns that are added to its inputs then reach its output without an edit.
+    If so, columns that are added to its inputs reach its output without an edit.
     """
     return _STAR.search(parsed.canonical) is not None
 
@@ -176,7 +178,9 @@ def line_of(text: str, parsed: ParsedStatement, offset: int) -> int:
 
 
 def with_change_feeds(parsed: ParsedStatement, tables: Collection[str]) -> ParsedStatement:
-    """Return the statement streaming the change feeds of `tables`, unless a read already sets its own option."""
+    """Return the statement with its reads of `tables` streaming their change feeds, except reads that set the
+    option.
+    """
     if not any(read.table in tables for read in parsed.reads):
         return parsed
     return replace(parsed, reads=tuple(_taking(read) if read.table in tables else read for read in parsed.reads))
@@ -193,20 +197,20 @@ _FORM = re.compile(rf"(\w+) WITH \('({AT_VERSION}|{AT_TIME})'='([^']+)'\)\Z")
 
 
 class LogStart(NamedTuple):
-    """The position at which a stream of one table starts; earlier rows are not read."""
+    """The position in a table at which its stream starts; earlier rows are not read."""
 
     table: TableName
     option: str
-    """`AT_VERSION` or `AT_TIME`; Spark applies it in a first batch only (Delta 4.4.0)."""
+    """`AT_VERSION` or `AT_TIME`, an option that Spark applies only in a first batch (Delta 4.4.0)."""
     value: str
 
     def __str__(self) -> str:
-        """Write the start as SQL."""
+        """Return the start as SQL."""
         return f"{self.table} WITH ('{self.option}'='{self.value}')"
 
 
 def describe_log_start(text: str) -> str:
-    """Describe an entry of `begins_where` to people; a condition is returned as it is."""
+    """Describe an entry of `begins_where` to people; an entry that is a condition is returned as it is."""
     found = read_log_start(text)
     if found is None:
         return text

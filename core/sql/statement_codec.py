@@ -1,7 +1,6 @@
-"""Conversion between statement values and JSON texts; by position instead of by name, because a command reads
-thousands.
+"""Conversion between statement values and JSON; fields are stored by position, because a command may read thousands.
 
-An encoded text is pure ASCII. Spans are relative to the file's text, which the decoder needs as well.
+An encoded text is pure ASCII. Spans refer to the file's text, which the decoder needs as well.
 """
 
 import json
@@ -15,16 +14,16 @@ from core.sql.statement import Column, Operator, ParsedStatement, TableDdl, Tabl
 _dump = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _load = json.JSONDecoder().raw_decode
 _column = lru_cache(4096)(Column)
-"""Cached, because most columns of a project occur in several of its tables."""
+"""Return a column; cached, because most columns of a project occur in several of its tables."""
 
 
 def encode_statements(statements: Sequence[ParsedStatement], problems: Sequence[Problem], text: str) -> str:
-    """Encode the result of `read_statements` for a text."""
+    """Encode what `read_statements` returns for a text."""
     return _dump([[_statement_out(each, text) for each in statements], [_problem_out(each) for each in problems]])
 
 
 def decode_statements(packed: str, text: str, path: str) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
-    """Return the result of `read_statements(text, path)`; a broken text raises errors of `json` and unpacking."""
+    """Return what `read_statements(text, path)` would; a damaged encoding raises errors of `json` and of unpacking."""
     statements, problems = _load(packed)[0]
     return (
         tuple([_statement_in(each, text) for each in statements]),
@@ -33,18 +32,18 @@ def decode_statements(packed: str, text: str, path: str) -> tuple[tuple[ParsedSt
 
 
 def encode_ddl(ddl: TableDdl | None, problems: Sequence[Problem]) -> str:
-    """Encode the result of `read_ddl` for a text."""
+    """Encode what `read_ddl` returns for a text."""
     return _dump([_ddl_out(ddl) if ddl else None, [_problem_out(each) for each in problems]])
 
 
 def decode_ddl(packed: str, path: str) -> tuple[TableDdl | None, tuple[Problem, ...]]:
-    """Return the result of `read_ddl(text, path)`; raises like `decode_statements`."""
+    """Return what `read_ddl(text, path)` would; raises the same errors as `decode_statements`."""
     ddl, problems = _load(packed)[0]
     return _ddl_in(ddl) if ddl else None, tuple([_problem_in(each, path) for each in problems])
 
 
 def _statement_out(parsed: ParsedStatement, text: str) -> list[Any]:
-    """Encode without the verb: a pipeline contains INSERT INTO statements only."""
+    """Encode a statement without its verb: a pipeline contains only INSERT INTO statements."""
     at = text.find(parsed.select)
     return [
         parsed.writes,
@@ -102,7 +101,7 @@ def _read_in(
 
 
 def _column_out(column: Column) -> list[Any]:
-    """Encode without trailing defaults: a statement's typical column is `[name, expression]`."""
+    """Encode a column without trailing default values; a typical column of a statement is `[name, expression]`."""
     found = [column.name, column.expression, column.type, column.nullable, column.comment]
     for default in ("", True, ""):
         if found[-1] != default:

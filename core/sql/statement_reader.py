@@ -1,7 +1,7 @@
 """Reading of SQL texts into values, with a Problem for every mistake.
 
-Two kinds of mistakes are kept apart: those that Spark rejects, and those that only a pipeline cannot run.
-`read_statements` returns what a pipeline can run, `read_any` returns everything that can be parsed.
+There are two kinds of mistakes: those that Spark rejects, and those that only a pipeline cannot run. `read_statements`
+returns the statements that a pipeline can run, `read_any` all that can be parsed.
 """
 
 from collections.abc import Iterator
@@ -32,23 +32,23 @@ from core.sql.tokens.statement_header import HEADER_REMEDY, PLACED_HEADER, State
 
 @dataclass(slots=True)
 class _StatementDraft:
-    """One statement as far as it could be read."""
+    """A statement, as far as it could be read."""
 
     start: int
-    """Offset in the file."""
+    """Offset of the statement in the file."""
     parsed: ParsedStatement | None = None
     diagnostics: list[SqlDiagnostic] = field(default_factory=list)
-    """Parts that cannot be parsed, that Spark rejects, or that reach outside of the query."""
+    """Parts that cannot be parsed, that Spark rejects, or that reach outside the query."""
     rules: list[SqlDiagnostic] = field(default_factory=list)
-    """Parts that Spark accepts and a pipeline does not."""
+    """Parts that Spark accepts but a pipeline does not."""
 
 
 def read_statements(
     text: str, path: str, *, every_table_streams: bool = False
 ) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
-    """Read every statement of a dml text; a statement with an error Problem is left out, the others are kept.
+    """Read every statement of a DML text; a statement with an error Problem is left out, the others are returned.
 
-    With `every_table_streams` a table without STREAM is read as a stream too (`defaults: {reads: stream}`).
+    With `every_table_streams`, a table is read as a stream even without STREAM (`defaults: {reads: stream}`).
     """
     source = open_sql(text, path)
     found: list[ParsedStatement] = []
@@ -70,9 +70,9 @@ def read_any(
 ) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
     """Read every statement of any SQL text, whether or not a pipeline could run it.
 
-    Names are in lower case, qualified by database and catalog as written. Anything that Spark rejects or that reaches
-    outside of the query is an error beside the statement; anything that only a pipeline rejects is a warning.
-    Statements that cannot be parsed are left out.
+    Names are in lower case, qualified by database and catalog as written. The Problems are errors if Spark rejects
+    something or it reaches outside the query, and warnings if only a pipeline rejects it. Statements that cannot be
+    parsed are left out.
     """
     source = open_sql(text, path)
     found: list[ParsedStatement] = []
@@ -179,7 +179,7 @@ def _read_value(entry: NamedRead, names: TableNames, header: StatementHeader, so
 
 
 def _rules(header: StatementHeader, names: TableNames) -> Iterator[SqlDiagnostic]:
-    """Yield the names that a project cannot have."""
+    """Yield Problems for names that tables of a project cannot have."""
     if header.target is not None:
         yield from _name_rule(header.target.text, len(header.target.parts), header.target.start)
     for read in names.reads:
@@ -205,7 +205,7 @@ def _executed_as_batch(header: StatementHeader, names: TableNames) -> SqlDiagnos
 
 
 def _columns(query: Any) -> tuple[Column, ...]:
-    """List the output columns; a chain of set operations takes the names of its first part."""
+    """Return the output columns; a chain of set operations has the names of its first part."""
     while not isinstance(query, exp.Select):
         if not isinstance(query, (exp.Subquery, exp.SetOperation)):
             return ()
@@ -224,9 +224,9 @@ def _columns(query: Any) -> tuple[Column, ...]:
 
 
 def _output_name(node: Any, text: str) -> str:
-    """Return the output name that Spark assigns.
+    """Return the name that Spark gives to an output.
 
-    A generator without an alias yields columns that depend on its argument.
+    A generator without an alias yields columns whose names depend on its argument.
     """
     if _is_named(node):
         return str(node.alias_or_name)
@@ -240,7 +240,7 @@ def _is_named(node: Any) -> bool:
 
 
 def _check_columns(header: StatementHeader, outputs: tuple[Column, ...], rules: list[SqlDiagnostic]) -> None:
-    """A stream writes by name, so the list after INSERT INTO t can only repeat the names of the SELECT."""
+    """Check the list after INSERT INTO t: it must repeat the names of the SELECT, since a stream writes by name."""
     if not header.columns or any(column.name == "*" for column in outputs):
         return
     listed = [str(token.text).lower() for token in header.columns]
@@ -294,7 +294,7 @@ def _named_twice(names: TableNames) -> Iterator[SqlDiagnostic]:
 
 
 def _placed(diagnostic: SqlDiagnostic, start: int) -> SqlDiagnostic:
-    """Give a diagnostic without an offset the offset of its statement."""
+    """Give a diagnostic that has no offset the offset of its statement."""
     if diagnostic.offset < 0:
         diagnostic.offset = start
     return diagnostic

@@ -1,4 +1,4 @@
-"""The functions built into Spark; any other function that a statement calls is user-defined."""
+"""The functions that are built into Spark; any other function that a statement calls is user-defined."""
 
 import re
 
@@ -75,6 +75,8 @@ _ALIAS = re.compile(r"_[tc][0-9]+\Z")
 
 
 def foreign_functions(canonical: str) -> tuple[str, ...]:
-    """List the functions of a canonical text that are not built in, sorted; its keywords are in upper case."""
+    """Return the functions called in a canonical text that are not built in, sorted; the text's keywords are in upper
+    case.
+    """
     called = {found["name"] for found in _CALL.finditer(canonical) if found["name"]}
     return tuple(sorted(name for name in called - BUILTINS if not _ALIAS.match(name)))

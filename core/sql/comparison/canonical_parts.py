@@ -1,7 +1,7 @@
-"""A statement's canonical text, as a whole and split into its state, the part below and the part above it.
+"""A statement's canonical text, as a whole and in three parts: its state, what is below it, and what is above it.
 
-A part is `post` only if Spark's optimizer cannot move it below the state: it pushes filters on grouping keys through an
-aggregate and drops unused aggregates (optimized plans of 4.2.0). Everything uncertain is `pre`.
+A part counts as above the state (`post`) only if Spark's optimizer cannot move it below: it pushes filters on grouping
+keys through an aggregate and drops unused aggregates (optimized plans of 4.2.0). Everything uncertain is in `pre`.
 """
 
 import re
@@ -20,13 +20,13 @@ from core.sql.streaming.aggregation import aggregates_in, aggregating, group_key
 from core.text.escaping import quoted_name, quoted_string_literal
 
 _HIDDEN = re.compile(r" AS \0([^\0]*)\0([^\0]*)\0")
-"""An alias and the clauses before it, which sqlglot cannot write there."""
+"""Encoding of an alias together with clauses before it, which sqlglot cannot write at that position."""
 _ABOVE_ONLY = ("distinct", "limit", "offset", "order", "sort", "cluster", "distribute", "qualify")
 
 
 @dataclass(frozen=True, slots=True)
 class CanonicalParts:
-    """Canonical texts; see `core.sql.statement.ParsedStatement`."""
+    """Canonical texts of a statement; `core.sql.statement.ParsedStatement` describes the fields."""
 
     canonical: str
     state: str
@@ -35,7 +35,7 @@ class CanonicalParts:
 
 
 def canonical_parts_of(query: Any, sources: Iterable[Any], operators: tuple[Operator, ...]) -> CanonicalParts:
-    """Write the canonical texts of a resolved, normalised query; `sources` are all its sources. Modifies the query."""
+    """Return the canonical texts of a resolved, normalised query; `sources` are all its sources. Modifies the query."""
     marked = [node for node in sources if "entry" in node.meta or "mark" in node.meta]
     for node in marked:
         if "entry" in node.meta:
@@ -64,7 +64,7 @@ def _operator_text(operator: Operator) -> str:
 
 
 def _name(table: Any) -> None:
-    """Replace a table's qualified name by one identifier, to which clauses are appended."""
+    """Replace a table's qualified name by a single identifier, to which streaming clauses can be appended."""
     parts = [table.args.get(key) for key in ("catalog", "db", "this")]
     table.meta["name"] = ".".join(_quoted(str(part.name).lower()) for part in parts if part is not None)
     table.set("catalog", None)
@@ -76,7 +76,7 @@ def _quoted(name: str) -> str:
 
 
 def _label(node: Any, waters: list[str], *, full: bool) -> None:
-    """Write the streaming clauses into a table's name, or into the alias of any other source."""
+    """Write the streaming clauses into a table's name, or into the alias of a source that is not a table."""
     entry: NamedRead | None = node.meta.get("entry")
     mark: StreamClauses | None = node.meta.get("mark")
     if entry is not None:
@@ -115,7 +115,7 @@ def _clauses(mark: StreamClauses, waters: list[str], name: str) -> str:
 
 
 def _lift(query: Any, operators: tuple[Operator, ...]) -> str:
-    """Remove the clauses that are surely applied after the state, and return their text."""
+    """Remove the clauses that are certainly applied after the state, and return their text."""
     if not isinstance(query, exp.Select) or any(query.args.get(key) is not None for key in _ABOVE_ONLY):
         return ""
     if operators[-1].kind not in ("aggregate", "window", "session_window"):
@@ -139,7 +139,10 @@ def _lift(query: Any, operators: tuple[Operator, ...]) -> str:
 
 
 def _lift_aggregate(select: Any, kept: Sequence[Any] = ()) -> str:
-    """Remove projection and HAVING of an aggregate; its keys, aggregates and `kept` stay part of the state."""
+    """Remove the outputs and the HAVING of an aggregation, and return them as text.
+
+    Its keys, its aggregates and `kept` stay part of the state.
+    """
     above = _lift_terms(select, "having", _named_aggregates(select))
     below = {sql_of(each): each.copy() for each in (*kept, *_named_in(select.args.get("having"), select.expressions))}
     outputs = ", ".join(sql_of(each) for each in select.expressions)
@@ -148,7 +151,9 @@ def _lift_aggregate(select: Any, kept: Sequence[Any] = ()) -> str:
 
 
 def _reads_all(query: Any) -> bool:
-    """Return whether Spark surely reads every aggregate that a query, or its only source, names above the state."""
+    """Return whether Spark certainly reads every aggregate that the query, or its only source, names above the
+    state.
+    """
     if not isinstance(query, exp.Select):
         return True
     if aggregating(query):
@@ -169,7 +174,7 @@ def _outputs_read(select: Any, clause: str) -> bool:
 
 
 def _named_in(condition: Any, outputs: Sequence[Any]) -> list[Any]:
-    """List the outputs whose names a condition may refer to."""
+    """Return the outputs whose names a condition may refer to."""
     columns = condition.find_all(exp.Column) if condition is not None else ()
     names = {column.parts[0].name for column in columns}
     return [each for each in outputs if isinstance(each, exp.Alias) and each.alias in names]
@@ -180,16 +185,18 @@ def _conditions(word: str, lifted: list[str]) -> str:
 
 
 def _named_aggregates(select: Any) -> set[str]:
-    """Return the output names that surely refer to an aggregate; a key's name may refer to the key instead."""
+    """Return the output names that certainly refer to an aggregate; a name that a key uses may refer to the key
+    instead.
+    """
     named = {each.alias for each in select.expressions if isinstance(each, exp.Alias) and aggregates_in(each)}
     return named - {column.name for key in group_keys(select) for column in key.find_all(exp.Column)}
 
 
 def _lift_terms(select: Any, clause: str, computed: set[str]) -> list[str]:
-    """Remove and return the AND terms of WHERE or HAVING that must stay above the state.
+    """Remove those AND terms of WHERE or HAVING that must stay above the state, and return them.
 
-    From `sum(v) = k AND sum(v) > 5` Spark infers `k > 5` and pushes it below the state, so if one term compares an
-    aggregate with a key, all terms stay.
+    If one term compares an aggregate with a key, no term is removed: from `sum(v) = k AND sum(v) > 5` Spark infers `k >
+    5` and pushes it below the state.
     """
     condition = select.args.get(clause)
     if condition is None:
@@ -214,7 +221,7 @@ def _lift_terms(select: Any, clause: str, computed: set[str]) -> list[str]:
 
 
 def _only_source(query: Any) -> Any:
-    """Return the only SELECT that a query reads from; None if there are several sources."""
+    """Return the SELECT in FROM if it is the query's only source; else None."""
     from_ = query.args.get("from_")
     if from_ is None or query.args.get("joins") or query.args.get("laterals"):
         return None

@@ -1,9 +1,10 @@
-"""Expressions that Spark's optimizer surely keeps whole, so that it reads every aggregate and column in them.
+"""Expressions that Spark's optimizer certainly leaves intact, so that it reads every aggregate and column in them.
 
-`HAVING count(*) >= count(*) OR sum(v) > 1` is folded away completely, and an unused aggregate is not part of the state
-(ConstantFolding, BooleanSimplification, SimplifyConditionals, PushFoldableIntoBranches, ConstantPropagation,
-UnwrapCastInBinaryComparison and similar rules in catalyst/optimizer of 4.2.0). Unknown expressions count as unsure;
-tests/drills/aggregates_that_spark_drops.py compares the answers with optimized plans.
+An unused aggregate is not part of Spark's state, and the optimizer can make one unused: it folds away all of `HAVING
+count(*) >= count(*) OR sum(v) > 1` (ConstantFolding, BooleanSimplification, SimplifyConditionals,
+PushFoldableIntoBranches, ConstantPropagation, UnwrapCastInBinaryComparison and similar rules in catalyst/optimizer of
+4.2.0). Unknown expressions count as uncertain; tests/drills/aggregates_that_spark_drops.py compares the answers with
+optimized plans.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,13 +22,13 @@ _NULLABLE_WORDS = """
     stddev_samp variance var_pop var_samp bool_and bool_or every some any try_sum try_avg
 """
 _NULLABLE = frozenset(_NULLABLE_WORDS.split())
-"""Aggregates with a nullable type, so that a test for NULL is not folded."""
+"""Aggregates with a nullable result, so that Spark cannot fold a test of the result for NULL."""
 _ARITHMETIC = (
     *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.DPipe),
     *(exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor),
 )
 _ORDERING = (exp.LT, exp.LTE)
-"""Canonical text has no > or >=."""
+"""Ordering comparisons; a canonical text has no > or >=."""
 _COMPARISONS = (*_ORDERING, exp.EQ, exp.NEQ, exp.NullSafeEQ)
 _COALESCING = frozenset(("coalesce", "nvl", "ifnull"))
 _CONDITIONAL_WORDS = """
@@ -35,19 +36,21 @@ _CONDITIONAL_WORDS = """
     assert_true raise_error element_at try_element_at
 """
 _CONDITIONAL = frozenset(_CONDITIONAL_WORDS.split())
-"""Functions that may not read all their arguments, or that Spark can simplify by rules of their own."""
+"""Functions that may not read all their arguments, or for which Spark has simplification rules."""
 _LARGEST = 2**31 - 1
-"""A larger number may exceed the type that it is compared with, so that Spark knows the result."""
+"""A larger number may exceed the type with which it is compared, and then Spark knows the result in advance."""
 
 
 def output_is_whole(node: Any) -> bool:
-    """Return whether Spark surely reads every aggregate and column of an output."""
+    """Return whether Spark certainly reads every aggregate and column in an output."""
     node = node.unalias()
     return _value(node) or not _reads(node)
 
 
 def condition_is_whole(node: Any) -> bool:
-    """Return whether Spark surely reads every aggregate and column of a condition, and cannot decide it in advance."""
+    """Return whether Spark certainly reads every aggregate and column in a condition, and cannot decide it in
+    advance.
+    """
     return _condition(list(_terms(node)))
 
 
@@ -56,7 +59,7 @@ def _is_condition(node: Any) -> bool:
 
 
 def _value(node: Any) -> bool:
-    """Return whether a value is surely evaluated completely."""
+    """Return whether Spark certainly evaluates a value completely."""
     if _is_leaf(node):
         return True
     if isinstance(node, (exp.Paren, exp.Neg, exp.TryCast, exp.Cast)):
@@ -89,7 +92,7 @@ def _call(name: str, arguments: list[Any]) -> bool:
 
 
 def _branches(conditions: list[Any], results: list[Any]) -> bool:
-    """Return whether a CASE is surely evaluated completely: Spark simplifies branches with equal results."""
+    """Return whether Spark certainly evaluates a CASE completely; it simplifies branches with equal results."""
     texts = {sql_of(each) for each in results}
     known = all(_value(each) or _is_constant(each) or isinstance(each, exp.Null) for each in results)
     if len(texts) < len(results) or not known or not any(_reads(each) for each in results):
@@ -98,7 +101,7 @@ def _branches(conditions: list[Any], results: list[Any]) -> bool:
 
 
 def _terms(node: Any) -> Iterator[Any]:
-    """Yield the comparisons of a condition, ignoring AND, OR and NOT."""
+    """Yield the comparisons in a condition, whatever AND, OR and NOT combine them."""
     if isinstance(node, (exp.And, exp.Or)):
         yield from _terms(node.this)
         yield from _terms(node.expression)
@@ -109,14 +112,14 @@ def _terms(node: Any) -> Iterator[Any]:
 
 
 def _condition(terms: list[Any]) -> bool:
-    """Return whether no term can be decided in advance, alone or by another term."""
+    """Return whether Spark can decide no term in advance, neither alone nor from another term."""
     if not all(_term(each) for each in terms):
         return False
     return all(_apart(one, other) for one, other in combinations(terms, 2))
 
 
 def _apart(one: Any, other: Any) -> bool:
-    """Return whether two terms are independent: they share nothing, or are different bounds of one value."""
+    """Return whether two terms are independent: they share no value, or are different bounds of one value."""
     if not set(_leaves(one)) & set(_leaves(other)):
         return True
     return isinstance(one, _ORDERING) and isinstance(other, _ORDERING) and set(_sides(one)) != set(_sides(other))
@@ -145,7 +148,7 @@ def _term(node: Any) -> bool:
 
 
 def is_read_in_comparisons(node: Any) -> bool:
-    """Return whether a compared value is surely evaluated; Spark moves casts and branches to the other side."""
+    """Return whether Spark certainly evaluates a compared value; it moves casts and branches to the other side."""
     kinds = (exp.Cast, exp.TryCast, exp.Case)
     if not _reads(node) or not _value(node) or any(isinstance(each, kinds) for each in _above_leaves(node)):
         return False
@@ -154,14 +157,14 @@ def is_read_in_comparisons(node: Any) -> bool:
 
 
 def _is_constant(node: Any) -> bool:
-    """Return whether a node is a number, a string or an interval, which is never NULL."""
+    """Return whether a node is a constant that is never NULL: a number, a string or an interval."""
     while isinstance(node, (exp.Paren, exp.Neg)):
         node = node.this
     return isinstance(node, (exp.Literal, exp.Interval))
 
 
 def _is_ordinary(node: Any) -> bool:
-    """Return whether values may exist on both sides of a constant."""
+    """Return whether there may be values both below and above a constant."""
     while isinstance(node, (exp.Paren, exp.Neg)):
         node = node.this
     if not isinstance(node, exp.Literal):
@@ -170,7 +173,7 @@ def _is_ordinary(node: Any) -> bool:
 
 
 def _is_whole(node: Any) -> bool:
-    """Return whether a constant may equal an integer, or a string."""
+    """Return whether a constant is an integer or a string, and so may equal a value of such a column."""
     while isinstance(node, (exp.Paren, exp.Neg)):
         node = node.this
     return (
@@ -193,7 +196,7 @@ def _reads(node: Any) -> bool:
 
 
 def _leaves(node: Any) -> Iterator[str]:
-    """Yield aggregates, and columns outside aggregates, as texts."""
+    """Yield the aggregates, and the columns outside aggregates, as texts."""
     return (sql_of(each) for each in _walked(node) if _is_leaf(each))
 
 

@@ -1,6 +1,6 @@
-"""Canonical text with every column qualified, as far as the columns of all sources are known.
+"""Canonical text in which every column is qualified, as far as the columns of all sources are known.
 
-Texts that differ only in qualifiers then become equal; uncertain names stay as they are.
+Two texts that differ only in qualifiers then become equal; a name stays as it is if its source is uncertain.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,11 +15,11 @@ from core.sql.parsing.stream_clauses import StreamClauses, extract_stream_clause
 from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
 
 ColumnsOf = Mapping[TableName, Sequence[str]]
-"""Columns by table, in lower case; a missing table has unknown columns."""
+"""Column names by table, in lower case; the columns of a missing table are unknown."""
 
 
 def with_qualified_columns(canonical: str, columns: ColumnsOf) -> tuple[object, ...]:
-    """Return a value that is equal for canonical texts with the same meaning; contains the text itself if it cannot be
+    """Return a key that is equal for canonical texts that differ only in qualifiers; just the text if it cannot be
     parsed.
     """
     try:
@@ -36,7 +36,7 @@ def with_qualified_columns(canonical: str, columns: ColumnsOf) -> tuple[object, 
 
 
 def _qualify(select: Any, known: Mapping[str, frozenset[str] | None]) -> None:
-    """Qualify the columns of a SELECT."""
+    """Qualify the columns of one SELECT."""
     joins = select.args.get("joins") or []
     sources = [join.this for join in joins] + [lateral for lateral in select.args.get("laterals") or []]
     from_ = select.args.get("from_")
@@ -60,7 +60,7 @@ def _qualify(select: Any, known: Mapping[str, frozenset[str] | None]) -> None:
 
 
 def _hides(join: Any) -> bool:
-    """Return whether a join merges columns or hides those of its table."""
+    """Return whether a join merges columns or hides the columns of the joined table."""
     words = {str(join.args.get(key) or "").upper() for key in ("method", "side", "kind")}
     return bool(join.args.get("using")) or bool(words & {"NATURAL", "SEMI", "ANTI"})
 

@@ -19,24 +19,27 @@ from core.sql.statement import ParsedStatement
 from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
 
 NUMBERED_ALIAS = re.compile(r"(?<=\)) _t\d+\b")
-"""The alias that a canonical text gives to a lateral view."""
+"""Matches the alias that a canonical text gives to a lateral view."""
 
 _FLIPPED: Mapping[type[Any], type[Any]] = {
     exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.NullSafeEQ: exp.NullSafeEQ,
     exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE,
 }  # fmt: skip
-"""Each comparison → the equivalent comparison with exchanged sides."""
+"""Comparison classes by the class that is equivalent after exchanging both sides."""
 
 
 Aliases = Mapping[str, str]
-"""Aliases of a canonical text → those in the file (`written_aliases`)."""
+"""Aliases as written in the file, by the alias in the canonical text (`written_aliases`)."""
 _NO_ALIASES: Aliases = MappingProxyType({})
 NO_ALIASES = (_NO_ALIASES, _NO_ALIASES)
-"""For two texts without known files."""
+"""Value for two texts whose files are not known."""
 
 
 def query_edits(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> tuple[Edit, ...]:
-    """Return the edits between two queries, most consequential first; empty if they are equal or cannot be parsed."""
+    """Return the edits between two canonical queries, most consequential first.
+
+    Empty if they are equal or cannot be parsed.
+    """
     try:
         before, after = compared_blocks(old, new, aliases)
     except (SqlDiagnostic, RecursionError):
@@ -49,10 +52,10 @@ def query_edits(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASE
 
 
 def compared_blocks(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> tuple[list[Any], list[Any]]:
-    """List the SELECTs of two queries, outermost first, with the author's names for functions, tables and aliases.
+    """Return the SELECTs of two queries, outermost first, with functions, tables and aliases named as by their author.
 
-    A table that is read twice is called by its alias, or by the canonical alias if it has none. A lateral view is
-    called by the expression that it explodes, so that its name does not matter.
+    A table that is read twice is named by its alias, or by the canonical alias if it has none. A lateral view is named
+    by the expression that it explodes, so that its own name does not matter.
     """
     both = [_Reading(text) for text in (old, new)]
     twice = both[0].read_twice() | both[1].read_twice()
@@ -61,7 +64,7 @@ def compared_blocks(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_AL
 
 
 def query_blocks(text: str, aliases: Aliases = _NO_ALIASES) -> list[Any]:
-    """List the SELECTs of one query, in the form of `compared_blocks`."""
+    """Return the SELECTs of one query, named as in `compared_blocks`."""
     reading = _Reading(text)
     return reading.blocks(aliases, reading.read_twice())
 
@@ -74,14 +77,16 @@ class _Reading:
         self._query = parse_query(self._marks.tokens, text)
 
     def read_twice(self) -> set[str]:
-        """Return the tables whose name is ambiguous, because one SELECT sees two reads of them."""
+        """Return the tables whose name is ambiguous because one SELECT sees two reads of them."""
         seen: Counter[tuple[int, str]] = Counter()
         for table in self._query.find_all(exp.Table):
             seen.update((id(select), table.name) for select in _seen_from(table))
         return {name for (_, name), number in seen.items() if number > 1}
 
     def blocks(self, written: Aliases, twice: set[str]) -> list[Any]:
-        """Replace aliases by the author's names, and return the SELECTs."""
+        """Name sources, qualifiers and functions as their author did, and return the SELECTs. Modifies the parsed
+        text.
+        """
         query, names = self._query, dict(written)
         for table in query.find_all(exp.Table):
             mark, shown = self._marks.by_start.get(table.this.meta.get("start")), written.get(table.name, table.name)
@@ -109,7 +114,7 @@ class _Reading:
 
 
 def _only_table(source: Any) -> str:
-    """Return the table that a subquery only filters and projects; empty if it does more."""
+    """Return the table that a subquery merely filters and projects; empty if the subquery does more."""
     select = source.this if isinstance(source, exp.Subquery) and source.alias else None
     from_ = select.args.get("from_") if isinstance(select, exp.Select) and not _several(select) else None
     read = from_.this if from_ is not None else None
@@ -117,7 +122,7 @@ def _only_table(source: Any) -> str:
 
 
 def _seen_from(table: Any) -> Iterator[Any]:
-    """Yield the SELECT that reads a table, and the outer SELECTs that see its columns."""
+    """Yield the SELECT that reads a table, then the outer SELECTs that see its columns."""
     node = table
     while node is not None and not isinstance(node, exp.CTE):
         if isinstance(node, exp.Select):
@@ -134,7 +139,7 @@ def _qualify(node: Any, names: Mapping[str, str]) -> None:
 
 
 def parsed_expression(text: str) -> Any:
-    """Parse one expression of a block; None if it cannot be parsed."""
+    """Parse an expression of a SELECT; None if it cannot be parsed."""
     try:
         tree, _ = parse_expression(tokens_of(open_sql(text, "")))
     except (SqlDiagnostic, RecursionError):
@@ -146,14 +151,17 @@ def parsed_expression(text: str) -> Any:
 
 
 def _read_from_the_column(comparison: Any) -> None:
-    """Turn `5 < amount` into `amount > 5`: canonical texts sort the sides by text."""
+    """Turn `5 < amount` into `amount > 5`, since canonical texts order the sides of a comparison by text."""
     literal, other, flipped = comparison.this, comparison.expression, _FLIPPED[type(comparison)]
     if not isinstance(other, exp.Literal):
         comparison.replace(flipped(this=other, expression=literal))
 
 
 def _resized(before: list[Any], after: list[Any]) -> Iterator[Edit]:
-    """Yield added and removed SELECTs; whole queries and branches are paired and compared."""
+    """Yield edits between queries with different numbers of SELECTs.
+
+    Whole queries and UNION branches are paired and compared; the rest are added and removed SELECTs.
+    """
     gone, come = _without(before, after), _without(after, before)
     whole = [[each for each in side if _is_branch(each) or each.parent is None] for side in (gone, come)]
     pairs = list(zip(*whole, strict=False))
@@ -177,7 +185,7 @@ def _without(blocks: list[Any], others: list[Any]) -> list[Any]:
 
 
 def _is_source(select: Any) -> bool:
-    """Return whether rows are read from a SELECT; a subquery expression is reported with its expression."""
+    """Return whether a SELECT is a source of rows; any other subquery is compared as part of its expression."""
     around = select.parent
     while isinstance(around, (exp.Subquery, exp.Union)):
         around = around.parent
@@ -189,7 +197,7 @@ def _is_branch(select: Any) -> bool:
 
 
 def _unions(before: list[Any], after: list[Any]) -> Iterator[Edit]:
-    """Yield changes between UNION and UNION ALL."""
+    """Yield edits that turn UNION into UNION ALL or back."""
     old, new = (list(blocks[0].root().find_all(exp.Union)) if blocks else [] for blocks in (before, after))
     for was, now in zip(old, new, strict=False) if len(old) == len(new) else ():
         gone, come = ("UNION" if each.args.get("distinct") else "UNION ALL" for each in (was, now))
@@ -219,7 +227,7 @@ def _several(select: Any) -> bool:
 
 
 def drop_first_qualifier(select: Any) -> None:
-    """Remove the qualifier of the first source, which canonical texts write only beside a second source."""
+    """Remove the qualifier of the first source, which canonical texts write only if there is another source."""
     from_ = select.args.get("from_")
     source = from_.this.alias_or_name if from_ is not None else ""
     name = source.removeprefix("STREAM ")
@@ -246,7 +254,7 @@ def _outputs(old: Any, new: Any) -> Iterator[Edit]:
 
 
 def _joins(old: Any, new: Any) -> Iterator[Edit]:
-    """Compare joins by position; each is named by its source."""
+    """Compare joins by position; an edit names the joined source."""
     for was, now in zip_longest(old.args.get("joins") or [], new.args.get("joins") or []):
         if was is None or now is None:
             yield Edit(EditKind.JOIN, after=_joined(now)) if was is None else Edit(EditKind.JOIN, _joined(was))
@@ -260,7 +268,7 @@ def _joins(old: Any, new: Any) -> Iterator[Edit]:
 
 
 def _joined(join: Any) -> str:
-    """Write a join with its condition, abbreviating a joined SELECT."""
+    """Return the text of a join with its condition, abbreviating a joined SELECT."""
     short = join.copy()
     if isinstance(short.this, exp.Subquery):
         short.this.set("this", exp.to_identifier("…"))
@@ -268,7 +276,7 @@ def _joined(join: Any) -> str:
 
 
 def _set(old: Counter[str], new: Counter[str], kind: EditKind, of: str = "") -> Iterator[Edit]:
-    """Yield removed and added elements; one of each is a change."""
+    """Yield removed and added elements; one removed and one added element are one change."""
     gone, come = list((old - new).elements()), list((new - old).elements())
     if len(gone) == len(come) == 1:
         yield Edit(kind, gone[0], come[0], of)
@@ -320,10 +328,9 @@ def _listed(select: Any, key: str) -> Counter[str]:
 
 
 def written_aliases(select: str) -> dict[str, str]:
-    """Return canonical alias → written alias for a query as written in `select`.
+    """Return the written aliases of a SELECT by canonical alias; empty if it cannot be parsed.
 
-    A table without an alias is called by its name; a subquery without an alias has an empty name. Empty if the text
-    cannot be parsed.
+    For a table without an alias, the written alias is its name; for a subquery without an alias it is empty.
     """
     try:
         marks = extract_stream_clauses(tokens_of(open_sql(select, "")))
@@ -336,8 +343,8 @@ def written_aliases(select: str) -> dict[str, str]:
 
 
 def aliases_of_both(old: ParsedStatement, new: ParsedStatement) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the aliases of two statements; those of the new one for both if they read the same tables in the same
-    order.
+    """Return the written aliases of two statements; if they read the same tables in the same order, those of the new
+    one for both.
     """
     same = [read.table for read in old.reads] == [read.table for read in new.reads]
     after = written_aliases(new.select)

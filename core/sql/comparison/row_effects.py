@@ -1,8 +1,8 @@
-"""How an edit of a query changes its rows: columns with different values, rows that only one version has, and why.
+"""Effects of an edit on the rows of a query: which columns get other values, which rows only one version has, and why.
 
-Whatever the texts do not prove is left open: a condition on columns outside the output yields no predicate, and after
-an edit that regroups rows no row can be paired. Regrouped versions still share totals: a sum over groups is the sum
-over all rows whatever the groups are, and so is the sum of a column that was not grouped before.
+Effects are stated only if the texts prove them: a condition on columns that are not in the output yields no predicate,
+and rows cannot be paired after an edit that groups them differently. Such versions still have totals in common: a sum
+over the groups of either version, or over ungrouped rows, is the sum over all rows.
 """
 
 import re
@@ -36,20 +36,20 @@ from core.text.wording import clipped
 _MAKES_NULLS = re.compile(r"\b(nullif|try_\w+|null|lag|lead|nth_value)\b", re.I)
 _TRIES = re.compile(r"\btry_\w+\(", re.I)
 _CLIPPED = 80
-"""Length of a SQL text in a cause."""
+"""Maximum length of an SQL text in a cause."""
 _OVER_GROUPS = {
     "sum": "sum", "count": "sum", "count_if": "sum", "min": "min", "max": "max",
     "bool_and": "bool_and", "every": "bool_and", "bool_or": "bool_or", "some": "bool_or", "any": "bool_or",
 }  # fmt: skip
-"""Aggregate of rows → the aggregate over the values of groups that has the same result."""
+"""For an aggregate over rows, the aggregate over the groups' values that gives the same result."""
 _OVER_ROWS = ("sum", "count", "min", "max")
-"""Aggregates by which a column of ungrouped rows is compared."""
+"""Aggregates by which a column is compared if the rows are not grouped."""
 _WATERMARK = re.compile(r"\bWATERMARK (\S+) DELAY", re.I)
 _COUNTED = ("count(*)", "count(1)")
 
 
 class RowCause(FactKind):
-    """Why rows or values differ between two versions."""
+    """The edit that makes rows or values differ between two versions."""
 
     UNREADABLE = "the query changed, and it cannot be read"
     RESTRUCTURED = "the structure of the query changed"
@@ -80,88 +80,90 @@ Cause = Fact[RowCause]
 
 
 class TotalsDoubt(FactKind):
-    """Why totals over regrouped rows may legitimately differ."""
+    """A reason why totals over differently grouped rows may differ although nothing is wrong."""
 
     HAVING = "HAVING removes groups"
     WITHHELD = "the newest groups are withheld until the watermark has passed them, at different times in each version"
 
 
 class RowSide(StrEnum):
-    """Which version has a row, or other values in it."""
+    """The version that has a row; `CHANGED` if both have it."""
 
     OLD = "old"
     NEW = "new"
     CHANGED = "changed"
-    """Both versions have a row with this key, with different values."""
+    """Both versions have a row with the same key, but with different values."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowEffect:
-    """Rows that only one version has."""
+    """Rows that only one version has, or whose values differ."""
 
     side: RowSide
     why: str
     predicate: str = ""
-    """Holds for all such rows, over columns of the output; empty if the output does not show it."""
+    """SQL condition over output columns that all such rows meet; empty if it cannot be expressed over the output."""
     alike: bool = True
-    """Whether such rows may equal other rows, in any number."""
+    """Whether such rows may be equal to other rows, in any number."""
     most: int | None = None
     """Maximum number of such rows; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommonTotal:
-    """One aggregate that both versions can compute."""
+    """An aggregate that can be computed from the rows of both versions."""
 
     words: str
-    """The aggregate as one of the statements writes it."""
+    """The aggregate as written in one of the statements."""
     old: str
-    """SQL over the columns of the old version."""
+    """SQL for the aggregate over the columns of the old version."""
     new: str
     columns: tuple[str, str] = ("", "")
-    """The old and the new column that it aggregates, in lower case; both empty for a row count."""
+    """The columns that are aggregated in the old and the new version, in lower case; both empty for a row count."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommonTotals:
-    """What remains comparable when the rows of two versions are grouped differently."""
+    """What can still be compared if two versions group their rows differently."""
 
     keys: tuple[str, ...]
-    """Columns, in lower case, with the same meaning in both versions: totals are compared per value of these."""
+    """Columns with the same meaning in both versions, in lower case; totals are compared for each value of these."""
     totals: tuple[CommonTotal, ...]
     unless: Fact[TotalsDoubt] | None = None
-    """Why totals may differ even so; None if they must be equal."""
+    """Why totals may differ nevertheless; None if they must be equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatementEffects:
-    """How an edit changes a statement's output."""
+    """How an edit changes the output of a statement."""
 
     changed: Mapping[str, Cause] = field(default_factory=dict)
-    """Output columns with different values → the edit."""
+    """Edits by the output column whose values they change."""
     nulls: frozenset[str] = frozenset()
-    """Those of the changed columns whose new expression can produce NULL on purpose."""
+    """Changed columns whose new expression can produce NULL on purpose."""
     within: tuple[tuple[str, Cause], ...] = ()
-    """Edited columns of a CTE or subquery, with the edit: whatever is computed from them differs."""
+    """Edited columns of CTEs or subqueries, with the edit: everything computed from them differs as well."""
     rows: tuple[RowEffect, ...] = ()
     anything: Cause | None = None
-    """The edit after which rows cannot be paired; None if they can."""
+    """The edit that makes it impossible to pair rows; None if rows can be paired."""
     alike: Cause | None = None
-    """The edit that removes what distinguished rows, a group key or DISTINCT; None if there is none."""
+    """The edit that removes a distinction between rows, such as a group key or DISTINCT; None if there is none."""
     keys: tuple[str, ...] = ()
-    """Output columns that identify a row's group; empty if rows are not grouped or the output lacks a key."""
+    """Output columns that identify a row's group; empty if rows are not grouped or a key is missing from the output."""
     once: Cause | None = None
-    """The edit, of DISTINCT or a lateral view, after which a row may occur more or less often than before."""
+    """The edit of DISTINCT or a lateral view that may change how often a row occurs; None if there is none."""
     withheld: RowSide | None = None
-    """The version that alone is DISTINCT: it withholds rows that its watermark has not passed."""
+    """The only version with DISTINCT, which withholds rows that its watermark has not passed; None without such an
+    edit.
+    """
     totals: CommonTotals | None = None
-    """What remains comparable if the groups differ."""
+    """What can still be compared if the groups differ; None if they do not."""
     rewritten: bool = False
-    """Whether rows cannot be paired because the query differs, rather than its groups."""
+    """Whether rows cannot be paired because the query itself changed, not just its groups."""
 
 
 def row_effects(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> StatementEffects:
-    """Return the effects of the edit between two canonical queries; none if they are equal."""
+    """Return the effects of the edit between two canonical queries; equal queries have no effects."""
     try:
         before, after = compared_blocks(old, new, aliases)
         for block in (*before, *after):
@@ -200,7 +202,7 @@ def row_effects(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASE
 
 
 def _branches(texts: tuple[str, str], aliases: tuple[Aliases, Aliases]) -> StatementEffects | None:
-    """Return the effects of adding or removing branches of a UNION ALL; None if anything else was edited as well."""
+    """Return the effects of adding, removing or changing branches of a UNION ALL; None if there are other edits."""
     before, after = (Counter(_branch_texts(*each)) for each in zip(texts, aliases, strict=True))
     if not before or not after or not before & after:
         return None
@@ -217,14 +219,14 @@ def _branches(texts: tuple[str, str], aliases: tuple[Aliases, Aliases]) -> State
 
 
 def _branch_edit(old: str, new: str) -> str:
-    """Describe the edit of one branch: its filters and columns if they can be compared, else both texts."""
+    """Describe the edit of one branch by its filters and columns if they can be compared, else by both texts."""
     found = row_effects(old, new)
     words = dict.fromkeys((*(row.why for row in found.rows), *map(str, found.changed.values())))
     return "; ".join(words) if words and not found.anything else f"{old} → {new}"
 
 
 def _branch_texts(text: str, aliases: Aliases) -> list[str]:
-    """List the branches of a UNION ALL, or the query itself if it is one SELECT; empty for any other query."""
+    """Return the branches of a UNION ALL, or the query itself if it is a single SELECT; empty for any other query."""
     blocks = query_blocks(text, aliases)
     root = blocks[0].root() if blocks else None
     found: list[str] = []
@@ -241,7 +243,7 @@ def _branch_texts(text: str, aliases: Aliases) -> list[str]:
 
 
 def renamed_predicate(predicate: str, names: Mapping[str, str]) -> str:
-    """Return a predicate with its columns renamed; empty if `names` lacks one of them or the predicate is empty."""
+    """Return a predicate with its columns renamed; empty if it is empty or `names` lacks one of its columns."""
     tree = parsed_expression(predicate) if predicate else None
     if tree is None:
         return ""
@@ -255,14 +257,14 @@ def renamed_predicate(predicate: str, names: Mapping[str, str]) -> str:
 
 
 def makes_nulls(expression: str) -> bool:
-    """Return whether an expression can produce NULL on purpose; `try_…` functions alone do not count."""
+    """Return whether an expression can produce NULL on purpose; a `try_…` function alone does not count."""
     lacks_else = "CASE" in expression.upper() and not re.search(r"\bELSE\b", expression, re.I)
     return lacks_else or bool(_MAKES_NULLS.search(_TRIES.sub("(", expression)))
 
 
 @dataclass(slots=True)
 class _Effects:
-    """The effects found so far; see `StatementEffects`."""
+    """The effects found so far; the fields are those of `StatementEffects`."""
 
     grouped: bool
     changed: dict[str, Cause] = field(default_factory=dict)
@@ -270,20 +272,20 @@ class _Effects:
     within: list[tuple[str, Cause]] = field(default_factory=list)
     rows: list[RowEffect] = field(default_factory=list)
     values: Cause | None = None
-    """Why aggregates over groups have different values; None if they do not."""
+    """The edit that changes the values of aggregates over groups; None if there is none."""
     anything: Cause | None = None
     alike: Cause | None = None
     regrouped: Cause | None = None
-    """The edit of GROUP BY, or of aggregates without GROUP BY."""
+    """The edit of GROUP BY, or the one that adds or removes aggregates without GROUP BY."""
     once: Cause | None = None
     withheld: RowSide | None = None
 
     def lack(self, side: RowSide, why: Cause, predicate: str = "", *, alike: bool = True) -> None:
-        """Add rows that only one side has."""
+        """Add rows that only one version has; `side` is that version."""
         self.rows.append(RowEffect(side, str(why), predicate, alike))
 
     def values_of(self, select: Any) -> Iterator[tuple[str, Cause]]:
-        """Yield each output that is not a group key, with the reason its values differ."""
+        """Yield every output that is not computed from group keys, with the reason that its values differ."""
         keys = group_key_texts(select)
         for each in select.expressions:
             if self.values is not None and not (keys and _is_of_keys(each.unalias(), keys)):
@@ -350,7 +352,9 @@ def _outputs(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
 
 
 def _drop_empty_explodes(select: Any, side: RowSide, why: Cause, found: _Effects) -> None:
-    """Record that a lateral view drops rows whose collection is empty, unless it is OUTER or a non-empty literal."""
+    """Record that a lateral view drops rows with an empty collection, unless it is OUTER or explodes a non-empty
+    literal.
+    """
     for lateral in select.args["laterals"]:
         call = lateral.this
         listed = next(call.iter_expressions(), None) if isinstance(call, exp.Anonymous | exp.Func) else None
@@ -395,7 +399,7 @@ def _join_added_or_removed(was: Any, now: Any, found: _Effects) -> None:
 
 
 def _side(join: Any) -> str:
-    """Return LEFT, INNER or another kind of join, without OUTER."""
+    """Return the type of a join, such as LEFT or INNER, without OUTER."""
     side, kind = (str(join.args.get(key) or "").upper() for key in ("side", "kind"))
     return " ".join(filter(None, (side, kind.replace("OUTER", "").strip()))) or "INNER"
 
@@ -409,7 +413,7 @@ def _same_but_side(was: Any, now: Any) -> bool:
 
 
 def _regrouping(old: Any, new: Any) -> Iterator[tuple[RowCause, str, str]]:
-    """Yield each clause that decides what one row stands for, with its text in both versions."""
+    """Yield every clause that determines what one row represents, with its text in both versions."""
     yield RowCause.SOURCE, _source(old), _source(new)
     for key, kind in (
         ("laterals", RowCause.LATERAL_VIEW), ("limit", RowCause.LIMIT), ("qualify", RowCause.QUALIFY)
@@ -440,7 +444,7 @@ def _aggregates(select: Any) -> bool:
 
 
 def _key_columns(select: Any) -> tuple[str, ...]:
-    """Return the outputs computed from group keys alone; empty unless every key occurs in one of them."""
+    """Return the outputs that are computed from group keys only; empty unless every key occurs in one of them."""
     keys = group_key_texts(select)
     if not keys:
         return ()
@@ -450,7 +454,7 @@ def _key_columns(select: Any) -> tuple[str, ...]:
 
 
 def _is_of_keys(node: Any, keys: frozenset[str]) -> bool:
-    """Return whether an expression is computed from group keys alone, and from at least one."""
+    """Return whether an expression is computed from at least one group key and nothing else."""
     if sql_of(node) in keys:
         return True
     if isinstance(node, exp.Column) or aggregate_function(node) is not None:
@@ -469,10 +473,10 @@ def _clip(text: str) -> str:
 
 
 def _shown_condition(term: str, old: Any, new: Any) -> str:
-    """Return a condition rewritten over output columns; empty if the output does not show it.
+    """Return a condition rewritten in terms of output columns; empty if the output lacks an expression that it needs.
 
-    An expression counts as shown if the same column has it in both versions. Of grouped rows the output shows keys and
-    aggregates only.
+    An output column can replace its expression only if it has the same expression in both versions. The output of
+    grouped rows has only keys and aggregates.
     """
     tree = parsed_expression(term)
     if tree is None or tree.find(exp.Query) is not None:
@@ -488,7 +492,9 @@ def _shown_condition(term: str, old: Any, new: Any) -> str:
 
 
 def _show(parent: Any, shown: Mapping[str, str]) -> bool:
-    """Replace shown expressions by output columns, outermost first; False if some column is not shown."""
+    """Replace expressions by the output columns that show them, outermost first; return False if the output lacks a
+    column.
+    """
     for child in list(parent.iter_expressions()):
         if (name := shown.get(sql_of(child))) is not None:
             child.replace(exp.column(exp.to_identifier(name, quoted=True)))
@@ -498,7 +504,9 @@ def _show(parent: Any, shown: Mapping[str, str]) -> bool:
 
 
 def _unmatched_rows(table: str, old: Any, new: Any) -> str:
-    """Return a predicate for rows without a match: all output columns of the joined table are NULL."""
+    """Return a predicate for rows without a match: all output columns of the joined table are NULL; empty if there are
+    none.
+    """
     after = {each.alias_or_name: sql_of(each.unalias()) for each in new.expressions}
     shown = [
         each.alias_or_name
@@ -512,7 +520,7 @@ def _unmatched_rows(table: str, old: Any, new: Any) -> str:
 
 
 def _common_totals(old: Any, new: Any, texts: tuple[str, str]) -> CommonTotals:
-    """Return what two outermost SELECTs have in common; `texts` are the canonical texts of their queries."""
+    """Return what two differently grouped SELECTs have in common; `texts` are the canonical texts of their queries."""
     (old_keys, old_totals), (new_keys, new_totals) = _keys_and_totals(old), _keys_and_totals(new)
     keys = tuple(name for name, text in old_keys.items() if new_keys.get(name) == text)
     totals = tuple(
@@ -524,7 +532,9 @@ def _common_totals(old: Any, new: Any, texts: tuple[str, str]) -> CommonTotals:
 
 
 def _keys_and_totals(select: Any) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
-    """Return the outputs that identify groups, and by expression each total as (SQL over its column, the column)."""
+    """Return the outputs that identify groups, and the totals by expression, as pairs (SQL over the output column,
+    column).
+    """
     grouped = group_key_texts(select)
     keys: dict[str, str] = {}
     totals: dict[str, tuple[str, str]] = {}
@@ -546,7 +556,9 @@ def _keys_and_totals(select: Any) -> tuple[dict[str, str], dict[str, tuple[str, 
 
 
 def _totals_doubt(selects: Sequence[Any], texts: Sequence[str]) -> Fact[TotalsDoubt] | None:
-    """Return why totals may differ: some groups are not emitted yet, or HAVING removes groups."""
+    """Return why totals may differ although nothing is wrong: some groups are not emitted yet, or HAVING removes
+    groups.
+    """
     if any(select.args.get("having") is not None for select in selects):
         return TotalsDoubt.HAVING.of()
     was, now = (_withholding_keys(select, text) for select, text in zip(selects, texts, strict=True))
@@ -556,13 +568,13 @@ def _totals_doubt(selects: Sequence[Any], texts: Sequence[str]) -> Fact[TotalsDo
 
 
 def _withholding_keys(select: Any, text: str) -> frozenset[str]:
-    """Return the group keys over event time: their groups are withheld until the watermark has passed them."""
+    """Return the group keys over event time, whose groups are withheld until the watermark has passed them."""
     names = {found.rpartition(".")[2].strip("`") for found in _WATERMARK.findall(text)}
     return frozenset(key for key in group_key_texts(select) if "window(" in key or names & set(re.findall(r"\w+", key)))
 
 
 def _expand_window_fields(select: Any) -> None:
-    """Write `window.start` as a field of the window that the query groups by, so that its text is unambiguous."""
+    """Write `window.start` as a field of the window in GROUP BY, so that its text is unambiguous."""
     windows = [node for node in (select.args.get("group") or exp.Group()).iter_expressions() if _is_window(node)]
     if len(windows) != 1:
         return

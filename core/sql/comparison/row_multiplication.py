@@ -1,4 +1,4 @@
-"""Edits after which the same input may yield more rows: joins, lateral views, UNION, DISTINCT."""
+"""Edits after which the same input may yield more rows: joins, lateral views, windows, UNION and DISTINCT."""
 
 import re
 from collections import Counter
@@ -20,10 +20,10 @@ from core.sql.tokens.lexer import SqlDiagnostic
 
 _STREAM = "STREAM "
 _ONE_ROW = ("json_tuple", "parse_url_tuple")
-"""Generators that yield one row per input row."""
+"""Generator functions that yield one row per input row."""
 
 _SLIDES = re.compile(r"\bwindow\([^']+, '([^']+)', '([^']+)'")
-"""A window with its length and its slide."""
+"""Matches a window with its length and its slide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +31,16 @@ class RowMultiplier:
     """An edit that may multiply rows."""
 
     edit: str
-    """`join added`, `lateral view changed` …"""
+    """The kind of edit, such as `join added` or `lateral view changed`."""
     detail: str
-    """Its condition or text."""
+    """The condition or text of the edited clause."""
     table: str = ""
-    """For a join with a table: the table whose matches per row decide."""
+    """For a join with a table: the table whose number of matches per row decides."""
     equated: frozenset[str] = frozenset()
-    """Columns of that table, in lower case, that the condition equates with an expression over other sources."""
+    """Columns of `table`, in lower case, that the condition equates with an expression over other sources."""
     outcome: str = "each row that meets it makes a row"
     certain: bool = False
-    """Whether rows are certainly added, instead of possibly multiplied."""
+    """Whether rows are certainly added, rather than possibly multiplied."""
 
 
 def row_multipliers(old: ParsedStatement, new: ParsedStatement, columns: ColumnsOf) -> tuple[RowMultiplier, ...]:
@@ -55,17 +55,17 @@ def row_multipliers(old: ParsedStatement, new: ParsedStatement, columns: Columns
 
 @dataclass(frozen=True, slots=True)
 class _Join:
-    """One join with its condition."""
-
     node: Any
     side: Any
-    """The source whose matches decide the number of rows: the joined source, or the table that a stream joins."""
+    """The source whose matches determine the number of rows: the joined source, or the table that a stream is joined
+    to.
+    """
     kind: str
     terms: frozenset[str]
 
     @property
     def name(self) -> str:
-        """The name of its side in the texts."""
+        """The name of that source in the texts."""
         return sql_of(self.side) if isinstance(self.side, exp.Table) else self.side.alias_or_name
 
 
@@ -115,7 +115,7 @@ def _joins_of(select: Any) -> Iterator[_Join]:
 
 
 def _links(term: str, select: Any, called: str) -> bool:
-    """Return whether a term of WHERE relates a source to another one."""
+    """Return whether a term of WHERE relates a source to another source."""
     where = select.args["where"]
     node = next(each for each in and_terms(where.this) if sql_of(each) == term)
     tables = {column.table for column in node.find_all(exp.Column)}
@@ -123,7 +123,7 @@ def _links(term: str, select: Any, called: str) -> bool:
 
 
 def _equated(join: _Join, columns: ColumnsOf) -> frozenset[str]:
-    """Return the columns of its side that a join equates with an expression over other sources."""
+    """Return the columns of `side` that the join equates with an expression over other sources."""
     called, table = (str(name).removeprefix(_STREAM) for name in (join.side.alias_or_name, join.side.name))
     others = {name for other, names in columns.items() if other != table for name in names}
     own = {*columns.get(TableName(table), ())} - others
@@ -144,7 +144,7 @@ def _equated(join: _Join, columns: ColumnsOf) -> frozenset[str]:
 
 
 def _is_once(query: Any, equated: frozenset[str]) -> bool:
-    """Return whether a query has at most one row per value of the columns."""
+    """Return whether a query has at most one row for each combination of values in the `equated` columns."""
     if not isinstance(query, exp.Select):
         return False
     named = {each.alias_or_name.lower(): sql_of(each.unalias()) for each in query.expressions}

@@ -1,7 +1,7 @@
-"""Resolution of every name in an expression to a column of a source, or to a reason why it is unknown.
+"""Resolution of each name in an expression to a column of a source, or to a reason why it is unknown.
 
-Spark's order (4.2, analysis/ColumnResolutionHelper.scala): a column of the sources, an earlier alias of the same
-SELECT, a column of the outer query; a name before a dot is a source first and a struct second.
+Spark tries, in this order (4.2, analysis/ColumnResolutionHelper.scala): a column of the sources, an earlier alias of
+the same SELECT, a column of the outer query. A name before a dot may be a source or, failing that, a struct.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,34 +37,34 @@ WINDOW_TYPE = "struct<start:timestamp,end:timestamp>"
 _UNIT_FIRST = frozenset(("dateadd", "date_add", "datediff", "date_diff", "timestampadd", "timestampdiff"))
 
 ColumnsOf = Callable[[TableName], Sequence[Column] | None]
-"""Returns the columns that a DDL declares; None without a DDL."""
+"""Function that returns the columns declared by a table's DDL; None without a DDL."""
 
 
 @dataclass(slots=True)
 class ResolutionScope:
-    """The scope of an expression."""
+    """The names that an expression can refer to."""
 
     sides: tuple[JoinSide, ...]
-    """The SELECT's own sources, followed by those of the outer queries, innermost first."""
+    """The sources of the SELECT itself, followed by those of the outer queries, innermost first."""
     within: str
-    """Output column or clause, for names that cannot be resolved."""
+    """The output column or clause that contains the expression, for reporting names that cannot be resolved."""
     ctes: Mapping[str, Relation] = field(default_factory=dict)
     windows: Mapping[str, Any] = field(default_factory=dict)
-    """Definitions in the WINDOW clause."""
+    """Named windows of the WINDOW clause."""
 
 
 @dataclass(slots=True)
 class ColumnResolver:
-    """Resolves the names of one statement and collects references and unresolved names."""
+    """Resolves the names of one statement, and collects references and unresolved names."""
 
     columns_of: ColumnsOf
     query: Callable[[Any, Mapping[str, Relation], tuple[JoinSide, ...]], Relation]
-    """Reads a query inside an expression."""
+    """Function that reads a query inside an expression."""
     unresolved: dict[UnresolvedName, None] = field(default_factory=dict)
     references: list[ColumnReference] = field(default_factory=list)
 
     def miss(self, name: str, reason: str, within: str, offset: int, lacking: Iterable[Relation] = ()) -> None:
-        """Record an unresolved name; `lacking` are relations with known columns that lack this one."""
+        """Record an unresolved name; `lacking` are relations whose columns are known and do not include the name."""
         sources = list(lacking)
         # A column named by Spark, such as `count(1)`, may exist under a name that only Spark knows.
         sure = name.replace(".", "_").isidentifier() and name.lower() not in LITERAL_FUNCTIONS
@@ -73,7 +73,9 @@ class ColumnResolver:
         self.unresolved[UnresolvedName(name, reason, within, offset, tuple(tables), tuple(sorted(known)))] = None
 
     def item(self, node: Any, place: ResolutionScope, name: str = "", label: str = "") -> RelationColumn:
-        """Return the column of an expression; its text qualifies columns by table or WITH query, not by alias."""
+        """Return the column that an expression computes; its text qualifies columns by table or WITH query, not by
+        alias.
+        """
         inner = node.unalias() if isinstance(node, exp.Alias) else node
         if self._is_path(inner):
             path = self._path_item(inner, place)
@@ -106,7 +108,7 @@ class ColumnResolver:
         return {name.lower(): self.item(value.copy(), place, name.lower()) for name, value in pairs}
 
     def _expression(self, node: Any, place: ResolutionScope, found: RelationColumn) -> None:
-        """Add all inputs of an expression to a column, without recursion along chains of AND or +."""
+        """Add all inputs of an expression to a column; long chains of AND or + need no recursion."""
         waiting: list[tuple[Any, InputKind]] = [(node, InputKind.VALUE)]
         while waiting:
             each, kind = waiting.pop()
@@ -125,7 +127,9 @@ class ColumnResolver:
     def _children(
         self, node: Any, kind: InputKind, place: ResolutionScope, found: RelationColumn
     ) -> list[tuple[Any, InputKind]]:
-        """List a node's children with the kind of their input, in reverse, because the last is visited first."""
+        """Return a node's children with the kind of input that they are, in reverse, since the last one is visited
+        first.
+        """
         if _counts_rows(node):
             _add(found, rows_of(place.sides[0].tables()), kind)
         if isinstance(node, exp.Filter):
@@ -154,7 +158,7 @@ class ColumnResolver:
         _add(found, rows_of(relation.tables), InputKind.CONDITION)
 
     def _star(self, star: Any, place: ResolutionScope, found: RelationColumn, kind: InputKind) -> None:
-        """Add the inputs of a star in a call: rows for `count(*)`, all columns for other functions."""
+        """Add the inputs of a star as an argument: rows for `count(*)`, all columns for other functions."""
         parent = star.parent
         if isinstance(parent, exp.Anonymous) and str(parent.this) in AGGREGATES:
             _add(found, rows_of(place.sides[0].tables()), kind)
@@ -163,7 +167,7 @@ class ColumnResolver:
             _use(found, item, kind)
 
     def starred(self, star: Any, place: ResolutionScope) -> list[tuple[str, RelationColumn]]:
-        """List the columns of `*`, `t.*` or `s.*` with the alias of their source, without those in EXCEPT."""
+        """Return the columns of `*`, `t.*` or `s.*`, except those in EXCEPT, with the alias of their source."""
         side, within = place.sides[0], place.within
         parts = list(qualifiers_of(star))
         found: list[tuple[str, RelationColumn]]
@@ -186,7 +190,7 @@ class ColumnResolver:
     def _without(
         self, star: Any, found: list[tuple[str, RelationColumn]], place: ResolutionScope, *, missing: bool
     ) -> list[tuple[str, RelationColumn]]:
-        """Remove the names in EXCEPT: whole columns, or fields of structs, which keep their other fields."""
+        """Remove what EXCEPT names: whole columns, or fields of structs, which keep their other fields."""
         side, qualifiers = place.sides[0], qualifiers_of(star)
         # Fields of `s.*` have no source: a name before a dot is a field.
         of_struct = len(qualifiers) > 1 or any(each.name not in side.relations for each in qualifiers)
@@ -216,7 +220,7 @@ class ColumnResolver:
         return isinstance(node, exp.Column) and not isinstance(node.this, exp.Star)
 
     def _path_item(self, node: Any, place: ResolutionScope) -> RelationColumn | None:
-        """Return the column of `a.b.c`, `a[0].b`, `m['k']`; None after recording it as unresolved."""
+        """Return the column of a path such as `a.b.c`, `a[0].b` or `m['k']`; None after recording it as unresolved."""
         names: list[Any] = []
         while isinstance(node, (exp.Dot, exp.Bracket)):
             names.append(node.expression if isinstance(node, exp.Dot) else node.expressions[0])
@@ -224,7 +228,9 @@ class ColumnResolver:
         return self._resolve([*name_parts(node), *reversed(names)], place, node)
 
     def _resolve(self, parts: list[Any], place: ResolutionScope, column: Any = None) -> RelationColumn | None:
-        """Resolve a dotted name; None for a bare call, or after recording a missing or ambiguous name."""
+        """Resolve a dotted name; None if it is a function called without brackets, or was recorded as missing or
+        ambiguous.
+        """
         bare = parts[0].name.lower()
         for depth, side in enumerate(place.sides):
             relation = side.relations.get(bare) if len(parts) > 1 else None
@@ -262,7 +268,7 @@ class ColumnResolver:
         return None
 
     def refer(self, item: RelationColumn, offset: int) -> None:
-        """Record a reference to a table's own column."""
+        """Record a reference, unless the column is one that the query computes."""
         if item.plain and not item.label:
             self.references += [ColumnReference(origin, offset) for origin in item.values]
 
@@ -296,12 +302,12 @@ class ColumnResolver:
 
 
 def offset_of(part: Any) -> int:
-    """Return the offset of a name; 0 if it has none."""
+    """Return the offset of a name in the text; 0 if it has none."""
     return int(part.meta.get("start", 0))
 
 
 def _renamed(path: RelationColumn, name: str) -> RelationColumn:
-    """Return the column of a bare path under its output name, with all its inputs."""
+    """Return the column of a bare path under the name of its output, with all inputs of the path."""
     found = RelationColumn(name or path.name, dict(path.values), dict(path.conditions), uses=(path,), kind=path.kind)
     found.plain, found.fields = path.plain, path.fields
     return found
@@ -326,7 +332,7 @@ def _add(found: RelationColumn, origins: Any, kind: InputKind) -> None:
 
 
 def _counts_rows(node: Any) -> bool:
-    """Return whether a call depends on rows but on no column: `count(1)`, `row_number() OVER …`."""
+    """Return whether a call depends on rows but on no column, such as `count(1)` or `row_number() OVER …`."""
     if isinstance(node, exp.Window):
         return node.this.find(exp.Column, exp.Star) is None
     if isinstance(node.parent, exp.WithinGroup):
@@ -336,7 +342,7 @@ def _counts_rows(node: Any) -> bool:
 
 
 def _show(column: Any, side: JoinSide, *, outer: bool) -> None:
-    """Write a column's qualifier for display: none for a single source, else the table or WITH query."""
+    """Set a column's qualifier for display: none for a single source, else the table or WITH query."""
     parts = name_parts(column)
     first, several = parts[0].name, outer or len(side.relations) > 1
     if len(parts) > 1 and first in side.relations:
@@ -349,7 +355,7 @@ def _show(column: Any, side: JoinSide, *, outer: bool) -> None:
 
 
 def _indexes(node: Any) -> list[Any]:
-    """List the index expressions of a path."""
+    """Return the index expressions in a path."""
     found: list[Any] = []
     while isinstance(node, (exp.Dot, exp.Bracket)):
         if isinstance(node, exp.Bracket):
@@ -370,5 +376,5 @@ def _struct(item: RelationColumn) -> list[tuple[str, object]]:
 
 
 def _has_unit_first(node: Any) -> bool:
-    """Return whether the first argument is a unit of time, which parses as a column: `dateadd(DAY, 1, ts)`."""
+    """Return whether the first argument is a unit of time, which sqlglot parses as a column: `dateadd(DAY, 1, ts)`."""
     return str(node.this) in _UNIT_FIRST and len(node.expressions) == 3 and isinstance(node.expressions[0], exp.Column)

@@ -1,4 +1,4 @@
-"""The sources of FROM: tables, WITH queries, subqueries, joins, lateral views and table functions."""
+"""The sources in FROM: tables, WITH queries, subqueries, joins, lateral views and table functions."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -36,11 +36,11 @@ METADATA = (
     "struct<file_path:string,file_name:string,file_size:bigint,file_block_start:bigint,file_block_length:bigint,"
     "file_modification_time:timestamp,row_index:bigint>"
 )
-"""Type of the hidden column `_metadata` of file sources, which `*` omits (4.2, "File Metadata Column")."""
+"""Type of the hidden column `_metadata` of file sources, which `*` does not include (4.2, "File Metadata Column")."""
 
 
 class FromSources:
-    """Reads the sources of FROM in one statement."""
+    """Reads the sources in FROM of one statement."""
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class FromSources:
         self._stateful = stateful
         self._columns: dict[str, list[RelationColumn] | None] = {}
         self.places: dict[TableName, int] = {}
-        """Offset at which each table is read first."""
+        """Offset of the first read of each table."""
 
     def read(self, root: Any, ctes: Ctes, outer: Sides) -> JoinSide:
-        """Read a source or group."""
+        """Read a source or a group of joined sources."""
         if is_group(root):
             side = self.read(root.this, ctes, outer)
             for join in root.this.args["joins"]:
@@ -73,7 +73,7 @@ class FromSources:
         return side
 
     def _source(self, source: Any, ctes: Ctes, outer: Sides) -> Relation:
-        """Read one source in FROM; joins may later change its displayed name."""
+        """Read one source in FROM; its name for display may change once it is joined."""
         written = source.meta.get("written") or (source.name if isinstance(source, exp.Table) else "")
         entry: NamedRead | None = source.meta.get("entry")
         if entry is not None:
@@ -115,7 +115,7 @@ class FromSources:
         return Relation([*own, *self._feed(entry, own)], {}, {table: None}, missing, table, hidden=hidden)
 
     def _feed(self, entry: NamedRead, known: Iterable[RelationColumn]) -> list[RelationColumn]:
-        """Return the columns that a table's change feed adds, if its changes are read."""
+        """Return the columns that the change feed adds to a table; none unless the read streams the feed."""
         if entry.start not in self._changes:
             return []
         names = {item.name for item in known}
@@ -143,7 +143,7 @@ class FromSources:
         return relation
 
     def _put(self, tree: Any, end: int) -> None:
-        """Give the names of a WATERMARK their offsets, because its text was parsed separately."""
+        """Set the offsets of names in a WATERMARK, whose text was parsed separately."""
         before = self._text[:end].lower()
         start = before.rfind("watermark")
         for name in tree.find_all(exp.Identifier):
@@ -207,7 +207,7 @@ class FromSources:
 
 
 def fold_names(tree: Any) -> None:
-    """Put names in lower case, and keep the written aliases for display."""
+    """Convert names to lower case, and keep the written aliases for display."""
     for node in tree.walk():
         node.comments = None
         if isinstance(node, exp.Identifier):
@@ -224,7 +224,7 @@ def fold_names(tree: Any) -> None:
 def add_row_decision(
     clause: str, node: Any, place: ResolutionScope, walk: ColumnResolver, deciding: dict[RowDecision, None]
 ) -> None:
-    """Add the row decision of a clause, if the clause exists."""
+    """Record that a clause, if it exists, decides which rows there are."""
     if node is not None and not isinstance(node, exp.Boolean):
         place.within = clause
         deciding[RowDecision(clause, walk.item(node, place))] = None
@@ -243,7 +243,7 @@ def _column_aliases(source: Any) -> tuple[str, ...]:
 
 
 def _hide_alias(source: Any) -> None:
-    """Restore the written name of a source after names are resolved."""
+    """Give a source its written name again, once all names are resolved by alias; for a table, that is its own name."""
     written = source.meta.get("written", "")
     if isinstance(source, exp.Table) or not written:
         source.set("alias", None)

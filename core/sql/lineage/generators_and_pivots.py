@@ -1,6 +1,6 @@
-"""Relations made by a generator call or a PIVOT in FROM: explode, inline, stack, PIVOT, UNPIVOT.
+"""Relations made in FROM by a generator call or a PIVOT: explode, inline, stack, PIVOT, UNPIVOT.
 
-Names and numbers of columns follow Spark 4.2.0 (run; function group generator_funcs, and
+Names and numbers of columns are those of Spark 4.2.0 (run; function group generator_funcs, and
 analysis/PivotTransformer.scala).
 """
 
@@ -76,7 +76,7 @@ def _exploded(collection: RelationColumn, count: int) -> list[RelationColumn]:
 
 
 def _inlined(collection: RelationColumn, count: int) -> tuple[list[RelationColumn], str]:
-    """Return one column per field of an array of structs, and why columns may be missing."""
+    """Return a column for each field of an array of structs, and the reason why columns may be missing."""
     fields = fields_of(element_type(collection.kind))
     if not fields:
         found = [_part(f"col{number + 1}", collection) for number in range(count)]
@@ -90,7 +90,9 @@ def _inlined(collection: RelationColumn, count: int) -> tuple[list[RelationColum
 
 
 def _stacked(arguments: list[Any], place: ResolutionScope, walk: ColumnResolver) -> list[RelationColumn]:
-    """`stack(n, a, b, …)` arranges its values in n rows: every k-th value belongs to one column."""
+    """Return the columns of `stack(n, a, b, …)`, which arranges its values in n rows: every k-th value is in the same
+    column.
+    """
     rows, values = arguments[0], [walk.item(each, place) for each in arguments[1:]]
     count = (whole_number(rows.name) or 1) if isinstance(rows, exp.Literal) else 1
     width = -(-len(values) // count)
@@ -138,7 +140,7 @@ def _pivoted(pivot: Any, field: Any, relation: Relation, place: ResolutionScope,
 
 
 def _keys(node: Any) -> list[Any]:
-    """List the columns of `FOR a` or `FOR (a, b)`."""
+    """Return the columns of `FOR a` or `FOR (a, b)`."""
     return list(node.expressions) if isinstance(node, exp.Tuple) else [node]
 
 

@@ -1,8 +1,8 @@
 """Origins of a statement's columns and rows, as frozen values that need no parser.
 
-There are two kinds of input: a *value* flows into a column; a *condition* decides which rows or groups exist. A CASE
-test is a value, because it selects a value for its own row. FILTER, and PARTITION BY and ORDER BY of a window, are
-conditions.
+An input is either a *value*, which flows into a column, or a *condition*, which decides which rows or groups exist. The
+test of a CASE is a value, because it selects a value for its own row. FILTER, and the PARTITION BY and ORDER BY of a
+window, are conditions.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from core.model.names import TableName
 
 
 class InputKind(StrEnum):
-    """How an input contributes."""
+    """How an input contributes to an output."""
 
     VALUE = "value"
     CONDITION = "condition"
@@ -20,47 +20,47 @@ class InputKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ColumnOrigin:
-    """A column of a table that the statement reads; without a column, the rows of the table."""
+    """A column of a table that the statement reads; the rows of the table if the column is empty."""
 
     table: TableName
     column: str = ""
-    """As the DDL writes it."""
+    """Name of the column, spelled as in the DDL."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineageStep:
-    """A column of a CTE or subquery between output and origin."""
+    """A column of a CTE or subquery between an output and its origin."""
 
     name: str
-    """`part.column`, the part as named by its author."""
+    """Name of the column as `part.column`, with the part named as by its author."""
     expression: str
 
 
 @dataclass(frozen=True, slots=True)
 class LineageInput:
-    """A column, or the rows, of a table that an output or condition depends on."""
+    """A table's column, or a table's rows, on which an output or a condition depends."""
 
     origin: ColumnOrigin
     kind: InputKind
     expression: str
     """SQL of the output or condition; columns are qualified by table if there are several, and by WITH query."""
     fields: tuple[str, ...] = ()
-    """Paths inside a struct that are read, sorted; empty if the whole column is read."""
+    """Paths of the struct fields that are read, sorted; empty if the whole column is read."""
     through: tuple[LineageStep, ...] = ()
     """Steps between output and origin, starting at the output; empty if the table is read directly."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineageOutput:
-    """A column that the statement writes; without inputs it is a constant, unless part of it is unresolved."""
+    """A column that the statement writes; one without inputs is a constant, unless part of it is unresolved."""
 
     name: str
-    """In lower case; a stream writes by name."""
+    """Column name in lower case; a stream writes by name."""
     expression: str
     inputs: tuple[LineageInput, ...]
-    """Sorted by kind and origin; an origin listed as a value is not repeated as a condition."""
+    """Inputs sorted by kind and origin; an origin that is a value is not repeated as a condition."""
     offset: int
-    """Offset in `ParsedStatement.select` of the expression's first name."""
+    """Offset in `ParsedStatement.select` of the first name in the expression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,10 @@ class LineageCondition:
     """A clause that decides which rows or groups the statement writes."""
 
     clause: str
-    """WHERE, JOIN, GROUP BY, HAVING, DISTINCT, WATERMARK, LATERAL VIEW, FROM …; FROM stands for a table's rows."""
+    """Name of the clause: WHERE, JOIN, GROUP BY, HAVING, DISTINCT, WATERMARK, LATERAL VIEW, FROM …
+
+    FROM means that the table's rows are read at all.
+    """
     expression: str
     inputs: tuple[LineageInput, ...]
     offset: int
@@ -76,24 +79,24 @@ class LineageCondition:
 
 @dataclass(frozen=True, slots=True)
 class UnresolvedName:
-    """A name that cannot be resolved; never guessed, never dropped."""
+    """A name that cannot be resolved; it is neither guessed nor dropped."""
 
     name: str
-    """As written, without backticks."""
+    """The name as written, without backticks."""
     reason: str
-    """One sentence without a full stop."""
+    """A sentence without a full stop."""
     within: str
-    """The output column or clause that contains it."""
+    """The output column or clause that contains the name."""
     offset: int
     lacking: tuple[str, ...] = ()
-    """For a column that surely does not exist: all tables and WITH queries that could have it."""
+    """For a column that certainly does not exist: all tables and WITH queries that could have it."""
     known: tuple[str, ...] = ()
-    """The columns of `lacking`, sorted."""
+    """The columns of those tables and WITH queries, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnReference:
-    """A position in the statement that names a column of a table."""
+    """An occurrence of a table column's name in the statement."""
 
     origin: ColumnOrigin
     offset: int
@@ -107,4 +110,4 @@ class StatementLineage:
     conditions: tuple[LineageCondition, ...]
     unresolved: tuple[UnresolvedName, ...]
     references: tuple[ColumnReference, ...]
-    """In text order; includes those in unused WITH queries, which Spark checks too."""
+    """References in text order, including those in unused WITH queries, which Spark checks too."""

@@ -1,6 +1,6 @@
-"""Relations, made of columns, and the table columns that each column depends on.
+"""Relations, which consist of columns, and the table columns that each column depends on.
 
-Names are in lower case, because Spark ignores their case. A column never changes once another one uses it.
+Names are in lower case, because Spark ignores case. A column is not modified once another column uses it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,42 +13,42 @@ from core.sql.parsing.star_expansion import LeftOut
 from core.sql.tokens.data_types import field_type, fields_of
 
 Origins = dict[ColumnOrigin, frozenset[str]]
-"""Origin → paths inside a struct that are read; "" is the whole column."""
+"""Paths of the struct fields that are read, by origin; the path "" is the whole column."""
 
 _WHOLE = frozenset({""})
 
 
 @dataclass(slots=True, eq=False)
 class RelationColumn:
-    """A column of a table or of a part of the query, or an expression without a name yet."""
+    """A column of a table or of a part of the query, or an expression that has no name yet."""
 
     name: str
     values: Origins = field(default_factory=dict)
     conditions: Origins = field(default_factory=dict)
     expression: str = ""
     label: str = ""
-    """Its name as a step of lineage; empty for a table's column and for unnamed expressions."""
+    """Name of the column as a step of lineage; empty for a table's column and for an unnamed expression."""
     uses: tuple["RelationColumn", ...] = ()
     kind: str = ""
-    """Type; empty if unknown."""
+    """Spark's type of the column; empty if unknown."""
     fields: dict[str, "RelationColumn"] = field(default_factory=dict)
     """Fields of a struct that the query itself constructs."""
     plain: bool = False
-    """Whether it is an unchanged column or field, so that a field of it is a field of that column."""
+    """Whether this is an unchanged column or field, so that reading a field of it reads that field of the original."""
     branches: tuple["RelationColumn", ...] = ()
-    """The columns of a UNION at one position."""
+    """For the column of a UNION, the columns of the branches at its position."""
     offset: int = 0
 
 
 @dataclass(slots=True, eq=False)
 class RowDecision:
-    """A condition before it is frozen into a `LineageCondition`."""
+    """A condition that decides which rows exist, before it is frozen into a `LineageCondition`."""
 
     clause: str
     item: RelationColumn
 
     def value(self) -> LineageCondition:
-        """Return the frozen condition."""
+        """Return the condition as a frozen value."""
         steps = _steps(self.item)
         inputs = tuple(_input(self.item, at, InputKind.CONDITION, steps) for at in sorted(all_origins(self.item)))
         return LineageCondition(self.clause, self.item.expression, inputs, self.item.offset)
@@ -56,25 +56,25 @@ class RowDecision:
 
 @dataclass(slots=True)
 class Relation:
-    """The relation of one source in FROM."""
+    """The relation that one source in FROM yields."""
 
     items: list[RelationColumn]
     deciding: dict[RowDecision, None] = field(default_factory=dict)
-    """The conditions on its rows, in text order."""
+    """The conditions on the relation's rows, in text order."""
     tables: dict[TableName, None] = field(default_factory=dict)
-    """The tables whose rows it is made of."""
+    """The tables from whose rows the relation is made."""
     missing: str = ""
-    """Why further, unknown columns may exist; empty if all are known."""
+    """Why the relation may have more columns than are known; empty if all are known."""
     shown: str = ""
-    """The displayed qualifier of its columns."""
+    """The qualifier of the columns for display."""
     written: str = ""
-    """Alias or name as written, in lower case."""
+    """Alias or name of the source as written, in lower case."""
     hidden: tuple[RelationColumn, ...] = ()
-    """Columns that exist when named but that `*` omits."""
+    """Columns that can be named but that `*` does not include."""
     _by_name: dict[str, list[RelationColumn]] = field(default_factory=dict)
 
     def named(self, name: str) -> list[RelationColumn]:
-        """List the columns with a name."""
+        """Return the columns with a given name."""
         if not self._by_name:
             for item in self.items:
                 self._by_name.setdefault(item.name, []).append(item)
@@ -83,26 +83,28 @@ class Relation:
 
 @dataclass(slots=True)
 class JoinSide:
-    """The names visible in one SELECT: its sources, joined so far."""
+    """The sources of one SELECT that are joined so far, and the names that they make visible."""
 
     relations: dict[str, Relation] = field(default_factory=dict)
-    """By alias."""
+    """Relations by alias."""
     visible: list[tuple[str, RelationColumn]] = field(default_factory=list)
-    """Columns of `*` and of bare names, each with its source's alias; empty alias for a column merged by USING."""
+    """Columns that `*` and unqualified names refer to, with the alias of their source, or an empty one if merged by
+    USING.
+    """
     named: dict[str, RelationColumn] = field(default_factory=dict)
-    """Columns that Spark adds by itself: `window` after grouping by one, and earlier aliases of a SELECT."""
+    """Columns that Spark adds: `window` after grouping by a window, and earlier aliases of the same SELECT."""
     _by_name: dict[str, list[tuple[str, RelationColumn]]] = field(default_factory=dict)
 
     def deciding(self) -> dict[RowDecision, None]:
-        """Collect the row decisions of all sources."""
+        """Return the row decisions of all sources."""
         return {each: None for relation in self.relations.values() for each in relation.deciding}
 
     def tables(self) -> dict[TableName, None]:
-        """Collect the tables below all sources."""
+        """Return the tables from whose rows all sources are made."""
         return {table: None for relation in self.relations.values() for table in relation.tables}
 
     def bare(self, name: str) -> list[tuple[str, RelationColumn]]:
-        """List the columns that an unqualified name may refer to, each with its source's alias."""
+        """Return the columns that an unqualified name may refer to, each with its source's alias."""
         if not self._by_name:
             for alias, item in self.visible:
                 self._by_name.setdefault(item.name, []).append((alias, item))
@@ -110,7 +112,7 @@ class JoinSide:
         return self._by_name.get(name) or [(alias, item) for alias, item in hidden if item.name == name]
 
     def starred(self, relation: Relation) -> list[RelationColumn]:
-        """Order a source's columns like `t.*`: first those that USING and NATURAL hide (4.2.0, run)."""
+        """Return a source's columns in the order of `t.*`: first those hidden by USING and NATURAL (4.2.0, run)."""
         visible = {id(item) for _, item in self.visible}
         merged = {id(item): number for number, (alias, item) in enumerate(self.visible) if not alias}
         keys = {item.name: number for number, (alias, item) in enumerate(self.visible) if not alias}
@@ -123,17 +125,17 @@ class JoinSide:
         return sorted(relation.items, key=place)
 
     def missing(self) -> str:
-        """Return why a bare name may be an unknown column; empty if it cannot be one."""
+        """Return why an unqualified name may refer to an unknown column; empty if it cannot."""
         return next((each.missing for each in self.relations.values() if each.missing), "")
 
 
 def side_of(alias: str, relation: Relation) -> JoinSide:
-    """Return a side with a single source."""
+    """Return a join side that consists of a single source."""
     return JoinSide({alias: relation}, [(alias, item) for item in relation.items])
 
 
 def joined_sides(left: JoinSide, right: JoinSide, kind: str, using: Iterable[str]) -> JoinSide:
-    """Join two sides; the columns of USING come first and once (Spark 4.2.0, natural and using joins)."""
+    """Join two sides; columns of USING are merged and come first (Spark 4.2.0, natural and using joins)."""
     merged: list[tuple[str, RelationColumn]] = []
     for name in using:
         ours = [item for _, item in left.visible if item.name == name]
@@ -150,7 +152,7 @@ def joined_sides(left: JoinSide, right: JoinSide, kind: str, using: Iterable[str
 
 
 def hides_right(kind: str) -> bool:
-    """Return whether a join outputs the columns of its left side only."""
+    """Return whether a join outputs only the columns of its left side."""
     return "SEMI" in kind or "ANTI" in kind
 
 
@@ -162,7 +164,7 @@ def _merged(left: RelationColumn, right: RelationColumn, kind: str) -> RelationC
 
 
 def made_column(name: str, uses: Iterable[RelationColumn], expression: str = "") -> RelationColumn:
-    """Return a column with the inputs of all given columns."""
+    """Return a new column with the inputs of all given columns."""
     found = tuple(uses)
     item = RelationColumn(name, expression=expression, uses=found)
     for each in found:
@@ -172,13 +174,13 @@ def made_column(name: str, uses: Iterable[RelationColumn], expression: str = "")
 
 
 def labelled_column(item: RelationColumn, part: str) -> RelationColumn:
-    """Label a column as a named step: a column of a subquery, or of the statement itself."""
+    """Label a column as a named step of lineage: a column of a subquery, or of the statement itself."""
     item.label = f"{part}.{item.name}" if part else item.name
     return item
 
 
 def passed_on_column(item: RelationColumn, part: str) -> RelationColumn:
-    """Return the column that a star yields for a source's column; a table's own column is returned unchanged."""
+    """Return the column that a star yields for a column of its source; a table's own column is returned unchanged."""
     if not item.label:
         return item
     found = RelationColumn(
@@ -189,7 +191,7 @@ def passed_on_column(item: RelationColumn, part: str) -> RelationColumn:
 
 
 def renamed_relation(relation: Relation, alias: Any, part: str) -> Relation:
-    """Apply the column list of an alias, if it has one: `AS t(a, b)`."""
+    """Rename columns by the column list of an alias, if it has one: `AS t(a, b)`."""
     names = [each.name.lower() for each in alias.args.get("columns") or []] if alias is not None else []
     for index, (item, name) in enumerate(zip(list(relation.items), names, strict=False)):
         found = replace(item, name=name)
@@ -198,7 +200,7 @@ def renamed_relation(relation: Relation, alias: Any, part: str) -> Relation:
 
 
 def united_column(item: RelationColumn, other: RelationColumn) -> RelationColumn:
-    """Add the column of another branch of a UNION to the columns united so far."""
+    """Return the columns of UNION branches united so far, with the column of one more branch added."""
     if not item.branches:
         first, item = item, made_column(item.name, [item])
         item.branches, item.uses, item.label, item.kind = (first,), first.uses, first.label, first.kind
@@ -214,21 +216,21 @@ def united_column(item: RelationColumn, other: RelationColumn) -> RelationColumn
 
 
 def add_origins(into: Origins, more: Origins) -> None:
-    """Add origins, uniting the paths of each."""
+    """Add origins, with the union of the paths of each origin."""
     for origin, paths in more.items():
         known = into.get(origin)
         into[origin] = paths if known is None else known | paths
 
 
 def all_origins(item: RelationColumn) -> Origins:
-    """Return the union of values and conditions."""
+    """Return the origins of values and of conditions together."""
     found: Origins = dict(item.values)
     add_origins(found, item.conditions)
     return found
 
 
 def table_column(table: TableName, name: str, kind: str) -> RelationColumn:
-    """Return the column of a table."""
+    """Return a relation's column for a column of a table."""
     return RelationColumn(name.lower(), {ColumnOrigin(table, name): _WHOLE}, kind=kind, plain=True)
 
 
@@ -238,7 +240,7 @@ def rows_of(tables: Iterable[TableName]) -> Origins:
 
 
 def field_of(item: RelationColumn, path: Iterable[str]) -> RelationColumn | None:
-    """Follow `item.a.b`; None if a known type has no such field."""
+    """Return the column of `item.a.b`; None if the type is known and has no such field."""
     for name in path:
         if item.fields:
             inner = item.fields.get(name)
@@ -261,9 +263,10 @@ def field_of(item: RelationColumn, path: Iterable[str]) -> RelationColumn | None
 def excepted_column(
     name: LeftOut, found: Sequence[tuple[str, RelationColumn]], sources: Mapping[str, Relation]
 ) -> tuple[RelationColumn | None, tuple[str, ...], str]:
-    """Return the star's column that a name in EXCEPT refers to, the path of its field, and why it cannot be resolved.
+    """Return the column that a name in EXCEPT refers to, the path of the field, and the reason if it cannot be
+    resolved.
 
-    A source takes precedence; if it has no such column, its name may be that of a struct.
+    A source takes precedence over a struct of the same name.
     """
     given, column, fields = [item for _, item in found], name.column, name.fields
     named = [item for item in given if item.name == column]
@@ -285,7 +288,7 @@ def overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
 
 
 def without_fields(item: RelationColumn, gone: Iterable[tuple[str, ...]]) -> RelationColumn:
-    """Return a new struct without some fields, each given by its path below the struct, in lower case."""
+    """Return a new struct without some fields, each given by its path within the struct, in lower case."""
     inner: dict[str, list[tuple[str, ...]]] = {}
     for path in gone:
         inner.setdefault(path[0], []).append(path[1:])
@@ -300,7 +303,7 @@ def without_fields(item: RelationColumn, gone: Iterable[tuple[str, ...]]) -> Rel
 
 
 def inputs_of(item: RelationColumn) -> tuple[LineageInput, ...]:
-    """List the inputs of an output: first values, then conditions that are not values, each sorted."""
+    """Return the inputs of an output: first the values, then the conditions that are not values, each sorted."""
     steps = _steps(item)
     values = [_input(item, origin, InputKind.VALUE, steps) for origin in sorted(item.values)]
     others = sorted(origin for origin in item.conditions if origin not in item.values)
@@ -319,7 +322,9 @@ def _input(
 
 
 def _text(item: RelationColumn, origin: ColumnOrigin) -> str:
-    """Return the expressions of the UNION branches that involve an origin; without branches the column's own."""
+    """Return the expressions of the UNION branches that involve an origin; without branches, the column's own
+    expression.
+    """
     if not item.branches:
         return item.expression or item.name
     near = [each for each in item.branches if origin in each.values or origin in each.conditions]
@@ -327,7 +332,7 @@ def _text(item: RelationColumn, origin: ColumnOrigin) -> str:
 
 
 def _steps(item: RelationColumn) -> dict[ColumnOrigin, dict[LineageStep, None]]:
-    """Collect, by origin, the named steps between a column and its inputs, nearest first."""
+    """Return, by origin, the named steps between a column and its inputs, nearest first."""
     found: dict[ColumnOrigin, dict[LineageStep, None]] = {}
     seen: set[int] = set()
     waiting = list(item.uses)

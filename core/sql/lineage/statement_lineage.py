@@ -1,7 +1,7 @@
-"""Column lineage of one statement: from each output to the table columns it reads, and the conditions on its rows.
+"""Column lineage of one statement: the table columns that each output depends on, and the conditions on its rows.
 
-Names follow Spark's rules; `core.sql.parsing.table_names` resolves CTEs and aliases. sqlglot's own lineage covers the
-SELECT list only, without conditions and lateral views, and treats unknown or ambiguous names as leaves.
+Names are resolved by Spark's rules; `core.sql.parsing.table_names` resolves CTEs and aliases. sqlglot's own lineage
+covers the SELECT list only, not conditions and lateral views, and treats unknown or ambiguous names as leaves.
 """
 
 from typing import Any
@@ -51,7 +51,7 @@ from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
 
 
 def lineage_of(parsed: ParsedStatement, columns_of: ColumnsOf) -> StatementLineage:
-    """Return the lineage of a parsed statement; linear in its text, for each WITH query that is read."""
+    """Return the lineage of a parsed statement; the time is linear in its text, for each WITH query that is read."""
     try:
         source = open_sql(parsed.select, "")
         marks = extract_stream_clauses(tokens_of(source))
@@ -82,7 +82,7 @@ def lineage_of(parsed: ParsedStatement, columns_of: ColumnsOf) -> StatementLinea
 
 
 class _StatementTracer:
-    """Reads one statement from its innermost queries outwards."""
+    """Reads one statement, innermost queries first."""
 
     def __init__(self, columns_of: ColumnsOf, text: str, *, stateful: bool, changes: frozenset[int]) -> None:
         self.walk = ColumnResolver(columns_of, self.query)
@@ -132,7 +132,9 @@ class _StatementTracer:
         return Relation(items, deciding, side.tables(), missing)
 
     def _name_windows(self, select: Any, place: ResolutionScope) -> None:
-        """Add the struct `window` to a SELECT that groups by a window (4.2, analysis/ResolveTimeWindows.scala)."""
+        """Add the struct `window` to the names of a SELECT that groups by a window (4.2,
+        analysis/ResolveTimeWindows.scala).
+        """
         for node in (select.args.get("group"), *select.expressions):
             for call in node.find_all(exp.Anonymous) if node is not None else ():
                 name = str(call.this)
@@ -240,6 +242,6 @@ class _StatementTracer:
 
 
 def _inner(query: Any, key: str) -> Any:
-    """Return the contents of a clause; None if there is no such clause."""
+    """Return the contents of a clause; None if the SELECT lacks the clause."""
     clause = query.args.get(key)
     return clause.this if isinstance(clause, (exp.Where, exp.Having, exp.Qualify)) else clause

@@ -1,6 +1,7 @@
-"""Canonical text of a query: ordered conditions, necessary brackets only, names in lower case.
+"""Canonical text of a query: conditions in a fixed order, necessary brackets only, names in lower case.
 
-Never unify what might differ for Spark: a missed equality costs a restart, a false one corrupts a table.
+Texts that Spark might distinguish must never become equal: a missed equality costs a restart, a false one corrupts a
+table.
 """
 
 import re
@@ -34,7 +35,9 @@ _ATOMS = (exp.Paren, exp.Dot, exp.Kwarg, exp.PropertyEQ)
 
 
 def sql_of(node: Any) -> str:
-    """Write a node as Spark SQL on one line without comments; raises SqlDiagnostic for a tree that has no text."""
+    """Return a node as Spark SQL, on one line and without comments; raises SqlDiagnostic for a tree that cannot be
+    written.
+    """
     if isinstance(node, exp.Column) and (plain_name := _plain_column(node)):
         return plain_name
     try:
@@ -52,7 +55,9 @@ def sql_of(node: Any) -> str:
 
 
 def _plain_column(column: Any) -> str:
-    """Write `a` or `t.a` without sqlglot, because half of all nodes are such columns; empty for any other column."""
+    """Return the text of `a` or `t.a` without calling sqlglot, because half of all nodes are such columns; else
+    empty.
+    """
     parts = column.args
     this, table = parts.get("this"), parts.get("table")
     if len(parts) > 2 and any(value for key, value in parts.items() if key not in ("this", "table")):
@@ -69,7 +74,7 @@ def _needs_no_quotes(name: Any) -> bool:
 
 
 def normalise(tree: Any) -> Any:
-    """Bring a whole tree into canonical form, in place where possible; names must be resolved first."""
+    """Bring a whole tree into canonical form, in place where possible; its names must be resolved before."""
     queries = 0
     for node in tree.walk():
         node.comments = None
@@ -89,7 +94,7 @@ def normalise(tree: Any) -> Any:
 
 
 def and_terms(condition: Any) -> list[Any]:
-    """Split a condition into its AND terms, in order; None has none."""
+    """Return the AND terms of a condition, in order; None has none."""
     found: list[Any] = []
     waiting = [condition] if condition is not None else []
     while waiting:
@@ -124,7 +129,7 @@ def _fold_frame(window: Any) -> None:
 
 
 def _fold(name: Any) -> None:
-    """Put a name in lower case, because Spark ignores case, and keep backticks only where the name needs them."""
+    """Convert a name to lower case, because Spark ignores case, and keep backticks only if the name needs them."""
     written, quoted = str(name.this), bool(name.args.get("quoted"))
     text = written.lower()
     if text != written:
@@ -134,7 +139,7 @@ def _fold(name: Any) -> None:
 
 
 def _simplified(node: Any, tree: Any) -> Any:
-    """Rewrite one node whose children are canonical; returns the tree, which may have a new root."""
+    """Rewrite one node whose children are canonical; return the tree, which may have a new root."""
     rule = _rule(node.__class__)
     replacement = None if rule is None else rule(node)
     if replacement is None:
@@ -148,7 +153,7 @@ def _simplified(node: Any, tree: Any) -> Any:
 
 @cache
 def _rule(kind: type) -> Callable[[Any], Any] | None:
-    """Return the rewriting rule for a class of nodes; None for most of them."""
+    """Return the rule that rewrites nodes of a class; None for most classes."""
     return next((rule for kinds, rule in _RULES if issubclass(kind, kinds)), None)
 
 
@@ -170,7 +175,7 @@ def _oriented(comparison: Any) -> None:
 
 
 def _short_join(join: Any) -> None:
-    """Drop INNER, and OUTER after a side, which mean nothing."""
+    """Drop INNER, and OUTER after LEFT, RIGHT or FULL, which make no difference."""
     if join.kind == "INNER" or (join.side and join.kind == "OUTER"):
         join.set("kind", None)
 
@@ -182,7 +187,7 @@ def _short_alias(alias: Any) -> Any:
 
 
 def _may_open(paren: Any) -> bool:
-    """Return whether brackets are redundant; operators add them again around their own children."""
+    """Return whether brackets are redundant; operators add necessary brackets around their children again."""
     if isinstance(paren.parent, (exp.Dot, exp.Bracket, exp.Cast, exp.Collate)):
         return isinstance(paren.this, (exp.Column, exp.Anonymous, exp.Paren))
     if isinstance(paren.parent, (exp.Any, exp.All)):
@@ -207,7 +212,7 @@ def _wrap_children(node: Any) -> None:
 
 
 def _sorted_terms(node: Any) -> Any:
-    """Flatten a chain of AND or OR at its top, and sort its terms by text."""
+    """Flatten a chain of AND or OR from its top node, and sort its terms by text."""
     kind = type(node)
     if isinstance(node.parent, kind) or (isinstance(node.parent, exp.Paren) and isinstance(node.parent.parent, kind)):
         return None
@@ -235,7 +240,7 @@ def _sorted_terms(node: Any) -> Any:
 
 
 def _place(term: tuple[str, Any]) -> tuple[str, str]:
-    """Return the sort key of a term; the numbers of a subquery's own aliases depend on its position and are ignored."""
+    """Return the sort key of a term, without the numbers of a subquery's own aliases, which depend on its position."""
     text, node = term
     return (_OWN_ALIAS.sub("_t", text) if node.find(exp.Query) is not None else text, text)
 
@@ -251,7 +256,7 @@ def _as_function(node: Any) -> Any:
 
 
 def _as_it_is(node: Any) -> None:
-    """Keep the node: `a LIKE b ESCAPE c` does not parse with brackets around its LIKE."""
+    """Leave the node as it is: `a LIKE b ESCAPE c` does not parse with brackets around its LIKE."""
 
 
 _FOLDS: dict[type, Callable[[Any], None]] = {
@@ -271,4 +276,4 @@ _RULES: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (exp.Join, _short_join),
     (exp.Alias, _short_alias),
 )
-"""Classes of nodes with their rewriting rule; the first match applies."""
+"""The rewriting rule by class of node; the first match applies."""

@@ -1,13 +1,13 @@
-"""Normalisation of FROM clauses, whatever brackets their author set; rejects anything outside Spark's grammar.
+"""Normalisation of FROM clauses, regardless of the brackets in the text; rejects anything outside Spark's grammar.
 
 Spark (SqlBaseParser.g4 of 4.2.0, `relation` and `relationPrimary`) has two kinds of brackets in FROM: around a query,
-and around a relation with its joins. The second kind has no meaning by itself. Followed by an alias, PIVOT, WATERMARK
-or TABLESAMPLE, it is a query of its own: `(a JOIN b) AS t` hides `a` and `b` like `(SELECT * FROM a JOIN b) AS t`.
-PIVOT and UNPIVOT apply to everything joined so far.
+and around a relation with its joins. The second kind has no meaning by itself. If it is followed by an alias, PIVOT,
+WATERMARK or TABLESAMPLE, it is a query: `(a JOIN b) AS t` hides `a` and `b` like `(SELECT * FROM a JOIN b) AS t`. PIVOT
+and UNPIVOT apply to everything joined so far.
 
-Afterwards FROM and JOIN are followed by a *source*: a table, a table function, VALUES, LATERAL or a query in brackets.
-JOIN may also be followed by a *group*: brackets without an alias around a source with joins of its own. A SELECT made
-from brackets has `brackets` in its meta.
+After normalisation, FROM and JOIN are followed by a *source*: a table, a table function, VALUES, LATERAL or a query in
+brackets. JOIN may also be followed by a *group*: brackets without an alias around a source with joins of its own. A
+SELECT that was made from brackets has `brackets` in its meta.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from core.sql.tokens.lexer import SqlDiagnostic
 
 _SOURCES = (exp.Table, exp.Subquery, exp.Values, exp.Lateral)
 _DRESSING = ("alias", "pivots", "sample")
-"""Clauses that turn the brackets before them into a query; a WATERMARK is carried in the alias
+"""Clauses that make the brackets before them a query; a WATERMARK is hidden in the alias
 (`core.sql.parsing.stream_clauses`).
 """
 _ALLOWED: dict[type, frozenset[str]] = {
@@ -34,7 +34,7 @@ _ALLOWED: dict[type, frozenset[str]] = {
         )
     ),
 }
-"""Arguments of each node in Spark's grammar; sqlglot also reads clauses of other engines."""
+"""The arguments that Spark's grammar allows each node; sqlglot also reads clauses of other engines."""
 _JOINS = frozenset(
     f"{method}{kind}".strip()
     for method in ("", "NATURAL ")
@@ -52,14 +52,14 @@ _WORDS = {
     "operation_modifiers": ("an unknown keyword after SELECT"),
     "when": "AT",
 }
-"""SQL keywords of clauses that sqlglot names differently."""
+"""SQL keywords of clauses for which sqlglot uses another name."""
 _SYNTAX = "PARSE_SYNTAX_ERROR"
 
 
 def shape_from_clauses(tree: Any, *, nested: bool) -> None:
     """Normalise every FROM of a parsed query, in place; raises SqlDiagnostic for anything that Spark rejects.
 
-    `nested` is False if there is surely no query below another one, which saves a walk through the tree.
+    `nested` is False if no query is nested in another one, which saves a walk through the tree.
     """
     _check_query(tree, tree)
     if not nested and isinstance(tree, exp.Select):
@@ -75,14 +75,14 @@ def shape_from_clauses(tree: Any, *, nested: bool) -> None:
 
 
 def is_group(source: Any) -> bool:
-    """Return whether a source is a group: brackets around joined sources; the joins are in `source.this`."""
+    """Return whether a source is a group, that is, brackets around joined sources; the joins are in `source.this`."""
     return (
         isinstance(source, exp.Subquery) and isinstance(source.this, _SOURCES) and bool(source.this.args.get("joins"))
     )
 
 
 def sources_in(tree: Any) -> list[Any]:
-    """List every source below a tree."""
+    """Return all sources anywhere below a node."""
     return list(tree.find_all(*_SOURCES))
 
 
@@ -124,7 +124,7 @@ def first_offset(node: Any, default: int = -1) -> int:
 
 
 def _check_query(node: Any, parent: Any) -> None:
-    """Raise SqlDiagnostic for something other than a query: `WITH c AS (t)`, `… UNION ALL (a JOIN b)`."""
+    """Raise SqlDiagnostic for anything that is not a query, as in `WITH c AS (t)` or `… UNION ALL (a JOIN b)`."""
     if not (_is_query(node) or isinstance(node, exp.Values)):
         raise SqlDiagnostic(
             "a query is expected here", "write SELECT * FROM <table>", first_offset(parent), condition=_SYNTAX
@@ -187,7 +187,7 @@ def _opened(node: Any) -> tuple[Any, list[Any]]:
 
 
 def _shape_join(join: Any) -> list[Any]:
-    """Normalise a joined source; return the PIVOTs after it, which apply to everything joined so far."""
+    """Normalise a joined source; return the PIVOTs that follow it, which apply to everything joined so far."""
     _check(join)
     _check_join(join)
     pivots = join.args.pop("pivots", None) or []
@@ -224,7 +224,7 @@ def _check_join(join: Any) -> None:
 
 
 def _pivoted(source: Any, pivots: list[Any]) -> Any:
-    """Attach PIVOTs to a source; an aliased PIVOT turns everything before it into a subquery."""
+    """Attach PIVOTs to a source; a PIVOT with an alias turns everything before it into a subquery."""
     waiting: list[Any] = []
     for pivot in pivots:
         values = [value for each in pivot.args.get("fields") or [] for value in each.expressions]
@@ -248,7 +248,7 @@ def _select_all(source: Any, joins: list[Any]) -> Any:
 
 
 def _is_query(node: Any) -> bool:
-    """Return whether a node is a query, perhaps in brackets; brackets around a name or join are a relation."""
+    """Return whether a node is a query, possibly in brackets; brackets around a name or join are a relation."""
     while isinstance(node, exp.Subquery) and not _is_dressed(node) and not node.args.get("joins"):
         node = node.this
     return isinstance(node, (exp.Select, exp.SetOperation))

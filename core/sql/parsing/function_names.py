@@ -1,7 +1,7 @@
-"""Function names that sqlglot must not replace by its own classes, and which functions aggregate.
+"""Function names that sqlglot must not replace by its own classes, and the functions that aggregate.
 
-Every function keeps its written name: sqlglot maps several Spark functions to one class, after which they can no longer
-be distinguished.
+Every function keeps its written name: sqlglot maps several Spark functions to the same class, after which they could no
+longer be distinguished.
 """
 
 from sqlglot import Token, TokenType
@@ -28,7 +28,7 @@ GENERATORS = frozenset(
         *("stack", "json_tuple", "variant_explode"),
     )
 )
-"""Functions that yield several columns, or a column with its own name."""
+"""Functions that yield several columns, or one with a name of its own."""
 # Table functions of Spark 4.2.0 that read no table.
 TABLE_FUNCTIONS = frozenset(
     (
@@ -40,14 +40,14 @@ TABLE_FUNCTIONS = frozenset(
 LITERAL_FUNCTIONS = frozenset(("current_date", "current_path", "current_time", "current_timestamp")) | frozenset(
     ("current_user", "grouping__id", "localtime", "localtimestamp", "session_user", "user")
 )
-"""Functions called without brackets if no column has their name (4.2, LiteralFunctionResolution.scala)."""
+"""Functions called without brackets, unless a column has their name (4.2, LiteralFunctionResolution.scala)."""
 _OPERANDS = frozenset(
     (
         *(TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN, TokenType.END),
         *(TokenType.R_BRACKET, TokenType.NULL),
     )
 )
-"""Tokens that may precede DIV."""
+"""Tokens that may precede the operator DIV."""
 PREFIX = "hg_f_"
 _SYNTAX = """
     CAST TRY_CAST SAFE_CAST EXTRACT TRIM SUBSTR SUBSTRING POSITION OVERLAY CEIL FLOOR STRUCT CASE EXISTS ALL IN
@@ -76,12 +76,14 @@ def with_plain_functions(tokens: list[Token]) -> list[Token]:
 
 
 def plain_function_name(name: str) -> str:
-    """Return the function's own name, in lower case."""
+    """Return the name of a marked function as in Spark, in lower case."""
     return name.lower().removeprefix(PREFIX)
 
 
 def _is_operator(tokens: list[Token], index: int, word: str) -> bool:
-    """Return whether FILTER is a clause of an aggregate, ANY and SOME belong to LIKE, or DIV is an operator."""
+    """Return whether a word is not a function name: FILTER after an aggregate, ANY and SOME after LIKE, DIV as an
+    operator.
+    """
     before = tokens[index - 1].token_type if index else None
     if word == "FILTER":
         after = tokens[index + 2].token_type if index + 2 < len(tokens) else None

@@ -1,9 +1,10 @@
-"""Spark's operator precedence, made explicit as brackets before sqlglot parses a text.
+"""Spark's operator precedence, made explicit by brackets before sqlglot parses a text.
 
-In Spark (SqlBaseParser.g4 of 4.2.0, `valueExpression` and `predicate`) `* / % DIV` bind tighter than `+ - ||`, followed
-by shifts, `&`, `^`, `|`, and finally all comparisons with one precedence. The operand of IN, LIKE, BETWEEN and IS is a
-whole comparison, and these predicates cannot be chained without brackets. COLLATE binds tightest. Texts without such
-operators stay as they are.
+In Spark (SqlBaseParser.g4 of 4.2.0, `valueExpression` and `predicate`), `* / % DIV` bind tighter than `+ -
+
+`, followed by shifts, `&`, `^`, `|`, and finally all comparisons with the same precedence. The operand of IN, LIKE,
+BETWEEN and IS is a whole comparison, and these predicates cannot be chained without brackets. COLLATE binds tightest.
+Texts without such operators stay as they are.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ _LEVELS = {
 }
 _SHIFT, _WHOLE = 5, 9
 _OTHERWISE = frozenset((_T.DPIPE, _T.AMP, _T.CARET, _T.PIPE, _T.COLLATE))
-"""Operators with another precedence in sqlglot, besides shifts, which are two tokens."""
+"""Operators whose precedence is different in sqlglot, besides shifts, which consist of two tokens."""
 _PREDICATES = frozenset((_T.IN, _T.LIKE, _T.ILIKE, _T.RLIKE, _T.BETWEEN, _T.IS))
 _COMPARING = _PREDICATES | {kind for kind, level in _LEVELS.items() if level == 1}
 _OPENING = {_T.L_PAREN: _T.R_PAREN, _T.L_BRACKET: _T.R_BRACKET, _T.L_BRACE: _T.R_BRACE}
@@ -42,14 +43,14 @@ Tokens = list[Token]
 
 
 def with_precedence(tokens: Tokens) -> Tokens:
-    """Add brackets where Spark groups operators differently from sqlglot; raises SqlDiagnostic where Spark rejects
-    them.
+    """Add brackets where Spark groups operators differently from sqlglot; raises SqlDiagnostic where Spark rejects the
+    text.
     """
     return _Grouping(tokens).all() if _matters(tokens) else tokens
 
 
 def _matters(tokens: Sequence[Token]) -> bool:
-    """Return whether a text has an operator that sqlglot groups differently, or chained comparisons."""
+    """Return whether a text has operators that sqlglot groups differently, or chained comparisons."""
     around: list[bool] = []
     compared = between = False
     before = None
@@ -79,14 +80,16 @@ def _matters(tokens: Sequence[Token]) -> bool:
 
 
 class _Grouping:
-    """One pass over the tokens of a query; a value is returned with the level of its outermost operator."""
+    """Adds the brackets in one pass over the tokens; methods return a value with the level of its outermost
+    operator.
+    """
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
         self._at = 0
 
     def all(self) -> Tokens:
-        """Return all tokens, with brackets."""
+        """Return all tokens, including the added brackets."""
         found: Tokens = []
         while self._at < len(self._tokens):
             found += self._sequence()
@@ -105,7 +108,7 @@ class _Grouping:
         return list(self._tokens[self._at - count : self._at])
 
     def _sequence(self, *, case: bool = False) -> Tokens:
-        """Consume tokens up to a closing bracket, or to the END of a CASE."""
+        """Consume tokens up to a closing bracket, or up to the END of a CASE."""
         found: Tokens = []
         while (kind := self._kind()) is not None and kind not in _OPENING.values() and not (case and kind is _T.END):
             separates = kind in _SEPARATORS and not (kind in _JOINS and self._kind(1) is _T.L_PAREN)
@@ -119,7 +122,7 @@ class _Grouping:
         return found
 
     def _condition(self) -> Tokens:
-        """Consume a value and the predicate after it."""
+        """Consume a value and the predicate that follows it."""
         value, level = self._value(1)
         if not self._is_predicate():
             return value
@@ -178,7 +181,7 @@ class _Grouping:
         return left, level
 
     def _operator(self) -> tuple[int, int] | None:
-        """Return the level of the operator at this position and its number of tokens; None if there is none."""
+        """Return the level of the operator at the current position and its number of tokens; None if there is none."""
         kind = self._kind()
         if kind in (_T.LT, _T.GT) and self._kind(1) is kind and self._touches(1):
             unsigned = kind is _T.GT and self._kind(2) is kind and self._touches(2)
@@ -190,7 +193,7 @@ class _Grouping:
         return bool(self._tokens[at - 1].end + 1 == self._tokens[at].start)
 
     def _unit(self) -> Tokens:
-        """Consume one operand with its signs; an alias after it is not consumed."""
+        """Consume one operand with its signs, but not an alias that follows it."""
         signs: Tokens = []
         while self._kind() in _SIGNS:
             signs += self._take()
@@ -232,7 +235,7 @@ class _Grouping:
         return [*found, *self._take()] if self._at < len(self._tokens) else found
 
     def _type(self) -> Tokens:
-        """Consume `ARRAY<…>`."""
+        """Consume the type `ARRAY<…>`."""
         found, depth = self._take(), 0
         while self._at < len(self._tokens):
             depth += (self._kind() is _T.LT) - (self._kind() is _T.GT)
@@ -249,7 +252,7 @@ def _bracketed(tokens: Tokens) -> Tokens:
 
 
 def _like(token: Token, kind: TokenType, text: str) -> Token:
-    """Return a new token at the position of another one."""
+    """Return a new token at the position of another token."""
     return Token(kind, text, token.line, token.col, token.start, token.end, [])
 
 

@@ -19,7 +19,9 @@ from core.text.wording import did_you_mean
 
 
 class _WithAnyType(Spark):
-    """sqlglot's Spark, which takes any name for a type: types that it cannot read are hidden behind one."""
+    """sqlglot's Spark dialect, which accepts any name as a type: types that sqlglot cannot read are hidden behind a
+    name.
+    """
 
     SUPPORTS_USER_DEFINED_TYPES = True
 
@@ -27,9 +29,9 @@ class _WithAnyType(Spark):
 _DIALECT, _WITH_ANY_TYPE = Spark(), _WithAnyType()
 _HIDDEN_TYPE = "hg_t_"
 _UNREAD_TYPES = frozenset(("time", "void", "collate", "not", "comment"))
-"""Words of Spark's types that sqlglot refuses or replaces by others."""
+"""Words in Spark's types that sqlglot refuses or replaces by others."""
 _FAILURES = (SqlglotError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""Exceptions that sqlglot 30.30 raises for unexpected texts, besides ParseError."""
+"""Exceptions other than ParseError that sqlglot 30.30 raises for unexpected texts."""
 _TYPE_TOKENS = frozenset((TokenType.VAR, TokenType.TIME, TokenType.NULL, TokenType.COLLATE))
 _AFTER_TYPE = frozenset((TokenType.GT, TokenType.COMMA, TokenType.L_PAREN))
 _QUERIES = frozenset((TokenType.SELECT, TokenType.VALUES, TokenType.WITH))
@@ -38,24 +40,24 @@ _CLAUSES_WORDS = """
     SELECT FROM WHERE GROUP HAVING ORDER LIMIT JOIN UNION WINDOW LATERAL VALUES
 """
 _CLAUSES = tuple(_CLAUSES_WORDS.split())
-"""Keywords that a misspelt word may stand for: sqlglot reads it as a name and fails at the token after it."""
+"""Keywords that may be misspelt: sqlglot reads a misspelt keyword as a name and fails at the token after it."""
 _FUNCTIONS_BY_NAME: dict[str, type[exp.Expression]] = {
     "current_date": exp.CurrentDate,
     "current_timestamp": exp.CurrentTimestamp,
     "current_user": exp.CurrentUser,
     "session_user": exp.SessionUser,
 }
-"""Functions called without brackets → sqlglot's class; their tokens are plain names."""
+"""sqlglot's classes for functions called without brackets, by name; in the tokens, these are plain names."""
 _QUOTED = 40
 """Maximum number of characters quoted from a token."""
 _LAST_EDIT = "compare it with a text that works: the last edit is the likely cause"
 
 
 def parse_query(tokens: Sequence[Token], text: str, *, bare_calls: bool = True) -> Any:
-    """Parse one query without streaming clauses and shape its FROM clauses.
+    """Parse one query without streaming clauses, and normalise its FROM clauses.
 
-    `text` is the whole file, for positions in messages. With `bare_calls` a name such as `current_date` is read as the
-    call of that function; without it, it stays a column, because a table may have a column of that name.
+    `text` is the whole file, for positions in messages. With `bare_calls`, a name such as `current_date` is read as a
+    call of that function; without it, the name stays a column, because a table may have a column of that name.
     """
     start, queries, views, calls = tokens[0].start if tokens else 0, 0, False, False
     casts = clusters = False
@@ -96,7 +98,7 @@ def parse_query(tokens: Sequence[Token], text: str, *, bare_calls: bool = True) 
 
 
 def _with_hidden_types(tokens: Sequence[Token]) -> tuple[list[Token], list[str]]:
-    """Replace each cast's type that sqlglot cannot read by a name, numbered by its index in the returned texts."""
+    """Replace the type of a cast that sqlglot cannot read by a name that contains its index in the returned texts."""
     found: list[Token] = []
     types: list[str] = []
     index = 0
@@ -118,7 +120,7 @@ def _with_hidden_types(tokens: Sequence[Token]) -> tuple[list[Token], list[str]]
 
 
 def _is_unread(held: Sequence[Token], at: int) -> bool:
-    """Return whether a token of a type is one that sqlglot cannot read, and not the name of a struct's field."""
+    """Return whether sqlglot cannot read a token of a type; the name of a struct field does not count."""
     if held[at].token_type is TokenType.NEQ:
         return True
     word = word_of(held[at]).lower()
@@ -133,7 +135,7 @@ def _casts(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _type_end(tokens: Sequence[Token], start: int) -> int:
-    """Return the index after the type that starts here."""
+    """Return the index after the type that starts at an index."""
     index = start + 1
     depth = 0
     while index < len(tokens):
@@ -153,7 +155,7 @@ def _type_end(tokens: Sequence[Token], start: int) -> int:
 
 
 def _type_text(tokens: Sequence[Token]) -> str:
-    """Write a type in lower case, with spaces between words only."""
+    """Return a type in lower case, with spaces between words only."""
     text = ""
     for token in tokens:
         part = quoted_string_literal(str(token.text)) if token.token_type is TokenType.STRING else token.text.lower()
@@ -163,7 +165,7 @@ def _type_text(tokens: Sequence[Token]) -> str:
 
 
 def _show_types(query: Any, types: Sequence[str]) -> None:
-    """Put the texts of hidden types back; raise SqlDiagnostic for a name that is no type."""
+    """Replace the names of hidden types by their texts; raise SqlDiagnostic for a name that is no type."""
     for node in query.find_all(exp.DataType):
         if node.this is exp.DataType.Type.USERDEFINED:
             name = str(node.args.get("kind") or "")
@@ -184,7 +186,7 @@ def _with_partitioned_windows(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _call_without_brackets(query: Any) -> None:
-    """Replace each name that Spark reads as the call of a function if no column has that name."""
+    """Replace each name that Spark reads as a function call if no column has that name."""
     for column in list(query.find_all(exp.Column)):
         if (made := bare_call(column)) is not None:
             column.replace(made)
@@ -199,7 +201,7 @@ def bare_call(column: Any) -> Any:
 
 
 def parse_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
-    """Parse `expression [[AS] name]`; returns the expression and the name, which is empty if there is none."""
+    """Parse `expression [[AS] name]`; return the expression and its name, which is empty if it has none."""
     first = tokens[0]
     select = Token(TokenType.SELECT, "SELECT", first.line, first.col, first.start, first.end, [])
     query = parse_query([select, *tokens], "")
@@ -232,7 +234,7 @@ def _with_named_views(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _unreadable(error: ParseError, tokens: Sequence[Token], text: str, start: int) -> SqlDiagnostic:
-    """Return the diagnostic for a parse error: the unexpected token, and what the parser expected if it reports it."""
+    """Return the diagnostic for a parse error: the unexpected token, and what the parser expected if it says so."""
     first = error.errors[0] if error.errors else {}
     place = (first.get("line"), first.get("col"))
     at = next((index for index, token in enumerate(tokens) if (token.line, token.col) == place), None)
@@ -262,7 +264,7 @@ def _first_line(quoted: str) -> str:
 
 
 def _misspelt(tokens: Sequence[Token]) -> str:
-    """Suggest a keyword for a name that resembles or begins one; empty if there is none."""
+    """Suggest a keyword that a name resembles or begins with; empty if there is none."""
     for name in (token.text.upper() for token in tokens if token.token_type is TokenType.VAR):
         if name in ("GROUP", "ORDER"):
             return f"write {name} BY"

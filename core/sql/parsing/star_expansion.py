@@ -1,4 +1,4 @@
-"""Expansion of `*`, and the columns that its EXCEPT removes.
+"""Stars, and the columns that their EXCEPT removes.
 
 Spark resolves each name of EXCEPT against the columns of the star, and prefers a source to a struct of the same name.
 Removing a field keeps its struct (4.2.0, run; analysis/unresolved.scala).
@@ -13,10 +13,10 @@ from sqlglot import exp
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """One name in EXCEPT (…)."""
+    """A name in EXCEPT (…)."""
 
     alias: str
-    """The source that qualifies it; empty if there is none."""
+    """The source that qualifies the name; empty if there is none."""
     column: str
     fields: tuple[str, ...] = ()
     """Path of the removed field; empty if the whole column is removed."""

@@ -1,6 +1,4 @@
-"""Spark's streaming clauses, removed from the tokens before sqlglot parses them, and recorded by the offset of the
-table name.
-"""
+"""Spark's streaming clauses: removed from the tokens before sqlglot parses them, and recorded by the table's offset."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -23,8 +21,9 @@ from core.sql.tokens.table_name_tokens import (
 )
 
 HIDDEN = "hg_w_"
-"""Prefix of an alias that carries the watermark of a source other than `STREAM t`; its number is an index into
-`hidden`.
+"""Prefix of an alias that carries the watermark of a source other than `STREAM t`.
+
+The number after the prefix is an index into `hidden`.
 """
 _NOT_AFTER_STREAM_WORDS = """
     AS JOIN LEFT RIGHT FULL INNER CROSS NATURAL SEMI ANTI ON USING
@@ -39,21 +38,21 @@ _END_WORDS = frozenset(_ENDS)
 _TURNING = _END_WORDS - {"LATERAL", "OUTER", "TABLESAMPLE", "PIVOT", "UNPIVOT"}
 """Keywords that end FROM."""
 _IN_FROM = _TURNING | {"ON", "USING", "LATERAL", "WITH", "VALUES", "PIVOT", "UNPIVOT"}
-"""Keywords that change the clause within FROM."""
+"""Keywords after which a different clause begins within FROM."""
 _NAMING = ("from", "on")
-"""Clauses in which every token is examined."""
+"""Clauses in which every token must be examined."""
 _TURNS = frozenset((TokenType.SELECT, TokenType.TABLE, TokenType.FROM, TokenType.JOIN, TokenType.COMMA, *BRACKETS))
-"""Tokens examined in every other clause."""
+"""Tokens that must be examined in any other clause."""
 _LONGEST_TIME = 100
 """Maximum number of tokens between WATERMARK and DELAY."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatermarkClause:
-    """A WATERMARK clause; both texts are canonical."""
+    """A WATERMARK clause; its texts are canonical."""
 
     text: str
-    """`ts`, or `to_timestamp(k) AS z`."""
+    """The expression, such as `ts`, or `to_timestamp(k) AS z`."""
     name: str
     """The resulting event-time column; empty for an expression without a name."""
     delay: str
@@ -61,41 +60,43 @@ class WatermarkClause:
 
 @dataclass(frozen=True, slots=True)
 class StreamClauses:
-    """The clauses around one table name, or after one subquery."""
+    """The streaming clauses around one table name, or after one subquery."""
 
     streaming: bool = False
     options: tuple[tuple[str, str], ...] = ()
     source_name: str = ""
     watermark: WatermarkClause | None = None
     begin: int = -1
-    """Offset of STREAM; -1 if it is not written."""
+    """Offset of STREAM; -1 if the text has none."""
     source_end: int = 0
     """Offset after the table, its options and its source name."""
     end: int = 0
-    """Offset after the last clause, at which an alias would stand."""
+    """Offset after the last clause, where an alias would follow."""
 
 
 @dataclass(slots=True)
 class ExtractedClauses:
-    """Tokens that sqlglot can parse, and the clauses removed from them."""
+    """Tokens that sqlglot can parse, and the clauses that were removed from them."""
 
     tokens: list[Token] = field(default_factory=list)
     by_start: dict[int, StreamClauses] = field(default_factory=dict)
     """Clauses by the offset of the last part of the table name."""
     hidden: list[StreamClauses] = field(default_factory=list)
     diagnostics: list[SqlDiagnostic] = field(default_factory=list)
-    """Faults that do not prevent parsing: unknown options."""
+    """Mistakes that do not prevent parsing, such as unknown options."""
     connectors: list[tuple[int, bool]] = field(default_factory=list)
-    """Offsets of FROM, JOIN and commas in FROM, with whether it is CROSS JOIN: sqlglot reads a comma as one."""
+    """Offsets of FROM, JOIN and commas in FROM, with whether they mean CROSS JOIN, as which sqlglot reads a comma
+    too.
+    """
     named: list[int] = field(default_factory=list)
-    """Offsets of names in table position: each must be resolved, whatever the parser makes of it."""
+    """Offsets of names where a table is expected; each must be resolved, however the parser reads it."""
     with_on: set[int] = field(default_factory=set)
-    """Offsets of connectors followed by ON: sqlglot adds ON TRUE after LATERAL by itself."""
+    """Offsets of connectors that are followed by ON: after LATERAL, sqlglot adds ON TRUE by itself."""
 
 
 @dataclass(slots=True)
 class _Level:
-    """One bracket level of a query: the current clause, and whether a table may come next."""
+    """One level of brackets in a query: its current clause, and whether a table may come next."""
 
     clause: str = ""
     selects: bool = False
@@ -109,11 +110,11 @@ class _Level:
     pivoted: bool = False
     """Whether a PIVOT follows the last source."""
     connector: int = -1
-    """Offset of the last FROM, JOIN or comma of this level."""
+    """Offset of the last FROM, JOIN or comma at this level."""
 
 
 def extract_stream_clauses(tokens: Sequence[Token]) -> ExtractedClauses:
-    """Remove every STREAM, WITH option, IDENTIFIED BY and WATERMARK; raises SqlDiagnostic for a malformed one."""
+    """Remove every STREAM, WITH option, IDENTIFIED BY and WATERMARK; raises SqlDiagnostic for a malformed clause."""
     marks, levels, index = ExtractedClauses(), [_Level()], 0
     while index < len(tokens):
         token, level = tokens[index], levels[-1]
@@ -159,7 +160,7 @@ def extract_stream_clauses(tokens: Sequence[Token]) -> ExtractedClauses:
 
 
 def _step(level: _Level, tokens: Sequence[Token], index: int) -> None:
-    """Advance the clause of one bracket level."""
+    """Update the current clause of a bracket level for the next token."""
     kind, before = tokens[index].token_type, tokens[index - 1] if index else None
     level.expects = False
     if kind is TokenType.SELECT:
@@ -216,7 +217,7 @@ def _after(tokens: Sequence[Token], index: int) -> Token | None:
 
 
 def _streams(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether STREAM is the keyword here, not a table called stream."""
+    """Return whether STREAM is the keyword here, not the name of a table."""
     after = tokens[index + 1] if index + 1 < len(tokens) else None
     if after is None:
         return False
@@ -236,7 +237,7 @@ def _streams(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _delays(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a WATERMARK clause starts here, not an alias of that name."""
+    """Return whether a WATERMARK clause starts here, rather than an alias of that name being used."""
     depth = 0
     for at in range(index + 1, min(len(tokens), index + _LONGEST_TIME)):
         kind = tokens[at].token_type
@@ -259,7 +260,7 @@ def _delays(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _take_stream(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -> int:
-    """Remove and record the STREAM of `STREAM t …` or `STREAM(t) …`; the tokens of the name stay."""
+    """Remove and record the STREAM of `STREAM t …` or `STREAM(t) …`; the tokens of the table name stay."""
     bracket = tokens[index + 1].token_type is TokenType.L_PAREN
     first = index + 2 if bracket else index + 1
     last = name_end(tokens, first)
@@ -306,7 +307,7 @@ def _has_options(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _take_table(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -> int:
-    """Remove and record the options of `t WITH (…)`; the tokens of the name stay."""
+    """Remove and record the options of `t WITH (…)`; the tokens of the table name stay."""
     last = name_end(tokens, index)
     end = closing_bracket(tokens, last + 2)
     options = options_in(tokens[last + 3 : end], marks.diagnostics)
@@ -337,7 +338,7 @@ def _take_clauses(tokens: Sequence[Token], index: int, marks: ExtractedClauses) 
 
 
 def _take_hidden(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -> int:
-    """Remove the WATERMARK of a subquery or plain table, and record it in an alias."""
+    """Remove the WATERMARK of a subquery or plain table, and hide it in an alias."""
     start = tokens[index]
     watermark, index = watermark_at(tokens, index)
     end, alias = end_of(tokens[index - 1]), ""
@@ -391,7 +392,7 @@ _OTHERS = (
     "stream-from-timestamp streaming-max-files-per-micro-batch streaming-max-rows-per-micro-batch"
 )
 KNOWN = {name.lower(): name for name in f"{_FILES} {_DELTA} {_KAFKA} {_OTHERS}".split()}
-"""Option by its name in lower case: Spark ignores the case of option names."""
+"""Known options by name in lower case, since Spark ignores the case of option names."""
 
 
 _TRACKING = frozenset(("schematrackinglocation", "schemalocation", "streamingsourcetrackingid"))
@@ -399,7 +400,7 @@ _TRACKING = frozenset(("schematrackinglocation", "schemalocation", "streamingsou
 
 
 def unknown_option(name: str) -> str | None:
-    """Return a remedy for an option that no known source has; None for a known option."""
+    """Return the remedy for an option that no known source has; None for a known option."""
     lowered = name.lower()
     if lowered in _TRACKING:
         return (
@@ -415,7 +416,9 @@ _OPTION_VALUES = (TokenType.STRING, TokenType.NUMBER)
 
 
 def options_in(tokens: Sequence[Token], diagnostics: list[SqlDiagnostic]) -> tuple[tuple[str, str], ...]:
-    """Read `'k'='v', a.b = 1, c 2`, the forms that Spark accepts; unknown options are added to `diagnostics`."""
+    """Read options in the forms that Spark accepts, `'k'='v', a.b = 1, c 2`; unknown ones are added to
+    `diagnostics`.
+    """
     found: list[tuple[str, str]] = []
     if not tokens:
         raise SqlDiagnostic("WITH () contains no options", "write WITH ('name'='value')", -1)
@@ -448,7 +451,7 @@ def source_name(token: Token, after: Token | None) -> str:
 
 
 def watermark_at(tokens: Sequence[Token], index: int) -> tuple[WatermarkClause, int]:
-    """Read `WATERMARK expression [AS name] DELAY OF INTERVAL …`, starting at index `index` of WATERMARK."""
+    """Read `WATERMARK expression [AS name] DELAY OF INTERVAL …`; `index` is that of WATERMARK."""
     start = index
     index += 1
     depth, first = 0, index
@@ -482,7 +485,7 @@ def watermark_at(tokens: Sequence[Token], index: int) -> tuple[WatermarkClause, 
 
 
 def _column_or_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
-    """Read the event time; usually it is a plain column name, which needs no parser."""
+    """Read the event-time expression; usually it is a plain column name, which needs no parser."""
     if len(tokens) == 1 and tokens[0].token_type is TokenType.VAR:
         return exp.Column(this=exp.Identifier(this=str(tokens[0].text), quoted=False)), ""
     return parse_expression(tokens)

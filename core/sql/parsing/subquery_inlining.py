@@ -1,7 +1,7 @@
 """Inlining of WITH queries that are read once, and of SELECTs that only project and filter.
 
-Inlining never changes the meaning, nor the layout of Spark's state: a plain SELECT below a join stays, because the
-state of the join depends on its column order.
+Inlining never changes the meaning or the layout of Spark's state: a plain SELECT below a join stays, because the state
+of the join depends on its column order.
 """
 
 from itertools import islice
@@ -28,14 +28,14 @@ _PLAIN = (
     exp.Coalesce, exp.Bracket, exp.In,
 )  # fmt: skip
 LONGEST_INLINED = 40
-"""Maximum number of nodes of an inlined value."""
+"""Maximum number of nodes of a value that is inlined."""
 _INNER = frozenset(("expressions", "from_", "where"))
 _OUTER = _INNER | {"group", "having", "distinct", "limit"}
 _CLAUSES = {"with_": 0, "from_": 1, "joins": 2, "laterals": 3}
 
 
 def inline_query_names(query: Any) -> None:
-    """Rewrite a query with resolved, normalised names, in place."""
+    """Rewrite a query, whose names are resolved and normalised, in place."""
     _inline(query)
     for select in reversed(list(query.find_all(exp.Select))):
         _merge(select)
@@ -67,7 +67,7 @@ def _place(cte: Any, table: Any) -> None:
 
 
 def _merge(select: Any) -> None:
-    """Merge `SELECT … FROM (SELECT columns FROM one WHERE …)` into one SELECT if the meaning stays the same."""
+    """Merge `SELECT … FROM (SELECT columns FROM one WHERE …)` into one SELECT if that keeps the meaning."""
     from_ = select.args.get("from_")
     source = from_.this if from_ is not None else None
     if not isinstance(source, exp.Subquery) or not _is_plain(source, {"this", "alias"}) or "mark" in source.meta:
@@ -107,12 +107,12 @@ def _outputs(inner: Any) -> dict[str, Any] | None:
 
 
 def _is_long(value: Any) -> bool:
-    """Return whether a value is too long to be inlined: nested inlining could double it each time."""
+    """Return whether a value is too long to be inlined: each level of nested inlining could double it."""
     return len(list(islice(value.walk(), LONGEST_INLINED + 1))) > LONGEST_INLINED
 
 
 def _can_replace(select: Any, stands_for: dict[str, Any]) -> bool:
-    """Return whether every name in the outer SELECT surely refers to an output of the inner one."""
+    """Return whether every name in the outer SELECT certainly refers to an output of the inner one."""
     outputs = {each.alias for each in select.expressions if isinstance(each, exp.Alias)}
     for clause in ("expressions", "where", "group", "having", "distinct", "limit"):
         value = select.args.get(clause)
@@ -135,12 +135,12 @@ def _can_replace(select: Any, stands_for: dict[str, Any]) -> bool:
 
 
 def _fits(value: Any, column: Any) -> bool:
-    """Return whether a value can replace a column; a struct's field requires a column of the same name."""
+    """Return whether a value can replace a column; a read of a struct field needs a column with the same name."""
     return len(column.parts) == 1 or _is_same(value, column.parts[0].name)
 
 
 def _keeps_its_name(output: Any, stands_for: dict[str, Any]) -> bool:
-    """Return whether an output has a name of its own; the name of a bare expression is its text."""
+    """Return whether an output has a name of its own; the name of an expression without an alias is its text."""
     if isinstance(output, (exp.Alias, exp.Column)):
         return True
     if is_star(output):
@@ -201,7 +201,7 @@ def number_aliases(query: Any) -> None:
 
 
 def _aliases(query: Any) -> list[Any]:
-    """List the aliases of all sources; a rewritten SELECT holds its clauses in another order than a parsed one."""
+    """Return the aliases of all sources in text order; a rewritten SELECT stores its clauses in another order."""
     found: list[Any] = []
     waiting = [query]
     while waiting:
@@ -225,7 +225,7 @@ def _is_plain(node: Any, keys: frozenset[str] | set[str]) -> bool:
 
 
 def is_pure(value: Any) -> bool:
-    """Return whether a value surely depends on its columns only and is a single value per row."""
+    """Return whether a value certainly depends only on its columns and is a single value per row."""
     for each in value.walk():
         if isinstance(each, exp.Anonymous):
             if str(each.this).lower() not in _PURE:

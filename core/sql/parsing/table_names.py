@@ -18,25 +18,25 @@ from core.sql.tokens.lexer import SqlDiagnostic
 
 @dataclass(frozen=True, slots=True)
 class NamedRead:
-    """A table reference that is not a CTE."""
+    """A reference to a table, as opposed to a CTE."""
 
     name: str
     mark: StreamClauses
     alias: str
     start: int
-    """Offset of the name in the file; `end` is after its last character, including backticks."""
+    """Offset of the name in the file; `end` is the offset after its last character, including backticks."""
     end: int
     alias_at: int
-    """Offset in the file at which an alias would stand."""
+    """Offset in the file at which an alias would be inserted."""
     parts: int = 1
     """Number of parts of the name, including database and catalog."""
     implied: bool = False
-    """Whether it streams without a written STREAM."""
+    """Whether the table is streamed although STREAM is not written."""
 
 
 @dataclass(slots=True)
 class TableNames:
-    """The result of resolution; nodes carry their read, or the new name of their CTE, in their meta."""
+    """The result of resolution. The meta of each node holds its read, or the new name of its CTE."""
 
     marks: ExtractedClauses
     every_table_streams: bool = False
@@ -44,24 +44,24 @@ class TableNames:
     aliases: int = 0
     ctes: int = 0
     unnamed: dict[str, int] = field(default_factory=dict)
-    """New alias of a read without one → the start of the read."""
+    """Start of each read without an alias, by its new alias."""
     placed: set[int] = field(default_factory=set)
     """Offsets of all names that were resolved to a table or a WITH query."""
     qualifying: set[int] = field(default_factory=set)
-    """Starts of the reads whose bare name qualifies a column; compiling adds it as an alias."""
+    """Starts of the reads whose bare name qualifies a column; compiling adds the name as an alias."""
 
     def alias(self) -> str:
-        """Return the next alias."""
+        """Return a new alias."""
         self.aliases += 1
         return f"_t{self.aliases}"
 
 
 _ENDS = ("order", "sort", "cluster", "distribute", "limit", "offset")
-"""Clauses after a whole query: a set operation, VALUES or a query in brackets."""
+"""Clauses after a set operation, VALUES or a query in brackets, which apply to all of it."""
 _UNBOUND = (exp.Placeholder, exp.Parameter, exp.SessionParameter)
 
 AliasScope = dict[str, str]
-"""Written alias in lower case → new alias; empty if the alias of surrounding brackets hides it."""
+"""New aliases by written alias in lower case; empty if hidden by the alias of surrounding brackets."""
 
 
 def resolve_table_names(query: Any, marks: ExtractedClauses, *, every_table_streams: bool = False) -> TableNames:
@@ -268,7 +268,7 @@ def _check_function(table: Any) -> None:
 
 
 def _rename(source: Any, scope: AliasScope, names: TableNames) -> None:
-    """Give a source its new alias, and its read the watermark carried in the alias."""
+    """Give a source its new alias, and give its read the watermark that is hidden in the alias."""
     written = source.alias or (source.name if isinstance(source, exp.Table) else "")
     alias = source.args.get("alias")
     if written.startswith(HIDDEN):
@@ -296,7 +296,7 @@ def _rename(source: Any, scope: AliasScope, names: TableNames) -> None:
 
 
 def _each_expression(nodes: Iterable[Any], ctes: AliasScope, outer: list[AliasScope], names: TableNames) -> None:
-    """Resolve expressions that see no source."""
+    """Resolve expressions that cannot refer to any source."""
     for node in nodes:
         _expressions(node, ctes, outer, {}, names, single=True)
 
@@ -304,7 +304,7 @@ def _each_expression(nodes: Iterable[Any], ctes: AliasScope, outer: list[AliasSc
 def _expressions(
     node: Any, ctes: AliasScope, outer: list[AliasScope], scope: AliasScope, names: TableNames, *, single: bool
 ) -> None:
-    """Rename the qualifiers in everything below a node; nested queries see this scope as an outer scope."""
+    """Rename the qualifiers in everything below a node; nested queries get this scope as an outer scope."""
     waiting = [node] if isinstance(node, exp.Expression) else []
     while waiting:
         each = waiting.pop()
@@ -344,7 +344,9 @@ def _expressions(
 
 
 def _column(column: Any, outer: list[AliasScope], scope: AliasScope, names: TableNames, *, single: bool) -> None:
-    """Replace or drop the longest known qualifier; otherwise the first part is a column or struct."""
+    """Replace or drop the longest known qualifier of a column; if there is none, its first part is a column or
+    struct.
+    """
     if column.args.get("table") is None:
         return
     parts = [part for part in (column.args.get(key) for key in ("catalog", "db", "table", "this")) if part is not None]
@@ -374,7 +376,7 @@ def _column(column: Any, outer: list[AliasScope], scope: AliasScope, names: Tabl
 def unread_tables(sources: Iterable[Any], names: TableNames, marks: ExtractedClauses) -> Iterator[SqlDiagnostic]:
     """Yield a diagnostic for each table that was resolved to neither a read nor a WITH query.
 
-    Independent of resolution: it compares the sources of the parsed tree with the tokens.
+    This check is independent of the resolution: it compares the sources of the parsed tree with the tokens.
     """
     named = {*marks.named, *marks.by_start}
     # Tables that the tokens do not show are SQL of another engine: sqlglot joins c in `WHERE a = b, c`.

@@ -1,4 +1,4 @@
-"""Grouping: keys, aggregates and windows of a SELECT, and the state that Spark keeps for them."""
+"""Grouping: the keys, aggregates and windows of a SELECT, and the state that Spark keeps for them."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,7 @@ from core.sql.streaming.relation_properties import (
 )
 
 TIME_WINDOWS = {"window": "window", "session_window": "session_window"}
-"""Function in GROUP BY → kind of operator."""
+"""Kinds of stateful operators, by the function in GROUP BY."""
 _WRAPPERS = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 _CALLS = (*_WRAPPERS, exp.Anonymous, exp.AggFunc)
 WATERMARK_REMEDY = (
@@ -31,7 +31,7 @@ WATERMARK_REMEDY = (
 
 
 def aggregates_in(node: Any) -> list[Any]:
-    """List the aggregate calls below a node in order of appearance, except those inside queries or OVER."""
+    """Return the aggregate calls below a node in order of appearance, except those inside queries or OVER."""
     calls: list[Any] = []
     if node is None or node.__class__ is exp.Column:
         return calls
@@ -48,7 +48,7 @@ def aggregates_in(node: Any) -> list[Any]:
 
 
 def aggregate_function(node: Any) -> Any:
-    """Return the function of an aggregate call, without FILTER, IGNORE NULLS and WITHIN GROUP; None for other nodes."""
+    """Return the function in an aggregate call, without FILTER, IGNORE NULLS and WITHIN GROUP; None for other nodes."""
     while isinstance(node, _WRAPPERS):
         node = node.this
     return node if _is_aggregate(node) else None
@@ -59,7 +59,7 @@ def _calls(nodes: list[Any]) -> list[Any]:
 
 
 def group_keys(select: Any) -> list[Any]:
-    """List the grouping expressions of a SELECT; ordinals and ALL are resolved to the outputs that they refer to."""
+    """Return the grouping expressions of a SELECT; ordinals and ALL are replaced by the outputs that they refer to."""
     group = select.args.get("group")
     if group is None:
         return []
@@ -85,7 +85,7 @@ def aggregating(select: Any) -> bool:
 
 
 def aggregated(select: Any, flow: RelationProperties, found: StreamFindings) -> RelationProperties:
-    """Return a relation after grouping; reports what Spark would reject."""
+    """Return a relation after grouping; reports whatever Spark would reject."""
     keys = group_keys(select)
     calls: dict[str, Any] = {}
     clauses = (select.expressions, [select.args.get("having")])
@@ -118,7 +118,7 @@ def aggregated(select: Any, flow: RelationProperties, found: StreamFindings) -> 
 
 
 def deduplicated(select: Any, flow: RelationProperties, found: StreamFindings) -> RelationProperties:
-    """Return a stream after DISTINCT; reports what Spark would reject."""
+    """Return a stream after DISTINCT; reports whatever Spark would reject."""
     times = {name for each in select.expressions for name in _times_of_output(each, select, flow)}
     if not flow.event_times:
         found.diagnostics.append(no_watermark(select, "DISTINCT", WATERMARK_REMEDY.replace("group by", "select")))
@@ -138,7 +138,7 @@ def deduplicated(select: Any, flow: RelationProperties, found: StreamFindings) -
 
 
 def _times_of_output(node: Any, select: Any, flow: RelationProperties) -> set[str]:
-    """Return the watermarked columns that one output yields: none, itself, or those of a star."""
+    """Return the watermarked columns that an output yields: none, the column itself, or those of a star."""
     if is_star(node):
         return starred(flow, node, aliases_of(select))
     inner = node.unalias()
@@ -159,7 +159,7 @@ def _event_times(keys: list[Any], select: Any, flow: RelationProperties) -> set[
 
 
 def _window_kind(meanings: list[Any], select: Any, found: StreamFindings) -> str:
-    """Return the kind of aggregate that the keys make; reports a second time window in one SELECT."""
+    """Return the kind of aggregation that results from the keys; reports a second time window in the same SELECT."""
     outputs = [each.unalias() for each in select.expressions]
     windows = {sql_of(call): call for node in [*meanings, *outputs] for call in _windows_in(node)}
     if len(windows) > 1:
@@ -179,8 +179,9 @@ def _is_session(node: Any) -> bool:
 
 
 def _nulls_sessions(key: Any) -> bool:
-    """Return whether a set of ROLLUP, CUBE or GROUPING SETS leaves out a session window, on which Spark 4.2.0 fails
-    (run).
+    """Return whether ROLLUP, CUBE or GROUPING SETS has a set without the session window.
+
+    Spark 4.2.0 fails on such a set (run).
     """
     if isinstance(key, exp.GroupingSets):
         sets = [any(_is_session(each) for each in part.find_all(exp.Anonymous)) for part in key.expressions]
@@ -193,12 +194,12 @@ def _last_meanings(keys: list[Any], select: Any) -> list[Any]:
 
 
 def _with_meaning(key: Any, select: Any) -> str:
-    """Write a key together with the output expression that its name may refer to."""
+    """Return the text of a key together with the output expression that its name may refer to."""
     return "=".join(sql_of(each) for each in _meanings(key, select))
 
 
 def _meanings(key: Any, select: Any) -> list[Any]:
-    """Return a key, the parts of a grouping set, and the output expressions that a key's name may refer to."""
+    """Return a key or the parts of a grouping set, and the output expressions that a key's name may refer to."""
     found = [key]
     if isinstance(key, (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)):
         return [key, *(each for part in key.expressions for each in _meanings(part, select))]

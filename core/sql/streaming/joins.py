@@ -1,4 +1,4 @@
-"""Joins of streams with streams and with tables: the state they keep, and which of them Spark rejects.
+"""Joins of streams with streams and with tables: the state that Spark keeps for them, and the joins that it rejects.
 
 A join of a stream with a table keeps no state. All rejections were observed on Spark 4.2.0.
 """
@@ -28,7 +28,9 @@ _WITHOUT_WATERMARK = "UNSUPPORTED_STREAMING_OPERATOR_WITHOUT_WATERMARK"
 def joined_relations(
     join: Any, left: RelationProperties, right: RelationProperties, select: Any, found: StreamFindings
 ) -> RelationProperties:
-    """Return the join of two relations; `select` is the SELECT whose WHERE applies to it, None inside brackets."""
+    """Return the join of two relations; `select` is the SELECT whose WHERE applies to the join, None inside
+    brackets.
+    """
     words = join_words(join)
     outputs = _outputs(join, words, left, right)
     static = left.static | right.static
@@ -84,7 +86,7 @@ def joined_relations(
 
 
 def _outputs(join: Any, words: str, left: RelationProperties, right: RelationProperties) -> tuple[str, ...] | None:
-    """List the columns of both sides; None if they are unknown, or USING merges some of them."""
+    """Return the columns of both sides; None if they are unknown or USING merges some of them."""
     if "SEMI" in words or "ANTI" in words:
         return left.outputs
     if left.outputs is None or right.outputs is None or join.args.get("using") or "NATURAL" in words:
@@ -93,9 +95,9 @@ def _outputs(join: Any, words: str, left: RelationProperties, right: RelationPro
 
 
 def _merged(words: str, using: tuple[str, ...], left: RelationProperties, right: RelationProperties) -> dict[str, bool]:
-    """Return for each column that USING or NATURAL merges whether the result is watermarked (4.2.0, run).
+    """Return whether each column that USING or NATURAL merges is watermarked (4.2.0, run).
 
-    The result is the left column, the right one in a RIGHT JOIN, and a new one in a FULL JOIN. NATURAL merges the
+    The merged column is the left one, in a RIGHT JOIN the right one, and in a FULL JOIN a new one. NATURAL merges the
     columns that both sides have; if the columns of the preserved side are unknown, any event time of the other side may
     be merged.
     """
@@ -126,7 +128,7 @@ class _Sides:
         self._aliases = _aliases_of(join)
 
     def check(self, words: str, met: list[Any], keys: list[Any], using: tuple[str, ...], found: StreamFindings) -> None:
-        """Report outer and semi joins that Spark rejects: the state of a preserved side must be bounded."""
+        """Report an outer or semi join that Spark rejects because the state of a preserved side is not bounded."""
         join = self._join
         if "ANTI" in words:
             remedy = "write LEFT JOIN … WHERE right.key IS NULL"
@@ -150,7 +152,7 @@ class _Sides:
         return any(self._is_event(side) for term in keys for side in (term.this, term.expression))
 
     def _by_range(self, words: str, met: list[Any]) -> bool:
-        """Return whether an inequality bounds the age of a preserved row at the arrival of its match."""
+        """Return whether an inequality limits how old a preserved row can be when its match arrives."""
         bounds = [pair for term in met for pair in _inequalities(term)]
         left_ends = any(self._bounds(low, high, right_is_low=True) for low, high in bounds)
         right_ends = any(self._bounds(low, high, right_is_low=False) for low, high in bounds)
@@ -159,7 +161,7 @@ class _Sides:
         return right_ends if "RIGHT" in words else left_ends
 
     def _bounds(self, low: Any, high: Any, *, right_is_low: bool) -> bool:
-        """Return whether `low <= high` keeps a watermarked time of one side below a column of the other."""
+        """Return whether `low <= high` keeps a watermarked time of one side below a column of the other side."""
         low, high = _time_in(low), _time_in(high)
         if low is None or high is None or not self._is_event(low):
             return False
@@ -175,7 +177,7 @@ class _Sides:
 
 
 def _inequalities(term: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield pairs with `low <= high`; the canonical form has no > or >=."""
+    """Yield pairs (low, high) for which a condition means `low <= high`; the canonical form has no > or >=."""
     if isinstance(term, (exp.LT, exp.LTE)):
         yield term.this, term.expression
     elif isinstance(term, exp.Between):
@@ -184,7 +186,7 @@ def _inequalities(term: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _time_in(node: Any) -> Any:
-    """Return the column of `column` or `column ± interval`; None for any other expression."""
+    """Return the column in `column` or `column ± interval`; None for any other expression."""
     node = node.unnest()
     if isinstance(node, (exp.Add, exp.Sub)) and isinstance(node.expression.unnest(), exp.Interval):
         node = node.this.unnest()
@@ -194,7 +196,7 @@ def _time_in(node: Any) -> Any:
 
 
 def _with_common(term: Any) -> list[Any]:
-    """Return a term, and for OR also the parts that all its arms share, because Spark extracts these."""
+    """Return a term; for an OR, also the parts common to all its branches, because Spark extracts these."""
     if not isinstance(term, exp.Or):
         return [term]
     arms: list[Any] = []
@@ -214,7 +216,9 @@ def _aliases_of(join: Any) -> set[str]:
 
 
 def _is_join_key(term: Any, joined: set[str]) -> bool:
-    """Return whether a term equates columns of the joined source with columns of the others, judging by qualifiers."""
+    """Return whether a term equates columns of the joined source with columns of others, judging by their
+    qualifiers.
+    """
     if not isinstance(term, (exp.EQ, exp.NullSafeEQ)):
         return False
     left, right = ({column.table for column in side.find_all(exp.Column)} for side in (term.this, term.expression))
@@ -257,7 +261,9 @@ _OF_SELECT = ("group", "having", "qualify", "laterals", "order", "sort", "cluste
 
 
 def needed_at(join: Any, query: Any) -> Names:
-    """Return the names needed at a join of a query; the first call computes them for all its joins."""
+    """Return the names needed at a join of a query and above; the first call computes them for all joins of the
+    query.
+    """
     if "needed" not in join.meta:
         _query(query, frozenset((ALL,)), {})
     return join.meta.get("needed", frozenset())  # type: ignore[no-any-return]  # What meta holds has no type.
@@ -293,7 +299,7 @@ def _query(query: Any, needed: Names, parts: dict[str, set[str]]) -> None:
 
 
 def _of_side(query: Any, side: Any, needed: Names) -> Names:
-    """Translate the names of a UNION ALL into those of one side; all names if rows are compared."""
+    """Return the names of one side of a UNION ALL that are needed; all of them if rows are compared."""
     first, own = _output_names(query.this), _output_names(side)
     if query.args.get("distinct") or ALL in needed or first is None or own is None or len(first) != len(own):
         return frozenset((ALL,))
@@ -326,9 +332,9 @@ def _select(select: Any, needed: Names, parts: dict[str, set[str]]) -> None:
 
 
 def _joined(first: Any, joins: list[Any], needed: Names, conditions: list[Any], parts: dict[str, set[str]]) -> None:
-    """Walk down a chain of joins.
+    """Record the needed names at each join of a chain, from the last join down.
 
-    `conditions` come from above and are pushed below a join if one side has all their columns.
+    `conditions` come from above; a condition is pushed below a join if one side has all its columns.
     """
     if any(_is_outer(join) for join in joins):
         needed, conditions = needed | _named(conditions), []
@@ -374,7 +380,9 @@ def _sources(source: Any) -> list[Any]:
 
 
 def _is_outer(join: Any) -> bool:
-    """Return whether a join keeps rows without a match or drops rows with one: conditions may not move through it."""
+    """Return whether a join keeps rows without a match or drops rows with a match; conditions may not move through
+    it.
+    """
     return bool(join.side) or _is_semi(join)
 
 
@@ -383,7 +391,7 @@ def _is_semi(join: Any) -> bool:
 
 
 def _only(term: Any, aliases: set[str]) -> bool:
-    """Return whether a condition uses columns of these aliases only, so that Spark pushes it down to them."""
+    """Return whether a condition uses only columns of these aliases, so that Spark pushes it down to them."""
     columns = list(term.find_all(exp.Column))
     return bool(columns) and all(column.table in aliases for column in columns) and term.find(exp.Query) is None
 

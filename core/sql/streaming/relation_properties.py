@@ -13,43 +13,43 @@ from core.sql.statement import Operator
 from core.sql.tokens.lexer import SqlDiagnostic
 
 UNSUPPORTED = "_LEGACY_ERROR_TEMP_3102"
-"""Error class of Spark's streaming check for cases without a class of their own (4.2.0)."""
+"""Error class of Spark's streaming check for cases that have no class of their own (4.2.0)."""
 NO_EQUALITY = "_LEGACY_ERROR_TEMP_1181"
 AS_PLANNED = ("", NO_EQUALITY)
-"""Error classes that Spark raises only when it plans a batch: an unused WITH query is never planned (4.2.0)."""
+"""Error classes that Spark raises only while planning a batch; it never plans an unused WITH query (4.2.0)."""
 OUTPUT_MODE = "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION"
 
 
 @dataclass(frozen=True, slots=True)
 class RelationProperties:
-    """Streaming properties of a relation's output."""
+    """Streaming properties of the output of a relation."""
 
     streaming: bool = False
     operators: tuple[Operator, ...] = ()
     event_times: frozenset[str] = frozenset()
-    """Watermarked columns: bare names for a query's output, `alias.name` inside the SELECT that reads it."""
+    """Watermarked columns: bare names in the output of a query, `alias.name` inside the SELECT that reads it."""
     outputs: tuple[str, ...] | None = None
     """Column names in order; None if a star or a table stands for them."""
     watermarked: bool = False
-    """Whether a watermark is set anywhere below, even on a column that is not in the output."""
+    """Whether there is a watermark anywhere below, even on a column that is not in the output."""
     static: frozenset[str] = frozenset()
-    """Aliases of sources that do not stream, inside the SELECT that reads them."""
+    """Aliases of the sources that do not stream, inside the SELECT that reads them."""
     crossed: bool = False
-    """Whether a stream and a table join without a condition, so that Spark may reorder the joins."""
+    """Whether a stream and a table are joined without a condition, so that Spark may reorder the joins."""
     merged: Mapping[str, bool] = field(default_factory=dict)
-    """Columns merged by USING, by bare name → whether the merged column is watermarked."""
+    """For each column merged by USING, by bare name: whether the merged column is watermarked."""
 
 
 @dataclass(slots=True)
 class StreamFindings:
-    """What the walk over a query collects."""
+    """Reads, diagnostics and calls collected during the walk over a query."""
 
     query: Any
     """The whole query, resolved and normalised."""
     reads: list[NamedRead] = field(default_factory=list)
     diagnostics: list[SqlDiagnostic] = field(default_factory=list)
     numbering: list[SqlDiagnostic] = field(default_factory=list)
-    """Calls that number rows, which Spark rejects anywhere in a streaming statement."""
+    """Diagnostics for calls that number rows, which Spark rejects anywhere in a streaming statement."""
 
     def refuse(self, summary: str, remedy: str, node: Any, condition: str = UNSUPPORTED, *, subject: str = "") -> None:
         """Add the diagnostic for a node that Spark rejects."""
@@ -57,13 +57,13 @@ class StreamFindings:
 
 
 def under_alias(flow: RelationProperties, alias: str) -> RelationProperties:
-    """Return a relation under its alias."""
+    """Return a relation as seen under its alias."""
     names = frozenset(f"{alias}.{name.rpartition('.')[2]}" for name in flow.event_times)
     return replace(flow, event_times=names, static=frozenset() if flow.streaming else frozenset((alias,)))
 
 
 def with_column_names(flow: RelationProperties, alias: Any, found: StreamFindings) -> RelationProperties:
-    """Return a relation with the column list of its alias; event times are lost if the column order is unknown."""
+    """Return a relation with its columns renamed by the alias; event times are lost if the column order is unknown."""
     columns = [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
     if not columns:
         return flow
@@ -76,7 +76,7 @@ def with_column_names(flow: RelationProperties, alias: Any, found: StreamFinding
 
 
 def is_event_time(node: Any, flow: RelationProperties) -> bool:
-    """Return whether an expression keeps the watermark: the column itself, or a window over it."""
+    """Return whether an expression keeps the watermark: the watermarked column itself, or a window over it."""
     if isinstance(node, exp.Anonymous) and str(node.this) in ("window", "session_window", "window_time"):
         return bool(node.expressions) and is_event_time(node.expressions[0], flow)
     if not isinstance(node, exp.Column):
@@ -122,8 +122,9 @@ def no_watermark(node: Any, what: str, remedy: str) -> SqlDiagnostic:
 
 
 def several_times(node: Any, where: str, times: Iterable[str]) -> SqlDiagnostic:
-    """Return the diagnostic for several watermarked columns in one stateful operator; Spark reports it when it plans a
-    batch.
+    """Return the diagnostic for several watermarked columns in one stateful operator.
+
+    Spark reports this only when it plans a batch.
     """
     summary = f"{where} has {len(set(times))} columns with a watermark, and Spark keeps state by only one"
     remedy = "keep only one of them, or write the others as an expression: ts + INTERVAL 0 SECONDS AS other_ts"
@@ -133,5 +134,5 @@ def several_times(node: Any, where: str, times: Iterable[str]) -> SqlDiagnostic:
 def refused_by_spark(
     summary: str, remedy: str, node: Any, condition: str = UNSUPPORTED, *, subject: str = ""
 ) -> SqlDiagnostic:
-    """Return the diagnostic for a node that Spark rejects, at its first name or else at the statement's start."""
+    """Return the diagnostic for a node that Spark rejects, at its first name or else at the start of the statement."""
     return SqlDiagnostic(summary, remedy, first_offset(node), subject=subject, condition=condition)

@@ -1,7 +1,7 @@
 """Streaming and stateful operators of a query, followed from the scans upwards.
 
-Everything refused here is rejected by Spark 4.2.0 too (run), except LATERAL (SELECT … FROM …), whose state we do not
-follow.
+Spark 4.2.0 rejects everything that is rejected here (run), with one exception: LATERAL (SELECT … FROM …), whose state
+we do not follow.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ _LEAVES = frozenset((exp.Column, exp.Identifier, exp.Literal))
 
 
 def relation_properties_of(found: StreamFindings) -> RelationProperties:
-    """Return the streaming properties of a query; adds what Spark would reject to `found.diagnostics`."""
+    """Return the streaming properties of a query; whatever Spark would reject is added to `found.diagnostics`."""
     flow = _query(found.query, {}, found)
     if flow.streaming:
         found.diagnostics += found.numbering
@@ -107,7 +107,9 @@ def _ends(query: Any, flow: RelationProperties, found: StreamFindings) -> Relati
 
 
 def _limited(query: Any, flow: RelationProperties, limit: str) -> RelationProperties:
-    """Add the operator of a LIMIT; Spark keeps none for ALL and 0, and one for two adjacent limits (4.2.0, run)."""
+    """Add the operator of a LIMIT; Spark has none for ALL and 0, and a single one for two adjacent limits (4.2.0,
+    run).
+    """
     if limit in ("all", "0"):
         return flow
     below = flow.operators
@@ -190,7 +192,7 @@ def _select(select: Any, ctes: dict[str, RelationProperties], found: StreamFindi
 
 
 def _source(source: Any, ctes: dict[str, RelationProperties], found: StreamFindings) -> RelationProperties:
-    """Follow one source or group; its event times are qualified by its alias."""
+    """Return the properties of one source or group; its event times are qualified by its alias."""
     if is_group(source):
         flow = _source(source.this, ctes, found)
         for join in source.this.args["joins"]:
@@ -216,7 +218,7 @@ def _source(source: Any, ctes: dict[str, RelationProperties], found: StreamFindi
 
 
 def _pivoted(source: Any, flow: RelationProperties, found: StreamFindings) -> RelationProperties:
-    """PIVOT groups by all columns that it does not use, and keeps two aggregates (4.2.0, run)."""
+    """Apply a PIVOT, which groups by all columns that it does not use, and keeps two aggregates (4.2.0, run)."""
     for pivot in source.args.get("pivots") or []:
         if pivot.args.get("unpivot") or not flow.streaming:
             flow = replace(flow, outputs=None)
@@ -243,7 +245,7 @@ def _pivoted(source: Any, flow: RelationProperties, found: StreamFindings) -> Re
 def _marked(
     flow: RelationProperties, mark: StreamClauses | None, source: Any, found: StreamFindings
 ) -> RelationProperties:
-    """Apply the watermark written after a source."""
+    """Apply the watermark that is written after a source."""
     if mark is None or mark.watermark is None:
         return flow
     if not flow.streaming:
@@ -265,7 +267,7 @@ def _marked(
 
 
 def _projected(select: Any, flow: RelationProperties) -> RelationProperties:
-    """Follow the event-time columns through the outputs of a SELECT, and name its columns."""
+    """Return the properties after a projection: follow event-time columns through the outputs, and name the columns."""
     names: set[str] = set()
     outputs: list[str] = []
     aliases = aliases_of(select)
@@ -292,7 +294,7 @@ def _projected(select: Any, flow: RelationProperties) -> RelationProperties:
 
 
 def _windows_of_keys(select: Any, flow: RelationProperties) -> set[str]:
-    """Return the window columns that GROUP BY window(ts, …) adds and the SELECT may name."""
+    """Return the window columns that GROUP BY window(ts, …) adds and that the SELECT may name."""
     return {str(key.this) for key in group_keys(select) if isinstance(key, exp.Anonymous) and is_event_time(key, flow)}
 
 

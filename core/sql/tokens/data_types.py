@@ -15,7 +15,7 @@ _OPENING, _CLOSING = "<(", ">)"
 
 
 def field_type(kind: str, name: str) -> str | None:
-    """Return the type of `value.name`; empty if it cannot be known, None if the type has no such field."""
+    """Return the type of `value.name` for a value of a type; empty if unknown, None if the type has no such field."""
     if kind in ("", "variant"):
         return kind
     if kind.startswith("array<"):
@@ -27,7 +27,7 @@ def field_type(kind: str, name: str) -> str | None:
 
 
 def element_type(kind: str) -> str:
-    """Return the type of an array's elements or a map's values; empty for any other type."""
+    """Return the type of an array's elements or of a map's values; empty for any other type."""
     if kind.startswith("array<"):
         return kind[len("array<") : -1]
     return _arguments(kind)[1] if kind.startswith("map<") else ""
@@ -39,7 +39,7 @@ def key_type(kind: str) -> str:
 
 
 def fields_of(kind: str) -> tuple[tuple[str, str], ...]:
-    """List the fields of a struct with their types; empty for any other type."""
+    """Return the fields of a struct with their types; empty for any other type."""
     if not kind.startswith("struct<"):
         return ()
     return tuple(_struct_field(each) for each in _arguments(kind))
@@ -58,7 +58,7 @@ def _struct_field(text: str) -> tuple[str, str]:
 
 
 def _arguments(kind: str) -> list[str]:
-    """Split the text between the outer brackets at its own commas; quoted text may contain any character."""
+    """Split the text between the outermost brackets at its own commas; quoted text may contain any character."""
     inside = kind[kind.index("<") + 1 : -1]
     found: list[str] = []
     depth, start, index = 0, 0, 0
@@ -103,7 +103,7 @@ _UNITS = ("year", "month", "day", "hour", "minute", "second")
 
 
 def read_type(tokens: Sequence[Token], index: int) -> tuple[str, int]:
-    """Read the type at `index`; returns its normal form and the index after it, raises SqlDiagnostic."""
+    """Read the type at `index`; return its normal form and the index after it. Raises SqlDiagnostic."""
     if index >= len(tokens):
         raise SqlDiagnostic("a type is missing here", "write the column's type", tokens[-1].start)
     token = tokens[index]
@@ -131,7 +131,7 @@ def read_type(tokens: Sequence[Token], index: int) -> tuple[str, int]:
 
 
 def _nested(word: str, tokens: Sequence[Token], index: int) -> tuple[str, int]:
-    """Read `<…>` of an array, map or struct; sqlglot tokenizes `<>` as one token."""
+    """Read `<…>` of an array, map or struct; sqlglot reads `<>` as a single token."""
     if tokens[index].token_type is TokenType.NEQ:
         if word == "struct":
             return "struct<>", index + 1

@@ -1,9 +1,9 @@
-"""Keywords used as names: Spark 4.2.0 reserves no word, and tells a name from a keyword by its context.
+"""Keywords used as names: Spark 4.2.0 reserves no word, but recognises from the context whether a word is a name.
 
-Only a table alias may not be one of `STRICT` (SqlBaseParser.g4, `strictNonReserved`). sqlglot's parser recognises
-keywords by their token alone, so keywords used as names become identifiers here, as if in backticks. Words that begin
-or join clauses are read as names only if nothing else is possible: for Spark `SELECT a, FROM t` would have two columns,
-but it is a mistake.
+Only a table alias cannot be a word of `STRICT` (SqlBaseParser.g4, `strictNonReserved`). sqlglot's parser decides by the
+token alone, so keywords used as names become identifiers here, as if in backticks. Words that begin or join clauses are
+read as names only if nothing else is possible: for Spark, `SELECT a, FROM t` would have two columns, but it is a
+mistake.
 """
 
 from collections.abc import Sequence
@@ -21,20 +21,20 @@ _ANYWHERE = """
     ANTI ANY ASOF CASE CROSS CUBE ELSE END FETCH FOR FULL INNER INTERVAL INTO LATERAL LEFT LIMIT NATURAL OFFSET OUTER
     PIVOT QUALIFY RECURSIVE RIGHT ROLLUP SEMI STRAIGHT_JOIN TABLESAMPLE THEN UNPIVOT USING VALUES WHEN WINDOW
 """
-"""Words that are names unless their own syntax follows."""
+"""Words that are names unless the syntax that they introduce follows."""
 _OPERATORS = "COLLATE DIV ILIKE LIKE OVER REGEXP RLIKE"
 _CLAUSES = """
     ALL AND AS BETWEEN DISTINCT EXCEPT FROM HAVING IN INTERSECT IS JOIN MINUS NOT ON OR SELECT UNION WHERE WITH
 """
-"""Words that are names after AS, beside a dot, and where the next token leaves no other reading."""
+"""Words that are names after AS, beside a dot, and where the next token rules out anything else."""
 _LITERALS = ("FALSE", "NULL", "TRUE")
-"""Words that are names in USING, in EXCEPT and beside a dot."""
+"""Words that are names only in USING, in EXCEPT and beside a dot."""
 _NO_ALIAS = "ANTI CROSS EXCEPT FULL INNER INTERSECT JOIN LATERAL LEFT MINUS NATURAL ON RIGHT SEMI UNION USING"
 STRICT = frozenset(_NO_ALIAS.split())
 """Words that cannot be a table alias."""
 _FREE, _JOINING = frozenset(_ANYWHERE.split()), frozenset(_OPERATORS.split())
 KEPT_FROM_NAMES = (_JOINING | frozenset(_CLAUSES.split())) - {"AND", "OR"}
-"""Words that need backticks as a bare name in most positions."""
+"""Words that in most positions need backticks to be a name."""
 _WORDS = frozenset((*_FREE, *_JOINING, *_CLAUSES.split(), *_LITERALS))
 
 
@@ -77,14 +77,14 @@ _BEFORE_OPERAND = (
     | {_T.JOIN, _T.TABLE, _T.LT}
 )
 _BEFORE_CALL = (_BETWEEN_OPERANDS - {_T.IN, _T.ARROW}) | {_T.SELECT, _T.DISTINCT, _T.WHERE, _T.HAVING, _T.ON, _T.CASE}
-"""Tokens after which `values(…)` is a function call, not rows of VALUES."""
+"""Tokens after which `values(…)` is a function call, not the rows of VALUES."""
 _WORDS_BETWEEN = (_T.DIV, _T.LIKE, _T.ILIKE, _T.RLIKE, _T.BETWEEN, _T.IN, _T.IS, _T.ESCAPE)
 _AFTER_TABLE = ("HAVING", "JOIN", "LIMIT", "OFFSET", "QUALIFY", "WHERE")
-"""Words before which Spark reads WHERE as a table alias if possible: `WHERE limit IN (1)`."""
+"""Words before which Spark reads WHERE as a table alias if it can: `WHERE limit IN (1)`."""
 _NOTHING_ELSE = (_BETWEEN_OPERANDS | {_T.R_PAREN, _T.R_BRACKET, _T.IS, _T.DCOLON}) - {
     *(_T.PLUS, _T.DASH, _T.STAR, _T.NOT, _T.WHEN, _T.ELSE, _T.THEN)
 }
-"""Tokens that only a value can precede."""
+"""Tokens that must be preceded by a value."""
 _VALUE_OF_INTERVAL = (_T.NUMBER, _T.STRING, _T.DASH, _T.PLUS, _T.L_PAREN, *_NAMES)
 
 
@@ -143,7 +143,7 @@ def _begins(tokens: Sequence[Token], index: int, word: str) -> bool:
 
 
 def _beside_dot(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a dot that is not part of a number is adjacent to a word."""
+    """Return whether a word is next to a dot that is not part of a number."""
     token = tokens[index]
     if _kind(tokens, index - 1) is _T.DOT and tokens[index - 1].end + 1 == token.start:
         return True
@@ -156,7 +156,7 @@ def _beside_dot(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _is_alias(tokens: Sequence[Token], index: int, word: str) -> bool:
-    """Return whether a word after AS is an alias, not a type and not a query."""
+    """Return whether a word after AS is an alias, neither a type nor the start of a query."""
     if word in STRICT and _in_from(tokens, index):
         return False
     if word == "NOT" and str(tokens[min(index + 1, len(tokens) - 1)].text).upper() == "MATERIALIZED":
@@ -174,7 +174,7 @@ def _is_alias(tokens: Sequence[Token], index: int, word: str) -> bool:
 
 
 def _is_operand(tokens: Sequence[Token], index: int, word: str) -> bool:
-    """Return whether a word in the position of a value or table is one itself."""
+    """Return whether a word where a value or table is expected is one."""
     before, after = _kind(tokens, index - 1), _kind(tokens, index + 1)
     if word == "VALUES" and after is _T.L_PAREN and before in _BEFORE_CALL:
         return before is not _T.COMMA or not _in_from(tokens, index)
@@ -212,7 +212,7 @@ def _closes(tokens: Sequence[Token], index: int, word: str) -> bool:
 
 
 def opening_bracket(tokens: Sequence[Token], index: int) -> int:
-    """Return the index of the bracket around a token; -1 if there is none."""
+    """Return the index of the opening bracket around a token; -1 if there is none."""
     depth = 0
     for at in range(index - 1, -1, -1):
         kind = tokens[at].token_type
@@ -240,7 +240,7 @@ def _in_from(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _has_when(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a WHEN follows CASE before the end of its first value."""
+    """Return whether CASE is followed by a WHEN before its first value ends."""
     depth = 0
     for token in tokens[index + 1 :]:
         kind = token.token_type

@@ -1,4 +1,4 @@
-"""The tokens of a SQL text and their positions; every position in a Problem about SQL is computed here."""
+"""The tokens of an SQL text and their positions; every position in a Problem about SQL is computed here."""
 
 import re
 from array import array
@@ -15,21 +15,21 @@ from core.sql.tokens.keyword_names import Tokenizer, with_names
 
 LONGEST_TEXT = 4_000_000
 MOST_TOKENS = 150_000
-"""Maximum per text: takes seconds to read, and exceeds anything that a person or generator writes."""
+"""Maximum number of tokens in a text: it takes seconds to read, and exceeds what any person or generator writes."""
 DEEPEST = 80
-"""Maximum of open brackets; beyond it sqlglot's recursion fails in its own way, and 10,000 end the process."""
+"""Maximum number of open brackets; beyond it sqlglot's recursion fails, and 10,000 end the process."""
 DEEPEST_TYPE = 24
 MOST_BARE_JOINS = 12
 """Maximum number of consecutive joins without ON; each additional one doubles the parse time (sqlglot 30.30)."""
 MOST_INDEXES = 10_000
-"""Maximum of `a[0][0]…`: each is a level of sqlglot's recursion, and 70,000 ended the process."""
+"""Maximum number of indexes in `a[0][0]…`: sqlglot recurses for each, and 70,000 ended the process."""
 _AROUND = 30
 PIECES = re.compile(
     r"""--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|(?P<open>['"`]|/\*)""", re.DOTALL
 )
 _BREAK = re.compile(r"\n")
 _SIDE_BY_SIDE = re.compile(r"""['"]['"]""")
-"""Two adjacent strings, or an empty one."""
+"""Matches two adjacent string literals, or an empty one."""
 _DIALECT = Spark()
 BRACKETS = (TokenType.L_PAREN, TokenType.R_PAREN)
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
@@ -37,10 +37,10 @@ _CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 
 
 class SqlDiagnostic(Exception):
-    """A text, or part of it, that cannot be read; becomes a Problem before it leaves `core.sql`."""
+    """Raised for a text, or a part of it, that cannot be read; becomes a Problem before it leaves `core.sql`."""
 
     def __init__(self, summary: str, remedy: str, offset: int, *, subject: str = "", condition: str = "") -> None:
-        """`condition` is the error class with which Spark rejects it; empty if Spark does not reject it."""
+        """`condition` is the error class with which Spark rejects the text; empty if Spark does not reject it."""
         super().__init__(summary)
         self.summary = summary
         self.remedy = remedy
@@ -56,7 +56,7 @@ class SqlText:
     path: str
     text: str
     _breaks: "array[int]" = field(default_factory=lambda: array("q"), repr=False, compare=False)
-    """-1 and the offsets of all line breaks, cached because a file may have thousands of positions."""
+    """-1 and the offsets of all line breaks; cached, because a file may have thousands of positions."""
 
     def line(self, offset: int) -> int:
         """Return the line, counted from 1, of a character offset."""
@@ -66,12 +66,14 @@ class SqlText:
         return bisect_left(self._breaks, offset)
 
     def where(self, offset: int) -> Where:
-        """Return the position of a character offset in the file."""
+        """Return the position in the file of a character offset."""
         offset = max(0, min(offset, len(self.text)))
         return Where(self.path, self.line(offset), offset - self.text.rfind("\n", 0, offset))
 
     def around(self, offset: int, before: str = "") -> str:
-        """Quote the line around an offset after `before`, with `…` at cuts and a caret below the offset."""
+        """Quote the line around an offset after the text `before`, with `…` where it is cut and a caret below the
+        offset.
+        """
         offset = max(0, min(offset, len(self.text)))
         start = self.text.rfind("\n", 0, offset) + 1
         end = self.text.find("\n", offset)
@@ -89,7 +91,7 @@ class SqlText:
 
 
 def open_sql(text: str, path: str) -> SqlText:
-    """Wrap a text without its byte-order mark."""
+    """Return a text without its byte-order mark, with the path of its file."""
     return SqlText(path, text.removeprefix("\ufeff"))
 
 
@@ -128,7 +130,7 @@ def statements_of(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 
 
 def is_word(token: Token | None, *words: str) -> bool:
-    """Return whether a token is one of these bare words (upper case), not a string and not in backticks."""
+    """Return whether a token is one of these words (in upper case), neither a string nor in backticks."""
     return token is not None and word_of(token) in words
 
 
@@ -153,9 +155,9 @@ def closing_bracket(tokens: Sequence[Token], opened: int) -> int:
 
 
 def key_values(tokens: Sequence[Token], what: str) -> Iterator[tuple[Token, str, Token]]:
-    """Yield key token, key and value token of `'k'='v', a.b = 1, c 2`; raises SqlDiagnostic for a malformed list.
+    """Yield the key, key token and value token of each entry in `'k'='v', a.b = 1, c 2`.
 
-    `what` names an entry in messages: key, option.
+    `what` is the word for an entry in messages: key or option. Raises SqlDiagnostic for a malformed list.
     """
     index = 0
     while index < len(tokens):
@@ -180,7 +182,7 @@ def end_of(token: Token) -> int:
 
 
 def _with_whole_strings(tokens: list[Token]) -> list[Token]:
-    """Join `'it''s'`, which sqlglot splits and Spark 4 reads as one string with a quote inside."""
+    """Join strings such as `'it''s'`, which sqlglot splits and Spark 4 reads as one string that contains a quote."""
     found: list[Token] = []
     texts: list[str] = []
     for token in tokens:
@@ -197,7 +199,7 @@ def _with_whole_strings(tokens: list[Token]) -> list[Token]:
 
 
 def _close_string(found: list[Token], texts: list[str]) -> None:
-    """Give the last token the joined text of its strings."""
+    """Give the last token the joined text of several adjacent strings."""
     if len(texts) > 1:
         last = found[-1]
         text = "'".join(texts)
@@ -205,7 +207,7 @@ def _close_string(found: list[Token], texts: list[str]) -> None:
 
 
 def _unclosed(text: str) -> int:
-    """Return the offset of the opening that is never closed, which sqlglot does not report."""
+    """Return the offset of an opening quote or comment that is never closed, which sqlglot does not report."""
     return next((found.start() for found in PIECES.finditer(text) if found["open"]), 0)
 
 

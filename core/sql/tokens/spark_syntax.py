@@ -1,7 +1,7 @@
 """Checks of a statement's tokens, before parsing, where sqlglot is more lenient than Spark's parser.
 
-Spark 4.2.0 rejected each of these texts, or read it differently from what its author meant (run); constructs of other
-engines are named with Spark's equivalent.
+Spark 4.2.0 rejected each of these texts, or read it differently from what its author meant (run). The diagnostic for a
+construct of another engine names Spark's equivalent.
 """
 
 import re
@@ -58,7 +58,7 @@ _UNFINISHED = frozenset(
         *(TokenType.HINT, TokenType.OVER),
     )
 )
-"""Tokens that an operand must follow."""
+"""Tokens that must be followed by an operand."""
 _UNITS = ("MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "YEAR")
 _COMBINING = ("UNION", "EXCEPT", "INTERSECT", "MINUS")
 _COMPARING = ("=", "<", ">", "<=", ">=", "<>", "!=", "==", "<=>", "LIKE", "ILIKE")
@@ -72,7 +72,7 @@ _Check = Callable[[Sequence[Token], int], SqlDiagnostic | None]
 
 
 def check_text(source: SqlText) -> None:
-    """Raise SqlDiagnostic for texts that Spark changes before tokenizing: settings, long comments, templates."""
+    """Raise SqlDiagnostic for texts that Spark changes before tokenizing them: settings, long comments, templates."""
     text = source.text
     if "${" not in text and "\\\n" not in text and "{#" not in text:
         return
@@ -133,7 +133,7 @@ def _check_names(tokens: Sequence[Token]) -> None:
 
 
 def _check_hints(tokens: Sequence[Token], text: str) -> None:
-    """Reject hints anywhere but after SELECT, because sqlglot treats them as comments."""
+    """Reject hints anywhere but after SELECT, since sqlglot treats them as comments."""
     behind_select = {token.start for token in tokens if token.token_type is TokenType.HINT}
     for piece in PIECES.finditer(text, tokens[0].start):
         if piece.start() > tokens[-1].end and text[tokens[-1].end + 1 : piece.start()].strip():
@@ -144,7 +144,7 @@ def _check_hints(tokens: Sequence[Token], text: str) -> None:
 
 
 def check_comments(tokens: Sequence[Token], source: SqlText) -> None:
-    """Raise SqlDiagnostic for a comment or hint that Spark ends at another position than sqlglot.
+    """Raise SqlDiagnostic for a comment or hint that ends at different positions for Spark and for sqlglot.
 
     Spark's comments nest except for `/*+`, and the contents of a hint are ordinary tokens (run on 4.2.0).
     """
@@ -367,7 +367,7 @@ def _ends(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
 
 
 def foreign_construct(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
-    """Return the diagnostic for a construct of another engine; None for a name or Spark SQL."""
+    """Return the diagnostic for a construct of another engine; None for a name or for Spark SQL."""
     word = str(tokens[index].text).upper()
     after = tokens[index + 1 : index + 4]
     calls = word in _CALLED and bool(after) and after[0].token_type is TokenType.L_PAREN
@@ -389,7 +389,7 @@ def statement_set(tokens: Sequence[Token]) -> SqlDiagnostic | None:
 
 
 def _names_a_table(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a bracket after this word opens the column list of an alias or WITH query."""
+    """Return whether the bracket after a word opens the column list of an alias or WITH query."""
     before = tokens[index - 1] if index else None
     return is_word(before, "AS", "WITH", "INTO") or (before is not None and before.token_type is TokenType.DOT)
 
@@ -439,4 +439,4 @@ _CHECKS: dict[TokenType, _Check] = {
     TokenType.WHERE: _ends,
     TokenType.HAVING: _ends,
 }
-"""Kind of token → its check."""
+"""Checks by kind of token."""

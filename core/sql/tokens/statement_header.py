@@ -1,6 +1,6 @@
 """The header of a statement: its verb, its target table, and the tokens of its query.
 
-Every statement that reads tables has a header; the parts that a pipeline cannot run are returned as rules.
+Every statement that reads tables has a header; the reasons why a pipeline cannot run it are returned as rules.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ HEADER_REMEDY = "write INSERT INTO <table> SELECT …"
 PLACED_HEADER = "write the table name alone: Headgate chooses the database"
 _OPENING = ("SELECT", "WITH", "VALUES")
 _QUERIES = ("SELECT", "FROM", "TABLE")
-"""Words that begin a query in an unexpected position."""
+"""Words that begin a query where none is expected."""
 
 
 _CREATING = tuple(
@@ -28,21 +28,21 @@ _CREATING = tuple(
 
 @dataclass(frozen=True, slots=True)
 class StatementHeader:
-    """The parts of a statement in its tokens."""
+    """The parts of a statement, as tokens."""
 
     verb: Verb
     target: WrittenName | None
-    """None for a statement that writes nothing."""
+    """The target table; None for a statement that writes nothing."""
     columns: tuple[Token, ...]
     query: list[Token]
-    """Includes a WITH before the verb; for MERGE, a query with the same reads."""
+    """Tokens of the query, with a WITH that precedes the verb; for MERGE, of a query with the same reads."""
     pieces: tuple[tuple[int, int], ...]
     """Spans of the query's text in the file."""
     rules: tuple[SqlDiagnostic, ...]
-    """Reasons why a pipeline cannot run it, whatever its query is."""
+    """Reasons why a pipeline cannot run the statement, whatever its query is."""
 
     def text(self, source: SqlText) -> str:
-        """Return the query's text."""
+        """Return the text of the query."""
         return "".join(source.text[start:end] for start, end in self.pieces)
 
     def moved(self, offset: int) -> int:
@@ -144,7 +144,7 @@ def _insert(tokens: list[Token], at: int) -> StatementHeader:
 
 
 def _no_query(tokens: Sequence[Token], after: int, target: WrittenName) -> SqlDiagnostic:
-    """Return the diagnostic for a missing SELECT, with the equivalent of Spark's other forms."""
+    """Return the diagnostic for a missing SELECT, with an equivalent if the statement has another form of Spark's."""
     place = tokens[min(after, len(tokens) - 1)]
     named = tokens[after + 1 : after + (3 if is_word(tokens[min(after + 1, len(tokens) - 1)], "STREAM") else 2)]
     read = " ".join(str(token.text) for token in named) or "<table>"
@@ -188,7 +188,7 @@ def _merge(tokens: list[Token], at: int) -> StatementHeader:
 
 
 def _selecting(tokens: list[Token]) -> list[Token]:
-    """Insert SELECT * FROM before VALUES without a SELECT."""
+    """Insert SELECT * FROM before VALUES if there is no SELECT."""
     if not is_word(tokens[0], "VALUES"):
         return tokens
     return [*(word_at(kind, text, tokens[0]) for kind, text in SELECT_ALL), *tokens]
@@ -209,7 +209,7 @@ def _column_list(tokens: list[Token], after: int) -> tuple[tuple[Token, ...], in
 
 
 def _opens_query(tokens: Sequence[Token], at: int) -> bool:
-    """Return whether a query begins here, perhaps in brackets."""
+    """Return whether a query begins here, possibly in brackets."""
     while at < len(tokens) and tokens[at].token_type is TokenType.L_PAREN:
         at += 1
     return at < len(tokens) and is_word(tokens[at], *_OPENING)
@@ -226,11 +226,11 @@ _SOURCE_QUERIES = ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
 
 
 def merge_query(tokens: list[Token], at: int) -> tuple[WrittenName, list[Token]]:
-    """Rewrite `[WITH …] MERGE INTO t USING s ON c WHEN …` into t and `[WITH …] SELECT 1 FROM s WHERE (c) AND EXISTS
-    (…)`.
+    """Rewrite MERGE as a query with the same reads; return the target and the query.
 
-    Spark executes MERGE once, as a batch (`dmlStatementNoWith`, 4.2.0). Each query in an action becomes an EXISTS;
-    raises SqlDiagnostic for a malformed statement.
+    `[WITH …] MERGE INTO t USING s ON c WHEN …` becomes `[WITH …] SELECT 1 FROM s WHERE (c) AND EXISTS (…)`, with an
+    EXISTS for each query in an action. Spark executes MERGE once, as a batch (`dmlStatementNoWith`, 4.2.0). Raises
+    SqlDiagnostic for a malformed statement.
     """
     first = tokens[at]
     into = next((index for index in range(at, min(at + 5, len(tokens))) if is_word(tokens[index], "INTO")), 0)
@@ -262,7 +262,7 @@ def merge_query(tokens: list[Token], at: int) -> tuple[WrittenName, list[Token]]
 
 
 def _check_source(tokens: Sequence[Token]) -> None:
-    """Raise SqlDiagnostic unless USING is followed by a table, or a query in brackets, with an optional alias."""
+    """Raise SqlDiagnostic unless USING is followed by a table, or by a query in brackets, with an optional alias."""
     first = tokens[0]
     if first.token_type is TokenType.L_PAREN:
         after = closing_bracket(tokens, 0) + 1

@@ -1,6 +1,6 @@
 """The meaning of tokens where a table or query is expected, before parsing.
 
-`TABLE t` is a query of its own in Spark (SqlBaseParser.g4 of 4.2.0, `queryPrimary`); sqlglot reads a table called
+`TABLE t` is a query of its own in Spark (SqlBaseParser.g4 of 4.2.0, `queryPrimary`); sqlglot reads it as a table called
 TABLE.
 """
 
@@ -21,7 +21,7 @@ _BEFORE = """
 """
 _CLAUSES_BY = ("GROUP BY", "ORDER BY", "SORT BY", "CLUSTER BY", "DISTRIBUTE BY", "PARTITION BY")
 _BEFORE_QUERY = frozenset((*_BEFORE.split(), *_CLAUSES_BY))
-"""Words that precede brackets without being a function."""
+"""Words before a bracket that do not make it the argument list of a function."""
 _CLAUSES = frozenset(
     (
         *(TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET),
@@ -41,21 +41,21 @@ class WrittenName:
 
     @property
     def text(self) -> str:
-        """All parts in lower case, without backticks."""
+        """All parts of the name in lower case, joined by dots, without backticks."""
         return ".".join(str(part.text) for part in self.parts).lower()
 
     @property
     def start(self) -> int:
-        """Offset in the file."""
+        """Offset of the name in the file."""
         return int(self.parts[0].start)
 
 
 SELECT_ALL = ((TokenType.SELECT, "SELECT"), (TokenType.STAR, "*"), (TokenType.FROM, "FROM"))
-"""The expansion of `TABLE t`, and of VALUES without a SELECT."""
+"""The tokens that replace TABLE in `TABLE t`, or are inserted before VALUES without a SELECT."""
 
 
 def name_at(tokens: Sequence[Token], at: int) -> tuple[WrittenName, int]:
-    """Read `[catalog.][database.]table`; return it with the index after it."""
+    """Read `[catalog.][database.]table`; return the name and the index after it."""
     first, after = tokens[at], tokens[at + 1] if at + 1 < len(tokens) else None
     if is_word(first, "IDENTIFIER") and after is not None and after.token_type is TokenType.L_PAREN:
         raise SqlDiagnostic("IDENTIFIER(…) hides which table is written", "write the table name", first.start)
@@ -71,7 +71,7 @@ def word_at(kind: TokenType, text: str, at: Token) -> Token:
 
 
 def names_table(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a table name stands here; raises SqlDiagnostic if the name is hidden by an expression."""
+    """Return whether a table name begins at a token; raises SqlDiagnostic if it is hidden by an expression."""
     token = tokens[index]
     if is_word(token, "FROM"):
         raise SqlDiagnostic(*FROM_FIRST, token.start, subject="FROM")
@@ -110,7 +110,7 @@ def is_name(token: Token) -> bool:
 
 
 def begins_query(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a query may begin here, so that TABLE is not a name."""
+    """Return whether a query may begin at a token, so that TABLE is not a name."""
     if index == 0 or is_word(tokens[index - 1], *_COMBINING):
         return True
     if is_word(tokens[index - 1], "ALL", "DISTINCT"):
@@ -139,7 +139,7 @@ def is_table_query(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _is_argument(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether the argument of a function begins here."""
+    """Return whether an argument of a function begins at a token."""
     before = tokens[index - 1] if index else None
     if before is None or before.token_type not in (TokenType.L_PAREN, TokenType.COMMA, TokenType.FARROW):
         return False
