@@ -1,1 +1,1 @@
-"""How far a statement is behind, whether that is a fault, where it is going, and whether what is active is alive."""
+"""Lag of a statement: how far it is behind, its trend, whether that is a fault, and whether its query is live."""

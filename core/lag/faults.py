@@ -42,7 +42,9 @@ class FaultWatch:
     """When measurements began to contradict the reported fault, in epoch seconds; None if they agree with it."""
 
     def heard(self, sign: FaultSign, at: float) -> "FaultWatch":
-        """Return the watch after one more measurement; a changed sign is reported once it has lasted, or at once."""
+        """Return the watch after one more measurement; a changed sign counts once it has lasted, or at once if it says
+        so.
+        """
         if bool(sign.fault) == bool(self.said.fault) or sign.at_once:
             return FaultWatch(sign)
         since = at if self.contrary_since is None else self.contrary_since

@@ -172,7 +172,10 @@ def _starving(parents: Sequence[UpstreamHealth], series: SampleSeries) -> str:
 
 
 def _works_off(movement: LagTrend, trigger_s: float, previous: str) -> bool:
-    """Return whether a backlog counts as draining although no input arrives; a new trend must last some batches."""
+    """Return whether a backlog counts as draining although no input arrives.
+
+    It does if it was draining before, or if it will take several more batches.
+    """
     if movement.trend is not Trend.DRAINING:
         return False
     return previous == Trend.DRAINING or (movement.eta_s or 0.0) > max(15.0, 3 * trigger_s)
@@ -252,7 +255,7 @@ def _seconds_left(series: SampleSeries, recent: Sequence[tuple[float, float]], *
 
 
 def _expected(series: SampleSeries, trigger_s: float, *, working: bool) -> tuple[float, float]:
-    """Return the noise, and the largest lag right after a commit that a statement has while it keeps up."""
+    """Return the noise, and the largest lag that a statement which keeps up can have right after a commit."""
     blur_s = max(series.interval_s, series.usual_gap_s)
     arrival_rate = series.arrival_rate()
     noise = max(1.0, arrival_rate * blur_s)
@@ -294,7 +297,7 @@ def _lowest(series: SampleSeries, trigger_s: float) -> tuple[list[tuple[float, f
 
 
 def _last_leg(points: Sequence[tuple[float, float]], noise: float) -> Sequence[tuple[float, float]]:
-    """Return the points since the last turn: the last extreme from which the lag then moved by more than the noise."""
+    """Return the points since the last turn, which is the last extreme before a change of more than the noise."""
     low = high = 0
     start, direction = 0, 0
     for n, (_, lag) in enumerate(points):

@@ -140,7 +140,9 @@ class LineageTracer:
         return self._project.tables[table].parsed_ddl.columns
 
     def column(self, table: TableName, name: str) -> ColumnOrigin | None:
-        """Return a column as it is spelled in the DDL, found ignoring case; None if the table has no such column."""
+        """Return a column with its spelling in the DDL, looked up ignoring case; None if the table has no such
+        column.
+        """
         spelled = self._spelled(table, name)
         return ColumnOrigin(table, spelled) if spelled is not None else None
 

@@ -112,7 +112,7 @@ def column_uses_downstream(tracer: "LineageTracer", at: "ColumnOrigin") -> Mappi
 
 
 def column_uses_of_readers(tracer: "LineageTracer", table: TableName) -> Mapping[str, Mapping[TableName, str]]:
-    """Return the readers of each column of a declared table, with the lines that reference the column."""
+    """Return, for each column of a declared table, its readers with the lines that reference it."""
     readers = [(reader, tracer.follow(reader)) for reader in tracer.readers(table)]
     found: dict[str, dict[TableName, str]] = {}
     for column in tracer.columns(table):

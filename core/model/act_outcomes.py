@@ -104,7 +104,7 @@ class ActOutcome:
 
     @property
     def recorded_as(self) -> CommandOutcome:
-        """The outcome as the outcome of a command; `DONE` only if nothing is left to be confirmed."""
+        """The corresponding outcome of a command; `DONE` only if nothing is left to be confirmed."""
         if self.error is not None:
             return CommandOutcome.of_error(self.error)
         if self.came in UNCHANGED:

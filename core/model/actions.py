@@ -77,7 +77,7 @@ class StepKind(StrEnum):
     OPTIMIZE = "optimize"
     """Compact the small files of a version's table; no row changes."""
     VACUUM = "vacuum"
-    """Delete files that the current version of a table no longer references and whose retention is over."""
+    """Delete files that the current table version no longer references, once their retention has expired."""
 
 
 UPKEEP = frozenset({StepKind.OPTIMIZE, StepKind.VACUUM})

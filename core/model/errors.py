@@ -134,7 +134,7 @@ ERROR_BY_NAME = {
 
 
 def error_from_json(error: dict[str, str]) -> HeadgateError:
-    """Rebuild an error received over the socket; one of an unknown class becomes a plain HeadgateError."""
+    """Rebuild an error received over the socket; an error of an unknown class becomes a plain HeadgateError."""
     return ERROR_BY_NAME.get(error.get("class", ""), HeadgateError)(
         error.get("summary", ""), remedy=error.get("remedy", "")
     )

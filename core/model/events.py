@@ -41,7 +41,7 @@ DONE_BY = {
     EventCause.RESTART: "restarted by ",
     EventCause.RUN: "by run ",
 }
-"""Causes of which a command or a run exists that names its author, with the words that precede the author."""
+"""Causes that an operator's command or a run explains, with the words that precede the operator or the run."""
 
 FAULTY = frozenset({State.FAILED, State.DEGRADED, State.UNKNOWN})
 

@@ -175,7 +175,7 @@ class Notice(FactKind):
     """A notice about one statement of a set."""
 
     LOST = "{what}"
-    """A sentence of the agent about a checkpoint that is lost or belongs to another query."""
+    """The agent's sentence about a checkpoint that is lost or belongs to another query."""
     NEVER_RAN = "v{version} never ran, and its texts have changed"
     READS_OLD = "reads {version}; {parent} is at v{serving}"
     ORPHAN_EXISTS = "{version} of run {run} already exists"

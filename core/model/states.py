@@ -75,7 +75,7 @@ STATES_WORST_FIRST = (
 TRENDS_WORST_FIRST = (
     Trend.STALLED, Trend.STARVED, Trend.GROWING, Trend.DRAINING, Trend.STEADY, Trend.UNKNOWN, Trend.IDLE,
 )  # fmt: skip
-"""Trends in the order of severity; a summary of many statements shows the first that occurs."""
+"""Trends by severity; a summary of many statements shows the first one that occurs."""
 
 
 ALIVE = frozenset({State.STARTING, State.RUNNING, State.DEGRADED})

@@ -41,7 +41,9 @@ class BatchHistory:
 
     batches: Mapping[int, BatchPosition]
     held: Mapping[str, tuple[int, int]]
-    """First and last batch at which the table held exactly the rows that a reader's mark stands for, by mark."""
+    """For each mark of a reader, the first and last batch after which the table held exactly the rows that it stands
+    for.
+    """
 
 
 @dataclass(frozen=True, slots=True)

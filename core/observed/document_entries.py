@@ -147,7 +147,7 @@ _KEYS = {"orphan_versions": "spare", "statistics": "figures"}
 FIELD_BY_KEY = {_KEYS.get(field.name, field.name): field.name for field in fields(ObservedDeployment)}
 """Field names by key, in document order.
 
-Only the first four keys are a documented contract; the others make an export as exact as the ledger.
+Only the first four keys are documented; with the others, an export reproduces the ledger exactly.
 """
 
 _FLAGS = frozenset(("exact",))
@@ -233,7 +233,7 @@ def plain_value(value: Any) -> Any:
 
 
 def known_fields(measured: TableStatistics | Headroom) -> dict[str, Any]:
-    """Return the fields that differ from an empty value, and so are known."""
+    """Return the fields with a known value, which are those that differ from their default."""
     nothing = asdict(type(measured)())
     return {key: value for key, value in asdict(measured).items() if value != nothing[key]}
 

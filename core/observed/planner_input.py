@@ -77,8 +77,9 @@ class OtherVersion:
     begun: bool = True
     """Whether the query was ever started; if not, the version holds no rows."""
     begins_where: tuple[str, ...] = ()
-    """Conditions on its streams; for an orphan also what it continues from, if its text does not produce all its
-    rows.
+    """Conditions on the version's streams.
+
+    For an orphan also what it continues from, if its text does not produce all of its rows.
     """
     texts: RevisionTexts = field(default_factory=RevisionTexts)
     trigger: str = ""

@@ -118,9 +118,9 @@ class Deployment:
     deleted_keys_version: int | None = None
     """The newest version of the table of deleted keys when last seen."""
     deleted_keys_commit: str = ""
-    """Digest of the commit of that newest version."""
+    """Digest of the commit of the version in `deleted_keys_version`."""
     deleted_keys_batch: int | None = None
-    """The newest planned batch at that time.
+    """The newest planned batch when the table of deleted keys was last seen.
 
     A checkpoint that contains this batch is not older than the table of deleted keys.
     """
@@ -138,7 +138,7 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The latest measurement of a deployment; at most one row for each."""
+    """The latest measurement of a deployment."""
 
     table: TableName
     version: int
@@ -254,7 +254,7 @@ class StatementLine(NamedTuple):
 
     @property
     def measurement(self) -> Measurement | None:
-        """The latest measurement, with the fields that a list has; None before the first one."""
+        """The latest measurement, reduced to the fields of this line; None before the first one."""
         if self.at is None:
             return None
         figures = {name: getattr(self, name) for name in _FIGURES}

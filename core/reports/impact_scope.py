@@ -1,7 +1,8 @@
 """The scope of a change: all downstream tables, and the part of the project needed to plan the change.
 
-Downstream are declared and deployed readers, with their statement sets. The part contains these tables and everything
-upstream of them. A plan for the part equals a plan for the whole project, but costs only as much as the part.
+Declared and deployed readers are downstream, together with their statement sets. The part contains these tables and
+everything upstream of them. A plan for the part equals a plan for the whole project, but costs only as much as the
+part.
 """
 
 from collections.abc import Iterable, Mapping

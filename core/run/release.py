@@ -110,7 +110,7 @@ class ReleasePair:
     gate: str
     """State of the step that waits for the new version to catch up; empty if the plan has no such step."""
     note: str
-    """The note of that step."""
+    """The note of the step that waits for the new version to catch up."""
     checks: str
     """State of the step that compares both versions; empty if the plan has no such step or the comparison was
     skipped.
@@ -334,7 +334,7 @@ def _goes_back(plan: Plan, pairs: Sequence[ReleasePair]) -> bool:
 
 
 def _between(run: RunRow) -> ReleaseState:
-    """Return the release state of a run whose open steps, if any, determine none."""
+    """Return the state of a release if no open step determines it."""
     gates = [step.state in SATISFIED for step in run.steps if step.do == StepKind.CATCH_UP]
     if gates and all(gates):
         return ReleaseState.READY

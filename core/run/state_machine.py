@@ -87,7 +87,7 @@ HEARD_IN: dict[str, frozenset[RunState]] = {
     "retry": _OPEN | {RunState.FAILED},
     "cancel": _OPEN | {RunState.FAILED},
 }
-"""The run states in which a command is accepted, by command."""
+"""The run states in which each command is accepted."""
 
 RunEvidence = StepDone | StepKept | GateOpened | GatePolled | StepFailed | StepPutOff | OperatorControl
 

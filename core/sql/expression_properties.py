@@ -113,7 +113,7 @@ def _type_of(node: Any) -> str:
 
 
 def _normal(text: str) -> str:
-    """Return a type as in DDL; CHAR and VARCHAR become STRING, as which Spark stores them."""
+    """Return a type in the form that DDL uses; CHAR and VARCHAR become STRING, because Spark stores them as strings."""
     try:
         kind, _ = read_type(tokens_of(open_sql(text, "")), 0)
     except (SqlDiagnostic, LookupError):

@@ -24,7 +24,7 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """`WATERMARK <expression> [AS <name>] DELAY OF INTERVAL …`."""
+    """A watermark clause: `WATERMARK <expression> [AS <name>] DELAY OF INTERVAL …`."""
 
     column: str
     delay: str
@@ -90,7 +90,9 @@ CHANGE_COLUMNS = (
 
 
 SIMPLIFIED = "; as Spark simplifies "
-"""Separator in `ParsedStatement.state`, after which follow the expressions that decide which aggregates Spark keeps."""
+"""Separator in `ParsedStatement.state`; the text after it lists the expressions that decide which aggregates Spark
+keeps.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ LONGEST_FRAGMENT = 70
 
 
 def short_diff(old: str, new: str) -> tuple[list[tuple[str, str]], int]:
-    """Return the first `MOST_FRAGMENTS` pairs of replaced and replacing words, and the number of pairs left out.
+    """Return pairs of old and new words, at most `MOST_FRAGMENTS` of them, and the number of further pairs.
 
     The old words are empty for an addition, the new ones for a removal.
     """
@@ -38,7 +38,7 @@ def _shown(words: list[str]) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Split a text at the line ends that Spark recognises, and so at the ends of comments.
+    """Split a text into lines at the line ends that Spark recognises, which also end its comments.
 
     Other Unicode separators do not end a line (`SIMPLE_COMMENT` in SqlBaseLexer.g4, Spark 4.2.0).
     """

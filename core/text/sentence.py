@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
     @final
     class Sentence:
-        """A text for people: it can be shown, and nothing else.
+        """A text for people, which code can show but not inspect.
 
-        To mypy it is a type that has no operation but `str()`; in a running program it is that text itself, so that
-        JSON, SQLite and tests take it as it is.
+        For mypy, the only operation of this type is `str()`. At run time a sentence is a plain `str`, so JSON, SQLite
+        and tests accept it as it is.
         """
 
         def __init__(self, text: str) -> None: ...
@@ -29,7 +29,8 @@ def sentence_of(text: str) -> Sentence | None:
 
 
 class FactKind(Enum):
-    """Base class of the kinds of a fact: each member is defined with its sentence, a template with `{name}` for values.
+    """Base class of closed lists of facts; a member is defined by its sentence, a template with `{name}` for each
+    value.
 
     A member is identified by its name: two members with the same sentence are distinct.
     """
@@ -50,7 +51,9 @@ class FactKind(Enum):
         return self.name.lower()
 
     def of(self, **values: object) -> "Fact[Self]":
-        """Return a fact of this kind; a value is a text, a number, a tuple of these, or another fact, the reason."""
+        """Return a fact of this kind; a value is a text, a number, a tuple of these, or another fact that gives the
+        reason.
+        """
         return Fact(self, tuple(values.items()))
 
 
@@ -59,8 +62,9 @@ Kind = TypeVar("Kind", bound=FactKind, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Fact(Generic[Kind]):
-    """A kind with the values for its sentence; a function that may refuse returns a Fact, or None if it does not
-    refuse.
+    """A kind, with the values for its sentence.
+
+    A function that may refuse returns its refusal as a Fact, or None if it does not refuse.
     """
 
     kind: Kind

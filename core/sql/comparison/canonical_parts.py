@@ -20,7 +20,7 @@ from core.sql.streaming.aggregation import aggregates_in, aggregating, group_key
 from core.text.escaping import quoted_name, quoted_string_literal
 
 _HIDDEN = re.compile(r" AS \0([^\0]*)\0([^\0]*)\0")
-"""Encoding of an alias together with clauses before it, which sqlglot cannot write at that position."""
+"""Matches an encoded alias with the clauses before it, which sqlglot cannot write at that position."""
 _ABOVE_ONLY = ("distinct", "limit", "offset", "order", "sort", "cluster", "distribute", "qualify")
 
 

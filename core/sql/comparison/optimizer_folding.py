@@ -112,7 +112,7 @@ def _terms(node: Any) -> Iterator[Any]:
 
 
 def _condition(terms: list[Any]) -> bool:
-    """Return whether Spark can decide no term in advance, neither alone nor from another term."""
+    """Return whether Spark can decide none of the terms in advance, alone or together."""
     if not all(_term(each) for each in terms):
         return False
     return all(_apart(one, other) for one, other in combinations(terms, 2))

@@ -520,7 +520,10 @@ def _unmatched_rows(table: str, old: Any, new: Any) -> str:
 
 
 def _common_totals(old: Any, new: Any, texts: tuple[str, str]) -> CommonTotals:
-    """Return what two differently grouped SELECTs have in common; `texts` are the canonical texts of their queries."""
+    """Return the keys and totals by which two differently grouped SELECTs can be compared.
+
+    `texts` are the canonical texts of their queries.
+    """
     (old_keys, old_totals), (new_keys, new_totals) = _keys_and_totals(old), _keys_and_totals(new)
     keys = tuple(name for name, text in old_keys.items() if new_keys.get(name) == text)
     totals = tuple(

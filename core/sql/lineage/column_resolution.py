@@ -158,7 +158,7 @@ class ColumnResolver:
         _add(found, rows_of(relation.tables), InputKind.CONDITION)
 
     def _star(self, star: Any, place: ResolutionScope, found: RelationColumn, kind: InputKind) -> None:
-        """Add the inputs of a star as an argument: rows for `count(*)`, all columns for other functions."""
+        """Add the inputs of a star that is an argument: rows for `count(*)`, all columns for other functions."""
         parent = star.parent
         if isinstance(parent, exp.Anonymous) and str(parent.this) in AGGREGATES:
             _add(found, rows_of(place.sides[0].tables()), kind)

@@ -91,7 +91,7 @@ class UnresolvedName:
     lacking: tuple[str, ...] = ()
     """For a column that certainly does not exist: all tables and WITH queries that could have it."""
     known: tuple[str, ...] = ()
-    """The columns of those tables and WITH queries, sorted."""
+    """The columns of the tables and WITH queries in `lacking`, sorted."""
 
 
 @dataclass(frozen=True, slots=True)

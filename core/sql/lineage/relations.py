@@ -216,7 +216,7 @@ def united_column(item: RelationColumn, other: RelationColumn) -> RelationColumn
 
 
 def add_origins(into: Origins, more: Origins) -> None:
-    """Add origins, with the union of the paths of each origin."""
+    """Add origins to others; an origin that is in both gets the paths of both."""
     for origin, paths in more.items():
         known = into.get(origin)
         into[origin] = paths if known is None else known | paths

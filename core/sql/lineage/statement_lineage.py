@@ -89,7 +89,7 @@ class _StatementTracer:
         self.sources = FromSources(self.walk, self.query, text, stateful=stateful, changes=changes)
 
     def query(self, query: Any, ctes: Ctes, outer: Sides, label: str = "") -> Relation:
-        """Read a query; `label` is its name as a part of the statement."""
+        """Read a query; `label` is the name of the query in steps of lineage."""
         with_ = query.args.get("with_")
         if with_ is not None:
             inner = dict(ctes)

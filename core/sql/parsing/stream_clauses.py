@@ -106,7 +106,7 @@ class _Level:
     rows: bool = False
     """Whether a comma separates rows of VALUES."""
     viewed: bool = False
-    """Whether a LATERAL VIEW follows the sources, which ends FROM."""
+    """Whether a LATERAL VIEW has followed the sources, so that FROM has ended."""
     pivoted: bool = False
     """Whether a PIVOT follows the last source."""
     connector: int = -1

@@ -107,8 +107,9 @@ def _ends(query: Any, flow: RelationProperties, found: StreamFindings) -> Relati
 
 
 def _limited(query: Any, flow: RelationProperties, limit: str) -> RelationProperties:
-    """Add the operator of a LIMIT; Spark has none for ALL and 0, and a single one for two adjacent limits (4.2.0,
-    run).
+    """Add the stateful operator of a LIMIT.
+
+    Spark has none for LIMIT ALL and LIMIT 0, and a single one for two adjacent limits (4.2.0, run).
     """
     if limit in ("all", "0"):
         return flow

@@ -15,7 +15,10 @@ from core.sql.tokens.keyword_names import Tokenizer, with_names
 
 LONGEST_TEXT = 4_000_000
 MOST_TOKENS = 150_000
-"""Maximum number of tokens in a text: it takes seconds to read, and exceeds what any person or generator writes."""
+"""Maximum number of tokens in a text.
+
+A text of this size takes seconds to read, and no person or generator writes one.
+"""
 DEEPEST = 80
 """Maximum number of open brackets; beyond it sqlglot's recursion fails, and 10,000 end the process."""
 DEEPEST_TYPE = 24

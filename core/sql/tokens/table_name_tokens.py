@@ -110,7 +110,7 @@ def is_name(token: Token) -> bool:
 
 
 def begins_query(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a query may begin at a token, so that TABLE is not a name."""
+    """Return whether a query may begin at a token, in which case TABLE is not a name there."""
     if index == 0 or is_word(tokens[index - 1], *_COMBINING):
         return True
     if is_word(tokens[index - 1], "ALL", "DISTINCT"):
