@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from core.model.names import TableName
 from core.model.problems import Problem, Where, in_reading_order
 from core.project.model import Project, Settings, Table
-from core.sql.statement import CHANGE_COLUMNS, Column, ParsedStatement, TableDdl, TableRead, line_of
+from core.sql.statement import CHANGE_COLUMNS, Column, ParsedStatement, RequiredColumns, TableDdl, TableRead, line_of
 from core.sql.statement_codec import decode_ddl, decode_statements, encode_ddl, encode_statements
 from core.text.wording import did_you_mean
 
@@ -241,11 +241,12 @@ def wrong_columns(
     `read_ahead` may fill the cache with unknown readings.
     """
     declared = {name: table.parsed_ddl.columns for name, table in project.tables.items()}
+    names = _DeclaredNames(declared)
     found: list[Problem] = []
     unknown: list[tuple[Table, ParsedStatement]] = []
     for name in tables:
         table = project.tables.get(name)
-        if table is not None and table.parsed is not None:
+        if table is not None and table.parsed is not None and not names.include(table.parsed.requires):
             known = parse_cache.known_wrong_columns(table.parsed, declared)
             if known is None:
                 unknown.append((table, table.parsed))
@@ -257,6 +258,31 @@ def wrong_columns(
     for table, parsed in unknown:
         found += _problems(table, parse_cache.wrong_columns(parsed, declared))
     return in_reading_order(found)
+
+
+class _DeclaredNames:
+    """The names of the declared columns, to compare with what statements require."""
+
+    def __init__(self, columns: Mapping[TableName, tuple[Column, ...]]) -> None:
+        self._columns = columns
+        self._names: dict[TableName, frozenset[str]] = {}
+
+    def include(self, required: RequiredColumns | None) -> bool:
+        """Return whether every required column is declared; False if they are unknown."""
+        if required is None:
+            return False
+        for tables, columns in required:
+            if not self._of(tables[0]).issuperset(columns):
+                found = self._of(tables[0]).union(*map(self._of, tables[1:]))
+                if not found.issuperset(columns):
+                    return False
+        return True
+
+    def _of(self, table: TableName) -> frozenset[str]:
+        found = self._names.get(table)
+        if found is None:
+            found = self._names[table] = frozenset([each.name.lower() for each in self._columns.get(table, ())])
+        return found
 
 
 def _problems(table: Table, wrong: "Iterable[UnresolvedName]") -> Iterator[Problem]:

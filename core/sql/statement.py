@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -89,6 +89,10 @@ CHANGE_COLUMNS = (
 """Columns that a change feed adds to those of its table (Delta 4.4.0)."""
 
 
+RequiredColumns = tuple[tuple[tuple[TableName, ...], tuple[str, ...]], ...]
+"""Sorted columns in lower case, by the tables of which at least one must have them."""
+
+
 SIMPLIFIED = "; as Spark simplifies "
 """Separator in `ParsedStatement.state`; the text after it lists the expressions that decide which aggregates Spark
 keeps.
@@ -120,6 +124,9 @@ class ParsedStatement:
     line: int = 1
     """Line of the file in which the statement starts."""
     verb: Verb = Verb.INSERT
+    requires: RequiredColumns | None = field(default=None, compare=False)
+    """Columns that make all names of the statement resolve if they are declared; None if unknown, as for rarer syntax.
+    """
 
     @property
     def read_above(self) -> str:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where
-from core.sql.statement import Column, Operator, ParsedStatement, TableDdl, TableRead, Watermark
+from core.sql.statement import Column, Operator, ParsedStatement, RequiredColumns, TableDdl, TableRead, Watermark
 
 _dump = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _load = json.JSONDecoder().raw_decode
@@ -56,11 +57,12 @@ def _statement_out(parsed: ParsedStatement, text: str) -> list[Any]:
         0 if parsed.pre == parsed.canonical else parsed.pre,
         parsed.post,
         parsed.line,
+        parsed.requires,
     ]
 
 
 def _statement_in(packed: list[Any], text: str) -> ParsedStatement:
-    writes, select, reads, columns, operators, canonical, state, pre, post, line = packed
+    writes, select, reads, columns, operators, canonical, state, pre, post, line, requires = packed
     return ParsedStatement(
         writes,
         select if isinstance(select, str) else text[select[0] : select[1]],
@@ -72,7 +74,18 @@ def _statement_in(packed: list[Any], text: str) -> ParsedStatement:
         canonical if pre == 0 else pre,
         post,
         line,
+        requires=_requires(requires) if requires is not None else None,
     )
+
+
+def _requires(packed: list[list[list[str]]]) -> RequiredColumns:
+    return tuple([(tuple(map(TableName, tables)), _names(*columns)) for tables, columns in packed])
+
+
+@lru_cache(4096)
+def _names(*names: str) -> tuple[str, ...]:
+    """Return the names; cached, because many statements read the same columns."""
+    return names
 
 
 def _read_out(read: TableRead) -> list[Any]:

@@ -14,6 +14,7 @@ from core.model.errors import BadName
 from core.model.names import TableName, parse_table_name
 from core.model.problems import Problem, Severity
 from core.sql.comparison.canonical_parts import CanonicalParts, canonical_parts_of
+from core.sql.lineage.required_columns import required_columns
 from core.sql.parsing.canonical_text import normalise, sql_of
 from core.sql.parsing.from_clause import sources_in
 from core.sql.parsing.function_names import GENERATORS
@@ -123,6 +124,7 @@ def _read(
     reading.rules += marks.diagnostics
     query = parse_query(marks.tokens, source.text)
     names = resolve_table_names(query, marks, every_table_streams=every_table_streams)
+    requires = required_columns(query) if header.verb is Verb.INSERT else None
     reads = tuple(_read_value(each, names, header, source) for each in names.reads)
     query = normalise(query)
     sources = sources_in(query)
@@ -156,6 +158,7 @@ def _read(
         post=parts.post,
         line=source.line(statement[0].start),
         verb=header.verb,
+        requires=requires,
     )
 
 
