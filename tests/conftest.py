@@ -1,4 +1,4 @@
-"""Fixtures of the whole run: Spark servers shared by all workers and started on demand, and the number of workers."""
+"""The whole run: Spark servers shared by all workers and started on demand, and which worker runs which tests."""
 
 import fcntl
 import os
@@ -12,6 +12,8 @@ from sqlite3 import Connection
 import pytest
 from delta_jars import delta_jars
 from hypothesis import HealthCheck, is_hypothesis_test, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from core.project.connectors import Connector
 from core.project.model import Pool
@@ -31,6 +33,8 @@ EVERY = 5
 """Only every fifth case of a `sampled` test runs by default, and all of them with the drills."""
 FIRST = ("spark", "terminal")
 """Marks of files that mostly wait, and so run well beside others; they go first."""
+DRILLS = "tests/drills"
+"""Its tests start environments, each with an agent and a server: one worker runs them all, before anything else."""
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -39,6 +43,17 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     Return 0 if files are named, because each worker would collect all tests again.
     """
     return 0 if config.option.file_or_dir else 3
+
+
+class OneEnvironmentAtATime(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types.
+    """Gives each file to one worker, and all drills to the same one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return DRILLS if nodeid.startswith(f"{DRILLS}/") else str(super()._split_scope(nodeid))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    return OneEnvironmentAtATime(config, log) if config.option.dist == "loadfile" else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -52,7 +67,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if seen[function] % EVERY:
                 item.add_marker("drill")
             seen[function] += 1
-    items.sort(key=lambda item: not any(item.get_closest_marker(name) for name in FIRST))
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    if any(item.get_closest_marker(name) for name in FIRST):
+        return 0 if item.nodeid.startswith(f"{DRILLS}/") else 1
+    return 2
 
 
 @pytest.hookimpl(trylast=True)
