@@ -135,9 +135,16 @@ def alive(pid: int) -> bool:
 
 
 def until(condition: Callable[[], object], seconds: float, what: str, *, every_s: float = 0.1) -> None:
-    """Wait until a condition holds, checking it every `every_s`; raises Impatient after `seconds`."""
+    """Wait until a condition holds; raises Impatient after `seconds`.
+
+    Checks it every `every_s`, but waits twice as long as a check took: a condition that runs a command would take the
+    processor from what it waits for.
+    """
     ends_at = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > ends_at:
+    while True:
+        began = time.monotonic()
+        if condition():
+            return
+        if (now := time.monotonic()) > ends_at:
             raise Impatient(f"not within {seconds:.0f} s: {what}")
-        time.sleep(every_s)
+        time.sleep(max(every_s, 2 * (now - began)))
