@@ -5,6 +5,7 @@ A side is the DDL on one line, followed by the DML; `…` stands for the old sid
 """
 
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from core.model.names import TableName
@@ -30,7 +31,8 @@ class Edit:
     """The lines after ====."""
 
 
-def edits(file: str) -> list[Edit]:
+@cache
+def edits(file: str) -> tuple[Edit, ...]:
     """Read a file of pairs, whose texts must be valid."""
     found = []
     for block in (PLANS / file).read_text(encoding="utf-8").split("\n## ")[1:]:
@@ -41,7 +43,7 @@ def edits(file: str) -> list[Edit]:
         old = side(before, RevisionTexts())
         lines = tuple(expected.strip().splitlines())
         found.append(Edit(name, tuple(marks), old, side(after, old.texts), lines))
-    return found
+    return tuple(found)
 
 
 def revision(texts: RevisionTexts) -> Revision:
