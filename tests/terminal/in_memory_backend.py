@@ -319,6 +319,13 @@ if __name__ == "__main__":
     if "--clients" in sys.argv:
         pizzeria.rename("clients", sys.argv[sys.argv.index("--clients") + 1])
     environment = "prod" if safe else "dev"
-    code = run_console(pizzeria, project="pizzeria", environment=environment, protected=safe, user="alice")
+    code = run_console(
+        pizzeria.snapshot,
+        lambda: pizzeria,
+        project="pizzeria",
+        environment=environment,
+        protected=safe,
+        user="alice",
+    )
     print(f"calls {pizzeria.calls}")
     sys.exit(code)

@@ -77,9 +77,10 @@ def open_over(home: Path) -> int:
     from tui.screens.startup import run_console
     from tui.services.environment_service import EnvironmentService
 
-    place = place_of(home)
+    service = EnvironmentService(place_of(home), {})
     return run_console(
-        ConsoleBackend(EnvironmentService(place, {})),
+        service.last_known,
+        lambda: ConsoleBackend(service),
         project="pizzeria",
         environment="dev",
         protected=False,

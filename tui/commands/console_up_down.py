@@ -7,6 +7,8 @@ import getpass
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
 
 from core.model.errors import HeadgateError, LedgerUnavailable, Refused, UsageError
 from core.model.states import WantedState
@@ -15,8 +17,10 @@ from tui.agent_client import agent_process, os_processes
 from tui.agent_client.agent_commands import equivalent_command
 from tui.command_line.context import CommandContext
 from tui.project_folder.environment_selection import select_environment
-from tui.services import teardown
 from tui.services.environment_service import EnvironmentService
+
+if TYPE_CHECKING:
+    from tui.screens.backend import ConsoleBackend
 
 
 def console(context: CommandContext) -> int:
@@ -43,7 +47,6 @@ def require_terminal(context: CommandContext) -> None:
 
 def open_console(context: CommandContext, *, offer_down: Callable[[], object] | None = None) -> int:
     """Run the Textual application until it exits; `offer_down` is called if everything is to be stopped."""
-    from tui.screens.backend import ConsoleBackend
     from tui.screens.startup import run_console
 
     operations = context.operations
@@ -54,7 +57,8 @@ def open_console(context: CommandContext, *, offer_down: Callable[[], object] | 
                 f"{place.title} has never been started", remedy=f"headgate up --env {place.environment}"
             )
         left = run_console(
-            ConsoleBackend(operations),
+            operations.last_known,
+            partial(_backend, operations),
             project=place.project,
             environment=place.environment,
             protected=place.protected,
@@ -67,6 +71,12 @@ def open_console(context: CommandContext, *, offer_down: Callable[[], object] | 
         operations.close()
         there = select_environment(context.environ, context.cwd, project=place.folder, environment=left)
         operations = EnvironmentService(there, context.environ)
+
+
+def _backend(operations: EnvironmentService) -> "ConsoleBackend":
+    from tui.screens.backend import ConsoleBackend
+
+    return ConsoleBackend(operations)
 
 
 def _user(operations: EnvironmentService) -> str:
@@ -124,6 +134,8 @@ def _wanted_running(context: CommandContext) -> int:
 
 def down(context: CommandContext) -> int:
     """Stop agent, pool and generator, and verify that none keeps running."""
+    from tui.services import teardown
+
     args, voice, place = context.args, context.voice, context.place
     context.announce()
     typed = place.environment if place.protected else place.project if args.purge else ""

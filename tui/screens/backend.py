@@ -19,7 +19,7 @@ from core.policy.freeze_windows import frozen_until
 from core.project.revision import RevisionTexts
 from core.run.records import RunRow
 from core.run.release import Release
-from state.ledger_snapshot import LedgerSnapshot, StatementDetails
+from state.ledger_snapshot import StatementDetails
 from state.plans import refuse_closed
 from state.releases import release_of_run
 from state.row_types import ApprovalRow, PlanRow
@@ -90,6 +90,7 @@ class ConsoleBackend:
         self._clock = clock
         self.agent = service.agent
         """For acts; its `confirmation` is pure and quick, and is called on the loop."""
+        self.snapshot = service.last_known
         self.started_environments = partial(started_environments, service.place, service.environ)
         self._plans: dict[str, Plan] = {}
         self._timeline: tuple[object, tuple[HistoryEntry, ...]] | None = None
@@ -101,17 +102,6 @@ class ConsoleBackend:
         return self._service.reader
 
     # The ledger.
-
-    def snapshot(self, previous: LedgerSnapshot | None) -> LedgerSnapshot:
-        """Read the ledger, or say why it cannot be read over what was known last."""
-        try:
-            return self._service.snapshot()
-        except HeadgateError as error:
-            self._service.close()
-            if previous is not None and previous.problem == error.summary:
-                return previous
-            known = previous or LedgerSnapshot(read_at=self._clock())
-            return replace(known, problem=error.summary, remedy=error.remedy)
 
     def detail(self, table: str) -> StatementDetails:
         """Read one statement; without versions where it never was deployed."""

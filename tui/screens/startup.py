@@ -1,4 +1,4 @@
-"""The console's way in: it draws the last known state first, and only then imports what makes it move."""
+"""Starting the console: the last known state is drawn first, and only then is everything else imported."""
 
 import os
 import sys
@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from tui.presentation.screen_content.screen_frame import ConsoleIdentity
 
 if TYPE_CHECKING:
+    from state.ledger_snapshot import LedgerSnapshot
     from tui.screens.backend import ConsoleBackend
 
 
 def run_console(
-    backend: "ConsoleBackend",
+    read_ledger: "Callable[[LedgerSnapshot | None], LedgerSnapshot]",
+    open_backend: "Callable[[], ConsoleBackend]",
     *,
     project: str,
     environment: str,
@@ -22,10 +24,11 @@ def run_console(
     read_only: str = "",
     offer_down: Callable[[], object] | None = None,
 ) -> int | str:
-    """Run the console over one environment until it is left; returns an exit code, or the environment to go to.
+    """Run the console over one environment until the user leaves it; return an exit code, or the environment to open.
 
-    `read_only` says why this person may look but not act. `offer_down` is called after the screen is given back, when
-    the person chose to stop everything; with None the question is not put.
+    `open_backend` is called once the first picture, of what `read_ledger` returns, is on screen. `read_only` explains
+    why this user may not act; empty if they may. If the user chooses to stop everything, `offer_down` is called once
+    the terminal is restored; with None, that choice is not offered.
     """
     identity = ConsoleIdentity(project, environment, protected, user)
     refused = refusal(environ, interactive=sys.stdin.isatty() and sys.stderr.isatty())
@@ -35,13 +38,13 @@ def run_console(
     from tui.presentation.view.ledger_view import make_ledger_view
     from tui.terminal.first_picture import FirstPicture
 
-    view = make_ledger_view(backend.snapshot(None))
+    view = make_ledger_view(read_ledger(None))
     with FirstPicture(environ) as opening:
         opening.draw(identity, view)
         from tui.screens.application import STOP_ALL, ConsoleApp
 
         app = ConsoleApp(
-            backend,
+            open_backend(),
             identity,
             environ=environ,
             first=view,

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from core.model.actions import StepKind
-from core.model.errors import InvalidProject, Refused, UsageError
+from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError
 from core.model.names import TableName, parse_statement_name, parse_table_name, split_query
 from core.plan.model import Plan
 from core.plan.request import PlanRequest, parse_retention
@@ -89,6 +89,18 @@ class EnvironmentService:
     def snapshot(self) -> "LedgerSnapshot":
         """Read a snapshot of the environment; returns the same object while nothing is written."""
         return self._opened()[1].snapshot()
+
+    def last_known(self, previous: "LedgerSnapshot | None") -> "LedgerSnapshot":
+        """Read a snapshot; if the ledger cannot be read, return the previous one with the reason."""
+        from state.ledger_snapshot import LedgerSnapshot
+
+        try:
+            return self.snapshot()
+        except HeadgateError as error:
+            self.close()
+            if previous is not None and previous.problem == error.summary:
+                return previous
+            return replace(previous or LedgerSnapshot(read_at=time.time()), problem=error.summary, remedy=error.remedy)
 
     def statement(self, name: str) -> "tuple[StatementDetails, LedgerSnapshot]":
         """Read one statement, or one version as `orders@v2`, and the lines of all, at one moment.

@@ -18,7 +18,6 @@ from state.migrations import SCHEMA_VERSION
 from tests.tui.conftest import MANIFEST
 from tui.agent_client import agent_process
 from tui.command_line import exit_codes
-from tui.commands import console_up_down
 from tui.services import doctor_checks, teardown
 from tui.services.doctor_checks import DoctorCheck
 
@@ -493,7 +492,7 @@ def test_purge_deletes_what_was_written_until_everything_had_ended(
         late.touch()
         return []
 
-    monkeypatch.setattr(console_up_down.teardown, "end_all", end_all)
+    monkeypatch.setattr(teardown, "end_all", end_all)
     assert exit_codes.run_command_line(["down", "--purge", "--confirm", place.project]) == 0
     assert not Path(place.where.home).exists()
 

@@ -2,6 +2,8 @@
 
 import json
 import random
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -196,3 +198,14 @@ def test_what_is_staged_as_held_makes_the_plan_hold(
             answers.submit("ana")
     else:
         assert answers.submit("ana") == "7f3a" and requests == [asked]
+
+
+def test_nothing_that_only_later_screens_need_is_imported_before_the_first_picture() -> None:
+    program = (
+        "import sys\n"
+        "import tui.commands.console_up_down, tui.screens.startup, tui.presentation.view.ledger_view\n"
+        "import state.ledger_snapshot, tui.terminal.first_picture\n"
+        "print(sorted({'textual', 'tui.screens.backend', 'tui.services.teardown', 'sqlglot'} & sys.modules.keys()))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
