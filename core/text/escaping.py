@@ -83,7 +83,20 @@ def escape_markdown(text: str) -> str:
 def quoted_name(name: str) -> str:
     """Return an SQL name, in backticks unless it is a plain identifier."""
     plain = name.isascii() and name.replace("_", "a").isalnum() and not "0" <= name[:1] <= "9"
-    return name if plain else "`" + name.replace("`", "``") + "`"
+    return name if plain else backquoted(name)
+
+
+def backquoted(name: str) -> str:
+    """Return an SQL name in backticks."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def escape_glob(path: str) -> str:
+    """Return a path in which Spark takes no character for a glob pattern."""
+    return path.translate(_GLOB)
+
+
+_GLOB = str.maketrans({each: f"\\{each}" for each in "{}[]*?\\"})
 
 
 def quoted_string_literal(text: str) -> str:

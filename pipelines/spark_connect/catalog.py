@@ -20,7 +20,7 @@ from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, Try
 from core.model.table_formats import is_wider, table_format
 from core.ports.spark import CatalogTable, FileView, Pointer, unnoticed
 from core.sql.statement import TableDdl
-from core.text.escaping import quoted_string_literal
+from core.text.escaping import backquoted, escape_glob, quoted_string_literal
 from pipelines.spark_connect.call_deadlines import MissedDeadline, remaining
 from pipelines.spark_connect.declared_tables import (
     NO_FILES,
@@ -41,8 +41,6 @@ _THERE = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS")
 _FILES_GONE = "DELTA_PATH_DOES_NOT_EXIST"
 """Delta's error class for a table whose files are gone, so a drop deletes nothing (4.4.0)."""
 _WORD = re.compile(r"\w+")
-_PATTERN = re.compile(r"[{}\[\]*?\\]")
-"""Characters in a path that Spark treats as a glob pattern."""
 
 
 class SparkTables:
@@ -124,7 +122,7 @@ class SparkTables:
         return frozenset(statements)
 
     def _place(self, name: str, location: str) -> None:
-        self._run(f"ALTER TABLE {quoted(name)} SET LOCATION {quoted_string_literal(location)}")
+        self._run(f"ALTER TABLE {backquoted(name)} SET LOCATION {quoted_string_literal(location)}")
 
     def _made(self, name: str, ddl: str) -> bool:
         """Run the CREATE statement; returns False if another client has created the table meanwhile."""
@@ -141,14 +139,14 @@ class SparkTables:
     def has(self, name: str) -> bool:
         """Ask the server whether a table exists; another client may have created or dropped it meanwhile."""
         with spark_errors():
-            return bool(self._session.spark.catalog.tableExists(quoted(name)))
+            return bool(self._session.spark.catalog.tableExists(backquoted(name)))
 
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
         """Add those (name, type) columns that the table lacks."""
         there = {column.lower() for column in self._columns(name)}
-        new = [f"{quoted(column)} {kind}" for column, kind in columns if column.lower() not in there]
+        new = [f"{backquoted(column)} {kind}" for column, kind in columns if column.lower() not in there]
         if new:
-            self._run(f"ALTER TABLE {quoted(name)} ADD COLUMNS ({', '.join(new)})")
+            self._run(f"ALTER TABLE {backquoted(name)} ADD COLUMNS ({', '.join(new)})")
 
     def widen_columns(self, name: str, columns: tuple[tuple[str, str], ...], allowing: str) -> None:
         """Widen (name, type) columns whose new type is wider, after setting the table property that allows it."""
@@ -156,15 +154,15 @@ class SparkTables:
             there = {column.lower(): kind for column, kind in self._session.spark.sql(_rows_of(name)).dtypes}
         wider = [(column, kind) for column, kind in columns if is_wider(kind, there.get(column.lower(), ""))]
         if wider:
-            self._run(f"ALTER TABLE {quoted(name)} SET TBLPROPERTIES ({quoted_string_literal(allowing)}='true')")
-            types = ", ".join(f"{quoted(column)} TYPE {kind}" for column, kind in wider)
-            self._run(f"ALTER TABLE {quoted(name)} ALTER COLUMN {types}")
+            self._run(f"ALTER TABLE {backquoted(name)} SET TBLPROPERTIES ({quoted_string_literal(allowing)}='true')")
+            types = ", ".join(f"{backquoted(column)} TYPE {kind}" for column, kind in wider)
+            self._run(f"ALTER TABLE {backquoted(name)} ALTER COLUMN {types}")
 
     def clone(self, name: str, source: str, version: int, location: str) -> None:
         """Create a shallow clone of one version of a Delta table in one commit; an existing clone stays as it is."""
-        of, place = f"delta.{quoted(source)} VERSION AS OF {version}", quoted_string_literal(location)
+        of, place = f"delta.{backquoted(source)} VERSION AS OF {version}", quoted_string_literal(location)
         try:
-            self._run(f"CREATE OR REPLACE TABLE {quoted(name)} SHALLOW CLONE {of} LOCATION {place}")
+            self._run(f"CREATE OR REPLACE TABLE {backquoted(name)} SHALLOW CLONE {of} LOCATION {place}")
         except EngineRefused as error:
             if error.error_class != "DELTA_UNSUPPORTED_NON_EMPTY_CLONE":
                 raise
@@ -173,7 +171,7 @@ class SparkTables:
     def record_batch(self, location: str, query: str, batch: int) -> None:
         """Append zero rows to the Delta table in a folder, as a batch of a query; Delta skips a batch it has."""
         with spark_errors():
-            record = self._session.spark.sql(f"SELECT * FROM delta.{quoted(location)} WHERE false").write
+            record = self._session.spark.sql(f"SELECT * FROM delta.{backquoted(location)} WHERE false").write
             record = record.format("delta").mode("append").option("txnAppId", query)
             record.option("txnVersion", str(batch)).save(location)
 
@@ -197,7 +195,7 @@ class SparkTables:
         self._drop(name)
 
     def _drop(self, name: str) -> None:
-        self._run(f"DROP TABLE IF EXISTS {quoted(name)}")
+        self._run(f"DROP TABLE IF EXISTS {backquoted(name)}")
         self._names().discard(name.lower())
 
     def point(self, view: str, targets: tuple[str, ...], columns: tuple[str, ...]) -> None:
@@ -263,7 +261,7 @@ class SparkTables:
 
     def unpoint(self, view: str) -> None:
         """Drop the view, if it exists."""
-        self._run(f"DROP VIEW IF EXISTS {quoted(view)}")
+        self._run(f"DROP VIEW IF EXISTS {backquoted(view)}")
         self._names().discard(view.lower())
 
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
@@ -306,7 +304,7 @@ class SparkTables:
             with spark_errors():
                 for row in self._session.spark.sql("SHOW TABLES").collect():
                     if row["tableName"].lower() in words and not row["isTemporary"]:
-                        session.spark.sql(f"REFRESH TABLE {quoted(row['tableName'])}")
+                        session.spark.sql(f"REFRESH TABLE {backquoted(row['tableName'])}")
                 for view in views:
                     _view_of_files(session, view)
                 frame = session.spark.sql(sql).limit(limit)
@@ -356,7 +354,7 @@ class SparkTables:
             raise
 
     def _described(self, name: str) -> Described:
-        rows = self._session.spark.sql(f"DESCRIBE TABLE EXTENDED {quoted(name)}").collect()
+        rows = self._session.spark.sql(f"DESCRIBE TABLE EXTENDED {backquoted(name)}").collect()
         lines = [(str(row["col_name"]), str(row["data_type"])) for row in rows]
         end = next((i for i, (first, _) in enumerate(lines) if not first or first.startswith("# ")), len(lines))
         start = next((i for i, (first, _) in enumerate(lines) if first.startswith("# Detailed Table")), len(lines))
@@ -365,26 +363,26 @@ class SparkTables:
 
 def _registration(name: str, declared: TableDdl) -> str:
     location = quoted_string_literal(declared.location)
-    return f"CREATE TABLE IF NOT EXISTS {quoted(name)} USING {declared.format} LOCATION {location}"
+    return f"CREATE TABLE IF NOT EXISTS {backquoted(name)} USING {declared.format} LOCATION {location}"
 
 
 def _view_of_files(session: Session, view: FileView) -> None:
     frame: Any
-    schema = ", ".join(f"{quoted(name)} {kind}" for name, kind in view.columns)
+    schema = ", ".join(f"{backquoted(name)} {kind}" for name, kind in view.columns)
     if view.files:
         format = table_format(view.format)
         reader = session.spark.read.format(format.data_files or view.format).schema(schema)
         place = format.place_in(view.folder)
         if all(file.startswith(f"{place}/") for file in view.files):
             reader = reader.option("basePath", place)
-        frame = reader.load([_PATTERN.sub(r"\\\g<0>", file) for file in view.files])
+        frame = reader.load(list(map(escape_glob, view.files)))
     else:
         frame = session.spark.createDataFrame([], schema)
     frame.createOrReplaceTempView(view.name)
 
 
 def _rows_of(name: str) -> str:
-    return f"SELECT * FROM {quoted(name)}"
+    return f"SELECT * FROM {backquoted(name)}"
 
 
 def _interrupt(session: Session, tag: str) -> None:
@@ -395,7 +393,7 @@ def _interrupt(session: Session, tag: str) -> None:
 
 def view_of(pointer: Pointer) -> str:
     """Return the view definition that follows CREATE or ALTER."""
-    return f"VIEW {quoted(pointer[0])} AS {_pointed_rows(pointer)}"
+    return f"VIEW {backquoted(pointer[0])} AS {_pointed_rows(pointer)}"
 
 
 def standing_views(spark: SparkSession, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
@@ -410,14 +408,9 @@ def standing_views(spark: SparkSession, pointers: Sequence[Pointer]) -> frozense
     return frozenset(pointer for pointer, text in shown if text in texts.get(pointer[0].lower(), ""))
 
 
-def quoted(name: str) -> str:
-    """Quote an identifier."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 def _pointed_rows(pointer: Pointer) -> str:
     _, targets, columns = pointer
-    rows = (f"SELECT {', '.join(map(quoted, columns))} FROM {quoted(target)}" for target in targets)
+    rows = (f"SELECT {', '.join(map(backquoted, columns))} FROM {backquoted(target)}" for target in targets)
     return " UNION ALL ".join(rows)
 
 
@@ -474,4 +467,4 @@ class SparkUpkeep:
 
 
 def _named(table: str) -> str:
-    return f"delta.{quoted(table)}" if table.startswith("/") else quoted(table)
+    return f"delta.{backquoted(table)}" if table.startswith("/") else backquoted(table)

@@ -7,7 +7,6 @@ never changes; a different writer gets a new version.
 
 import hashlib
 import json
-import re
 import sys
 import threading
 import time
@@ -21,6 +20,7 @@ from pyspark.sql.types import StringType
 
 from core.model.errors import EngineRefused, PoolUnreachable
 from core.ports.spark import Upsert
+from core.text.escaping import backquoted, escape_glob
 from core.text.sentence import Sentence
 from pipelines.spark_connect.session import Session, spark_errors
 
@@ -54,7 +54,7 @@ def _writer_1(upsert: Upsert, mark: str) -> Writer:
 
 def _writer_2(upsert: Upsert, mark: str) -> Writer:
     """Return a writer that compares timestamps to the microsecond and accepts any checkpoint path."""
-    return _merging(upsert, mark, _PATTERN.sub(r"\\\g<0>", upsert.checkpoint), _MICROSECONDS)
+    return _merging(upsert, mark, escape_glob(upsert.checkpoint), _MICROSECONDS)
 
 
 def _merging(upsert: Upsert, mark: str, checkpoint: str, as_json: str) -> Writer:
@@ -105,7 +105,7 @@ def _statements(upsert: Upsert, as_json: str) -> tuple[str, ...]:
     equals the stored one is not written again, so that readers do not see it twice.
     """
     key, columns, place, gone = upsert.key, upsert.columns, _table(upsert.place), _table(upsert.deleted)
-    at = _quoted(upsert.sequence) if upsert.sequence else ""
+    at = backquoted(upsert.sequence) if upsert.sequence else ""
     same, last, statements = _each("t.{c} = s.{c}", key, " AND "), _last_rows(upsert, as_json), []
     if upsert.deletes and at:
         kept = (*key, upsert.sequence)
@@ -133,7 +133,7 @@ def _statements(upsert: Upsert, as_json: str) -> tuple[str, ...]:
 def _last_rows(upsert: Upsert, as_json: str) -> str:
     """Return the query for the last row of each key in a batch; it fails for a row without a key or an order."""
     keys, columns = _each("{c}", upsert.key), _each("{c}", upsert.columns)
-    at = _quoted(upsert.sequence) if upsert.sequence else ""
+    at = backquoted(upsert.sequence) if upsert.sequence else ""
     shown = f"to_json(struct({keys}), map('ignoreNullFields', 'false'))"
     wrong = f"WHEN {_each('{c} IS NULL', upsert.key, ' OR ')} THEN raise_error(concat('{NULL_KEY}', {shown}))"
     if at:
@@ -150,15 +150,11 @@ def _last_rows(upsert: Upsert, as_json: str) -> str:
 
 
 def _each(form: str, names: Sequence[str], by: str = ", ") -> str:
-    return by.join(form.format(c=_quoted(name)) for name in names)
+    return by.join(form.format(c=backquoted(name)) for name in names)
 
 
 def _table(path: str) -> str:
-    return f"delta.{_quoted(path)}"
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+    return f"delta.{backquoted(path)}"
 
 
 BATCH_VIEW = "headgate_batch"
@@ -175,9 +171,6 @@ _MICROSECONDS = (
     "'timestampNTZFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS')"
 )
 """JSON options for comparing rows; by default Spark's JSON drops everything below a millisecond (4.2.0)."""
-
-_PATTERN = re.compile(r"[{}\[\]*?\\]")
-"""Characters in a path that Spark treats as a glob pattern."""
 
 _WRITERS: Mapping[int, Callable[[Upsert, str], Writer]] = {1: _writer_1, 2: _writer_2}
 
