@@ -75,8 +75,9 @@ def checked_now(agent: AgentContext) -> float:
 
 
 def unmoved_now(agent: AgentContext) -> float:
-    """Return a time that does not change when the clock is set, for deadlines stored in folder names, which cannot be
-    shifted.
+    """Return a time that does not change when the clock is set.
+
+    It is used for deadlines in folder names, which cannot be shifted.
     """
     with _one_at_a_time:
         now, check = _checked(agent)
@@ -84,9 +85,7 @@ def unmoved_now(agent: AgentContext) -> float:
 
 
 def record_deadline(agent: AgentContext, seconds: float, record: Callable[[float], object]) -> None:
-    """Call `record` with the deadline `seconds` from now; a deadline in the ledger is shifted whenever the clock is
-    set.
-    """
+    """Call `record` with the deadline `seconds` from now, which is shifted whenever the clock is set."""
     with _one_at_a_time:
         record(_checked(agent)[0] + seconds)
 

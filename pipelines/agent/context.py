@@ -113,9 +113,7 @@ class Identity(Protocol):
         """Raise NotAdopted if in doubt, so that nothing starts, and Busy until the comparison was possible."""
 
     def adopt(self, take_over: Callable[[int], object]) -> int:
-        """Accept the current state as the ledger's own, calling `take_over` with the new epoch first; returns the
-        epoch.
-        """
+        """Accept the current state as the ledger's own, after calling `take_over` with the new epoch; returns it."""
 
 
 class Undoubted:
@@ -190,9 +188,7 @@ class AgentContext:
     files: Checkpoints
     faults: FaultPoints = field(default_factory=FaultPoints)
     adrift: set[TableName] = field(default_factory=set)
-    """Tables whose pointers an interrupted swap left in an unknown state; the reconciler points them at the serving
-    version.
-    """
+    """Tables whose pointers are unknown after an interrupted swap; the reconciler corrects them."""
     paused: set[str] = field(default_factory=set)
     """Run ids of queries that a step has paused, so that their next start does not count as a restart."""
     unrecorded: set[str] = field(default_factory=set)

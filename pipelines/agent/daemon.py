@@ -204,8 +204,9 @@ class Agent:
             self._context.stopping.wait(seconds)
 
     def _attempt(self, name: str, act: Callable[[], None], said: str) -> str:
-        """Run `act` and return its failure without numbers, to log it once; empty on success. `said` is the previous
-        failure.
+        """Run `act`; returns its failure in words without numbers, to be logged once, or "" on success.
+
+        `said` is the previous failure.
         """
         try:
             act()

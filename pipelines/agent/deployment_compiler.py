@@ -113,8 +113,7 @@ def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float,
 
 
 def compile_statement(statement: ParsedStatement, node: PlanNode, layout: EnvironmentLayout) -> str:
-    """Bind every parent, streamed or static, to the physical version that this deployment reads, and add start
-    conditions.
+    """Bind each parent, streamed or static, to the physical version that this deployment reads; add start conditions.
 
     Start conditions belong to the version, so the declared text never contains them.
     """
@@ -198,9 +197,7 @@ def upsert_of(deployment: Deployment) -> Upsert | None:
 def streamed_sources(
     deployment: Deployment, reads: tuple[TableRead, ...], by_version: Mapping[tuple[TableName, int], Deployment]
 ) -> tuple[tuple[int, TableName, str, str], ...]:
-    """Return the streamed sources of a deployment as (ordinal, table, folder, format); the folder of a missing parent
-    is empty.
-    """
+    """Return the streamed sources of a deployment: ordinal, table, folder (empty if the parent is missing), format."""
     version_by_parent = {binding.parent: binding.version for binding in deployment.bindings if binding.streamed}
     sources = []
     for ordinal, read in enumerate(reads):

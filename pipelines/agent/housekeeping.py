@@ -1,6 +1,4 @@
-"""Work that is due later: purging the trash, stopping replaced versions after their soak, and reporting overdue
-tickets.
-"""
+"""Deferred work: purging the trash, stopping replaced versions after their soak, and reporting overdue tickets."""
 
 import logging
 import os
@@ -125,10 +123,9 @@ def _remove(agent: AgentContext, folders: Iterable[Path]) -> list[str]:
 
 
 def stop_soaked(agent: AgentContext) -> None:
-    """Mark replaced versions as wanted stopped once their soak is over by the checked clock, unless something reads
-    them.
+    """Mark replaced versions as wanted stopped once their soak is over by the checked clock.
 
-    Versions of tables in an open run wait for the end of that run.
+    Versions that something reads keep running. Versions of tables in an open run wait for the end of that run.
     """
     agent.identity.refuse_doubt()
     now = checked_now(agent)
@@ -151,9 +148,7 @@ def _in_a_run(agent: AgentContext, version: Deployment) -> bool:
 
 
 def _is_read(deployment: Deployment, every: Iterable[Deployment]) -> bool:
-    """Return whether a statement reads a version; a serving reader counts even if it is stopped, because it will
-    resume.
-    """
+    """Return whether a statement reads a version; a stopped serving reader counts too, because it will resume."""
     key = (deployment.table, deployment.version)
     readers = (d for d in every if not d.deleted and (d.active or d.wanted == WantedState.RUNNING))
     return any((b.parent, b.version) == key for d in readers for b in d.bindings)

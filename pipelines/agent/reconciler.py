@@ -47,7 +47,7 @@ from state.emergency_journal import EmergencyJournal
 log = logging.getLogger(__name__)
 
 UNKNOWN_TOLD = 10
-"""Maximum number of unknown queries reported per round."""
+"""Maximum number of unknown queries that are reported per round."""
 
 _LONGEST_NAME = 140
 """Maximum length of a displayed query name; Headgate's own names are shorter."""
@@ -65,9 +65,7 @@ class BeforeRound:
 
     @classmethod
     def of(cls, agent: AgentContext) -> "BeforeRound":
-        """Read the current state; locks first, so that changes made under a lock that is released meanwhile are read
-        too.
-        """
+        """Read the current state, locks first, so that changes made under a lock released meanwhile are seen."""
         held = agent.locks.held()
         stops = agent.locks.all_stops()
         return cls(tuple(agent.ledger.deployments()), held, stops)
@@ -251,8 +249,9 @@ class Reconciler:
         return True
 
     def _may_go_on(self, deployment: Deployment, over: ReportedQuery) -> bool:
-        """Return whether a statement ended for a transient reason, or only to track changed columns; records that as an
-        event.
+        """Return whether a statement may restart, because it ended for a transient reason or to track changed columns.
+
+        Records an event if so.
         """
         key = (deployment.table, deployment.version)
         if goes_on(deployment, over.error_class):

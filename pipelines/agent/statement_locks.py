@@ -109,7 +109,7 @@ class StatementLocks:
             return frozenset(self._holds) | self._owed.keys()
 
     def count_above(self, serial: int) -> None:
-        """Make serials of later commands higher than `serial`, which the ledger or journal contains."""
+        """Make all new serials higher than `serial`, which the ledger or the journal contains."""
         with self._changed:
             self._serial = max(self._serial, serial)
 
@@ -119,8 +119,9 @@ class StatementLocks:
             return self._serial
 
     def stop(self, names: Iterable[str]) -> int:
-        """Announce an operator's stop before anything is written, and return its serial; starts check for it
-        afterwards.
+        """Announce an operator's stop before anything is written; returns its serial.
+
+        Starts check for it afterwards.
         """
         with self._changed:
             self._serial += 1

@@ -37,14 +37,14 @@ _OBSERVED = (
     "checkpoint_ok", "lost", "lost_kind", "recorded", "deleted_keys_version", "deleted_keys_commit",
     "deleted_keys_batch",
 )  # fmt: skip
-"""Fields that an agent can observe again, or that the record of serving versions holds."""
+"""Fields that records leave out, because an agent observes them again or the record of serving versions has them."""
 
 _DURABLE = attrgetter(*(name for name in field_names(Deployment) if name not in _OBSERVED))
 
 _TEXTS = ("texts", "compiled", "compiled_ddl", "before_ddl")
 
 _SERVING = threading.Lock()
-"""Guards reading and rewriting the record of serving versions: two runs may swap at the same time."""
+"""Held while the record of serving versions is read and rewritten, because two runs may swap at the same time."""
 
 
 def durable(deployment: Deployment) -> dict[str, Any]:
@@ -166,8 +166,9 @@ class RegistryRecords:
     """Logged reasons for which a version could not be recorded, so that each is logged only once."""
 
     def round(self) -> None:
-        """Record what has changed since the last round; write nothing if in doubt. Failures are retried in the next
-        round.
+        """Record what has changed since the last round; in doubt, write nothing.
+
+        Failures are retried in the next round.
         """
         self.agent.identity.refuse_doubt()
         self._change, rows = self.agent.ledger.registered_since(self._change)

@@ -63,8 +63,7 @@ class PoolSupervisor:
         recorded_session: Callable[[], str] = lambda: "",
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Keep one pool; `restore` fills the catalog of each new attachment, and until then statements can only be
-        stopped.
+        """Keep one pool. `restore` fills the catalog of each new attachment; until then statements can only be stopped.
 
         A local server writes and locks the folder `data`, and is started with `connectors`, whose jars may be below
         `project`. `recorded_session` returns the session id to look for if the ledger has none; empty if unknown.

@@ -77,10 +77,10 @@ class Adoption:
         }
 
     def carry_out(self, confirm: str) -> dict[str, Any]:
-        """Adopt. Raises Refused if nothing is in doubt or a server of another home runs over the data folder, and
-        ConfirmationNeeded without the typed text.
+        """Adopt the environment; raises ConfirmationNeeded without the typed text.
 
-        The mark is written last: if the agent is killed before, the doubt remains and the adoption can be repeated.
+        Raises Refused if nothing is in doubt, or if a server of another home runs over the data folder. The mark is
+        written last: if the agent is killed before, the doubt remains and the adoption can be repeated.
         """
         found = self._rebuild.found()
         if not (doubt := self._doubt(found)):
@@ -106,8 +106,7 @@ class Adoption:
         return {"epoch": epoch, "doubt": doubt, "left": left}
 
     def _refuse_beside_another_server(self) -> None:
-        """Raise Refused while a server of another home runs over the data folder, because its statements keep writing
-        there.
+        """Raise Refused while a server of another home runs over the data folder: its statements keep writing there.
 
         The server of this home may run: the queries of a lost or restored ledger are found in it and continue.
         """

@@ -14,7 +14,7 @@ from pipelines.agent.statements.deployment_lifecycle import refuse_other_checkpo
 from pipelines.storage.data_folder_records import RegistryRecord, read_record, record_names
 
 SHOWN = 8
-"""Characters of a revision that a line shows."""
+"""Length of the revision prefix that is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class FoundVersion:
     row: Deployment | None
     """The row that an adoption registers; None if it stays as it is and its number is not reused."""
     line: str
-    """What the version is, and what an adoption does with it."""
+    """Description of the version and of what an adoption does with it."""
     ledger: str = ""
-    """The ledger that recorded it, which may own its folders as well."""
+    """Id of the ledger that recorded it, which may own its folders as well."""
 
 
 class RegistryRebuild:
@@ -44,7 +44,7 @@ class RegistryRebuild:
         return tuple(one for one in judged if one is not None)
 
     def serving(self) -> Mapping[TableName, int]:
-        """Return the serving versions of a record that is newer than the ledger; empty if it is not newer."""
+        """Return the serving versions by the data folder's record if that is newer than the ledger; else empty."""
         try:
             found = newer_serving(self._agent)
         except TryAgain:

@@ -313,9 +313,7 @@ class SocketServer:
 
 
 def _own_folder(path: str) -> None:
-    """Create the socket's folder, or accept an existing one if it is a real folder of this user; nobody else may write
-    it.
-    """
+    """Create the socket's folder, writable only by this user; an existing one must be a real folder of this user."""
     os.makedirs(path, mode=0o750, exist_ok=True)
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

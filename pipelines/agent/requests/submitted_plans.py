@@ -159,9 +159,7 @@ class SubmittedPlans:
         )
 
     def _refuse_without_connector(self, project: Project, plan: Plan) -> None:
-        """Refuse tables that need a connector which the running pool lacks: headgate.yml may have changed since it
-        started.
-        """
+        """Refuse tables whose connector the running pool lacks: headgate.yml may have changed since its start."""
         given = self._agent.connectors()
         for table in (project.tables[name] for name in plan.order if name in project.tables):
             format = table_format(table.parsed_ddl.format)

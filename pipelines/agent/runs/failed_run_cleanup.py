@@ -116,9 +116,7 @@ def undo_cancelled(agent: AgentContext, run: Run) -> None:
 
 
 def lead_to_serving(agent: AgentContext, run_id: str, tables: Iterable[TableName]) -> None:
-    """Point tables to the versions that serve by the ledger, and record those; if the pool is down, the reconciler does
-    it.
-    """
+    """Point tables to the serving versions of the ledger, and record those; without a pool the reconciler does it."""
     if not (names := sorted(tables)):
         return
     try:

@@ -158,9 +158,7 @@ class RunContext:
         return self.deployed(step)
 
     def take_back(self, step: Step) -> None:
-        """Undo the start command of a version that was wanted stopped, if the start was refused or the step is
-        abandoned.
-        """
+        """Undo the start command of a version that was wanted stopped, because its start was refused or abandoned."""
         name, word = query_name(step.table, step.version), self.agent.ledger.run_word(self.id)
         if (name, word.serial) in self._rested:
             self.agent.ledger.take_back(step.table, step.version, word, self._rested[name, word.serial])

@@ -237,7 +237,7 @@ class RunDriver:
         return found
 
     def _with_recorded_swaps(self) -> Run:
-        """Return the run with the swaps done that the ledger records, so that a cancel does not undo them."""
+        """Return the run with all swaps that the ledger records marked as done, so that a cancel does not undo them."""
         run = self._run
         for progress in (p for p in run.steps if p.state in (StepState.RUNNING, StepState.GATE)):
             if (found := self._executor.recorded(progress.step)) is not None:
@@ -298,10 +298,9 @@ class RunDriver:
             return self._left(step, _unforeseen(step, error))
 
     def _put(self, run: Run, heard: Iterable[RunWordRow] = ()) -> bool:
-        """Record changed steps before acting on them, together with the commands carried out and the events about them;
-        waits for the ledger.
+        """Record changed steps before acting on them, with the commands carried out and their events.
 
-        Returns False, without writing, if the run was ended or retried by somebody else.
+        Waits for the ledger. Returns False, without writing, if the run was ended or retried by somebody else.
         """
         before = {step.n: step for step in self._row.steps}
         changed = [p for p in run.steps if _differs(p, before.get(p.step.n))]
@@ -366,9 +365,7 @@ class RunDriver:
                     raise
 
     def _how_it_ended(self, run: Run) -> str:
-        """Describe failed steps; after a cancel, list what still serves, what is stopped, and which replaced versions
-        run on.
-        """
+        """Describe failed steps; after a cancel also the serving, the stopped and the still running versions."""
         if run.state is not RunState.CANCELLED:
             failed = [p for p in run.steps if p.state is StepState.FAILED]
             return "; ".join(f"{act_words(p.step.do)} {p.step.table}: {p.note}" for p in failed)

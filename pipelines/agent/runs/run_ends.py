@@ -36,7 +36,7 @@ def dropped_word(run_id: str, state: str, word: RunWordRow, at: float, why: str 
 
 
 def refused_words(before: Run, after: Run, words: Iterable[RunWordRow], at: float) -> tuple[EventRow, ...]:
-    """Return the events for commands that came too late: their authors were told that they were sent."""
+    """Return the events for commands that arrived too late, whose authors only know that they were sent."""
     told = []
     for word in words:
         if word.act == "skip":

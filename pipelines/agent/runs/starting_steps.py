@@ -28,7 +28,7 @@ from pipelines.agent.tables.table_identities import takes_changes
 from pipelines.spark_connect.call_deadlines import in_threads
 
 PENDING = "started, first batch pending"
-"""Note shown for a started query that has neither committed a batch nor completed a trigger without input."""
+"""Note for a started query that has neither committed a batch nor completed a trigger without input."""
 
 
 def register(run: RunContext, step: Step) -> RunEvidence:

@@ -55,7 +55,7 @@ COMPARED_S = 300.0
 """Longest duration of a comparison, in seconds."""
 
 MOST_FILES = 20_000
-"""Most files of a version that is compared."""
+"""Maximum number of files of a version that can be compared."""
 
 ENDED_EVERY_S = 0.5
 """Seconds between checks for whether a comparison has been ended."""
@@ -64,10 +64,10 @@ INTERRUPTED_S = 5.0
 """Seconds within which the pool must confirm that it ended a query."""
 
 EXAMPLES = 3
-"""Rows of a project's check that are read."""
+"""Maximum number of rows that are read from a project's check."""
 
 MOST_ROWS = 1_000
-"""Most rows of an answer, one per kind of difference."""
+"""Maximum number of rows in a query's result, one for each kind of difference."""
 
 Row = Mapping[str, Any]
 
@@ -75,7 +75,7 @@ _AFTER_BATCH = re.compile(r"batch (?P<batch>\d+) of \w+@v(?P<version>\d+)\Z")
 
 
 _one_at_a_time = Lock()
-"""An agent runs one comparison at a time, because each uses the cores that statements need."""
+"""Held during a comparison, because each uses the cores that statements need."""
 
 
 class VersionComparison:
@@ -173,9 +173,10 @@ class VersionComparison:
         return (schema, differences, *totals, duplicates, *profile)
 
     def _bounded(self, expected: Expectation, pair: VersionPair) -> Expectation:
-        """Limit the new rows by the rows of the previous version, if the old one continues after one of its batches.
+        """Limit the rows that only the new version may have, if the old one continues after a predecessor's batch.
 
-        No limit if rows may differ for another reason, or the previous version is incomplete or gone.
+        The limit is the number of rows in the predecessor's batches. There is none if rows may differ for another
+        reason, or if the predecessor is incomplete or gone.
         """
         after = _AFTER_BATCH.match(pair.old.begins_after)
         if after is None or pair.new.begins_after or pair.new.begins_where or not begins_alone(expected):

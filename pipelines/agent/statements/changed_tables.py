@@ -127,8 +127,7 @@ class ChangedTables:
 
 
 def fault_that_ended(agent: AgentContext, deployment: Deployment, error_class: str) -> TableFault | None:
-    """Return what was done to a table that made Spark end a statement; None if its tables are unchanged or the error is
-    unrelated.
+    """Return which change to a table made Spark end a statement; None if its tables are unchanged or the error differs.
 
     Spark does not name the table, nor a missing static side that others write (Delta 4.4.0).
     """

@@ -63,9 +63,10 @@ def start(agent: AgentContext, deployment: Deployment, *, stops: int, after_stop
 
 
 def refuse_start(agent: AgentContext, deployment: Deployment, *, stops: int) -> None:
-    """Raise whatever would refuse a start now, except Spark itself, so that a running query is not stopped in vain.
+    """Raise the error with which a start would be refused now, so that no running query is stopped for it in vain.
 
-    Registers the table if the catalog lacks it, because the catalog may refuse that.
+    A refusal by Spark itself is not predicted. The table is registered if the catalog lacks it, because the catalog may
+    refuse that.
     """
     refuse_unready(agent, deployment, stops=stops)
     check_checkpoint(agent, deployment)
@@ -73,7 +74,7 @@ def refuse_start(agent: AgentContext, deployment: Deployment, *, stops: int) -> 
 
 
 def refuse_unready(agent: AgentContext, deployment: Deployment, *, stops: int) -> None:
-    """Raise whatever would refuse a start on any checkpoint."""
+    """Raise the error with which a start on any checkpoint would be refused."""
     agent.identity.refuse_doubt()
     _refuse_stopped(agent, deployment, stops)
     # Not the connection for stops: a statement stopped over that one could not be restarted.
@@ -130,7 +131,7 @@ def _record_start(agent: AgentContext, deployment: Deployment, query: ReportedQu
 
 @contextmanager
 def _recorded_later(deployment: Deployment) -> Iterator[None]:
-    """Leave to the reconciler what the ledger cannot record now, so that Spark's error is raised instead."""
+    """Log it if the ledger cannot record something now, so that Spark's error is raised; it is recorded later."""
     try:
         yield
     except LedgerUnavailable as error:
@@ -152,7 +153,7 @@ def stop(
     seconds: float = WRITE_CALL_S,
     calling: Callable[[], object] = unheard,
 ) -> None:
-    """Stop a deployment's query and wait until it is gone, with the batch that the pool still finishes for it.
+    """Stop a deployment's query and wait until it is gone and its last batch is written.
 
     `calling` is called just before each call of Spark's stop. Waits for no lock, because an operator's stop must not;
     starts check for stops afterwards.

@@ -119,8 +119,7 @@ class StatementControl:
         return tuple(outcomes)
 
     def _start_one(self, found: Deployment, word: Word, *, done: Came, whole: bool) -> ActOutcome:
-        """Start one version, after stopping it if `done` is RESTARTED; with `whole` this also ends the stop of its
-        table.
+        """Start one version, after stopping it if `done` is RESTARTED; with `whole` this also ends its table's stop.
 
         Everything that may refuse the start is checked before the running query is stopped. Once Spark has accepted the
         start it is reported as done, even if it cannot be recorded. The caller measures the time.
@@ -202,9 +201,7 @@ class StatementControl:
             yield deployment
 
     def _find(self, names: tuple[str, ...]) -> tuple[Deployment, ...]:
-        """Find the serving and the named versions, sinks before sources; raises UsageError for one that is not
-        deployed.
-        """
+        """Find the serving and the named versions, sinks before sources; raises UsageError for a missing one."""
         deployments = self._registry()
         return _sinks_first(deployments, _named(names, deployments))
 
@@ -349,9 +346,7 @@ SERIALS_AHEAD = 1_000_000
 
 
 def announce_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
-    """Announce stops that an earlier agent could not record, before answering anybody, so that new commands come after
-    them.
-    """
+    """Announce the stops that an earlier agent could not record; done before any request, to keep their order."""
     recorded = agent.locks.newest_serial()
     for each in journal.waiting().stops:
         if each.serial <= recorded + SERIALS_AHEAD:

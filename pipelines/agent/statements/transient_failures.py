@@ -17,7 +17,7 @@ from pipelines.spark_connect.error_translation import NO_SPACE
 from pipelines.storage.file_system import disk_space
 
 PAUSES_S, WITHIN_S = (0.0, 15.0, 60.0, 120.0), 600.0
-"""Pause before each automatic start within this time; a pool short of CPU fails repeatedly.
+"""Pauses before the automatic starts of a statement within WITHIN_S, in seconds; a pool short of CPU fails repeatedly.
 
 Spark gives a writer's process 10 s to connect back (PythonWorkerFactory, 4.2.0).
 """
@@ -28,20 +28,20 @@ CLASSES = {
     SparkFailure.WORKER_LATE: "HEADGATE_WORKER_LOST",
     SparkFailure.WRITTEN_MEANWHILE: "HEADGATE_WRITTEN_MEANWHILE",
 }
-"""Failures that an automatic start may not meet again, and the error class that is recorded for the start."""
+"""Failures after which a statement is restarted automatically, with the error class of the event about it."""
 
 
 @dataclass(slots=True)
 class TransientFailures:
-    """When each statement ended for a transient reason, in monotonic seconds."""
+    """Records when each statement ended for a transient reason, in monotonic seconds."""
 
     _ended: dict[tuple[TableName, int], list[float]] = field(default_factory=dict)
 
     _run: dict[tuple[TableName, int], str] = field(default_factory=dict)
-    """Spark's run id of the query that ended last."""
+    """Spark's run id of the query that ended last, by version."""
 
     def again(self, key: tuple[TableName, int], over: ReportedQuery, now: float) -> str | None:
-        """Return the event class with which an ended statement is to be restarted; None if it has failed."""
+        """Count the end of a statement; returns the event class of its restart, or None if it has failed."""
         if over.failure not in CLASSES or not self.is_left(key, now):
             return None
         self.count(key, now)
@@ -49,8 +49,7 @@ class TransientFailures:
         return CLASSES[over.failure]
 
     def pause(self, key: tuple[TableName, int], run_id: str, now: float) -> Sentence | None:
-        """Return why a statement is not restarted yet; None once its pause is over. The text changes only with another
-        end.
+        """Return why a statement is not restarted yet, the same text throughout a pause; None after the pause.
 
         The pause applies to the run that ended; a later run was stopped or lost with its session.
         """
@@ -72,8 +71,9 @@ class TransientFailures:
 DISK_FULL = "HEADGATE_DISK_FULL"
 
 SCARCE_B = 100_000_000
-"""A disk with less free space than this, or than a tenth, counts as full if a write fails: the failed task's files are
-gone.
+"""If a write fails, a disk with less free space than this, or than a tenth, counts as full.
+
+By then the files of the failed task are deleted, so some space is free again.
 """
 
 _WRITE_FAILED = "TASK_WRITE_FAILED"
