@@ -17,7 +17,7 @@ _one_at_a_time = Lock()
 """Held during a check: steps and housekeeping both check the clock, and a jump must be counted only once."""
 
 JUMP_S = 3600.0
-"""How far the wall clock may gain on the uptime between two checks, in seconds; more than this counts as a jump."""
+"""Maximum gain of the wall clock on the uptime between two checks, in seconds, that is not a jump."""
 
 OFF_S = 30 * 86400.0
 """Longest time a machine is assumed to have been off; a larger gap across a boot means that the clock was set."""

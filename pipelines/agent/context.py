@@ -139,7 +139,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 @dataclass(frozen=True, slots=True)
 class Uptime:
-    """How long the machine has been up."""
+    """The uptime of this machine."""
 
     boot: str
     """Identifies the boot; empty if the system does not report one."""

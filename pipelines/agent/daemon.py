@@ -48,11 +48,11 @@ BEAT_S = 2.0
 ROUND_S = 1.0
 THIN_S = 300.0
 LAST_ROUNDS_S = 0.5
-"""How long a stopping agent waits for its loops; unfinished work is left to the next agent, as after a kill."""
+"""Longest wait of a stopping agent for its loops, in seconds; the next agent finishes their work, as after a kill."""
 
 
 class Agent:
-    """The daemon of one environment; `serve` returns once the agent was told to stop."""
+    """The daemon of one environment."""
 
     def __init__(
         self,

@@ -55,7 +55,7 @@ _LONGEST_NAME = 140
 
 @dataclass(frozen=True, slots=True)
 class BeforeRound:
-    """What was known when the pool was queried."""
+    """State from before the pool was queried, to detect changes made during a round."""
 
     deployments: tuple[Deployment, ...]
     held: frozenset[tuple[TableName, int]]
@@ -382,7 +382,7 @@ class Reconciler:
 
 
 USUAL_S = 900.0
-"""How far back batches are considered for the typical duration."""
+"""Age limit of the batches from which the typical duration is computed."""
 
 
 def why_late(agent: AgentContext, deployment: Deployment, query: ReportedQuery) -> Sentence | None:

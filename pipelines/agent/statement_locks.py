@@ -20,7 +20,7 @@ from pipelines.spark_connect.call_deadlines import MissedDeadline
 Version = tuple[TableName, int]
 
 HOLD_S = 30.0
-"""How long an action waits for another one on the same version: longer than a start or stop may take."""
+"""Longest wait of an action for another one on the same version, in seconds; longer than any start or stop."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class _Hold:
 
 
 class StatementLocks:
-    """Which thread holds which version, and the commands that operators have given since this agent started."""
+    """Locks of versions by thread, and the commands that operators have given since this agent started."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -51,7 +51,7 @@ class StatementLocks:
 
     @contextmanager
     def holding(self, *versions: Version, by: str, wait_s: float = HOLD_S) -> Iterator[None]:
-        """Hold versions while a block starts, stops or moves them; a thread may hold the same version again inside.
+        """Hold versions while a block starts, stops or moves them; the same thread may hold them again inside.
 
         Raises Busy, naming the holder, after `wait_s`. Versions are locked in order, so that holders of several never
         deadlock. If the block ends with a call that missed its deadline, the versions stay locked until that call ends.

@@ -128,7 +128,7 @@ def lock_holder(folder: DemoDataFolder) -> int | None:
 
 
 _PATIENCE_S = 0.5
-"""How long to wait for the lock, in seconds: longer than a process holds it that only checks the lock."""
+"""Longest wait for the lock, in seconds; processes that only check the lock hold it for less time."""
 
 
 def _lock_file(folder: DemoDataFolder) -> Path:

@@ -89,7 +89,7 @@ KEPT_LOGS = 5
 """Logs of earlier servers to keep, so that the first failure of a pool that keeps crashing can still be read."""
 
 LOG_BYTES, KEPT_BYTES = 64 << 20, 8 << 20
-"""Size at which the log of a running server is truncated, and how much of its end is then kept in `pool.log.1`."""
+"""Size at which a running server's log is truncated, and the size of the end that is kept in `pool.log.1`."""
 
 _PROBE_S = 5.0
 

@@ -39,7 +39,7 @@ def process_command_line(pid: int) -> str:
 
 
 def processes_with(name: str, value: str) -> list[int]:
-    """List the processes that have a variable in their readable environment; empty without /proc (macOS)."""
+    """List the processes that have a variable in their environment, if it can be read; empty without /proc (macOS)."""
     wanted, found = f"{name}={value}".encode(), []
     for place in Path("/proc").glob("[0-9]*"):
         try:

@@ -25,7 +25,10 @@ STOP_S = 30.0
 """Longest wait for a query to disappear after its stop, if the caller has no deadline."""
 
 LINGER_S = 60.0
-"""How much longer than its caller a start waits for its answer, in seconds; without it the new query stays unknown."""
+"""Extra time, in seconds, that a start waits for its answer after its caller has given up.
+
+Without the answer, the text and checkpoint of the new query would be unknown.
+"""
 
 _DEAF_S = 5.0
 """If more seconds than this pass between two listings, the pool or the agent was suspended."""

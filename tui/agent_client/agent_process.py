@@ -84,7 +84,7 @@ END_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class WaitProgress:
-    """What is being waited for, for a progress line."""
+    """The progress of a wait, for display."""
 
     what: str
     elapsed_s: float
@@ -276,7 +276,7 @@ def _wait_for_socket(
 
 
 _KIND_BY_CODE: dict[int, type[HeadgateError]] = {2: InvalidProject, 3: Refused, 4: TryAgain}
-"""Error class by the agent's exit code; the command ends with the same code."""
+"""Error class by the agent's exit code; the command ends with the same exit code."""
 
 
 def _size(path: str) -> int:

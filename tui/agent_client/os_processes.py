@@ -20,7 +20,7 @@ UMASK = 0o027
 
 @dataclass(frozen=True, slots=True)
 class OsProcess:
-    """A process on this machine, distinguished from a later one with the same pid."""
+    """A process on this machine, identified by its pid and start time."""
 
     pid: int
     started: str
@@ -38,7 +38,7 @@ def module_command(module: str, *words: str) -> list[str]:
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables of a child: ours, without those that change its imports."""
+    """Return the environment variables of a child process: ours, without those that change imports."""
     return {name: value for name, value in environ.items() if name not in ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP")}
 
 
@@ -168,7 +168,7 @@ def written_pid(path: Path) -> int | None:
 
 
 def end_process(process: OsProcess, *, patience_s: float) -> bool:
-    """Terminate a process, then kill it; returns whether it ended."""
+    """Terminate a process, and kill it if it does not end in time; returns whether it ended."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if not process.alive:
             return True

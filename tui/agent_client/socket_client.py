@@ -32,10 +32,10 @@ DEADLINES_S = {
     "opinion": 60.0,
     "exit": 90.0,
 }
-"""Seconds that a call may take, else 30; the outcome of a slower act is found in the ledger."""
+"""Deadlines of slow operations, in seconds; 30 for all others. The outcome of a slower act is found in the ledger."""
 
 WITH_AN_OLDER_AGENT = frozenset({"status", "stop", "exit"})
-"""Operations that a newer program may ask of an older agent, since both understand them alike."""
+"""Operations that a newer program may send to an older agent, because both understand them in the same way."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What every command receives: arguments, output, and its environment, selected on first use."""
+"""The context of a command: its arguments, its output, and its environment, which is selected on first use."""
 
 import argparse
 import os

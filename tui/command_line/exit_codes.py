@@ -36,7 +36,7 @@ GOES_ON_BY_COMMAND = {
     **dict.fromkeys(("apply", "delete", "optimize", "release", "rollback", "undelete", "vacuum"), _RUN),
     **dict.fromkeys(("stop", "start", "restart"), _ACT),
 }
-"""What an interrupted command leaves running, and how to check on it."""
+"""Remarks for an interrupt, by command: what keeps running, and how to check on it."""
 
 
 def run_command_line(argv: list[str]) -> int:
@@ -64,7 +64,7 @@ def run_command_line(argv: list[str]) -> int:
 
 
 def _ended(argv: list[str], voice: CommandOutput) -> int:
-    """Run, and return the exit code even if argparse exits; the output of --help is not flushed yet."""
+    """Run the command and return its exit code, even if argparse exits; output of --help is not flushed yet."""
     try:
         return _run(argv, voice)
     except SystemExit as helped:

@@ -20,7 +20,7 @@ COLUMNS = 80
 """Maximum line length of help; a narrower terminal folds between words where possible."""
 
 ALONE = ""
-"""Internal name of a command without a subcommand; nobody can type it."""
+"""Internal name of a command without a subcommand, which nobody can type."""
 
 _PLACE = ("--project", "--env")
 

@@ -1,4 +1,4 @@
-"""Plans named on the command line by the start of a hash, or by the file that holds one; plan files themselves."""
+"""Finds plans by the start of a hash or by a plan file, and reads and writes plan files."""
 
 import getpass
 import os

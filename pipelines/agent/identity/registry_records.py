@@ -207,7 +207,7 @@ def _key(row: Deployment) -> Version:
 
 
 def _without_secrets(row: Deployment) -> RegistryRecord:
-    """Return what is recorded of a version; texts that seem to contain a secret are left out."""
+    """Return the fields to record for a version, without texts that seem to contain a secret."""
     values = durable(row)
     try:
         refuse_secrets(

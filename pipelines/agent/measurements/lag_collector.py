@@ -41,7 +41,7 @@ KEPT = 180
 
 @dataclass(slots=True)
 class MeasurementHistory:
-    """What is remembered about one deployment between measurements."""
+    """State of one deployment that is kept between measurements."""
 
     samples: deque[SampleRow] = field(default_factory=lambda: deque(maxlen=KEPT))
     previous: str = "unknown"
@@ -317,7 +317,7 @@ def _source(position: SourceLag) -> dict[str, object]:
 
 
 class ObjectiveTransitions:
-    """The last recorded state of each table's objective; after a restart it is read from the ledger's events."""
+    """Remembers the last state of each table's objective; after a restart it is read from the ledger's events."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent

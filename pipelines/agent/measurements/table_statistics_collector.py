@@ -29,7 +29,7 @@ TICK_S = 15.0
 """Seconds between two checks for due tables: how long a new table may lack statistics."""
 
 ROUND_S = 60.0
-"""Longest duration of a round; tables that it leaves come first in the next one, after new tables."""
+"""Longest duration of a round, in seconds; tables left out come first in the next one, after new tables."""
 
 _REST = 4.0
 """Idle time after a measurement, in multiples of its duration: stops, starts and lag have priority."""
@@ -41,7 +41,7 @@ Key = tuple[TableName, int]
 
 
 class TableStatisticsCollector:
-    """Measures tables one after the other with at most a fifth of a core."""
+    """Measures one table after another, using at most a fifth of a core."""
 
     def __init__(self, agent: AgentContext, load: PoolUtilization) -> None:
         self._agent = agent
@@ -125,7 +125,7 @@ class TableStatisticsCollector:
         self._rows |= {key: statistics.rows for key, statistics in found.items()}
 
     def _statistics(self, key: Key, by_version: Mapping[Key, Deployment]) -> dict[Key, TableStatistics]:
-        """Measure one table; empty if its location cannot be reached, so that the last statistics stay with their age.
+        """Measure one table; empty if its location cannot be reached, so that its previous statistics are kept.
 
         The row count of an unreachable input becomes unknown, because lists do not show its age.
         """

@@ -1,7 +1,7 @@
 """Fills the pool's catalog from the registry: tables first, then pointers; refused ones are retried.
 
-One refusal does not delay the others. A new server's catalog is filled with several tables or pointers per request;
-whatever such a request leaves undone is done one by one.
+A refusal does not delay other entries. The catalog of a new server is filled with several tables or pointers per
+request; entries that such a request leaves out are created one by one.
 """
 
 import logging
@@ -91,7 +91,7 @@ _NOT_IN_CATALOG = TableFaultKind.NOT_IN_CATALOG
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """Why the catalog may lack the table of a version."""
+    """Reason for which the catalog may lack the table of a version."""
 
     summary: str
     """The summary of the error."""

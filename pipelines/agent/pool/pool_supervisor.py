@@ -1,4 +1,4 @@
-"""Keeps the pool: starts it if it is ours, attaches to it, has its catalog filled, and restarts it after it died."""
+"""Keeps the pool running: starts a local one, attaches to it, has its catalog filled, and restarts it if it dies."""
 
 import logging
 import threading
@@ -347,7 +347,7 @@ WINDOW_S = 600.0
 """Starts within this many seconds count."""
 
 AT_ONCE = 3
-"""Starts that follow each other without a pause."""
+"""Number of starts in a row without a pause."""
 
 LIMIT = 8
 """After this many starts within the window, the pool waits for an operator."""
@@ -427,7 +427,7 @@ class PoolEvents:
                 self._away(what, "")
 
     def silent(self) -> None:
-        """Count a call without an answer; a silence that lasts becomes an event."""
+        """Count a call without an answer; a lasting silence becomes an event."""
         with self._lock:
             now = self._monotonic()
             if self._silent_at is None:

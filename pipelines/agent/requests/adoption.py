@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 FILLED_S = 30.0
-"""How long an adoption waits for a catalog that is being filled, in seconds."""
+"""Longest wait of an adoption for the catalog to be filled, in seconds."""
 
 
 class Adoption:
@@ -174,7 +174,7 @@ class Adoption:
         return left
 
     def _restore_catalog(self) -> None:
-        """Register tables and pointers, which nobody did while in doubt; an unreachable pool gets them later."""
+        """Register tables and pointers, which was not done while in doubt; an unreachable pool gets them later."""
         agent, pool = self._agent, self._attached()
         if pool is None:
             return

@@ -1,4 +1,4 @@
-"""The commands of the agent: each one is authorized, carried out and recorded with its outcome."""
+"""The commands of the agent; each is authorized, carried out and recorded with its outcome."""
 
 import math
 import re
@@ -32,7 +32,7 @@ from state.row_types import StagedRow
 from state.runs import refuse_unheard
 
 PEEK_ROWS = 1000
-"""Most rows of a peek."""
+"""Maximum number of rows of a peek."""
 
 PEEK_S = 30.0
 
@@ -43,17 +43,17 @@ MEASURE_S = 10.0
 """Default time for measuring tables, in seconds."""
 
 FOLDER_LIMIT = 4096
-"""Longest path on Linux, in bytes."""
+"""Maximum length of a path on Linux, in bytes."""
 
 TABLES_LIMIT = 10_000
-"""Most tables that can be staged at once."""
+"""Maximum number of tables that can be staged at once."""
 
 LONGEST_S = 300.0
 """Longest time for Spark analysis or measuring that a caller can ask for, in seconds."""
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 _LONGEST_SHOWN = 300
-"""Most characters kept of an upgrade test's result."""
+"""Maximum number of characters that are kept of an upgrade test's result."""
 
 _Answer = Callable[[Caller, dict[str, Any], str], dict[str, Any]]
 """Takes the caller, the arguments and the typed confirmation."""

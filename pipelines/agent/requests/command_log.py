@@ -31,7 +31,7 @@ class RecordedOutcome(NamedTuple):
 
 
 def outcome_of_error(error: HeadgateError) -> RecordedOutcome:
-    """Return what is recorded of a request that was refused or failed."""
+    """Return the outcome to record for a request that was refused or failed."""
     return RecordedOutcome(CommandOutcome.of_error(error), error.summary)
 
 
@@ -62,7 +62,7 @@ def _parts_of_all(outcomes: Collection[ActOutcome]) -> tuple[tuple[str, CommandO
 
 
 STORED = 10
-"""Similar commands that are recorded within WINDOW_S."""
+"""Number of similar commands within WINDOW_S that are recorded; further ones are only counted."""
 
 WINDOW_S = 60.0
 
@@ -74,13 +74,13 @@ DRAFTS = frozenset(("stage", "unstage", "opinion", "upgrade_shown"))
 
 
 class Alike(NamedTuple):
-    """What similar commands have in common."""
+    """Properties by which commands count as similar."""
 
     caller: str
     op: str
     outcome: str
     subject: str = ""
-    """What was changed; empty if nothing was."""
+    """The table, run or other subject that was changed; empty if nothing was changed."""
 
 
 @dataclass(slots=True)
@@ -119,10 +119,10 @@ class RepeatedCalls:
 log = logging.getLogger(__name__)
 
 NOTE_S = 0.5
-"""How long an answer waits for its row in the command log, in seconds."""
+"""Longest wait of an answer for its row in the command log, in seconds."""
 
 KEPT = 1000
-"""Most commands that wait for an unavailable ledger; older ones are only in the agent's log."""
+"""Maximum number of commands that wait for an unavailable ledger; older ones are only in the agent's log."""
 
 
 class CommandLog:
@@ -197,7 +197,7 @@ class CommandLog:
 
 
 class _Records:
-    """The records of one command, each written once, by whichever thread comes first."""
+    """The records of one command, each written once, by whichever thread is first."""
 
     def __init__(self, first: Callable[[], object]) -> None:
         self._left = deque([first])
@@ -223,7 +223,7 @@ def cut(text: str, most: int) -> str:
 
 
 def _act(request: dict[str, Any]) -> str:
-    """Return the name of the action; for a run command its act, so that a retry differs from other acts."""
+    """Return the name of the action; for a run command the act, so that a retry differs from a skip."""
     op = str(request.get("op"))
     return str((request.get("args") or {}).get("act") or op) if op == "run" else op
 

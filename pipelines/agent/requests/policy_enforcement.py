@@ -61,7 +61,7 @@ OVERRULING = frozenset(("skip", "swap"))
 """Acts on a run that an approver may perform without the role `operate`, if its plan needed an approval."""
 
 OF_A_POLICY = frozenset(("policy_apply", "policy_approve"))
-"""Commands that the agent's own user may always give, so that a policy that names nobody can be replaced."""
+"""Commands that the agent's own user may always give, so that a policy that names no user can be replaced."""
 
 _LARGEST = 1024 * 1024
 

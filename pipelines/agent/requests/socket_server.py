@@ -32,11 +32,11 @@ FRAME_S = 30.0
 """Seconds from the first to the last byte of a request, and for a caller to read its answer."""
 
 GREETING_LIMIT = 4096
-"""Most bytes of a greeting."""
+"""Maximum size of a greeting, in bytes."""
 
 LARGE = 1024 * 1024
 LARGE_AT_ONCE = 2
-"""Requests larger than LARGE bytes that are read at the same time, to bound memory."""
+"""Number of requests larger than LARGE bytes that may be read at the same time, to bound memory."""
 
 ACCEPT_AGAIN_S = 0.1
 
@@ -50,7 +50,7 @@ _PEER_PIDFD = 77
 _MOST_BYTES = 1024
 
 LAST_ANSWERS_S = 1.0
-"""How long closing waits for answers in progress, among them the one to `exit`."""
+"""Longest wait, when closing, for answers in progress, in seconds; one of them may be the answer to `exit`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +95,12 @@ class Caller:
 
 
 MOST = 64
-"""Most connections in all."""
+"""Maximum number of connections."""
 
 MOST_OF_A_USER = 32
 
 RESERVED = 8
-"""Additional slots for stops while all others are busy."""
+"""Additional slots that accept only stops while all others are busy."""
 
 
 @dataclass(eq=False, slots=True)

@@ -41,10 +41,10 @@ from state.runs import RunIdTaken, refuse_continued
 log = logging.getLogger(__name__)
 
 CLOCKS_APART_S = 60.0
-"""How far the clock of the machine that made a saved plan may be ahead of the agent's, in seconds."""
+"""Seconds by which a saved plan's creation time may be ahead of the agent's clock."""
 
 NAMED = 3
-"""Most differences that a refusal names."""
+"""Maximum number of differences that a refusal lists."""
 
 
 class SubmittedPlans:

@@ -45,7 +45,7 @@ class CatchUpGate:
     """
 
     opened_at: float
-    """Seconds of `AgentContext.monotonic`."""
+    """When the wait began, in seconds of `AgentContext.monotonic`."""
     whole: bool = False
     """Whether the version must have read all input, because a statement that joins it never sees later rows."""
     good: int = 0
@@ -55,7 +55,7 @@ class CatchUpGate:
     batch: int | None = None
     moved_at: float = 0.0
     known_at: float = 0.0
-    """When the lag was last known."""
+    """When the lag was known last."""
     there_at: float = 0.0
     """When all sources were last present."""
     up_at: float = 0.0
@@ -108,7 +108,7 @@ class CatchUpGate:
         return Sentence(f"it has been stopped for {SILENT_S:.0f} s") if is_over else None
 
     def _unjudgeable(self, mine: Measurement | None, now: float) -> Sentence | None:
-        """Explain why its lag has been unknown for too long; None if it is known or may become known."""
+        """Explain why the version's lag has been unknown for too long; None if it is known or may become known."""
         if mine is not None and mine.lag_files is not None:
             self.known_at = now
         if self._is_past(self.known_at, UNKNOWN_S, now):

@@ -24,12 +24,12 @@ from pipelines.agent.runs.version_comparison import version_histories
 from pipelines.agent.statements.deployment_lifecycle import refuse_unready, stop, written_batch
 
 WAIT_S = 300.0
-"""How long to wait for a matching batch, in seconds: both versions keep reading, and match again and again."""
+"""Longest wait for a matching batch, in seconds; both versions keep reading, so they match repeatedly."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeamPlace:
-    """Where a statement can continue."""
+    """Position at which a statement can continue over another upstream version."""
 
     batch: int
     """Its own last batch over the old upstream version."""
@@ -101,9 +101,10 @@ def find_place(agent: AgentContext, deployment: Deployment, node: PlanNode) -> S
 def _unless_half_done(
     agent: AgentContext, deployment: Deployment, place: SeamPlace | Unaligned
 ) -> SeamPlace | Unaligned:
-    """Return `place`, unless a table with a log has a batch that is written but not committed, which must end first.
+    """Return `place`, or Unaligned if a table with a log has a batch that is written but not committed.
 
-    After the seam the table would take the batch of the same number for a repetition and skip it.
+    That batch must be committed first: after the seam, the table would skip the batch of the same number as a
+    repetition.
     """
     if isinstance(place, Unaligned) or not table_format(deployment.format).transaction_log:
         return place

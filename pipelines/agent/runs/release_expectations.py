@@ -1,4 +1,4 @@
-"""Which differences between two versions of a table a release explains: edits, start positions, and dropped rows."""
+"""Computes the differences between two versions of a table that a release explains, and why."""
 
 import json
 import re

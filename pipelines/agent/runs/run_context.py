@@ -38,7 +38,7 @@ class OpenValidation:
     """One validation while its step is open."""
 
     opened_at: float
-    """Seconds of `AgentContext.monotonic`."""
+    """When the step began, in seconds of `AgentContext.monotonic`."""
     looked_at: float
     """When the serving version was last checked for deleted files."""
     pair: AlignedPair | None = None
@@ -76,15 +76,15 @@ class RunContext:
         self.id = run_id
         self.nodes = {node.table: node for node in plan.nodes}
         self.seams: dict[int, str] = {}
-        """Where each restarted statement continues, in words, by step number."""
+        """Descriptions of where restarted statements continue, by step number."""
         self.validations: dict[int, OpenValidation] = {}
-        """By step number."""
+        """Open validations by step number."""
         self.upkeep: dict[int, OpenUpkeep] = {}
-        """By step number."""
+        """Running OPTIMIZE and VACUUM operations by step number."""
         self.half_moved: dict[int, bool] = {}
-        """By the number of a swap step: whether some of its pointers may have moved."""
+        """Whether some pointers of a swap may have moved, by step number."""
         self.waits: dict[int, float] = {}
-        """Since when a step waits before it can begin, by the monotonic clock."""
+        """When a step began to wait for its start, by step number, on the monotonic clock."""
         self._rested: dict[tuple[str, int], WordRow | None] = {}
         """The previous command for each version that was wanted stopped, by query name and serial of the new start."""
 
@@ -134,7 +134,7 @@ class RunContext:
         """Start the step's version after calling `before`; a stop by an operator during this run always wins.
 
         `before` returns whether it has stopped a running query; `after_stop` means that the caller has. If the start is
-        refused, a version that was wanted stopped stays so.
+        refused, a version that was wanted stopped stays wanted stopped.
         """
         key, word = (step.table, step.version), self.agent.ledger.run_word(self.id)
         stops, name = self.agent.locks.stops(key), query_name(*key)

@@ -53,7 +53,7 @@ POLL_S = 1.0
 """Seconds between two checks of a run's gates."""
 
 POOL_WAIT_S = 900.0
-"""How long a step without a pool is retried before it fails, in seconds; the run can be retried."""
+"""Longest time for which a step is retried without a pool, in seconds; then it fails, and the run can be retried."""
 
 
 class OpenRuns:
@@ -62,7 +62,7 @@ class OpenRuns:
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
         self._woken: dict[str, threading.Event] = {}
-        """By driven run; set if the ledger may have commands that the run has not read."""
+        """Events by run id, set if the ledger may have commands that the run has not read."""
         self._broken: set[str] = set()
         """Runs stopped by an internal error: they wait for a new command or for the next agent."""
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""How runs end: events and audit entries of an end, late commands, and runs that cannot continue.
+"""Ends runs: events and audit entries of an end, late commands, and runs that cannot continue.
 
 A run cannot continue if this version cannot execute it or its environment has changed. Events are rows, written in the
 transaction that records what they report (`RunWrites.advance_run`).

@@ -87,7 +87,7 @@ def _failure_words(run: RunContext, step: Step, error: HeadgateError) -> str:
 
 
 def _measure(agent: AgentContext, deployment: Deployment) -> None:
-    """Measure the table again, so that nobody sees outdated statistics."""
+    """Measure the table again, so that no outdated statistics are shown."""
     key = (deployment.table, deployment.version)
     try:
         held = agent.files.contents(deployment.folder, deployment.format)

@@ -41,7 +41,7 @@ STRICT_S = 60.0
 """Seconds to wait for positions with equal watermarks; after that, rows withheld by one side are explained."""
 
 ALIGNED_S = 1800.0
-"""Least time to wait for a position, in seconds: with many small files, no two batches may have read the same."""
+"""Minimum time to wait for a position, in seconds: with many small files, batches of both versions rarely match."""
 
 ALIGNED_TRIGGERS = 10
 """Triggers of the slower version that must fit into that time."""

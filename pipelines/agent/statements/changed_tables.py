@@ -1,6 +1,7 @@
 """Stops running statements whose tables were replaced or changed, before Spark loses rows.
 
-Rows that others write into a keyed table are reported once, and its statement keeps running: it never sees them.
+Rows that other programs write into a keyed table are reported once; its statement keeps running, since it is not
+affected by them.
 """
 
 import logging
@@ -36,7 +37,7 @@ class ChangedTables:
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
         self._reported: dict[tuple[TableName, int], str] = {}
-        """By deployment the commit by hand that was reported last, as the fingerprint of its event."""
+        """Fingerprint of the event about the last foreign commit that was reported, by deployment."""
 
     def round(self) -> None:
         """Stop each statement whose tables have changed, with the reason; report other writers of keyed tables."""
@@ -140,6 +141,6 @@ def fault_that_ended(agent: AgentContext, deployment: Deployment, error_class: s
 
 
 def _runs(deployment: Deployment) -> bool:
-    """Return whether a statement of ours runs and is wanted running."""
+    """Return whether a deployment has a statement that runs and is wanted running."""
     ours = not (deployment.external or deployment.deleted)
     return ours and deployment.wanted == WantedState.RUNNING and deployment.state in ALIVE

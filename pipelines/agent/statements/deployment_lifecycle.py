@@ -1,4 +1,4 @@
-"""Starts and stops one deployment, in the same way for steps, operators and the reconciler.
+"""Starts and stops one deployment; steps, operators and the reconciler all use it.
 
 A stream may track the schemas that it has read: Spark ends it at each change of columns and expects a restart (Delta
 4.4.0).
@@ -339,10 +339,10 @@ def _made_by_another(found: CheckpointState, deployment: Deployment) -> bool:
 
 
 def refuse_other_age(name: str, planned: int | None, committed: int | None, sink: int | None) -> None:
-    """Refuse a start if checkpoint and sink are not of the same age.
+    """Refuse a start if the checkpoint and the table's record of batches do not match.
 
-    Spark's file sink and Delta skip batches that they already have and report success (4.2.0, 4.4.0): a checkpoint that
-    is behind would lose rows. A table that lacks committed batches never gets them.
+    Spark's file sink and Delta skip batches that they already have and report success (4.2.0, 4.4.0), so a checkpoint
+    behind its table would lose rows. A table that lacks committed batches would never get them.
     """
     ways_out = f"restore both from one moment, or headgate plan {name.partition('@')[0]} --rebuild".format(
         table=name.partition("@")[0]

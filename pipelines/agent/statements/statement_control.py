@@ -40,7 +40,7 @@ from state.registry import TableAct
 log = logging.getLogger(__name__)
 
 LEDGER_S = 0.15
-"""How long a stop waits for the ledger before it is written to the emergency journal, in seconds."""
+"""Longest wait of a stop for the ledger, in seconds; then the stop is written to the emergency journal."""
 
 STOP_S = 8.0
 """Deadline of a stop, in seconds; after it the stop is sent but not confirmed, and the reconciler continues."""
@@ -49,14 +49,14 @@ STOPS_AT_ONCE = 8
 """Concurrent calls of Spark's stop: forty statements stop within three seconds."""
 
 HOLDER_S = 1.0
-"""How long a stop waits for a holder of its version that is not starting it, in seconds."""
+"""Longest wait of a stop for a holder of its version that is not starting it, in seconds."""
 
 RECORD_S = 1.0
-"""How long a completed stop waits for the ledger to record it, in seconds."""
+"""Longest wait of a completed stop for the ledger to record it, in seconds."""
 
 
 class Recorded(Enum):
-    """Where the intent of a stop is on disk; false if nowhere."""
+    """Where the intent of a stop is stored; false if nowhere."""
 
     LEDGER = "ledger"
     JOURNAL = "emergency journal"
@@ -183,7 +183,7 @@ class StatementControl:
         start(agent, deployment, stops=word.serial, after_stop=stops_first)
 
     def _runs(self, deployment: Deployment) -> bool:
-        """Return whether a statement runs or is starting, and nobody has asked for its stop."""
+        """Return whether a statement runs or is starting and has not been asked to stop."""
         there = deployment.state in (State.STARTING, State.RUNNING) and deployment.query_id
         stopping = self._agent.locks.has_unrecorded_stop((deployment.table, deployment.version))
         return bool(there) and deployment.wanted == WantedState.RUNNING and not stopping
@@ -206,7 +206,7 @@ class StatementControl:
         return _sinks_first(deployments, _named(names, deployments))
 
     def _stoppable(self, names: tuple[str, ...]) -> tuple[Deployment, ...]:
-        """Find the same versions, and all other versions of whole tables that may run, sinks before sources."""
+        """Find the versions to stop, sinks before sources: for a table, all its versions that may run."""
         deployments = self._registry()
         found = _named(names, deployments)
         others = [d for d in deployments if d.table in names and d not in found and not d.deleted and _may_run(d)]
@@ -342,7 +342,7 @@ def _since(arrived: float) -> float:
 
 
 SERIALS_AHEAD = 1_000_000
-"""How far serials in the journal may be ahead of the ledger, because of stops that it could not record."""
+"""Maximum lead of serials in the journal over the ledger, due to stops that the ledger could not record."""
 
 
 def announce_journal(agent: AgentContext, journal: EmergencyJournal) -> None:

@@ -68,7 +68,7 @@ def forget(pool: PoolConnection, layout: EnvironmentLayout, deployment: Deployme
 
 
 def pointer_of(layout: EnvironmentLayout, deployment: Deployment) -> Pointer:
-    """Return the pointer for the case that a version serves."""
+    """Return the pointer that a version has while it serves."""
     table, version = deployment.table, deployment.version
     before = (layout.before_name(table, version),) if deployment.before_ddl else ()
     return layout.pointer_name(table), (*before, layout.catalog_name(table, version)), deployment.columns
