@@ -139,7 +139,7 @@ def stop_soaked(agent: AgentContext) -> None:
             found = next((d for d in every if (d.table, d.version) == key), None)
             if found is not None and _is_due(found, now) and not _is_read(found, every) and not _in_a_run(agent, found):
                 agent.ledger.update_deployment(*key, wanted=WantedState.STOPPED, stops_at=None)
-                agent.event(EventKind.STATE, "stops: it was replaced, and its time to run on is over", about=key)
+                agent.event(EventKind.STATE, "stops: it was replaced, and its soak is over", about=key)
                 log.info("%s was replaced and has run on for long enough", query_name(*key))
 
 
@@ -174,7 +174,7 @@ def tell_overdue(agent: AgentContext) -> None:
     for ticket in late:
         mark = f"{ticket.run_id} {ticket.reader} {ticket.old}"
         if not any(event.fingerprint == mark for event in agent.ledger.events_of(ticket.table, EventKind.TICKET)):
-            summary = f"{ticket.reader} still reads {ticket.old}, and its time to move to {ticket.new} is over"
+            summary = f"{ticket.reader} still reads {ticket.old}, and its deadline to move to {ticket.new} is over"
             closes = f"headgate release close {ticket.run_id} {quote(ticket.reader)}"
             remedy = f"headgate release show {ticket.run_id}; {closes}"
             agent.event(

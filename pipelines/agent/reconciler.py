@@ -188,7 +188,7 @@ class Reconciler:
         Its caller was killed, or gave up before the query started. A start that this agent made for the current row is
         recorded instead, and the query continues.
         """
-        said = "a query was active under a run that nobody has recorded"
+        said = "a query was active under a run id that was not recorded"
         if deployment.state == State.FAILED and query.run_id not in self.agent.unrecorded:
             stop(self.agent, deployment)
             about = (deployment.table, deployment.version)
@@ -373,7 +373,7 @@ class Reconciler:
                 now = self.agent.ledger.deployment(*key)
                 if now is not None and now.deleted:
                     stop(self.agent, now)
-                    said = "a query of a version that was deleted was active: it was stopped"
+                    said = "a query of a deleted version was active: it was stopped"
                     self.agent.event(EventKind.STATE, said, about=key)
         except (PoolUnreachable, LedgerUnavailable):
             raise

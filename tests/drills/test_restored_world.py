@@ -39,7 +39,7 @@ def test_a_restored_checkpoint_is_refused_with_both_numbers_and_nothing_is_lost(
     tiny.land(10)
     refused = tiny.run("start", "kept", "--confirm", "yes")
     assert refused.returncode == 3
-    assert "stands at batch" in refused.stderr and "headgate plan kept --rebuild" in refused.stderr
+    assert "is at batch" in refused.stderr and "headgate plan kept --rebuild" in refused.stderr
     shutil.rmtree(checkpoint)
     (tmp_path / "newest").rename(checkpoint)
     tiny.done("start", "kept", "--confirm", "yes")
@@ -63,7 +63,7 @@ def test_an_older_ledger_starts_nothing_until_it_is_adopted(tiny: Tiny, tmp_path
     assert {row["state"] for row in tiny.statements().values() if not row["external"]} == {"stopped"}
     asked = tiny.run("adopt")
     assert asked.returncode == 3 and "the ledger is an older copy" in asked.stderr
-    assert "marked@v1: is recorded later than in the ledger, and taken from there: stands at batch" in asked.stderr
+    assert "marked@v1: has a newer record than the ledger, which is used: is at batch" in asked.stderr
     tiny.done("adopt", "--confirm", "dev adopt")
     until(lambda: tiny.statements()["kept"]["state"] == "running", 60, "what is wanted runs again")
     assert tiny.statements()["marked"]["state"] == "stopped", "the stop that came after the copy holds"
@@ -97,7 +97,7 @@ def adopt_lost(tiny: Tiny) -> None:
     assert {tiny.statements()[table]["state"] for table in ("kept", "marked")} == {"absent"}
     asked = tiny.run("adopt")
     assert asked.returncode == 3
-    for line in ("kept@v1: is not in the ledger, and is registered: goes on after batch", "landed@v0: "):
+    for line in ("kept@v1: is not in the ledger, and is registered: continues after batch", "landed@v0: "):
         assert line in asked.stderr
     tiny.land(10)
     tiny.done("adopt", "--confirm", "dev adopt")

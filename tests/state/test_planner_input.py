@@ -31,7 +31,7 @@ def test_the_version_before_is_what_the_pointer_led_to_whatever_its_number() -> 
         ({}, ()),
         ({"begins_where": ("raw.ts >= 1",)}, ("raw.ts >= 1",)),
         ({"begins_after": "batch 7 of a@v1"}, ("batch 7 of a@v1",)),
-        ({"older_rows": "rows that came of a@v1"}, ("rows that came of a@v1",)),
+        ({"older_rows": "rows from a@v1"}, ("rows from a@v1",)),
     ],
 )
 def test_an_orphan_that_was_not_built_from_all_rows_says_so_and_is_not_taken_for_one_that_was(

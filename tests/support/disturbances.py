@@ -329,7 +329,7 @@ def restore_checkpoint(demo: Disturbed, chance: Random) -> None:
     shutil.rmtree(checkpoint)
     shutil.move(older, checkpoint)
     refused = demo.run("start", table, "--confirm", "yes")
-    assert refused.returncode == 3 and "stands at batch" in refused.stderr, refused.stdout + refused.stderr
+    assert refused.returncode == 3 and "is at batch" in refused.stderr, refused.stdout + refused.stderr
     rebuilt = demo.apply(demo.plan(table, "--rebuild"))
     assert rebuilt.returncode == 0, rebuilt.stdout + rebuilt.stderr
 

@@ -140,11 +140,11 @@ class EnvironmentIdentity:
 def rewritten(left: EnvironmentMark, found: EnvironmentMark) -> str:
     """Describe a mark that differs from the one this agent wrote; its writer may still be running."""
     if replace(found, count=left.count) == left:
-        stands = f"it stands at {found.count}, and was left at {left.count}"
-        return f"the mark of the data folder was replaced while this agent served: {stands}"
+        stands = f"its count is {found.count}, and was {left.count}"
+        return f"the mark of the data folder was replaced while this agent was running: {stands}"
     machine = f" on machine {found.machine}" if found.machine not in ("", left.machine) else ""
     who = f"ledger {found.ledger} of {found.home}{machine}, epoch {found.epoch}"
-    return f"the data folder was taken over, while this agent served, by {who}"
+    return f"while this agent was running, the data folder was taken over by {who}"
 
 
 def difference(ours: EnvironmentMark, found: EnvironmentMark | None) -> str:
@@ -153,7 +153,9 @@ def difference(ours: EnvironmentMark, found: EnvironmentMark | None) -> str:
     A ledger that never counted, over a folder without a mark, is a new environment.
     """
     if found is None:
-        return "the data folder has no mark any more: it was emptied, or is another one" if ours.count > 1 else ""
+        return (
+            "the data folder no longer has a mark: it was emptied, or is a different folder" if ours.count > 1 else ""
+        )
     if found.ledger != ours.ledger:
         return f"the data folder belongs to ledger {found.ledger} of {found.home}, and this is ledger {ours.ledger}"
     if found.machine and ours.machine and found.machine != ours.machine:
@@ -161,9 +163,9 @@ def difference(ours: EnvironmentMark, found: EnvironmentMark | None) -> str:
     if found.home != ours.home:
         return f"this home is {ours.home}, and the data folder was last used from {found.home}"
     if found.epoch != ours.epoch:
-        return f"the ledger is of epoch {ours.epoch}, and the data folder of epoch {found.epoch}"
+        return f"the ledger has epoch {ours.epoch}, but the data folder has epoch {found.epoch}"
     if ours.count < found.count:
-        return f"the ledger is an older copy: it stands at mark {ours.count}, and the data folder at {found.count}"
+        return f"the ledger is an older copy: its mark is {ours.count}, and the data folder's is {found.count}"
     if ours.count > found.count + 1:
-        return f"the data folder is an older copy: it stands at mark {found.count}, and the ledger at {ours.count}"
+        return f"the data folder is an older copy: its mark is {found.count}, and the ledger's is {ours.count}"
     return ""

@@ -58,7 +58,7 @@ def recorded_row(record: RegistryRecord, now: float) -> Deployment:
     try:
         return row_from_values(Deployment, tuple(values), tuple(values.values()))
     except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"it is not whole: {error}") from error
+        raise ValueError(f"it is incomplete: {error}") from error
 
 
 def keep_record(agent: AgentContext, table: TableName, version: int) -> None:
@@ -95,7 +95,7 @@ def is_newer(found: RegistryRecord, row: Deployment, ledger_id: str) -> Sentence
     if found.ledger != ledger_id:
         return Sentence(f"is recorded in the data folder by ledger {found.ledger}")
     if found.count > row.recorded:
-        return Sentence("is recorded in the data folder as it was later than in the ledger, which is an older copy")
+        return Sentence("has a newer record in the data folder than in the ledger, which is an older copy")
     return None
 
 
@@ -215,5 +215,5 @@ def _without_secrets(row: Deployment) -> RegistryRecord:
         )
     except Refused:
         kept = {key: value for key, value in values.items() if key not in _TEXTS}
-        return RegistryRecord("", 0, kept, withheld="its texts hold what looks like a secret")
+        return RegistryRecord("", 0, kept, withheld="its texts seem to contain a secret")
     return RegistryRecord("", 0, values)

@@ -111,7 +111,7 @@ class PointerCheck:
             except (PoolUnreachable, LedgerUnavailable):
                 raise
             except (EngineRefused, Refused, TryAgain) as error:
-                log.warning("the pointer of %s is not put right: %s", table, error.summary)
+                log.warning("the pointer of %s could not be corrected: %s", table, error.summary)
 
     def _put_right(self, table: TableName) -> None:
         """Check a pointer again under the locks of its versions, then move or drop it."""
@@ -131,9 +131,9 @@ class PointerCheck:
             if self._astray(versions, self._standing(versions)):
                 self._said.add((table, _serving(versions)))
                 return
-            led = "its pointer was there, and nothing serves: it was dropped"
+            led = "its pointer existed although no version serves: it was dropped"
             if serving is not None:
-                led = f"its pointer did not lead to {physical_name(table, serving.version)}: it was put right"
+                led = f"its pointer did not lead to {physical_name(table, serving.version)}: it was corrected"
             agent.event(
                 EventKind.STATE, led, about=(table, serving.version if serving is not None else versions[-1].version)
             )

@@ -99,7 +99,7 @@ class Lacking:
     """Whether the catalog refused the table; if False, the table could not be checked and may exist."""
 
     def __str__(self) -> str:
-        said = "is not in the pool's catalog" if self.is_refused else "could not be looked at"
+        said = "is not in the pool's catalog" if self.is_refused else "could not be checked"
         return f"which {said}: {self.summary}"
 
 

@@ -66,7 +66,11 @@ class Adoption:
                 ),
                 *(
                     f"run {run.id} of {run.actor} is {run.state}: "
-                    + ("it ends failed, because its tables have gone on" if run.id in overtaken else "it goes on")
+                    + (
+                        "it ends failed, because its tables have changed since"
+                        if run.id in overtaken
+                        else "it continues"
+                    )
                     for run in self._agent.ledger.open_runs()
                 ),
                 *(
@@ -90,7 +94,7 @@ class Adoption:
         for folder in self._unknown_folders(found):
             self._agent.ledger.take_version(TableName(folder.table), folder.version)
         for run in self._overtaken(found):
-            why = f"its tables have gone on without it; headgate runs cancel {run.id}, and plan again"
+            why = f"its tables have changed without it; headgate runs cancel {run.id}, and plan again"
             end_unreadable(self._agent, run, why, ())
         self._rebuild.register(found)
         left: list[str] = []
@@ -146,7 +150,7 @@ class Adoption:
         except HeadgateError:
             return ""
         if found and found.owner == self._agent.ledger_id and found.epoch not in (0, files.epoch):
-            return f"the checkpoint of {name} is of epoch {found.epoch}, and the ledger of epoch {files.epoch}"
+            return f"the checkpoint of {name} has epoch {found.epoch}, but the ledger has epoch {files.epoch}"
         moved = found and found.machine and files.machine and found.machine != files.machine
         if found and moved and not self._agent.machine_may_move:
             return f"the checkpoint of {name} was written on machine {found.machine}"

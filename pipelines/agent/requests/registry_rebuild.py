@@ -117,7 +117,7 @@ class RegistryRebuild:
         if row.external:
             return replace(row, state=State.RUNNING), "external table"
         if row.deleted:
-            return replace(row, state=State.ABSENT, active=False), "deleted, its files are kept until their time"
+            return replace(row, state=State.ABSENT, active=False), "deleted, its files are kept until they are purged"
         try:
             batch = refuse_other_checkpoint(self._agent, row, owners=(record.ledger,))
             found = self._agent.files.read(row.checkpoint)
@@ -135,15 +135,15 @@ class RegistryRebuild:
 def goes_on(batch: int | None, wanted: str) -> str:
     """Describe at which batch a version is, and whether it is wanted running."""
     if wanted == WantedState.STOPPED:
-        return f"stands {'before its first batch' if batch is None else f'at batch {batch}'}, wanted stopped"
-    return f"{'begins' if batch is None else f'goes on after batch {batch}'}, wanted {wanted}"
+        return f"is {'before its first batch' if batch is None else f'at batch {batch}'}, wanted stopped"
+    return f"{'begins' if batch is None else f'continues after batch {batch}'}, wanted {wanted}"
 
 
 def serving_lines(serving: Mapping[TableName, int], before: tuple[Deployment, ...]) -> tuple[str, ...]:
     """Return a line for each known version that serves by a record newer than the ledger."""
     known = {(d.table, d.version) for d in before if not d.active}
     return tuple(
-        f"{physical_name(table, version)} serves by the data folder's record, later than in the ledger"
+        f"{physical_name(table, version)} serves by the data folder's record, which is newer than the ledger"
         for table, version in sorted(serving.items())
         if (table, version) in known
     )
@@ -161,8 +161,8 @@ def _revisions(record: RegistryRecord, now: Deployment | None) -> str:
         return "is not in the ledger, and is registered"
     recorded = str(record.row.get("revision", ""))
     if recorded == now.revision:
-        return "is recorded later than in the ledger, and taken from there"
+        return "has a newer record than the ledger, which is used"
     return (
-        f"has revision {recorded[:SHOWN]} by its record, later than revision {now.revision[:SHOWN]} of the ledger, "
-        "and is taken from there"
+        f"has revision {recorded[:SHOWN]} by its record, which is newer than revision {now.revision[:SHOWN]} of the "
+        "ledger and is used"
     )

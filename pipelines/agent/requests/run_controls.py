@@ -54,7 +54,7 @@ def refuse_overtaken(agent: AgentContext, row: RunRow) -> None:
     for node in plan.nodes:
         if node.table in swapped and (newer := overtaken(agent, node)):
             raise Refused(
-                f"{newer} serves since run {row.id} failed, which was not planned to replace it",
+                f"since run {row.id} failed, {newer} has begun to serve, which the run was not planned to replace",
                 remedy=f"headgate runs cancel {row.id}, and plan again",
             )
 
@@ -107,7 +107,7 @@ def check_swap(agent: AgentContext, row: RunRow, confirm: str) -> None:
     """Raise Refused unless a run is held, and ConfirmationNeeded without the typed text."""
     held = [step for step in row.steps if step.do == StepKind.HOLD]
     if not any(step.state == StepState.GATE for step in held):
-        waits = "it does not wait for a word"
+        waits = "it is not waiting for a swap command"
         if _is_to_come(row):
             waits = "its new versions have not caught up, or are not compared yet"
         raise Refused(f"run {row.id}: {waits}", remedy=f"headgate release show {row.id}")

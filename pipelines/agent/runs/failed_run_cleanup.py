@@ -46,7 +46,7 @@ def give_up(agent: AgentContext, versions: Versions, *, since: int) -> tuple[Dep
             if found.wanted == WantedState.RUNNING:
                 if readers := running_readers(agent, *key):
                     if found.stops_at is None:
-                        agent.event(EventKind.STATE, f"runs on after a cancel: {readers} reads it", about=key)
+                        agent.event(EventKind.STATE, f"keeps running after a cancel: {readers} reads it", about=key)
                         agent.ledger.update_deployment(*key, stops_at=agent.clock())
                     continue
                 agent.ledger.update_deployment(*key, wanted=WantedState.STOPPED)
@@ -133,7 +133,7 @@ def lead_to_serving(agent: AgentContext, run_id: str, tables: Iterable[TableName
         raise
     except HeadgateError as error:
         agent.unserved.set()
-        log.warning("what serves is recorded later: %s", error.summary)
+        log.warning("the serving versions are recorded later: %s", error.summary)
 
 
 def _undo(

@@ -38,7 +38,7 @@ def fork(run: RunContext, step: Step) -> RunEvidence:
     origin = agent.ledger.deployment(step.table, node.from_version)
     if origin is None or origin.deleted:
         gone = physical_name(step.table, node.from_version)
-        return StepFailed(step.n, f"{gone} is not there any more; plan again from the current state")
+        return StepFailed(step.n, f"{gone} no longer exists; plan again from the current state")
     refuse_other_checkpoint(agent, origin)
     note, rows = run.folder_note(run.built(step)), _ROWS[node.strategy]
     if origin.before_ddl and rows is not OriginRows.LEFT:
@@ -62,12 +62,12 @@ def fork(run: RunContext, step: Step) -> RunEvidence:
         pool=origin.pool,
         before_ddl=before,
         begins_after=origin.begins_after if rows is OriginRows.INSIDE else place,
-        older_rows=f"rows that came of {came_of}" if rows is OriginRows.INSIDE and place else "",
+        older_rows=f"rows from {came_of}" if rows is OriginRows.INSIDE and place else "",
         **taken,
     )
     register(agent.pool.connection(), agent.layout, run.deployed(step), logs=agent.files if taken else None)
     none = f"{came_of} has no batch yet: begins with the first row"
-    return StepDone(step.n, f"goes on after {place}" if place else none)
+    return StepDone(step.n, f"continues after {place}" if place else none)
 
 
 def seed(run: RunContext, step: Step) -> RunEvidence:
@@ -145,7 +145,7 @@ def _clone(run: RunContext, origin: Deployment, made: Deployment, batch: int, ro
     version = agent.files.written_version(origin.folder, query_of(agent, origin), batch)
     if version is None:
         raise Refused(
-            f"the log of {name} no longer tells batch {batch} from those after it", remedy="choose another strategy"
+            f"the log of {name} no longer distinguishes batch {batch} from later ones", remedy="choose another strategy"
         )
     if lost := agent.files.lost_files(origin.folder, version):
         # Delta clones file names without checking the files (4.4.0): reading the clone would fail.

@@ -1,6 +1,6 @@
 """Steps that give a statement a new checkpoint on the same table: seam and rewrite.
 
-A seam continues over another version of the streamed table. It is exact or refused: the statement stands at one of its
+A seam continues over another version of the streamed table. It is exact or refused: the statement is at one of its
 batches, and the other version has a batch that had read exactly what the old upstream version had read by then. A
 rewrite writes a keyed table again in place from the earliest row, and moves its old checkpoint to the trash. Nothing
 changes until the ledger records the move.
@@ -84,13 +84,13 @@ def find_place(agent: AgentContext, deployment: Deployment, node: PlanNode) -> S
     histories = version_histories(agent, key, new)
     batches = histories[key].history.batches
     if old not in histories:
-        return Unaligned(f"{query_name(*old)} is not there any more")
+        return Unaligned(f"{query_name(*old)} no longer exists")
     if not batches:
         return Unaligned(f"{query_name(*key)} has committed no batch yet")
     batch = max(batches)
     first, last = histories[old].history.held.get(batches[batch].consumed[0], (0, -1))
     if first > last:
-        return Unaligned(f"{query_name(*key)} has read up to within a batch of {query_name(*old)}")
+        return Unaligned(f"{query_name(*key)} has read only part of a batch of {query_name(*old)}")
     keeps = {(d.table, d.version) for d in agent.ledger.deployments() if d.stateful}
     # Versions that withhold rows by a watermark must have reached the same watermark as well.
     strict = not keeps.isdisjoint(histories.keys() - {key})
@@ -126,12 +126,12 @@ def _move(run: RunContext, step: Step, deployment: Deployment, place: SeamPlace)
     cut = agent.files.seed(folders, (read,), note, batch=place.batch, like=deployment.checkpoint)
     agent.faults.pass_by(f"seam seed {step.table}")
     before = next(query_name(b.parent, b.version) for b in deployment.bindings if b.streamed)
-    take_over_texts(run, step, checkpoint=checkpoint, checkpoint_id=cut.id, older_rows=f"rows that came of {before}")
+    take_over_texts(run, step, checkpoint=checkpoint, checkpoint_id=cut.id, older_rows=f"rows from {before}")
     agent.faults.pass_by(f"seam move {step.table}")
     words = f"after batch {place.batch}, on batch {place.parent_batch} of {query_name(*place.parent)}"
-    run.seams[step.n] = f"goes on {words}; "
+    run.seams[step.n] = f"continues {words}; "
     about = (deployment.table, deployment.version)
-    agent.event(EventKind.STATE, f"goes on {words}, by run {run.id}", about=about, run=run.id)
+    agent.event(EventKind.STATE, f"continues {words}, by run {run.id}", about=about, run=run.id)
 
 
 def _begun(run: RunContext, step: Step) -> RunEvidence:
@@ -143,10 +143,10 @@ def _begun(run: RunContext, step: Step) -> RunEvidence:
 def _wait(run: RunContext, step: Step, why: str) -> RunEvidence:
     since = run.waits.setdefault(step.n, run.agent.monotonic())
     if run.agent.monotonic() - since <= WAIT_S:
-        return GateOpened(step.n, f"no batch fits yet: {why}")
+        return GateOpened(step.n, f"no batch matches yet: {why}")
     del run.waits[step.n]
     ways = "headgate runs retry waits again; a rebuild needs no such batch"
-    return StepFailed(step.n, f"no batch fitted in {WAIT_S:.0f} s, and nothing has moved: {why}; {ways}")
+    return StepFailed(step.n, f"no batch matched within {WAIT_S:.0f} s, and nothing has changed: {why}; {ways}")
 
 
 _OLDER = "rows that earlier texts wrote"

@@ -104,7 +104,7 @@ def _served(run: RunContext, targets: list[tuple[TableName, int]]) -> int:
     except (Busy, LedgerUnavailable, PoolUnreachable):
         raise
     except TryAgain as error:
-        why = f"what serves could not be recorded: {error.summary}; {moved_back(run.agent, targets)}"
+        why = f"the serving versions could not be recorded: {error.summary}; {moved_back(run.agent, targets)}"
         raise TryAgain(why, remedy=error.remedy) from error
 
 
@@ -132,7 +132,7 @@ def _not_servable(run: RunContext, step: Step, targets: list[tuple[TableName, in
     for table, version in targets:
         if newer := overtaken(run.agent, run.nodes[table]):
             # A failed run releases its tables until it is retried.
-            why = f"{newer} serves since, which this run was not planned to replace"
+            why = f"{newer} serves meanwhile, which this run was not planned to replace"
             return StepFailed(step.n, f"{why}; no pointer has moved: cancel the run, and plan again")
         name, deployment = query_name(table, version), run.agent.ledger.deployment(table, version)
         if deployment is None:
@@ -194,7 +194,7 @@ def look_at_held(run: RunContext, step: Step) -> RunEvidence:
 
 
 def _waits(run: RunContext) -> str:
-    return f"waits for the word: headgate release swap {run.id}"
+    return f"waits for the command: headgate release swap {run.id}"
 
 
 DAY_S = 86400.0

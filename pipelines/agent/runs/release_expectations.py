@@ -98,7 +98,7 @@ def of_release(
         expected = with_earlier_text(expected, expected_differences(before_edit, _statement(new), ddls, {}))
     if (old.begins_where, old.begins_after) == (new.begins_where, new.begins_after):
         return expected
-    after = f"what follows {old.begins_after}" if old.begins_after else "the beginning"
+    after = f"the rows after {old.begins_after}" if old.begins_after else "the beginning"
     name, where = query_name(old.table, old.version), " and ".join(map(describe_log_start, old.begins_where)) or after
     words = f"{name} begins with {where}"
     whole = not (new.begins_where or old.begins_after or new.begins_after)

@@ -108,7 +108,7 @@ class RunContext:
         word = self.agent.ledger.stopped_during(self.id, table, version)
         who = f"{word.actor} at {local_time(word.at)}" if word else "an operator"
         retry, cancel = (f"headgate runs {word} {self.id}" for word in ("retry", "cancel"))
-        return f"{table} was stopped by {who} during this run; {retry} starts it all the same, {cancel} leaves it"
+        return f"{table} was stopped by {who} during this run; {retry} starts it anyway, {cancel} leaves it"
 
     def begun_again(self, step: Step, table: TableName, version: int) -> StepFailed | GatePolled | None:
         """Start a version of this run that was stopped before a retry, or whose start was interrupted by a kill.

@@ -126,12 +126,12 @@ class OpenRuns:
         """
         if woken.is_set():
             return
-        summary = f"run {run_id} stands still: the agent failed unexpectedly on it ({type(error).__name__})"
-        helps = f"headgate runs cancel {run_id} takes it up again, and so does the next agent"
+        summary = f"run {run_id} is stuck: the agent failed unexpectedly on it ({type(error).__name__})"
+        helps = f"headgate runs cancel {run_id} resumes it, and so does a new agent"
         try:
             self._agent.event(EventKind.RUN, summary, detail=f"{helps}; headgate logs agent has the error")
         except LedgerUnavailable as unavailable:
-            log.warning("that run %s stands still is recorded later: %s", run_id, unavailable.summary)
+            log.warning("it is recorded later that run %s is stuck: %s", run_id, unavailable.summary)
             return
         with self._lock:
             if not woken.is_set():

@@ -52,7 +52,7 @@ def create(run: RunContext, step: Step) -> RunEvidence:
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
     built = run.built(step)
     if why := _why_not_begun(run, built):
-        return StepFailed(step.n, f"{why}; nothing was made: plan again")
+        return StepFailed(step.n, f"{why}; nothing was created: plan again")
     note = run.folder_note(built)
     try:
         run.agent.files.prepare(built.folder, note)

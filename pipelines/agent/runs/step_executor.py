@@ -118,8 +118,8 @@ class StepExecutor:
                 raise
             found = GatePolled(step.n, error.summary)
         if isinstance(found, GatePolled) and over:
-            closed = "nobody has given it" if step.do is StepKind.HOLD else "its gate was not open"
-            ended = f"{closed} after {ends_h:g} hours; headgate runs retry waits again"
+            closed = "no command was given" if step.do is StepKind.HOLD else "its gate did not open"
+            ended = f"{closed} within {ends_h:g} hours; headgate runs retry waits again"
             found = self.leave(step) or StepFailed(step.n, f"{found.note}; {ended}")
         if not isinstance(found, GatePolled):
             del self._waiting[step.n]

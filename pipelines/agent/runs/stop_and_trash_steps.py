@@ -49,10 +49,10 @@ def soak(run: RunContext, step: Step) -> RunEvidence:
     if found.wanted != WantedState.RUNNING:
         return StepDone(step.n, "it does not run")
     if found.stops_at is not None:
-        return StepDone(step.n, "it runs on already, and stops when its time is over")
+        return StepDone(step.n, "it already runs on, and stops at the end of its soak")
     minutes = run.agent.layout.environment.soak_min
     _stop_in(run, step, minutes * 60)
-    return StepDone(step.n, f"runs on for {minutes:g} min, then it stops")
+    return StepDone(step.n, f"runs on for {minutes:g} min, then stops")
 
 
 def _stop_in(run: RunContext, step: Step, seconds: float) -> None:
@@ -146,7 +146,7 @@ def take_out(agent: AgentContext, deployment: Deployment) -> None:
     for each in taken:
         if not each.trash or each.drop_after is None or each.drop_after <= now:
             raise Refused(
-                f"the time of {each.table} v{each.version} in the trash is over",
+                f"the retention of {each.table} v{each.version} in the trash has expired",
                 remedy=f"headgate plan {each.table} starts over",
             )
     for each in taken:

@@ -130,7 +130,7 @@ def why_needed(run: RunContext, deployment: Deployment) -> Sentence | None:
         return _held_by(agent, clones)
     moment = agent.clock() - float(said or kept_h) * 3600 + TAKES_S
     unread = [words for reader in _readers(agent, deployment) for words in _unread(agent, deployment, reader, moment)]
-    return Sentence(f"files that it would delete are still to be read: {'; '.join(unread)}") if unread else None
+    return Sentence(f"files that it would delete have not been read yet: {'; '.join(unread)}") if unread else None
 
 
 def _held_by(agent: AgentContext, clones: Sequence[Deployment]) -> Sentence | None:
@@ -174,7 +174,7 @@ def _reads_on(reader: Deployment) -> str:
     if reader.deleted or (reader.wanted == WantedState.RUNNING and reader.state != State.FAILED):
         return ""
     version = "" if reader.active else f"@v{reader.version}"
-    return f" and is {reader.state}: headgate start {reader.table}{version} has it read on"
+    return f" and is {reader.state}: headgate start {reader.table}{version} lets it continue"
 
 
 def _done(run: RunContext, step: Step, deployment: Deployment) -> Upkeep | None:

@@ -114,9 +114,9 @@ def _no_position(
     if run.agent.monotonic() - open_.opened_at > most_s:
         short = run.id[:12]
         waits, goes_on = f"headgate runs retry {short} waits again", f"headgate runs skip {short} --step {step.n}"
-        within = f"within {short_duration(most_s)} there was no position that both have read"
+        within = f"within {short_duration(most_s)} no position was found that both have read"
         return StepFailed(step.n, f"{within}: {why}; {waits}, {goes_on} goes on without a comparison")
-    return GatePolled(step.n, f"no position yet that both have read, for at most {short_duration(most_s)}: {why}")
+    return GatePolled(step.n, f"no common position yet, for at most {short_duration(most_s)}: {why}")
 
 
 def _position(
@@ -150,7 +150,7 @@ def _why_never(agent: AgentContext, old: Deployment | None, open_: OpenValidatio
     if not old.checkpoint_ok:
         return Sentence(f"the checkpoint of {name} does not say what it has read")
     if ended := _ended_upstream(agent, old):
-        return Sentence(f"{name} has read less, and reads no more: {ended}")
+        return Sentence(f"{name} has read less, and has stopped reading: {ended}")
     now = agent.monotonic()
     if now - open_.looked_at < GONE_EVERY_S:
         return None

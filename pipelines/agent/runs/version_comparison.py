@@ -194,7 +194,7 @@ class VersionComparison:
         )
         counted = self._run(f"SELECT count(*) AS n FROM {view.name}", (view,)) if files else []
         rows = sum(int(row["n"]) for row in counted)
-        words = f"{query_name(pair.old.table, pair.old.version)} begins with what follows {pair.old.begins_after}"
+        words = f"{query_name(pair.old.table, pair.old.version)} begins with the rows after {pair.old.begins_after}"
         return replace(expected, rows=(RowEffect(RowSide.NEW, words, most=rows),))
 
     def _totals(self, rows: ComparedRows, expected: Expectation, views: Sequence[FileView]) -> tuple[CheckResult, ...]:

@@ -118,7 +118,7 @@ class ChangedTables:
         if not mark or self._reported.get(key) == mark:
             return
         by = f"were written by hand ({operation} in version {version}), not by its statement"
-        risk = f"a key may stand there twice, or be gone; headgate plan {deployment.table} --rebuild reads all again"
+        risk = f"a key may occur twice or be missing; headgate plan {deployment.table} --rebuild reads everything again"
         words = f"rows of {physical_name(*key)} {by}: {risk}"
         kind = EventKind.EXCEPTION
         known = self._agent.ledger.events_of(deployment.table, kind)

@@ -321,7 +321,7 @@ def _refuse_other_environment(agent: AgentContext, deployment: Deployment) -> No
     if found is None:
         return
     if found.epoch and found.epoch != here.epoch:
-        summary = f"the checkpoint of {name} is of epoch {found.epoch}, and the ledger of epoch {here.epoch}"
+        summary = f"the checkpoint of {name} has epoch {found.epoch}, but the ledger has epoch {here.epoch}"
         raise NotAdopted(f"{summary}: one of them is an older copy", remedy="headgate adopt")
     if found.machine and here.machine and found.machine != here.machine:
         if agent.machine_may_move:
@@ -350,7 +350,7 @@ def refuse_other_age(name: str, planned: int | None, committed: int | None, sink
     if sink is not None and sink > (-1 if planned is None else planned):
         at = "before its first batch" if planned is None else f"at batch {planned}"
         raise Refused(
-            f"the checkpoint of {name} stands {at} and its table at batch {sink}: it is an older copy, and the rows "
+            f"the checkpoint of {name} is {at} and its table at batch {sink}: it is an older copy, and the rows "
             "of the batches between would be lost silently",
             remedy=ways_out,
         )

@@ -156,8 +156,8 @@ class StatementControl:
         if not self._written(partial(self._agent.ledger.take_back, *key, word, before)):
             name = query_name(*key)
             raise NotTakenBack(
-                f"{error.summary}; the ledger keeps that {name} is to run: the agent starts it when it can",
-                remedy=f"headgate stop {name}, where it is not to run",
+                f"{error.summary}; the ledger still has {name} as wanted running: the agent starts it when possible",
+                remedy=f"headgate stop {name}, if it should not run",
             ) from error
 
     def _written(self, write: Callable[[], object]) -> bool:

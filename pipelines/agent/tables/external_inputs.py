@@ -42,7 +42,7 @@ def _fault_where_missing(agent: AgentContext, deployment: Deployment) -> TableFa
     fault = fault_where_missing(agent.files, parsed_ddl(deployment), deployment.folder, _file(deployment))
     if fault is None or agent.ledger.deployment(deployment.table, 0) is None:
         return fault
-    elsewhere = "where it lies elsewhere now, declare that under a new name and move its readers there"
+    elsewhere = "if it was moved, declare the new location under a new name and move its readers there"
     return replace(fault, remedy=f"have its owner put it back: Headgate never creates external tables; {elsewhere}")
 
 
@@ -92,7 +92,7 @@ def remedy_for_input(deployment: Deployment, kind: TableFaultKind) -> str:
         return "have the owner of the table put it back: Headgate never creates external tables"
     rebuild = f"headgate plan {deployment.table} --rebuild reads what is there now"
     if kind is TableFaultKind.ROWS_CHANGED:
-        return f"{rebuild}; with ('skipChangeCommits'='true') at its STREAM it passes over such versions"
+        return f"{rebuild}; with ('skipChangeCommits'='true') on its STREAM it skips such versions"
     return f"{rebuild}, or have the owner of the table put back what was there"
 
 

@@ -273,7 +273,7 @@ def fault_of_deleted_keys(agent: AgentContext, deployment: Deployment) -> TableF
     found = agent.files.log_mark(place, known)
     if found is None or not deployment.deleted_keys_id:
         return None
-    risk = "rows that come late would bring those keys back"
+    risk = "late rows would bring those keys back"
     if found.id != deployment.deleted_keys_id:
         why = f"{what} was re-created: its id is {found.id} and was {deployment.deleted_keys_id}, and {risk}"
         return TableFault(TableFaultKind.REPLACED, why)

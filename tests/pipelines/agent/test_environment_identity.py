@@ -126,8 +126,8 @@ def test_a_ledger_of_an_earlier_release_begins_to_count(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        ("home", "the ledger is an older copy: it stands at mark 3, and the data folder at 6"),
-        ("data", "the data folder is an older copy: it stands at mark 3, and the ledger at 6"),
+        ("home", "the ledger is an older copy: its mark is 3, and the data folder's is 6"),
+        ("data", "the data folder is an older copy: its mark is 3, and the ledger's is 6"),
     ],
 )
 def test_a_copy_that_is_put_back_is_noticed(what: str, said: str, place: Place) -> None:
@@ -147,7 +147,7 @@ def test_a_cloned_home_machine_and_data_folder_are_noticed(place: Place, tmp_pat
     elsewhere.machine = "m-2"
     assert elsewhere.serve() == "this is machine m-2, and the data folder was last used from machine m-1"
     shutil.rmtree(place.data)
-    assert place.serve() == "the data folder has no mark any more: it was emptied, or is another one"
+    assert place.serve() == "the data folder no longer has a mark: it was emptied, or is a different folder"
 
 
 def test_a_move_that_the_policy_allows_is_an_event_and_no_doubt(place: Place) -> None:
@@ -169,7 +169,7 @@ def test_a_move_that_the_policy_allows_excuses_nothing_else(place: Place) -> Non
     with create_or_open(place.home / "ledger.db", environment_row()) as ledger:
         identity = place.identity(ledger, may_move=lambda: True)
         identity.keep()
-        assert identity.doubt == "the ledger is an older copy: it stands at mark 3, and the data folder at 6"
+        assert identity.doubt == "the ledger is an older copy: its mark is 3, and the data folder's is 6"
         assert [event.summary for event in ledger.events()] == [identity.doubt]
 
 
@@ -186,15 +186,16 @@ def test_a_new_ledger_over_an_old_data_folder_is_noticed(place: Place) -> None:
     [
         (
             {"ledger": "f24a", "home": "/other", "epoch": 2},
-            "the data folder was taken over, while this agent served, by ledger f24a of /other, epoch 2",
+            "while this agent was running, the data folder was taken over by ledger f24a of /other, epoch 2",
         ),
         (
             {"ledger": "f24a", "home": "/other", "machine": "m-2"},
-            "the data folder was taken over, while this agent served, by ledger f24a of /other on machine m-2, epoch 1",
+            "while this agent was running, the data folder was taken over by ledger f24a of /other on machine m-2, "
+            "epoch 1",
         ),
         (
             {"count": 99},
-            "the mark of the data folder was replaced while this agent served: it stands at 99, and was left at 4",
+            "the mark of the data folder was replaced while this agent was running: its count is 99, and was 4",
         ),
     ],
 )
@@ -208,7 +209,7 @@ def test_who_took_the_data_folder_over_is_said_and_not_whether_they_still_serve(
         mark.write_text(json.dumps(json.loads(mark.read_text()) | changed))
         identity.keep()
         assert identity.doubt == said
-        with pytest.raises(Refused, match="nothing is started: the "):
+        with pytest.raises(Refused, match="nothing is started: "):
             identity.refuse_doubt()
 
 
@@ -302,12 +303,12 @@ def test_an_adoption_says_what_it_does_asks_and_begins_an_epoch(doubted: AgentCo
     create_run(doubted.ledger, run_row("h", id="r-1", actor="ana"))
     adoption = Adoption(doubted)
     found = adoption.findings()
-    assert found["doubt"] == "the ledger is an older copy: it stands at mark 0, and the data folder at 9"
+    assert found["doubt"] == "the ledger is an older copy: its mark is 0, and the data folder's is 9"
     assert found["lines"] == [
-        "a@v1: goes on after batch 1, wanted running",
+        "a@v1: continues after batch 1, wanted running",
         f"{theirs} of run 91bc is not in the registry and has no record: it stays as it is, and version 2 of a is not "
         "used again",
-        "run r-1 of ana is running: it goes on",
+        "run r-1 of ana is running: it continues",
         "query late@v3 runs and is not in the registry: it is left alone",
     ]
     with pytest.raises(ConfirmationNeeded, match="dev adopt"):
@@ -376,7 +377,7 @@ def test_the_server_of_this_home_may_run_while_its_world_is_adopted(doubted: Age
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        ({"epoch": 1}, "is of epoch 1, and the ledger of epoch 2"),
+        ({"epoch": 1}, "has epoch 1, but the ledger has epoch 2"),
         ({"epoch": 2, "machine": "m-2"}, "was written on machine m-2, and this is machine m-1"),
     ],
 )
@@ -401,7 +402,7 @@ def test_a_statement_that_waits_for_an_adoption_starts_by_itself_after_it(agent:
     acts.round(BeforeRound.of(agent), (), ())
     found, adoption = agent.ledger.deployment(A, 1), Adoption(agent)
     assert found is not None and (found.state, pool.starts) == ("degraded", [])
-    assert adoption.findings()["lines"] == ["a@v1: goes on after batch 1, wanted running"]
+    assert adoption.findings()["lines"] == ["a@v1: continues after batch 1, wanted running"]
     Path(agent.layout.data).mkdir(parents=True)
     adoption.carry_out("dev adopt")
     agent.files.told = {}  # type: ignore[attr-defined]  # Scripted.
@@ -448,7 +449,7 @@ def test_a_ledger_that_headgate_restore_has_put_back_is_in_doubt_until_it_is_ado
     # differs.
     who = {"project_id": "p-id", "project": "p", "environment": "dev", "actor": "ana"}
     assert restore(tmp_path / "monday.db", ledger, now=1.0, **who).epoch == 2
-    assert place.serve() == "the ledger is of epoch 2, and the data folder of epoch 1"
+    assert place.serve() == "the ledger has epoch 2, but the data folder has epoch 1"
     with create_or_open(ledger, environment_row()) as restored:
         identity = place.identity(restored)
         identity.keep()

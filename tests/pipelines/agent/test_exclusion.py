@@ -101,7 +101,7 @@ def test_a_stop_during_a_rebuild_stops_all_versions_and_nothing_is_swapped_in(
     (said,) = notes(agent, run_id, "failed").values()
     assert re.fullmatch(
         r"(no pointer has moved: )?a was stopped by bob at \d\d-\d\d [\d:]{8} during this run; "
-        f"headgate runs retry {run_id} starts it all the same, headgate runs cancel {run_id} leaves it",
+        f"headgate runs retry {run_id} starts it anyway, headgate runs cancel {run_id} leaves it",
         said,
     )
     assert not [name for name in pool.running if name.startswith("a@")]

@@ -154,8 +154,8 @@ def test_a_new_catalog_gets_it_only_where_its_log_is(deployed: Any, pool: Any, t
          "headgate plan a --rebuild reads what is there now, or have the owner of the table put back what was there",
          TableFaultKind.REPLACED),
         ("was changed by DELETE in version 3, which it has not read: a stream of rows does not go on over that",
-         "headgate plan a --rebuild reads what is there now; with ('skipChangeCommits'='true') at its STREAM it passes "
-         "over such versions", TableFaultKind.ROWS_CHANGED),
+         "headgate plan a --rebuild reads what is there now; with ('skipChangeCommits'='true') on its STREAM it skips "
+         "such versions", TableFaultKind.ROWS_CHANGED),
         ("is gone: there is no _delta_log",
          "have the owner of the table put it back: Headgate never creates external tables", TableFaultKind.GONE),
     ],
@@ -220,8 +220,8 @@ def test_what_becomes_of_a_table_of_others_is_said_of_it_once_and_taken_back(dep
     for _ in range(2):
         rounds.round()
     assert landed(deployed).error == (
-        f"{gone}; have its owner put it back: Headgate never creates external tables; where it lies elsewhere now, "
-        "declare that under a new name and move its readers there"
+        f"{gone}; have its owner put it back: Headgate never creates external tables; if it was moved, "
+        "declare the new location under a new name and move its readers there"
     ), "a plan with another LOCATION is refused once it is registered"
     assert [summary for summary, _ in said(deployed)] == [TableFaultKind.GONE]
     deployed.files.ids[LAKE] = "id-1"

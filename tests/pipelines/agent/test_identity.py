@@ -49,8 +49,8 @@ def notes(agent: AgentContext, run_id: str, state: str) -> list[str]:
 @pytest.mark.parametrize(
     ("planned", "sink", "said"),
     [
-        (1, 7, "the checkpoint of a@v1 stands at batch 1 and its table at batch 7"),
-        (None, 7, "stands before its first batch and its table at batch 7"),
+        (1, 7, "the checkpoint of a@v1 is at batch 1 and its table at batch 7"),
+        (None, 7, "is before its first batch and its table at batch 7"),
         (1, 0, "has committed batch 1 and its table ends with batch 0"),
         (1, None, "has committed batch 1 and its table has none"),
     ],

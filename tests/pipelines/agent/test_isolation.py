@@ -175,7 +175,7 @@ def test_a_table_whose_folder_cannot_be_reached_is_not_said_to_be_missing_from_t
         assert (found(agent, BAD).state, found(agent, BAD).error) == ("running", "")
         lost(pool)
         reconcile(reconciler)
-        assert found(agent, BAD).error.startswith("it waits for a__v1, which could not be looked at: the data")
+        assert found(agent, BAD).error.startswith("it waits for a__v1, which could not be checked: the data")
     reconcile(reconciler)
     reconcile(reconciler)
     assert "a@v1" in pool.running and found(agent, BAD).error == ""

@@ -120,7 +120,7 @@ def test_a_query_under_a_run_that_nobody_has_recorded_does_not_go_on(
     begun = [query.select for name, query in pool.running.items() if name == "c@v1"]
     assert begun == ([] if state == "failed" else ["SELECT 2"])
     events = agent.ledger.events()
-    said = [event for event in events if "a run that nobody has recorded" in f"{event.summary} {event.detail}"]
+    said = [event for event in events if "a run id that was not recorded" in f"{event.summary} {event.detail}"]
     assert len(said) == 1
     reconcile(reconciler)
     assert row(agent).run_id == ("" if state == "failed" else pool.run_of("c@v1"))
@@ -150,7 +150,7 @@ def test_a_late_start_of_a_version_that_was_deleted_since_is_stopped_and_an_unkn
     reconcile(reconciler)
     assert "c@v7" not in pool.running and "theirs" in pool.running
     said = {event.summary for event in agent.ledger.events() if event.kind in ("pool", "state")}
-    assert "a query of a version that was deleted was active: it was stopped" in said
+    assert "a query of a deleted version was active: it was stopped" in said
     assert "query 'theirs' is running in our session but is not in the registry" in said
     agent.ledger.purged(C, 7, 1.0)
     pool.running["c@v7"] = pool.running["c@v1"]

@@ -23,7 +23,7 @@ def test_an_overdue_ticket_is_told_once_and_a_closed_one_never(agent: AgentConte
     assert told(agent) == [], "nothing is left of what they read"
     for version in (1, 2):
         agent.ledger.put_deployment(deployment_row("a", version=version, active=version == 2))
-    said = ["CRM team still reads a__v1, and its time to move to a__v2 is over"]
+    said = ["CRM team still reads a__v1, and its deadline to move to a__v2 is over"]
     assert told(agent) == said
     assert told(agent) == said
     (event,) = agent.ledger.events_of(T("a"), "ticket")

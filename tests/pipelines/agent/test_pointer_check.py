@@ -50,7 +50,7 @@ def test_a_swap_that_takes_effect_after_it_was_cancelled_is_put_right(
     assert pool.views == AFTER
     rounds.round()
     assert pool.views == BEFORE == serving(agent)
-    assert sorted(said(agent)) == [f"its pointer did not lead to {name}: it was put right" for name in BEFORE.values()]
+    assert sorted(said(agent)) == [f"its pointer did not lead to {name}: it was corrected" for name in BEFORE.values()]
 
 
 def test_a_first_pointer_that_comes_after_its_run_was_cancelled_is_dropped_and_a_view_of_others_is_not(
@@ -62,7 +62,7 @@ def test_a_first_pointer_that_comes_after_its_run_was_cancelled_is_dropped_and_a
     pool.views |= {"d": "d__v1", "e": "theirs"}
     PointerCheck(agent).round()
     assert pool.views == BEFORE | {"e": "theirs"}
-    assert said(agent) == ["its pointer was there, and nothing serves: it was dropped"]
+    assert said(agent) == ["its pointer existed although no version serves: it was dropped"]
 
 
 def test_a_pointer_that_a_delete_has_dropped_stays_dropped_while_its_run_goes_on(

@@ -150,7 +150,7 @@ def test_an_older_ledger_overwrites_no_record_and_starts_nothing_over_it(agent: 
     newer |= {"count": newer["count"] + 1, "row": newer["row"] | {"revision": "later"}}
     found.write_text(json.dumps(newer))
     pool.running.clear()
-    with pytest.raises(Refused, match="as it was later than in the ledger") as refused:
+    with pytest.raises(Refused, match="newer record in the data folder than in the ledger") as refused:
         start(agent, row(agent), stops=0)
     assert refused.value.remedy == "headgate adopt"
     RegistryRecords(agent).round()
@@ -162,8 +162,8 @@ def test_texts_with_a_secret_are_not_recorded(agent: AgentContext) -> None:
     agent.ledger.put_deployment(deployment_row(texts=texts, compiled_ddl=texts.ddl))
     RegistryRecords(agent).round()
     assert "hunter2" not in Path(agent.layout.data, "_headgate_registry", "a@v1.json").read_text()
-    assert record(agent, "a@v1").withheld == "its texts hold what looks like a secret"
-    with pytest.raises(ValueError, match="not whole"):
+    assert record(agent, "a@v1").withheld == "its texts seem to contain a secret"
+    with pytest.raises(ValueError, match="incomplete"):
         recorded_row(record(agent, "a@v1"), 0.0)
 
 
@@ -171,7 +171,7 @@ def test_a_secret_of_the_table_that_a_chain_goes_on_from_is_not_recorded(agent: 
     agent.ledger.put_deployment(deployment_row(before_ddl="CREATE TABLE b OPTIONS (password = 'hunter2')"))
     RegistryRecords(agent).round()
     assert "hunter2" not in Path(agent.layout.data, "_headgate_registry", "a@v1.json").read_text()
-    with pytest.raises(ValueError, match="not whole"):
+    with pytest.raises(ValueError, match="incomplete"):
         recorded_row(record(agent, "a@v1"), 0.0)
 
 

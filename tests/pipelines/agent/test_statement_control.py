@@ -300,7 +300,7 @@ def test_a_start_whose_refusal_the_ledger_could_not_take_says_that_it_will_be_ma
     with monkeypatch.context() as patch:
         fill(agent, patch, "take_back")
         pool.reachable = False
-        with pytest.raises(NotTakenBack, match="the ledger keeps that a@v1 is to run: the agent starts it when"):
+        with pytest.raises(NotTakenBack, match="the ledger still has a@v1 as wanted running: the agent starts it when"):
             acts.start((A,), time.monotonic(), by="bob")
     pool.reachable = True
     reconcile(agent, acts)

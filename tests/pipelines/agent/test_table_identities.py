@@ -269,10 +269,8 @@ def test_rows_that_were_written_into_a_keyed_table_by_hand_are_said_once_and_it_
     rounds.round()
     rounds.round()
     ChangedTables(agent).round()
-    words = (
-        "rows of t__v1 were written by hand (WRITE in version 7), not by its statement: a key may stand there twice, "
-    )
-    assert said() == [(BY_HAND, words + "or be gone; headgate plan t --rebuild reads all again")]
+    words = "rows of t__v1 were written by hand (WRITE in version 7), not by its statement: a key may occur twice "
+    assert said() == [(BY_HAND, words + "or be missing; headgate plan t --rebuild reads everything again")]
     assert agent.ledger.deployment(TableName("t"), 1).state == state
     agent.files.by_hand[found.folder] = (9, "DELETE")
     rounds.round()
@@ -336,7 +334,7 @@ def test_another_table_of_deleted_keys_is_told_by_an_agent_that_comes_later(
         after = agent.ledger.deployment(TableName("t"), 1)
         assert (after.state, after.deleted_keys_version) == (State.RUNNING, 9)
         return
-    with pytest.raises(Refused, match=f"the keys that were deleted from t@v1 {words}, and rows that come late") as told:
+    with pytest.raises(Refused, match=f"the keys that were deleted from t@v1 {words}, and late rows") as told:
         check_checkpoint(agent, found)
     assert "--rebuild" in told.value.remedy
     ChangedTables(agent).round()

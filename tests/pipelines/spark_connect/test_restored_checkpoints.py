@@ -42,7 +42,7 @@ def test_a_checkpoint_restored_from_an_older_copy_loses_rows_without_a_word_and_
     check(ground)
     shutil.rmtree(checkpoint)
     shutil.copytree(f"{checkpoint}.copy", checkpoint)
-    with pytest.raises(Refused, match="stands at batch 1 and its table at batch 11") as refused:
+    with pytest.raises(Refused, match="is at batch 1 and its table at batch 11") as refused:
         check(ground)
     assert "--rebuild" in refused.value.remedy
     # A start would write the rows of the new files as batch 2, which the sink already has.

@@ -8,7 +8,7 @@ from command_line import written
 from tui.command_line import exit_codes
 
 FOUND = {
-    "doubt": "the ledger is an older copy: it stands at mark 3, and the data folder at 6",
+    "doubt": "the ledger is an older copy: its mark is 3, and the data folder's is 6",
     "lines": ["a@v1: begins"],
 }
 

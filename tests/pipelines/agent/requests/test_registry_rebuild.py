@@ -130,11 +130,11 @@ def test_a_lost_ledger_is_shown_as_lines_and_nothing_starts_before_it_is_adopted
     found = Adoption(agent).findings()
     assert found["doubt"] == "the data folder belongs to ledger ledger of /home, and this is ledger new"
     assert found["lines"] == [
-        "a@v1: is not in the ledger, and is registered: stands at batch 4, wanted stopped",
-        "a@v2: is not in the ledger, and is registered: goes on after batch 7, wanted running, serves",
-        "b@v1: is not in the ledger, and is registered: stands at batch 4, wanted stopped",
-        "b@v2: is not in the ledger, and is registered: stands at batch 7, wanted stopped, serves",
-        "c@v1: is not in the ledger, and is registered: deleted, its files are kept until their time",
+        "a@v1: is not in the ledger, and is registered: is at batch 4, wanted stopped",
+        "a@v2: is not in the ledger, and is registered: continues after batch 7, wanted running, serves",
+        "b@v1: is not in the ledger, and is registered: is at batch 4, wanted stopped",
+        "b@v2: is not in the ledger, and is registered: is at batch 7, wanted stopped, serves",
+        "c@v1: is not in the ledger, and is registered: deleted, its files are kept until they are purged",
         "landed@v0: is not in the ledger, and is registered: external table",
     ]
     assert (agent.ledger.deployments(), shop.pool.starts) == ((), ["a@v1", "b@v1", "c@v1", "a@v2", "b@v2"])
@@ -258,7 +258,7 @@ def withhold(agent: AgentContext) -> None:
     path = Path(agent.layout.data, "_headgate_registry/a@v2.json")
     found = json.loads(path.read_text())
     kept = {key: value for key, value in found["row"].items() if key not in ("texts", "compiled", "compiled_ddl")}
-    path.write_text(json.dumps(found | {"row": kept, "withheld": "its texts hold what looks like a secret"}))
+    path.write_text(json.dumps(found | {"row": kept, "withheld": "its texts seem to contain a secret"}))
 
 
 def garble(agent: AgentContext) -> None:
@@ -274,13 +274,13 @@ def forget(agent: AgentContext) -> None:
     ("spoil", "said", "registered"),
     [
         (ruin_checkpoint, "wanted stopped, because a@v2 has no readable checkpoint", True),
-        (advance_table, "wanted stopped, because the checkpoint of a@v2 stands at batch 7 and its table", True),
+        (advance_table, "wanted stopped, because the checkpoint of a@v2 is at batch 7 and its table", True),
         (
             give_away,
             "its checkpoint belongs to another ledger (third); it stays as it is, and version 2 of a is",
             False,
         ),
-        (withhold, "its texts hold what looks like a secret; it stays as it is, and version 2 of a is not used", False),
+        (withhold, "its texts seem to contain a secret; it stays as it is, and version 2 of a is not used", False),
         (garble, "a@v2.json cannot be read", False),
         (forget, "is not in the registry and has no record: it stays as it is, and version 2 of a", False),
     ],
@@ -338,10 +338,10 @@ def test_a_ledger_that_is_only_older_takes_over_what_came_after_it(older: AgentC
     create_run(older.ledger, run_row("h", id="r-1", actor="ana"), (A,))
     lines = adopted(older)
     assert (
-        f"a@v1: has revision later by its record, later than revision {then.revision[:8]} of the ledger, and is taken "
-        "from there: goes on after batch 4, wanted running, serves" in lines
+        f"a@v1: has revision later by its record, which is newer than revision {then.revision[:8]} of the ledger and "
+        "is used: continues after batch 4, wanted running, serves" in lines
     )
-    assert any("b@v1: is recorded later" in line and "wanted stopped, serves" in line for line in lines)
+    assert any("b@v1: has a newer record" in line and "wanted stopped, serves" in line for line in lines)
     assert any("c@v2: is not in the ledger" in line and line.endswith("serves") for line in lines)
     assert shop.pool.views == {"a": "a__v1", "b": "b__v1", "c": "c__v2"}
     shop.pool.starts.clear()
@@ -354,11 +354,11 @@ def test_a_run_of_an_older_ledger_whose_tables_have_gone_on_ends_failed(older: A
 
     step = StepRow(n=1, do="restart", table=A, version=1, state="waits")
     create_run(older.ledger, run_row("h", id="r-1", actor="ana", steps=(step,)), (A,))
-    assert "run r-1 of ana is running: it ends failed, because its tables have gone on" in adopted(older)
+    assert "run r-1 of ana is running: it ends failed, because its tables have changed since" in adopted(older)
     run = older.ledger.run("r-1")
     assert run is not None
     assert (run.state, run.steps[0].note) == (
-        "failed", "its tables have gone on without it; headgate runs cancel r-1, and plan again",
+        "failed", "its tables have changed without it; headgate runs cancel r-1, and plan again",
     )  # fmt: skip
 
 
@@ -389,7 +389,7 @@ def test_one_checkpoint_out_of_reach_is_named_and_holds_up_no_other(
     reconcile(older)
     assert {"a@v1", "c@v2"} <= shop.pool.running.keys() and "b@v1" not in shop.pool.running
     again = Adoption(older)
-    assert again.findings()["doubt"].startswith("the checkpoint of b@v1 is of epoch 1"), "it can be adopted once more"
+    assert again.findings()["doubt"].startswith("the checkpoint of b@v1 has epoch 1"), "it can be adopted once more"
     assert again.carry_out("dev adopt")["left"] == []
     with pytest.raises(Refused, match="nothing is in doubt"):
         again.carry_out("dev adopt")

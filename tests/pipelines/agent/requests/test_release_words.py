@@ -64,7 +64,7 @@ def test_sudo_lets_nobody_swap_his_own_plan_that_needed_an_approval(desk: Desk, 
 
 def test_a_run_that_is_not_held_and_one_that_is_unknown_are_refused(desk: Desk, told: list[Any]) -> None:
     held(desk, state="done")
-    with pytest.raises(Refused, match="does not wait for a word"):
+    with pytest.raises(Refused, match="is not waiting for a swap command"):
         ask(desk)
     with pytest.raises(UsageError, match="there is no run"):
         ask(desk, id="9999-1")

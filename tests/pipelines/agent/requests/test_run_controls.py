@@ -84,6 +84,8 @@ def test_a_release_that_a_newer_one_has_overtaken_is_not_taken_up(act: str, fail
     row = agent.ledger.run(failed)
     assert row is not None
     gate = next(step.n for step in row.steps if step.state == "failed")
-    with pytest.raises(Refused, match=f"a@v3 serves since run {failed} failed, which was not planned to replace it"):
+    with pytest.raises(
+        Refused, match=f"since run {failed} failed, a@v3 has begun to serve, which the run was not planned to replace"
+    ):
         asked(agent, failed, act, gate)
     assert agent.ledger.run(failed) == row

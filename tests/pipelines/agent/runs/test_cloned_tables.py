@@ -64,8 +64,8 @@ def test_a_fork_is_a_clone_as_of_the_batch_that_it_goes_on_after(deployed: Agent
     old, new = of(deployed, 1), of(deployed, 2)
     assert pool.cloned == [("c__v2", f"{old.folder}/delta", 7, f"{new.folder}/delta")]
     assert pool.recorded == {new.checkpoint_id: (f"{new.folder}/delta", 1)}
-    assert notes(deployed, run, "fork") == ["goes on after batch 1 of c@v1"]
-    assert (new.clone_of, new.table_id, new.older_rows) == (1, "id of c__v2", "rows that came of c@v1")
+    assert notes(deployed, run, "fork") == ["continues after batch 1 of c@v1"]
+    assert (new.clone_of, new.table_id, new.older_rows) == (1, "id of c__v2", "rows from c@v1")
     assert new.active and new.state == State.RUNNING
 
 
@@ -126,7 +126,7 @@ def test_a_log_that_no_longer_tells_the_batch_ends_the_run_and_the_old_version_s
     files.versions.clear()
     run = lane.submit(deployed, lane.plan(deployed, FILTERED, chosen("fork")))
     assert lane.drive(deployed, run) == "failed"
-    assert "the log of c@v1 no longer tells batch 1 from those after it; choose another strategy" in notes(
+    assert "the log of c@v1 no longer distinguishes batch 1 from later ones; choose another strategy" in notes(
         deployed, run, "fork"
     )
     assert pool.views["c"] == "c__v1"
@@ -219,7 +219,7 @@ def test_a_version_begins_at_a_version_and_not_where_its_log_no_longer_has_it(
     files.not_from["13"] = "version 13 of a is no longer in its log, which begins with 20"
     run = lane.submit(deployed, lane.plan(deployed, REBUILT, chosen("partial", "13")))
     assert lane.drive(deployed, run) == "failed"
-    assert notes(deployed, run, "create") == [f"{files.not_from['13']}; nothing was made: plan again"]
+    assert notes(deployed, run, "create") == [f"{files.not_from['13']}; nothing was created: plan again"]
     assert deployed.ledger.deployment(T("c"), 3) is None
 
 

@@ -23,7 +23,7 @@ from tests.pipelines.agent.runs.test_run_driver import (
     submit,
 )
 
-WHY = "its tables have gone on without it"
+WHY = "its tables have changed without it"
 
 
 def end(agent: AgentContext, run_id: str) -> None:

@@ -74,7 +74,7 @@ def test_a_first_batch_that_never_ends_ends_the_run_after_the_hours_of_the_envir
     run_id = begun(agent)
     assert drive(agent, run_id) == "failed"
     assert start_of(agent, run_id).note == (
-        "started, first batch pending; its gate was not open after 24 hours; headgate runs retry waits again"
+        "started, first batch pending; its gate did not open within 24 hours; headgate runs retry waits again"
     )
 
 

@@ -69,7 +69,7 @@ def test_a_version_goes_on_from_the_checkpoint_of_the_one_that_serves(
     assert files.forked == {new.checkpoint: (old.checkpoint, rows)}
     assert new.checkpoint_id == f"id in {new.checkpoint}" and new.active and old.state == State.STOPPED
     notes = [step.note for step in deployed.ledger.run(run).steps if step.do == "fork"]  # type: ignore[union-attr]
-    assert notes == ["goes on after batch 1 of c@v1"]
+    assert notes == ["continues after batch 1 of c@v1"]
     assert (new.begins_after, new.older_rows) == ("batch 1 of c@v1", "")
     assert ("c__v2_before" in pool.tables) is before is bool(new.before_ddl)
     assert pool.views["c"] == ("c__v2_before + c__v2" if before else "c__v2")

@@ -32,7 +32,7 @@ A = TableName("a")
 UPPER = "SELECT id, upper(kind) AS kind FROM STREAM landed"
 LOOKS = 300
 """Looks after which the awaited event would come; the clock advances half an hour at each look."""
-ENDED = "its gate was not open after 24 hours; headgate runs retry waits again"
+ENDED = "its gate did not open within 24 hours; headgate runs retry waits again"
 
 
 @dataclass
@@ -141,4 +141,4 @@ def test_a_retry_waits_the_whole_time_again(agent: AgentContext, pool: Any, monk
 def test_the_environment_says_how_long(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     agent.layout = replace(agent.layout, environment=replace(agent.layout.environment, gate_ends_h=100.0))
     run_id = rebuild(agent, pool, Closed(lambda: "lag 7 rows"), monkeypatch, "look")
-    assert "after 100 hours" in failure(agent, run_id, "catch_up")
+    assert "within 100 hours" in failure(agent, run_id, "catch_up")

@@ -86,7 +86,7 @@ def test_nothing_is_swapped_before_the_word_and_everything_after_it(agent: Agent
     made, run_id, driven = begun(agent)
     assert set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"} and len(pool.running) == 6
     held = released(agent, made, run_id)
-    assert held.state is ReleaseState.HELD and held.note == f"waits for the word: headgate release swap {run_id}"
+    assert held.state is ReleaseState.HELD and held.note == f"waits for the command: headgate release swap {run_id}"
     assert [(pair.table, pair.serves, pair.new.runs) for pair in held.pairs] == [(name, 1, True) for name in "abc"]
     ends = f"nothing is swapped yet; headgate runs cancel {run_id} ends it"
     assert (held.rollback, held.blocked) == ("", ends)
@@ -169,7 +169,7 @@ def test_a_hold_has_an_end_and_a_retry_waits_again(agent: AgentContext) -> None:
     # Counted from the first look at the hold, which may be yet to come.
     wait_until(failed_much_later)
     (step,) = [step for step in row_of(agent, run_id).steps if step.state == "failed"]
-    assert step.note.endswith("nobody has given it after 24 hours; headgate runs retry waits again")
+    assert step.note.endswith("no command was given within 24 hours; headgate runs retry waits again")
     agent.ledger.put_run_state(run_id, "running")
     driven.tell(run_id, OperatorControl("retry"))
     wait_until(lambda: hold_of(agent, run_id) == "gate")
@@ -209,7 +209,7 @@ def test_the_word_needs_a_held_run_its_text_and_no_freeze(agent: AgentContext) -
         check_word(agent, CALLER, waiting, text)
     driven.tell(run_id, OperatorControl("cancel"))
     ended(agent, run_id)
-    with pytest.raises(Refused, match="does not wait for a word"):
+    with pytest.raises(Refused, match="is not waiting for a swap command"):
         check_word(agent, CALLER, row_of(agent, run_id), text)
 
 

@@ -113,7 +113,7 @@ def test_a_failed_release_does_not_swap_over_a_newer_one(
     other = small_project.texts(a="SELECT id, lower(kind) AS kind FROM STREAM landed")
     assert lane.drive(agent, lane.submit(agent, lane.plan(agent, other, REBUILD))) == "done"
     newer = dict(pool.views)
-    assert retried(agent, run_id) == "failed" and "@v3 serves since" in said(agent, run_id)
+    assert retried(agent, run_id) == "failed" and "@v3 serves meanwhile" in said(agent, run_id)
     assert pool.views == newer == serving(agent)
 
 

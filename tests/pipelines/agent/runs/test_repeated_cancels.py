@@ -137,7 +137,9 @@ def test_a_cancel_that_is_tried_again_tells_once_what_runs_on(
 
     held = HeldTwice(monkeypatch, lambda: None)
     cancelled(at(agent, "before swap running", cancel), run_id)
-    told = [event.count for event in agent.ledger.events() if event.summary == "runs on after a cancel: b@v1 reads it"]
+    told = [
+        event.count for event in agent.ledger.events() if event.summary == "keeps running after a cancel: b@v1 reads it"
+    ]
     assert (told, held.left) == ([1], 0)
 
 

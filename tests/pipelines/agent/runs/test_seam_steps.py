@@ -67,12 +67,12 @@ def test_it_goes_on_at_the_batch_of_the_new_version_that_had_read_the_same(old: 
     assert deploy(old, pool, UPPER, SEAM_B) == "done"
     b, before = row(old, "b", 1), old.layout.checkpoint_folder(T("b"), 1)
     assert b.checkpoint == f"{before}.a__v2.2" and b.active and b.compiled == "SELECT id, kind FROM STREAM a__v2"
-    assert b.older_rows == "rows that came of a@v1" and not row(old, "a", 2).older_rows
+    assert b.older_rows == "rows from a@v1" and not row(old, "a", 2).older_rows
     assert old.files.seeded == [(b.checkpoint, 2, before)]  # type: ignore[attr-defined]  # A double's.
     assert pool.running["b@v1"].checkpoint == b.checkpoint and b.folder == old.layout.table_folder(T("b"), 1)
     assert sorted(pool.running) == ["a@v1", "a@v2", "b@v1", "c@v1"], "c, of another product, reads a@v1"
-    said = [event.summary for event in old.ledger.events() if "goes on after" in event.summary]
-    assert [text.partition(", by")[0] for text in said] == ["goes on after batch 2, on batch 1 of a@v2"]
+    said = [event.summary for event in old.ledger.events() if "continues after" in event.summary]
+    assert [text.partition(", by")[0] for text in said] == ["continues after batch 2, on batch 1 of a@v2"]
     aside: dict[str, str] = old.files.aside  # type: ignore[attr-defined]  # A double's.
     assert before in aside.values() and plan(old, UPPER, PlanRequest(tables=(T("a"), T("b")))).empty
 
@@ -81,7 +81,7 @@ def test_it_goes_on_at_the_batch_of_the_new_version_that_had_read_the_same(old: 
     ("a2", "b1", "why"),
     [
         (reads("2:x"), reads("1:w"), "a@v1 has read 1 files of landed, a@v2 2"),
-        (reads("1:x"), reads("7:other"), "b@v1 has read up to within a batch of a@v1"),
+        (reads("1:x"), reads("7:other"), "b@v1 has read only part of a batch of a@v1"),
         (reads("1:x"), reads(), "b@v1 has committed no batch yet"),
     ],
 )
@@ -94,7 +94,7 @@ def test_it_fails_where_nothing_fits_and_has_never_been_stopped(
     found = old.ledger.run(run)
     assert found is not None
     (failed,) = [step for step in found.steps if step.do == "seam"]
-    assert failed.note.startswith(f"no batch fitted in 300 s, and nothing has moved: {why}")
+    assert failed.note.startswith(f"no batch matched within 300 s, and nothing has changed: {why}")
     assert "b@v1" not in pool.stops and row(old, "b", 1).compiled == "SELECT id, kind FROM STREAM a__v1"
     assert "a@v1" in pool.running and pool.views["a"] == "a__v2", "it reads on, and what it reads runs on"
     have_read(old, reads("1:x"), reads("1:x"), reads("1:w"))

@@ -243,8 +243,8 @@ def test_a_run_that_meets_a_bug_of_ours_is_told_once_each_time_to_stand_still(
         for _ in range(3):
             lane.resume_open()
             wait_until(lambda: not lane._woken)
-    ((summary, detail),) = told(agent, "stands still")
-    assert summary == f"run {release} stands still: the agent failed unexpectedly on it (KeyError)"
+    ((summary, detail),) = told(agent, "is stuck")
+    assert summary == f"run {release} is stuck: the agent failed unexpectedly on it (KeyError)"
     assert f"headgate runs cancel {release}" in detail
     lane.tell(release, OperatorControl("cancel", by="ana"))
     wait_until(lambda: not lane._woken)

@@ -95,9 +95,9 @@ def test_no_vacuum_deletes_what_a_reader_has_still_to_read(lake: AgentContext, p
     run_id = run_of(lake, "vacuum", "a")
     assert lane.drive(lake, run_id) == "failed" and not pool.looked_after
     ((_, said),) = notes(lake, run_id)
-    on = " and is stopped: headgate start b has it read on" if state == "stopped" else ""
+    on = " and is stopped: headgate start b lets it continue" if state == "stopped" else ""
     assert said.startswith(
-        f"files that it would delete are still to be read: b@v1 has not read version 7{on}; headgate runs"
+        f"files that it would delete have not been read yet: b@v1 has not read version 7{on}; headgate runs"
     )
     files.unread.clear()  # type: ignore[attr-defined]  # Scripted.
     assert lane.drive(lake, run_id, OperatorControl("retry")) == "done"

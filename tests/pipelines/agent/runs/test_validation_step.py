@@ -194,9 +194,9 @@ def test_without_a_position_it_waits_and_says_how_far_both_have_read(served: Age
     run = submit(served, plan(served, UPPER, REBUILD_A))
     thread = threading.Thread(target=drive, args=(served, run))
     thread.start()
-    wait_until(lambda: "no position yet" in step_of(served, run).note)
+    wait_until(lambda: "no common position yet" in step_of(served, run).note)
     assert step_of(served, run).note == (
-        "no position yet that both have read, for at most 30m: a@v1 has read 3 files of landed, a@v2 2"
+        "no common position yet, for at most 30m: a@v1 has read 3 files of landed, a@v2 2"
     )
     assert not pool.compared
     has_read(served, 2, "2:y", "3:z")
@@ -215,7 +215,7 @@ def test_a_position_that_never_comes_is_waited_for_within_a_bound_and_then_someb
     assert drive(served, run) == "failed"
     found = step_of(served, run)
     assert found.note == (
-        "within 30m there was no position that both have read: a@v1 has read 3 files of landed, a@v2 2; "
+        "within 30m no position was found that both have read: a@v1 has read 3 files of landed, a@v2 2; "
         f"headgate runs retry {run[:12]} waits again, "
         f"headgate runs skip {run[:12]} --step {found.n} goes on without a comparison"
     )
@@ -292,10 +292,10 @@ def test_a_version_whose_input_has_ended_is_not_waited_for_once_it_has_read_all_
     driven = threading.Thread(target=RunDriver(served, row, threading.Event()).drive)
     driven.start()
     if waits:
-        wait_until(lambda: step_of(served, run).note.startswith("no position yet that both have read"))
+        wait_until(lambda: step_of(served, run).note.startswith("no common position yet"))
         served.stopping.set()
     driven.join(30)
-    ended = "rows were not compared: b@v1 has read less, and reads no more: a@v1 is failed"
+    ended = "rows were not compared: b@v1 has read less, and has stopped reading: a@v1 is failed"
     assert (step_of(served, run).note == ended) is not waits
 
 

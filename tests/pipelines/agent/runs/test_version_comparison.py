@@ -25,8 +25,8 @@ TEXTS = RevisionTexts(ddl="CREATE TABLE a (id INT) USING parquet", dml="INSERT I
     ("known", "words"),
     [
         ({}, ""),
-        ({"older_rows": "rows that came of raw@v1"}, "a@v1 holds rows that came of raw@v1, in any number"),
-        ({"begins_after": "batch 7 of a@v0"}, "a@v1 begins with what follows batch 7 of a@v0, in any number"),
+        ({"older_rows": "rows from raw@v1"}, "a@v1 holds rows from raw@v1, in any number"),
+        ({"begins_after": "batch 7 of a@v0"}, "a@v1 begins with the rows after batch 7 of a@v0, in any number"),
         ({"begins_where": ("raw.ts >= 1",)}, "a@v1 begins with raw.ts >= 1, in any number"),
     ],
 )
@@ -72,7 +72,7 @@ def test_only_rows_from_before_its_time_are_more_than_a_version_that_begins_late
     [
         ({}, 150),
         ({"begins_after": "batch 3 of a@v0"}, None),
-        ({"older_rows": "rows that came of raw@v1"}, None),
+        ({"older_rows": "rows from raw@v1"}, None),
         (None, None),
     ],
 )

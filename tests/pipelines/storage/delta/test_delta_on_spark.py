@@ -195,7 +195,7 @@ def test_a_checkpoint_restored_from_an_older_copy_loses_rows_without_a_word_and_
     shutil.copytree(f"{checkpoint}.copy", checkpoint)
     found = lake.files.read(checkpoint)
     sink = lake.files.sink_batch(lake.place("c"), format="delta", query=found.id)
-    with pytest.raises(Refused, match="stands at batch 0 and its table at batch 1"):
+    with pytest.raises(Refused, match="is at batch 0 and its table at batch 1"):
         refuse_other_age("c@v1", found.planned, found.batch, sink)
     # A start would write new rows as batch 1, which the table already has.
     lake.insert("p", 1, at=99)
