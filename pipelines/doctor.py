@@ -1,9 +1,9 @@
-"""`python -I -m pipelines.doctor --json`: what only the Spark side can judge of this machine, as JSON; starts nothing.
+"""`python -I -m pipelines.doctor --json`: checks of the Spark side for `headgate doctor`, as JSON; starts no pool.
 
-Run as a child by `headgate doctor`, which adds what it can see itself. `--project`, `--env` and `--home` name an
-environment, whose jars are then judged by what a start of its pool goes by. `--inputs` are paths of DDL files below
-`--project`, whose tables of others are then judged alone, those that are not absolute below `--data`. Of `--delta`, a
-table of others as well, the columns are told alone.
+`headgate doctor` runs it as a child process and adds its own checks. `--project`, `--env` and `--home` select an
+environment whose jars are checked as at the start of its pool. With `--inputs`, paths of DDL files below `--project`,
+only the external tables that they declare are checked; relative locations are below `--data`. With `--delta`, only the
+columns of that external table are printed.
 """
 
 import argparse
@@ -29,11 +29,11 @@ from pipelines.local_pool.java_and_spark import OLDEST_JAVA, find_java
 from pipelines.spark_connect.declared_tables import fault_of_declaration, fault_where_missing, missing_log
 
 ENGINE = "4.2.0"
-"""The only engine that is supported (pyproject.toml pins it)."""
+"""The only supported version of PySpark, which pyproject.toml pins."""
 
 
 def main(words: Sequence[str]) -> int:
-    """Print the verdicts; 0 also when one is bad: whoever asked decides."""
+    """Print the results of the checks; returns 0 even if a check fails, because the caller decides what that means."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--json", action="store_true")
     for name in ("--project", "--env", "--home", "--data", "--delta"):
@@ -54,7 +54,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def java() -> dict[str, Any]:
-    """Judge the Java that a local pool would run on."""
+    """Check the Java that a local pool would use."""
     found = find_java()
     facts: dict[str, Any] = {"path": found.path, "home": found.home, "version": found.version}
     facts |= {"bundled": found.bundled, "oldest": OLDEST_JAVA}
@@ -62,7 +62,7 @@ def java() -> dict[str, Any]:
 
 
 def engine() -> dict[str, Any]:
-    """Judge the installed Spark client."""
+    """Check the installed version of PySpark."""
     try:
         installed = version("pyspark")
     except PackageNotFoundError:
@@ -75,7 +75,7 @@ def engine() -> dict[str, Any]:
 
 
 def pool_program() -> dict[str, Any]:
-    """Judge what the Connect client and its server need beside pyspark itself."""
+    """Check the libraries that Spark Connect needs besides PySpark."""
     missing = [name for name in ("grpc", "pandas", "pyarrow") if find_spec(name) is None]
     if missing:
         return _verdict(
@@ -85,7 +85,7 @@ def pool_program() -> dict[str, Any]:
 
 
 def connectors(project: Path, environment: str, home: Path) -> list[dict[str, Any]]:
-    """Judge the jars that a pool of ours would be given; nothing where it is given none, or is not ours."""
+    """Check the jars that a local pool would be started with; no checks for another pool or without connectors."""
     try:
         manifest = read_manifest((project / MANIFEST_PATH).read_text("utf-8-sig"), [])
     except (OSError, UnicodeDecodeError):
@@ -113,12 +113,12 @@ def inputs(project: Path, data: str, paths: Sequence[str]) -> list[dict[str, Any
         if fault is not None:
             wrong.append(_verdict("inputs", fault.why, fault.remedy, table=ddl.table, kind=fault.kind))
     good = len(paths) - len(wrong)
-    words = f"{counted(good, 'table')} of others {'is' if good == 1 else 'are'} there, as declared"
+    words = f"{counted(good, 'external table')} {'exists' if good == 1 else 'exist'} as declared"
     return wrong or [_verdict("inputs", words, ok=True)]
 
 
 def columns_of(folder: str) -> dict[str, Any]:
-    """Judge whether a Delta table lies in a folder; its facts are the columns that its log says."""
+    """Check that a folder contains a Delta table, and return its columns by its log."""
     from pipelines.storage.checkpoints import TableCheckpoints
 
     files, format = TableCheckpoints(""), "delta"
@@ -129,11 +129,11 @@ def columns_of(folder: str) -> dict[str, Any]:
         return _verdict("inputs", error.summary, error.remedy)
     if missing is not None:
         is_ours = bool(files.identity(folder, format))
-        below = f"its table lies below: --delta {table_format(format).place_in(folder)}"
-        remedy = below if is_ours else "have it written first, or correct the folder"
+        below = f"its table is in a subfolder: --delta {table_format(format).place_in(folder)}"
+        remedy = below if is_ours else "have its owner create the table, or correct the folder"
         return _verdict("inputs", missing, remedy)
     if columns is None:
-        return _verdict("inputs", f"the log of {folder} has a column of a type that is not known here")
+        return _verdict("inputs", f"the log of {folder} has a column of an unknown type")
     return _verdict("inputs", f"{folder} is a Delta table", ok=True, columns=list(columns.items()))
 
 

@@ -169,7 +169,7 @@ def test_an_input_on_delta_is_declared_with_the_columns_that_its_log_has(
     ("words", "manifest", "told"),
     [(["--delta", "{0}/nowhere"], "connectors: {delta: {}}\n", "there is no folder {0}/nowhere"),
      (["--delta", "{0}/shop"], "connectors: {delta: {}}\n", "has no _delta_log"),
-     (["--delta", "{0}/lake"], "connectors: {delta: {}}\n", "its table lies below: --delta {0}/lake/delta"),
+     (["--delta", "{0}/lake"], "connectors: {delta: {}}\n", "its table is in a subfolder: --delta {0}/lake/delta"),
      (["--delta", "s3a://bucket/x"], "connectors: {delta: {}}\n", "s3a://bucket/x is no folder of a file system"),
      (["--delta", "{0}/lake/delta"], "", "add connectors: {delta: {}} to headgate.yml"),
      (["--delta", "{0}/lake/delta", "--layer", "facts"], "connectors: {delta: {}}\n", "needs a statement"),
