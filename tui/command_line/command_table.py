@@ -63,11 +63,11 @@ PLAN_SUBCOMMANDS = (
 )  # fmt: skip
 
 RUN_SUBCOMMANDS = (
-    SubcommandSpec("pause", "Start no further step; steps under way finish.", "headgate runs pause 7f3a-01c2f",
+    SubcommandSpec("pause", "Start no further step; steps in progress finish.", "headgate runs pause 7f3a-01c2f",
                    plan_arguments.run_act),
     SubcommandSpec("resume", "Continue a paused run.", "headgate runs resume 7f3a-01c2f --follow",
                    plan_arguments.run_continued),
-    SubcommandSpec("cancel", "End a run; what is begun and not swapped is stopped, tables stay.",
+    SubcommandSpec("cancel", "End a run; stop new versions that do not serve, and keep their tables.",
                    "headgate runs cancel 7f3a-01c2f --confirm 7f3a", plan_arguments.run_confirmed),
     SubcommandSpec("retry", "Retry a failed step, or continue with edited files.",
                    "headgate runs retry 7f3a-01c2f --follow", plan_arguments.run_retry),
@@ -90,9 +90,9 @@ RELEASE_SUBCOMMANDS = (
                    "headgate release swap 7f3a-01c2f --confirm 'dev 7f3a'", plan_arguments.release_executed),
     SubcommandSpec("rollback", "The same as headgate rollback RUN.",
                    "headgate release rollback 7f3a-01c2f --confirm 'dev 91bc'", plan_arguments.release_executed),
-    SubcommandSpec("retire", "Move every replaced version of its tables to the trash.",
+    SubcommandSpec("retire", "Move every version that the release replaced to the trash.",
                    "headgate release retire 7f3a-01c2f --confirm 'dev 91bc'", plan_arguments.release_executed),
-    SubcommandSpec("close", "Close the migration ticket of a reader that reads what serves now.",
+    SubcommandSpec("close", "Close the migration ticket of a reader that has moved to the new version.",
                    "headgate release close 7f3a-01c2f dashboard", plan_arguments.release_close),
 )  # fmt: skip
 

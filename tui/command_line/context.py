@@ -34,7 +34,7 @@ class CommandContext:
             environment=getattr(self.args, "env", None),
         )
         if found.broken:
-            instead = f"the last text that could be read counts, and {found.environment} as protected"
+            instead = f"its last readable version applies, and {found.environment} counts as protected"
             self.voice.say(f"{found.broken}: until it is corrected, {instead}")
         return found
 

@@ -24,8 +24,8 @@ _ACT = "the command may still complete: headgate ls shows the result, headgate a
 GOES_ON_BY_COMMAND = {
     "up": "agent and pool keep starting: headgate up waits for them again, headgate down stops them",
     "down": "the shutdown continues: run headgate down again to check that nothing is running",
-    "backup": "no file has the name that was given, unless the copy was whole: run headgate backup again",
-    "restore": "either ledger is in place, whole: headgate restore again, or headgate up",
+    "backup": "the file exists only if the backup was complete: run headgate backup again",
+    "restore": "the ledger is complete, either the old or the restored one: run headgate restore again, or headgate up",
     "demo": "what was started keeps running: headgate demo returns to it, headgate down in its folder stops it",
     "test": "nothing was changed; its Spark server is ended",
     "wait": "nothing was changed: headgate ls shows the current state",
@@ -76,7 +76,9 @@ def _run(argv: list[str], voice: CommandOutput) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for word in argv:
         if (shown := escape_surrogates(word)) != word:
-            raise UsageError(f"the argument {shown} is not UTF-8", remedy="rename what it names, or use another one")
+            raise UsageError(
+                f"the argument {shown} is not UTF-8", remedy="rename the file or folder, or use another one"
+            )
     args = parse_line(argv)
     if args.version is True:
         voice.print([f"headgate {VERSION}"])

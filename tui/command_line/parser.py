@@ -104,7 +104,7 @@ def _refuse(word: str, forms: dict[str, CommandParser], subcommand: str, second:
         raise UsageError(f"{form.prog} takes no {option}", remedy=remedy)
     near = difflib.get_close_matches(second, [name for name in forms if name], n=1) if subcommand == ALONE else []
     remedy = f"did you mean `{forms[near[0]].prog}`?" if near else f"{form.prog} --help shows an example"
-    raise UsageError(f"{word!r} is one word too many", remedy=remedy)
+    raise UsageError(f"{word!r} is an unexpected argument", remedy=remedy)
 
 
 def _parser_alone(shared: CommandParser) -> CommandParser:

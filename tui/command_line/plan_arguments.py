@@ -65,12 +65,12 @@ def plan_undelete(parser: CommandParser) -> None:
 
 
 def _released(parser: CommandParser) -> None:
-    told = "a table, with all that its release swapped in, or the start of that run's id"
+    told = "a table, which selects its whole release, or the start of a run's id"
     parser.add_argument("tables", nargs="+", metavar="TABLE|RUN", help=told)
 
 
 def plan_retire(parser: CommandParser) -> None:
-    told = "a table, with every version of it that was replaced, or the start of a run's id, for all tables of that run"
+    told = "a table whose replaced versions to delete, or the start of a run's id for all tables of that run"
     parser.add_argument("tables", nargs="+", metavar="TABLE|RUN", help=told)
     _planned(parser)
 
@@ -91,12 +91,14 @@ def _optimized(parser: CommandParser) -> None:
 
 def _vacuumed(parser: CommandParser) -> None:
     _optimized(parser)
-    told = "keep the files of versions of the last so many hours; by default as each table says, 168 h"
+    told = "keep the files that versions of the last HOURS use; default: as set for each table, or 168"
     parser.add_argument("--retain", metavar="HOURS", default="", help=told)
 
 
 def _deleted(parser: CommandParser) -> None:
-    parser.add_argument("tables", nargs="+", metavar="TABLE", help="deleted tables, with those of them that they read")
+    parser.add_argument(
+        "tables", nargs="+", metavar="TABLE", help="deleted tables; deleted tables that they read are included"
+    )
 
 
 def plan_diff(parser: CommandParser) -> None:
@@ -112,15 +114,15 @@ def _only_deploys(parser: CommandParser, *, told: bool = True) -> None:
         ("--rebuild", "rebuild the requested tables, changed or not", {"action": "store_true"}),
         ("--keep-table", "change only statements: no table is created, altered or swapped", {"action": "store_true"}),
         ("--hold", "let the run wait before its swap: headgate release swap RUN", {"action": "store_true"}),
-        ("--from", "begin to read at earliest, at now, at a time (UTC), or at a version (Delta)",
+        ("--from", "where to begin reading: earliest, now, a time (UTC), or a version (Delta)",
          {"dest": "start", "metavar": "WHERE"}),
-        ("--strategy", "how one table comes to its new revision instead of the default; may be repeated",
+        ("--strategy", "how to deploy one table, instead of the default strategy; may be repeated",
          {"action": "append", "default": [], "metavar": "T=WORD[@AT]"}),
     )  # fmt: skip
     for option, what, settings in options:
         parser.add_argument(option, help=what if told else argparse.SUPPRESS, **settings)
     if told:
-        parser.add_argument_group("strategies (T=WORD, with @ and where it begins)", "\n".join(strategy_lines(76)))
+        parser.add_argument_group("strategies (T=WORD or T=WORD@AT)", "\n".join(strategy_lines(76)))
 
 
 def _planned(parser: CommandParser) -> None:
@@ -202,7 +204,7 @@ def release(parser: CommandParser) -> None:
 
 def release_shown(parser: CommandParser) -> None:
     release(parser)
-    parser.add_argument("--steps", action="store_true", help="each step of its run as well; --json has them anyway")
+    parser.add_argument("--steps", action="store_true", help="also list each step of its run; --json always does")
 
 
 def release_diff(parser: CommandParser) -> None:
@@ -217,7 +219,7 @@ def release_executed(parser: CommandParser) -> None:
 
 def release_close(parser: CommandParser) -> None:
     release(parser)
-    parser.add_argument("reader", metavar="READER", help="who reads what serves now, as headgate release show names it")
+    parser.add_argument("reader", metavar="READER", help="the reader, as named by headgate release show")
 
 
 def _follow(parser: CommandParser) -> None:

@@ -70,7 +70,7 @@ def test_a_broken_head_is_told_refused_by_what_reads_it_and_never_unprotected(
     select_environment(os.environ, str(folder))
     (folder / "headgate.yml").write_text("project: shop\nenvironments: [\n")
     assert exit_codes.run_command_line(words.split()) == code
-    assert "the last text that could be read counts, and dev as protected" in capsys.readouterr().err
+    assert "its last readable version applies, and dev counts as protected" in capsys.readouterr().err
     assert agent.heard == []
 
 
