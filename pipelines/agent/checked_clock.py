@@ -17,7 +17,7 @@ _one_at_a_time = Lock()
 """Held during a check: steps and housekeeping both check the clock, and a jump must be counted only once."""
 
 JUMP_S = 3600.0
-"""Maximum gain of the wall clock on the uptime between two checks, in seconds, that is not a jump."""
+"""A gain of the wall clock on the uptime between two checks that exceeds this counts as a jump, in seconds."""
 
 OFF_S = 30 * 86400.0
 """Longest time a machine is assumed to have been off; a larger gap across a boot means that the clock was set."""
@@ -43,7 +43,7 @@ def _is_same(before: ClockCheck, up: Uptime) -> bool:
 
 
 def check_clock(before: ClockCheck | None, wall: float, up: Uptime) -> tuple[ClockCheck, float]:
-    """Return the new check, and the number of seconds by which recorded deadlines must be shifted.
+    """Check the clock; returns the check, and the number of seconds by which recorded deadlines must be shifted.
 
     Shifting keeps the remaining time of a deadline constant, however the clock was set. Data that expires by age is
     judged by the lowest clock of the last `FORGETS_S` seconds.

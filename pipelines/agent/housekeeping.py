@@ -20,7 +20,7 @@ from pipelines.agent.context import AgentContext
 log = logging.getLogger(__name__)
 
 BEFORE_SEAM = "before_seam"
-"""Subfolder of a version in the trash: former checkpoints, below the time at which they are purged."""
+"""Subfolder of a version's trash folder with its former checkpoints, in folders named after the time of their purge."""
 
 
 def purge_trash(agent: AgentContext) -> None:

@@ -14,7 +14,7 @@ from core.model.names import TableName
 
 @dataclass(frozen=True, slots=True)
 class QueryProgress:
-    """The progress of one micro-batch (from `StreamingQueryProgress.json` of Spark 4.2, the safe form over Connect)."""
+    """The progress of one micro-batch, decoded from `StreamingQueryProgress.json` (Spark 4.2)."""
 
     batch: int | None = None
     at: str = ""

@@ -1,1 +1,1 @@
-"""Unit tests of statements on a Spark server of their own: fixtures as files, micro-batches by part, rows read."""
+"""Unit tests of statements on a Spark server of their own: fixtures as files, one start per part, and written rows."""

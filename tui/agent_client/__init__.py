@@ -1,1 +1,1 @@
-"""The agent from outside: its socket, its commands, its process and the pool's."""
+"""The client side of the agent: its socket, its commands, and the processes of agent and pool."""

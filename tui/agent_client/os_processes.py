@@ -142,9 +142,10 @@ def lock_holder(path: str) -> OsProcess | None:
 
 
 def _has_open(pid: int, file: os.stat_result) -> bool:
-    """Return whether a process has a file open; assumed for another user's, whose descriptors are hidden.
+    """Return whether a process has a file open; assumed for another user's process, whose descriptors are hidden.
 
-    The list of locks names an inode, and a device that differs from that of stat(2) on btrfs and overlayfs.
+    The kernel's list of locks gives inodes and device numbers, but on btrfs and overlayfs the latter differ from
+    stat(2).
     """
     try:
         descriptors = os.listdir(f"/proc/{pid}/fd")

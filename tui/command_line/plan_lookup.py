@@ -124,7 +124,7 @@ def superseded_words(row: "PlanRow", now: float) -> str:
 
 
 def plan_status(row: "PlanRow", now: float) -> str:
-    """Return whether a plan is open, applied, superseded, expired or refused."""
+    """Return the status of a plan: open, applied, superseded, expired or refused."""
     return "expired" if row.status == "open" and row.expires_at < now else row.status
 
 

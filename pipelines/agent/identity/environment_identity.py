@@ -69,7 +69,10 @@ class EnvironmentIdentity:
         return self._doubt
 
     def keep(self) -> None:
-        """Compare, and increment the counter if not in doubt; raises TryAgain if the data folder is out of reach."""
+        """Compare ledger and data folder, and increment the counter if they match.
+
+        Raises TryAgain if the data folder is out of reach.
+        """
         with self._looking:
             if not self._doubt:
                 self._keep()

@@ -32,10 +32,10 @@ START_S = 90.0
 """Longest time until a local pool answers, in seconds."""
 
 PROVE_S = 10.0
-"""Seconds between two proofs that the server can run a statement: listing idle queries does not show that."""
+"""Seconds between two checks that the server can run a statement; listing idle queries does not show that."""
 
 PROOFS = 2
-"""Consecutive proofs, one per round, that must find the SparkContext stopped before the server is ended."""
+"""Number of consecutive checks, one per round, that must find the SparkContext stopped before the server is ended."""
 
 MANAGED = "whoever manages the pool has to restart it"
 
@@ -80,10 +80,10 @@ class PoolSupervisor:
         self._monotonic = monotonic
         self._prove_at = 0.0
         self._stopped_proofs = 0
-        """Consecutive proofs that found the server's SparkContext stopped."""
+        """Number of consecutive checks that found the server's SparkContext stopped."""
         self._open: SparkConnection | None = None
         self._restored: SparkConnection | None = None
-        """The connection whose catalog is filled: None or the open one."""
+        """The open connection, once its catalog is filled; None before."""
         self._lock = threading.Lock()
         self._said = ("", "")
         self._is_recorded = True

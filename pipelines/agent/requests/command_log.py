@@ -27,7 +27,7 @@ class RecordedOutcome(NamedTuple):
     outcome: CommandOutcome
     detail: str
     parts: tuple[tuple[str, CommandOutcome], ...] = ()
-    """Subject and outcome of each audit entry, if they differ; empty if one entry is enough."""
+    """Subject and outcome for each audit entry, if several outcomes occurred; empty if one entry is enough."""
 
 
 def outcome_of_error(error: HeadgateError) -> RecordedOutcome:

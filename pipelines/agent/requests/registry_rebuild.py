@@ -70,7 +70,7 @@ class RegistryRebuild:
                 yield key
 
     def _judged(self, table: TableName, version: int, serving: Mapping[TableName, int]) -> FoundVersion | None:
-        """Compare one record with its row; None if the ledger is as new."""
+        """Compare a record with its row in the ledger; None if the row is up to date."""
         name, now = query_name(table, version), self._agent.ledger.deployment(table, version)
         stays = f"it stays as it is, and version {version} of {table} is not used again"
         try:
@@ -112,7 +112,7 @@ class RegistryRebuild:
         return None
 
     def _at_rest(self, row: Deployment, record: RegistryRecord, now: Deployment | None) -> tuple[Deployment, str]:
-        """Return the row to register, and a description of how it continues."""
+        """Return the row to register, and a description of how the version continues."""
         row = replace(row, recorded=record.count, active=row.external or bool(now and now.active))
         if row.external:
             return replace(row, state=State.RUNNING), "external table"

@@ -1,4 +1,4 @@
-"""Plans in the agent: computed again, stored, approved by another login, and given to the run driver once."""
+"""Plans in the agent: recomputed, stored, approved by another login, and passed to the run driver once."""
 
 import json
 import logging

@@ -29,7 +29,7 @@ FALLING_S = 6 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class GateReading:
-    """The result of one look at a gate."""
+    """The result of one check of a gate."""
 
     open: bool
     note: str

@@ -65,7 +65,7 @@ def _nulls_apart(effects: Iterable[RowEffect]) -> Iterator[RowEffect]:
 
 
 def _not_distinct_yet(pair: VersionPair, expected: Expectation) -> Iterator[RowEffect]:
-    """Explain rows that the only DISTINCT version withholds until its watermark has passed them."""
+    """Explain rows that the version with DISTINCT withholds until its watermark has passed them."""
     for side, column in expected.withheld:
         passed = pair.at.green_watermark_ms if side is RowSide.NEW else pair.at.blue_watermark_ms
         other = RowSide.OLD if side is RowSide.NEW else RowSide.NEW

@@ -168,7 +168,7 @@ class RunContext:
         return before if self._is_to_rest(before) else self.start_unless_stopped(step, after_stop=True)
 
     def _is_to_rest(self, found: Deployment) -> bool:
-        """Return whether a version is wanted stopped, even by a stop that the ledger lacks."""
+        """Return whether a version is wanted stopped, even if the ledger does not have the stop yet."""
         waits = self.agent.locks.has_unrecorded_stop((found.table, found.version))
         return waits or found.wanted == WantedState.STOPPED
 

@@ -38,7 +38,7 @@ from pipelines.agent.tables.table_identities import refuse_gone, refuse_other_ta
 log = logging.getLogger(__name__)
 
 PYTHON_CALL_S = 60.0
-"""A pool may have to start its first Python process."""
+"""Deadline of a call that may have to start the pool's first Python process, in seconds."""
 
 
 def start(agent: AgentContext, deployment: Deployment, *, stops: int, after_stop: bool = False) -> ReportedQuery:

@@ -1,4 +1,4 @@
-"""Stop, start and restart of statements, in the thread of the caller, overtaking every run."""
+"""Stops, starts and restarts statements in the thread of the caller, ahead of every run."""
 
 import logging
 import time
@@ -380,7 +380,7 @@ def apply_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
 
 
 def _tell(agent: AgentContext, journal: EmergencyJournal, stop: JournalledStop) -> None:
-    """Record who stopped what: the agent that was asked may have been killed before it could.
+    """Record who stopped what, which the agent that received the stop may not have done before it was killed.
 
     If the ledger fails in between, the stops are applied again without recording anything twice.
     """

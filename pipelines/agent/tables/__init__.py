@@ -1,1 +1,1 @@
-"""Tables as the agent meets them: entries in the pool's catalog, identities, inputs that others write."""
+"""Tables from the agent's point of view: catalog entries, identities of tables, and inputs that others write."""
