@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from table_of_others import LANDED, Owner
+from external_table import LANDED, Owner
 from tiny_project import DML, Tiny, tiny_that_runs, until
 
 from pipelines.storage.delta_log import DeltaLog

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from table_of_others import LANDED, Owner
+from external_table import LANDED, Owner
 from tiny_project import DML, tiny_that_runs, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
