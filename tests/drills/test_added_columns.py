@@ -122,7 +122,7 @@ def as_widened(tiny: Tiny, column: int, last: int) -> None:
     assert max(numbers) > TOO_LARGE, "its pointer has the wider type too"
 
 
-def test_a_column_is_added_under_readers_and_rows_that_land(tiny: Tiny) -> None:
+def test_a_column_is_added_while_readers_run_and_rows_land(tiny: Tiny) -> None:
     widen(tiny, 1, short=1)
     plan = tiny.plan("kept", "--exclude", "beside")
     assert {node["table"]: node["action"] for node in plan["nodes"]} == {
@@ -145,7 +145,7 @@ def declare_wider(tiny: Tiny, column: int) -> int:
     return tiny.landed
 
 
-def test_a_column_takes_a_wider_type_under_readers_and_rows_that_land(tiny: Tiny) -> None:
+def test_a_column_is_widened_while_readers_run_and_rows_land(tiny: Tiny) -> None:
     last = declare_wider(tiny, 1)
     plan = tiny.plan("kept", "--exclude", "beside")
     about = {node["table"]: (node["action"], node["row"]) for node in plan["nodes"]}
@@ -161,13 +161,13 @@ def test_a_column_takes_a_wider_type_under_readers_and_rows_that_land(tiny: Tiny
     [(2, "alter stopped", False), (3, "alter done", True)],
     ids=["before the column", "after it, with the server"],
 )
-def test_an_agent_killed_around_the_column_ends_the_same(tiny: Tiny, columns: int, at: str, server_too: bool) -> None:
+def test_adding_a_column_survives_a_killed_agent(tiny: Tiny, columns: int, at: str, server_too: bool) -> None:
     widen(tiny, columns)
     killed_at(tiny, at, server_too=server_too)
     as_wanted(tiny, columns)
 
 
-def test_an_agent_and_a_server_killed_behind_a_wider_type_end_the_same(tiny: Tiny) -> None:
+def test_widening_a_column_survives_a_killed_agent_and_server(tiny: Tiny) -> None:
     widen(tiny, 4, short=4)
     assert tiny.apply(tiny.plan("kept")).returncode == 0
     last = declare_wider(tiny, 4)

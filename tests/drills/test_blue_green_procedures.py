@@ -41,7 +41,7 @@ def rolled_back(world: OrdersProject, table: str) -> dict[str, int]:
     return {table: int(note.rsplit(": ", 1)[1].replace(",", "")) for table, note in notes.items()}
 
 
-def test_an_intermediate_statement_that_gets_a_computation_is_released_with_its_readers_and_taken_back(
+def test_a_computed_column_is_released_with_its_readers_and_rolled_back(
     pizzeria: Pizzeria,
 ) -> None:
     world, feed = pizzeria
@@ -68,7 +68,7 @@ def test_an_intermediate_statement_that_gets_a_computation_is_released_with_its_
     print(f"computation: {released} orders once in v2, {back} after the rollback; rows that stay in v2: {stays}")
 
 
-def test_a_column_of_the_source_arrives_at_the_end_with_its_default_and_its_values_and_is_taken_back(
+def test_a_new_source_column_reaches_the_last_table_and_is_rolled_back(
     pizzeria: Pizzeria,
 ) -> None:
     world, feed = pizzeria

@@ -102,7 +102,7 @@ def told(capsys: Any, words: str) -> None:
         print(f"\n{words}", flush=True)
 
 
-def test_of_two_releases_that_fork_one_table_at_once_one_is_carried_out(history: History, capsys: Any) -> None:
+def test_only_one_of_two_concurrent_forks_of_a_table_is_carried_out(history: History, capsys: Any) -> None:
     tiny = history.tiny
     confirmed = []
     for _ in range(2):
@@ -126,7 +126,7 @@ def test_of_two_releases_that_fork_one_table_at_once_one_is_carried_out(history:
     history.exact(capsys, "two forks at once")
 
 
-def test_a_clone_that_serves_is_vacuumed_and_keeps_the_rows_of_others(history: History, capsys: Any) -> None:
+def test_vacuuming_a_serving_clone_keeps_the_rows_of_its_base(history: History, capsys: Any) -> None:
     history.done("optimize", "marked")
     history.done("vacuum", "marked", "--retain", "0")
     history.exact(capsys, "vacuum of a clone")
@@ -135,9 +135,7 @@ def test_a_clone_that_serves_is_vacuumed_and_keeps_the_rows_of_others(history: H
     assert "marked__v2 is a clone of marked__v1" in why
 
 
-def test_a_vacuum_of_the_base_fails_while_a_clone_is_there_and_while_it_is_in_the_trash(
-    history: History, capsys: Any
-) -> None:
+def test_a_base_cannot_be_vacuumed_while_a_clone_exists_or_is_in_the_trash(history: History, capsys: Any) -> None:
     history.done("rollback", "marked")
     assert history.version == 1
     history.exact(capsys, "rollback to the base")
@@ -157,7 +155,7 @@ def test_a_vacuum_of_the_base_fails_while_a_clone_is_there_and_while_it_is_in_th
     history.exact(capsys, "its clone is in the trash")
 
 
-def test_a_clone_of_a_clone_comes_back_with_both(history: History, capsys: Any) -> None:
+def test_undeleting_a_clone_of_a_clone_restores_both_bases(history: History, capsys: Any) -> None:
     for _ in range(2):
         history.edit()
         history.done("marked", "--strategy", "marked=fork")
@@ -170,7 +168,7 @@ def test_a_clone_of_a_clone_comes_back_with_both(history: History, capsys: Any) 
     history.exact(capsys, "deleted and back")
 
 
-def test_a_source_is_not_vacuumed_under_a_version_that_a_rollback_leads_back_to(history: History, capsys: Any) -> None:
+def test_a_source_is_not_vacuumed_while_a_rollback_target_needs_its_files(history: History, capsys: Any) -> None:
     tiny = history.tiny
     history.edit()
     history.done("marked", "--rebuild")
@@ -190,7 +188,7 @@ def test_a_source_is_not_vacuumed_under_a_version_that_a_rollback_leads_back_to(
     assert tiny.statements()["marked"]["version"] in (5, "v5")
 
 
-def test_what_a_rebuild_replaced_is_retired_with_all_its_bases(history: History, capsys: Any) -> None:
+def test_retiring_a_replaced_version_retires_its_bases(history: History, capsys: Any) -> None:
     history.done("retire", "marked")
     assert history.on_disk() == {"marked__v5"}
     assert "marked@v3 has not read version" in history.failed("vacuum", "kept", "--retain", "0"), "nor in the trash"
@@ -198,7 +196,7 @@ def test_what_a_rebuild_replaced_is_retired_with_all_its_bases(history: History,
     history.exact(capsys, "after all that was replaced has gone")
 
 
-def test_a_chained_table_comes_back_with_both_its_layouts(history: History, capsys: Any) -> None:
+def test_undeleting_a_chained_table_restores_both_layouts(history: History, capsys: Any) -> None:
     tiny = history.tiny
     tiny.ddl = {
         **tiny.ddl,
@@ -217,7 +215,7 @@ def test_a_chained_table_comes_back_with_both_its_layouts(history: History, caps
     told(capsys, f"a chain, deleted and back: {tiny.landed} rows served once")
 
 
-def test_a_clone_of_a_partitioned_table_is_rebuilt_without_a_comparison_and_says_so(
+def test_rebuilding_a_clone_of_a_partitioned_table_reports_that_nothing_was_compared(
     history: History, capsys: Any
 ) -> None:
     for strategy in (("--rebuild",), ("--strategy", "marked=fork")):

@@ -37,7 +37,7 @@ def rests(tiny: Tiny, table: str) -> bool:
     return planned == committed
 
 
-def test_doctor_shows_what_the_pool_was_given(tiny: Tiny) -> None:
+def test_doctor_shows_the_jars_of_the_pool(tiny: Tiny) -> None:
     checks = {check["name"]: check for check in json.loads(tiny.done("doctor", "--json"))["checks"]}
     assert checks["jars"]["ok"] and re.match(r"delta: \d+ jars from ", checks["jars"]["summary"]), checks["jars"]
 
@@ -56,7 +56,7 @@ def test_a_rebuild_is_undone_by_a_rollback_to_the_version_that_served(tiny: Tiny
     tiny.write()
 
 
-def test_lag_is_told_in_versions_while_a_statement_is_stopped(tiny: Tiny) -> None:
+def test_lag_is_shown_in_versions_while_a_statement_is_stopped(tiny: Tiny) -> None:
     until(lambda: arrived(tiny, "marked", 1), 60, "all rows so far were read")
     tiny.done("stop", "marked", "--confirm", "yes")
     for _ in range(2):
@@ -74,7 +74,7 @@ def test_lag_is_told_in_versions_while_a_statement_is_stopped(tiny: Tiny) -> Non
 
 
 @pytest.mark.long
-def test_a_reader_that_tracks_columns_goes_on_over_one_that_is_dropped_by_hand(tiny: Tiny) -> None:
+def test_a_reader_that_tracks_columns_survives_a_dropped_column(tiny: Tiny) -> None:
     until(lambda: arrived(tiny, "marked", 1), 60, "all rows so far were read")
     place = json.loads((tiny.home() / "pool.json").read_text())
     session = Session(f"sc://127.0.0.1:{place['port']}", (tiny.home() / "pool.token").read_text(), str(uuid.uuid4()))
@@ -102,7 +102,7 @@ def test_a_reader_that_tracks_columns_goes_on_over_one_that_is_dropped_by_hand(t
     assert tiny.statements()["marked"]["state"] == "running"
 
 
-def test_what_was_deleted_comes_back_out_of_the_trash(tiny: Tiny) -> None:
+def test_deleted_tables_are_restored_from_the_trash(tiny: Tiny) -> None:
     assert tiny.apply(tiny.plan("delete", "marked")).returncode == 0
     tiny.land(10)
     undone = tiny.apply(tiny.plan("undelete", "marked"))
@@ -110,7 +110,7 @@ def test_what_was_deleted_comes_back_out_of_the_trash(tiny: Tiny) -> None:
     until(lambda: arrived(tiny, "marked", 1), 90, "it went on where it was")
 
 
-def test_a_table_that_is_gone_is_not_made_anew_by_a_new_server(tiny: Tiny) -> None:
+def test_a_new_server_does_not_recreate_a_missing_table(tiny: Tiny) -> None:
     tiny.done("stop", "marked", "--confirm", "yes")
     folder = tiny.folder / "data/tables/marked__v1/delta"
     shutil.move(folder, tiny.root / "moved")
@@ -125,7 +125,7 @@ def test_a_table_that_is_gone_is_not_made_anew_by_a_new_server(tiny: Tiny) -> No
     until(lambda: arrived(tiny, "marked", 1), 120, "and has lost nothing")
 
 
-def test_a_table_that_is_replaced_under_its_statement_stops_it_in_words(tiny: Tiny) -> None:
+def test_replacing_a_table_stops_its_statement_with_a_reason(tiny: Tiny) -> None:
     folder = tiny.folder / "data/tables/marked__v1/delta"
     log = folder / "_delta_log" / f"{0:020}.json"
     text = log.read_text()

@@ -30,7 +30,7 @@ run_drill(main)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_drill_that_is_told_to_end_ends_what_it_started_also_when_told_twice(number: signal.Signals) -> None:
+def test_a_drill_ends_its_processes_on_one_signal_or_two(number: signal.Signals) -> None:
     command = [sys.executable, "-c", DRILL, str(SUPPORT)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as drill:
         assert drill.stdin and drill.stdout

@@ -30,7 +30,7 @@ def arrived(tiny: Tiny, table: str, version: int) -> bool:
     return tiny.ids(table, version) == list(range(1, tiny.landed + 1))
 
 
-def test_a_first_deploy_runs_and_its_rows_arrive_once(tiny: Tiny) -> None:
+def test_a_first_deploy_delivers_each_row_once(tiny: Tiny) -> None:
     plan = tiny.plan("--all")
     assert plan["order"] == ["landed", "kept", "marked"]
     found = tiny.apply(plan)
@@ -48,7 +48,7 @@ def test_a_plan_is_applied_once(tiny: Tiny) -> None:
     assert tiny.run(*words).returncode == 3
 
 
-def test_a_confirmed_stop_is_proven_and_a_start_goes_on_from_the_checkpoint(tiny: Tiny) -> None:
+def test_a_stop_is_confirmed_and_a_start_continues_from_the_checkpoint(tiny: Tiny) -> None:
     refused = tiny.run("stop", "kept", "--confirm", "no")
     assert (refused.returncode, running(tiny, "kept")) == (3, True)
     tiny.done("stop", "kept", "--confirm", "yes")
@@ -58,7 +58,7 @@ def test_a_confirmed_stop_is_proven_and_a_start_goes_on_from_the_checkpoint(tiny
     until(lambda: arrived(tiny, "marked", 1), 60, "what landed meanwhile is in marked")
 
 
-def test_sql_that_spark_rejects_blocks_what_is_below_and_its_run_goes_on_after_the_fix(tiny: Tiny) -> None:
+def test_sql_that_spark_rejects_blocks_its_readers_until_it_is_fixed(tiny: Tiny) -> None:
     tiny.write(marked=DML["marked"].replace("upper(kind)", "upper(kind, kind)"))
     found = tiny.apply(tiny.plan("kept", "--rebuild"))
     assert found.returncode == 1
@@ -84,7 +84,7 @@ def test_sql_that_spark_rejects_blocks_what_is_below_and_its_run_goes_on_after_t
     assert tiny.run("runs", "retry", failed["id"]).returncode == 3, "a run is continued once"
 
 
-def test_a_killed_agent_leaves_statements_running_and_the_next_one_finds_them(tiny: Tiny) -> None:
+def test_statements_survive_a_killed_agent_and_the_next_one_finds_them(tiny: Tiny) -> None:
     os.kill(tiny.agent_pid(), signal.SIGKILL)
     until(lambda: not alive(tiny.agent_pid()), 10, "the agent is dead")
     assert tiny.run("stop", "kept", "--confirm", "yes").returncode == 4
@@ -94,14 +94,14 @@ def test_a_killed_agent_leaves_statements_running_and_the_next_one_finds_them(ti
     until(lambda: running(tiny, "kept", "marked"), 30, "both are found running")
 
 
-def test_a_killed_server_is_started_again_and_every_statement_goes_on(tiny: Tiny) -> None:
+def test_a_killed_server_is_restarted_and_every_statement_continues(tiny: Tiny) -> None:
     os.kill(tiny.pool_pid(), signal.SIGKILL)
     tiny.land(10)
     until(lambda: arrived(tiny, "marked", 3), 120, "rows arrive through a new server")
     until(lambda: running(tiny, "kept", "marked"), 30, "both run")
 
 
-def test_a_rebuild_holds_the_same_rows_beside_the_old_version(tiny: Tiny) -> None:
+def test_a_rebuild_has_the_same_rows_as_the_old_version(tiny: Tiny) -> None:
     tiny.write(kept=DML["kept"].replace("kind FROM", "concat(kind, '!') AS kind FROM"))
     plan = tiny.plan("kept", "--rebuild")
     found = tiny.apply(plan)
@@ -113,7 +113,7 @@ def test_a_rebuild_holds_the_same_rows_beside_the_old_version(tiny: Tiny) -> Non
     assert "!" in json.dumps(peeked)
 
 
-def test_landed_files_that_are_gone_are_what_a_rebuild_would_miss(tiny: Tiny) -> None:
+def test_a_plan_names_the_deleted_files_that_a_rebuild_would_miss(tiny: Tiny) -> None:
     first, *_ = sorted((tiny.folder / "data/landing").glob("*.json"))
     first.unlink()
     agent = AgentClient(json.loads(tiny.done("doctor", "--paths", "--json"))["socket"], ledger=SCHEMA_VERSION)
@@ -125,7 +125,7 @@ def test_landed_files_that_are_gone_are_what_a_rebuild_would_miss(tiny: Tiny) ->
     assert kept["rate_rows_s"] > 0
 
 
-def test_a_delete_sets_files_aside_and_refuses_under_a_reader(tiny: Tiny) -> None:
+def test_a_delete_moves_files_to_the_trash_and_is_refused_while_a_reader_exists(tiny: Tiny) -> None:
     refused = tiny.run("plan", "delete", "kept", "--json")
     assert refused.returncode == 3
     assert tiny.apply(tiny.plan("delete", "marked")).returncode == 0
@@ -135,12 +135,12 @@ def test_a_delete_sets_files_aside_and_refuses_under_a_reader(tiny: Tiny) -> Non
     assert "marked" not in {t for t, row in tiny.statements().items() if row["state"] != "absent"}
 
 
-def test_a_second_agent_is_refused_naming_the_first(tiny: Tiny) -> None:
+def test_a_second_agent_is_refused_with_the_first_ones_pid(tiny: Tiny) -> None:
     found = tiny.run("up", "--foreground")
     assert found.returncode == 3
     assert str(tiny.agent_pid()) in found.stderr
 
 
-def test_nothing_of_ours_lies_outside_its_folders(tiny: Tiny) -> None:
+def test_no_file_is_written_outside_the_project_and_home(tiny: Tiny) -> None:
     assert {path.name for path in tiny.root.iterdir()} == {"home", "tiny"}
     assert not Path("/spark-warehouse").exists()

@@ -37,7 +37,7 @@ def said(owner: Owner, table: str = "kept") -> str:
     return f"{error_class}: {error}"
 
 
-def test_nothing_is_made_where_there_is_no_table(owner: Owner) -> None:
+def test_nothing_is_created_where_an_external_table_is_missing(owner: Owner) -> None:
     owner.folder.parent.mkdir(parents=True)
     refused = owner.tiny.run("plan", "--all")
     assert refused.returncode != 0 and "landed has no table" in refused.stdout + refused.stderr
@@ -46,7 +46,7 @@ def test_nothing_is_made_where_there_is_no_table(owner: Owner) -> None:
     assert not told["ok"] and told["remedy"] and not owner.folder.exists()
 
 
-def test_it_is_streamed_with_its_lag_and_survives_the_server(owner: Owner) -> None:
+def test_an_external_table_is_streamed_measured_and_survives_a_server_restart(owner: Owner) -> None:
     owner.make()
     owner.append(20)
     before = owner.content()
@@ -69,7 +69,7 @@ def test_it_is_streamed_with_its_lag_and_survives_the_server(owner: Owner) -> No
     until(lambda: arrived(owner), 90, "each row came once")
 
 
-def test_a_column_that_its_owner_adds_loses_no_row(owner: Owner) -> None:
+def test_no_row_is_lost_when_the_owner_adds_a_column(owner: Owner) -> None:
     owner.sql("ALTER TABLE {t} ADD COLUMNS (more INT)")
     owner.append(3, ", 1")
     until(lambda: owner.tiny.statements()["kept"]["state"] == "failed", 60, "Spark ends its reader")
@@ -78,7 +78,7 @@ def test_a_column_that_its_owner_adds_loses_no_row(owner: Owner) -> None:
 
 
 @pytest.mark.parametrize("change", ["DELETE FROM {t} WHERE id <= 2", "RESTORE TABLE {t} TO VERSION AS OF 5"])
-def test_what_its_owner_changes_ends_its_reader_in_our_words(change: str, owner: Owner) -> None:
+def test_a_change_by_the_owner_ends_the_reader_with_headgates_own_message(change: str, owner: Owner) -> None:
     owner.sql(change)
     until(lambda: owner.tiny.statements()["kept"]["state"] == "failed", 60, "its reader is ended")
     assert f"landed, which kept@v{version(owner)} reads, was changed by {change.split()[0]} in version" in said(owner)
@@ -91,7 +91,7 @@ def version(owner: Owner) -> int:
     return int(owner.tiny.statements()["kept"]["version"])
 
 
-def test_another_table_in_its_place_is_told_with_both_ids_and_acts_on_it_are_refused(owner: Owner) -> None:
+def test_a_replaced_external_table_is_reported_with_both_ids_and_refused(owner: Owner) -> None:
     shutil.rmtree(owner.folder)
     owner.make()
     owner.sql("INSERT INTO {t} VALUES (1, 'a')")

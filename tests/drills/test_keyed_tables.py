@@ -174,7 +174,7 @@ def deploy(tiny: Tiny, where: str, victim: str) -> None:
         until(lambda: tiny.ledger(newest)[0][1] == "done", ARRIVES_S, "what has failed is done once it is tried again")
 
 
-def test_no_row_is_lost_stale_or_told_twice_whatever_is_killed(tiny: Tiny, events: Events) -> None:
+def test_no_row_is_lost_stale_or_repeated_whatever_is_killed(tiny: Tiny, events: Events) -> None:
     chance = events.chance
     breaks = ["writer", "server", "restart", "deploy", "agent", "stop"]
     done: dict[str, int] = {}
@@ -234,7 +234,7 @@ def test_a_rebuild_is_compared_by_key_and_its_reader_of_changes_is_not(tiny: Tin
 
 
 @pytest.mark.long
-def test_a_table_is_written_again_in_place_once_though_agent_and_server_are_killed(tiny: Tiny) -> None:
+def test_a_rewrite_in_place_survives_a_killed_agent_and_server(tiny: Tiny) -> None:
     wanted, events = kept(tiny), Events(random.Random(SEED), newest=100_000, landed=1_000)
     tiny.write(kept=DML["kept"].replace("id, v,", "id, upper(v) AS v,"))
     plan = tiny.plan("kept", "--strategy", "kept=keyed")
@@ -260,7 +260,7 @@ def test_a_table_is_written_again_in_place_once_though_agent_and_server_are_kill
     assert row[0] == 1 and ".rewrite." in str(row[1])
 
 
-def test_an_upgraded_agent_goes_on_with_the_writer_that_a_statement_was_deployed_with(tiny: Tiny) -> None:
+def test_an_upgraded_agent_keeps_the_writer_of_each_deployed_statement(tiny: Tiny) -> None:
     """The newer agent has another writer, and the project's files are gone: only the registry knows the right one."""
     newer = tiny.root / "newer"
     newer.mkdir()
@@ -286,7 +286,7 @@ def test_an_upgraded_agent_goes_on_with_the_writer_that_a_statement_was_deployed
     ]
 
 
-def test_rows_without_a_key_end_the_statement_with_what_to_do(tiny: Tiny) -> None:
+def test_rows_without_a_key_end_the_statement_with_a_remedy(tiny: Tiny) -> None:
     folder = tiny.folder / "data/landing"
     (folder / ".part").write_text('{"v": "x", "seq": 1000000}\n')
     (folder / ".part").rename(folder / "z-null.json")

@@ -134,7 +134,7 @@ def test_a_wrong_edit_is_blocked(edit: Edit, edited: EditedOnSpark, capsys: Any)
 
 
 @pytest.mark.parametrize("edit", TOLD, ids=lambda edit: edit.name)
-def test_what_an_edit_itself_takes_away_passes_and_is_told(edit: Edit, edited: EditedOnSpark, capsys: Any) -> None:
+def test_rows_that_an_edit_removes_are_reported_and_pass(edit: Edit, edited: EditedOnSpark, capsys: Any) -> None:
     found = edited.judge(edit)
     with capsys.disabled():
         print(f"\n{edit.name} | {'blocked' if found.blocked else 'passes'} | {found.seconds:.1f} s | {found.words}")
@@ -142,7 +142,7 @@ def test_what_an_edit_itself_takes_away_passes_and_is_told(edit: Edit, edited: E
 
 
 @pytest.mark.parametrize("edit", RIGHT, ids=lambda edit: edit.name)
-def test_a_right_edit_is_not(edit: Edit, edited: EditedOnSpark, capsys: Any) -> None:
+def test_a_correct_edit_is_not_blocked(edit: Edit, edited: EditedOnSpark, capsys: Any) -> None:
     found = edited.judge(edit)
     with capsys.disabled():
         print(f"\n{edit.name} | {'blocked' if found.blocked else 'passes'} | {found.seconds:.1f} s | {found.words}")

@@ -23,7 +23,7 @@ YML = {
 }
 
 
-def test_each_row_comes_once_and_texts_are_what_they_say(tmp_path: Path) -> None:
+def test_each_row_arrives_once_and_texts_keep_their_meaning(tmp_path: Path) -> None:
     given = {"formats": {"marked": "parquet"}, "ddl": TABLES, "dml": STATEMENTS, "yml": YML}
     with tiny_that_runs(tmp_path / NAME, landed=20, format="delta", **given) as tiny:
         applied = tiny.apply(tiny.plan("--all"))

@@ -130,7 +130,7 @@ def keeps_its_table(tiny: Timed) -> None:
     print(f"{last} rows, {len(new)} of them after the seam; checkpoint {checkpoints[0]}")
 
 
-def test_it_goes_on_through_a_stop_and_a_start(tiny: Timed) -> None:
+def test_a_seam_survives_a_stop_and_a_start(tiny: Timed) -> None:
     tiny.done("stop", "marked", "--confirm", "yes")
     tiny.land(50)
     tiny.done("start", "marked", "--confirm", "yes")
@@ -139,7 +139,7 @@ def test_it_goes_on_through_a_stop_and_a_start(tiny: Timed) -> None:
     assert tiny.ids("marked", 1) == list(range(1, last + 1))
 
 
-def test_a_version_from_a_time_on_holds_each_later_row_once_and_so_do_its_readers(tiny: Timed) -> None:
+def test_a_version_that_starts_at_a_time_and_its_readers_have_each_later_row_once(tiny: Timed) -> None:
     with landing(tiny, every=1.0):
         plan = tiny.plan("kept", "--strategy", "kept=partial@2026-01-01T00:01:30Z")
         (kept,) = [node for node in plan["nodes"] if node["table"] == "kept"]
@@ -159,7 +159,7 @@ def test_a_version_from_a_time_on_holds_each_later_row_once_and_so_do_its_reader
 
 
 @pytest.mark.parametrize("label", ["seam stop marked", "seam seed marked", "seam move marked"])
-def test_an_agent_that_is_killed_inside_of_a_seam_leaves_each_row_once(tiny: Timed, label: str) -> None:
+def test_a_seam_survives_a_killed_agent(tiny: Timed, label: str) -> None:
     number = tiny.statements()["kept"]["version"] + 1
     tiny.write(kept=EDITED.replace("'!'", f"'{number}!'"))
     plan = approved(tiny, tiny.plan("kept", "--rebuild", "--strategy", "marked=seam"))
@@ -188,14 +188,14 @@ def restarted(tiny: Timed, **environ: str) -> None:
     assert tiny.run("up", **environ).returncode == 0
 
 
-def test_on_delta_a_reader_keeps_its_table_across_a_rebuild_as_well(tmp_path: Path) -> None:
+def test_on_delta_a_reader_keeps_its_table_across_a_rebuild(tmp_path: Path) -> None:
     with deployed(tmp_path, "delta") as tiny:
         until(lambda: tiny.ids("marked", 1) == list(range(1, 201)), 90, "all rows are there")
         keeps_its_table(tiny)
 
 
 @pytest.mark.parametrize("formats", [{"kept": "delta"}, {"marked": "delta"}], ids=str)
-def test_between_formats_a_reader_keeps_its_table_as_well(tmp_path: Path, formats: Mapping[str, str]) -> None:
+def test_a_reader_keeps_its_table_when_its_input_changes_format(tmp_path: Path, formats: Mapping[str, str]) -> None:
     with deployed(tmp_path, formats=formats) as tiny:
         until(lambda: tiny.ids("marked", 1) == list(range(1, 201)), 90, "all rows are there")
         keeps_its_table(tiny)
@@ -207,7 +207,7 @@ WINDOWED = (
 )
 
 
-def test_over_windows_it_goes_on_where_both_have_closed_the_same_ones(tmp_path: Path) -> None:
+def test_a_seam_over_windows_starts_where_both_versions_closed_the_same_windows(tmp_path: Path) -> None:
     with deployed(tmp_path, kept=WINDOWED) as tiny:
         until(lambda: tiny.ids("marked", 1) == [100], 90, "the first window is there")
         tiny.write(kept=WINDOWED.replace("max(id)", "min(id)"))

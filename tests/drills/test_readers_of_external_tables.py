@@ -77,7 +77,7 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
         yield Life(owner)
 
 
-def test_it_is_read_as_a_stream_and_as_a_static_side_and_shown_as_its_log_has_it(life: Life) -> None:
+def test_an_external_table_is_streamed_joined_and_shown_by_its_log(life: Life) -> None:
     with life.owner.nothing_changes():
         life.apply("--all")
         life.exact()
@@ -106,7 +106,7 @@ def test_a_reader_begins_at_a_version_or_a_time(life: Life, by: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["fork", "carry-over", "seeded@now", "chain"])
-def test_a_version_goes_on_from_another_one_and_a_rollback_serves_that_again(life: Life, strategy: str) -> None:
+def test_a_fork_continues_after_the_old_version_and_is_rolled_back(life: Life, strategy: str) -> None:
     before, version = (life.first, life.text), life.version
     if strategy == "chain":
         life.tiny.ddl = DDL | {"kept": DDL["kept"].replace(";", " PARTITIONED BY (kind);")}
@@ -129,7 +129,7 @@ def test_a_version_goes_on_from_another_one_and_a_rollback_serves_that_again(lif
 
 
 @pytest.mark.parametrize(("at", "first"), [("2", 11), ("99", 0)], ids=["there", "beyond its log"])
-def test_a_text_that_says_itself_where_it_begins(life: Life, at: str, first: int) -> None:
+def test_a_statement_with_its_own_start_position(life: Life, at: str, first: int) -> None:
     before = (life.first, life.text)
     life.tiny.ddl = DDL
     life.edit()
@@ -148,7 +148,7 @@ def test_a_text_that_says_itself_where_it_begins(life: Life, at: str, first: int
         life.exact()
 
 
-def test_what_its_owner_vacuums_before_a_stopped_reader_has_read_it_is_refused_with_the_version(life: Life) -> None:
+def test_a_start_is_refused_if_the_owner_has_vacuumed_unread_files(life: Life) -> None:
     tiny = life.tiny
     tiny.done("stop", "kept", "--confirm", "yes")
     life.append()
@@ -164,7 +164,7 @@ def test_what_its_owner_vacuums_before_a_stopped_reader_has_read_it_is_refused_w
         life.exact()
 
 
-def test_a_reader_is_deleted_and_comes_back(life: Life) -> None:
+def test_a_reader_is_deleted_and_restored(life: Life) -> None:
     with life.owner.nothing_changes():
         life.apply("delete", "kept")
     life.append()
@@ -173,7 +173,7 @@ def test_a_reader_is_deleted_and_comes_back(life: Life) -> None:
         life.exact()
 
 
-def test_a_restored_ledger_and_a_lost_one_are_adopted_and_each_row_comes_once(life: Life, tmp_path: Path) -> None:
+def test_restored_and_lost_ledgers_are_adopted_without_losing_a_row(life: Life, tmp_path: Path) -> None:
     tiny = life.tiny
     tiny.done("backup", str(tmp_path / "monday.db"))
     life.append()
@@ -198,7 +198,7 @@ def test_a_restored_ledger_and_a_lost_one_are_adopted_and_each_row_comes_once(li
         assert tiny.plan("--all")["steps"] == [], "what is deployed is what is declared"
 
 
-def test_its_readers_are_deleted_and_all_is_purged(life: Life) -> None:
+def test_all_readers_are_deleted_and_everything_is_purged(life: Life) -> None:
     tiny = life.tiny
     with life.owner.nothing_changes():
         for words in (("delete", "landed"), ("retire", "landed")):

@@ -93,7 +93,7 @@ def released(timed: Timed) -> tuple[dict[str, Any], dict[tuple[str, str], tuple[
     return run, found
 
 
-def test_right_edits_after_which_rows_cannot_be_paired_go_through_with_what_was_compared(timed: Timed) -> None:
+def test_correct_edits_with_unpaired_rows_pass_and_report_the_comparison(timed: Timed) -> None:
     (timed.folder / "pipelines/facts/p/grouped/sql-scripts/ddl.grouped.sql").write_text(
         DDL["grouped"].replace("kind STRING, ", "")
     )

@@ -24,7 +24,7 @@ def seed() -> int:
     return int(found.stdout.strip() or "0", 16)
 
 
-def test_a_release_that_loses_its_agent_in_a_step_of_every_kind_ends_with_every_row_once(world: Released) -> None:
+def test_a_release_survives_a_killed_agent_in_a_step_of_every_kind(world: Released) -> None:
     world.edit()
     plan = world.plan(*RELEASE)
     points = one_point_per_kind(plan, seed())
@@ -72,6 +72,6 @@ def fails_and_is_cancelled(world: Released, words: str) -> str:
     return str(note)
 
 
-def test_a_new_version_that_fails_leaves_what_serves_as_it_is(world: Released) -> None:
+def test_a_failing_new_version_leaves_the_serving_version_unchanged(world: Released) -> None:
     world.write(base=DML["base"].replace("concat(kind, '0')", "if(id = 31, raise_error('as asked'), kind)"))
     print(fails_and_is_cancelled(world, "as asked"))

@@ -73,7 +73,7 @@ def test_an_older_ledger_starts_nothing_until_it_is_adopted(tiny: Tiny, tmp_path
     assert owner["epoch"] == 2
 
 
-def test_a_restored_pool_file_leads_to_no_second_server(tiny: Tiny) -> None:
+def test_a_restored_pool_file_starts_no_second_server(tiny: Tiny) -> None:
     record, pool = tiny.home() / "pool.json", tiny.pool_pid()
     os.kill(tiny.agent_pid(), signal.SIGKILL)
     kept = record.read_text()
@@ -110,13 +110,13 @@ def adopt_lost(tiny: Tiny) -> None:
 
 
 @pytest.mark.long
-def test_a_ledger_that_is_lost_is_rebuilt_from_the_data_folder_and_no_row_is_lost_or_doubled(tiny: Tiny) -> None:
+def test_a_lost_ledger_is_rebuilt_from_the_data_folder(tiny: Tiny) -> None:
     tiny.done("down", "--confirm", "")
     lose_ledger(tiny)
     adopt_lost(tiny)
 
 
-def test_a_ledger_that_is_lost_under_queries_that_run_on_is_rebuilt_as_well(tiny: Tiny) -> None:
+def test_a_ledger_lost_while_queries_run_is_rebuilt(tiny: Tiny) -> None:
     os.kill(tiny.agent_pid(), signal.SIGKILL)
     lose_ledger(tiny)
     adopt_lost(tiny)

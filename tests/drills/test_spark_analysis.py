@@ -49,7 +49,7 @@ def test_same_meaning_is_confirmed_by_spark(tiny: Tiny) -> None:
     assert "confirmed" in [seen["kind"] for seen in marked["evidence"]]
 
 
-def test_disagreement_makes_the_statement_unknown_and_is_seen(tiny: Tiny) -> None:
+def test_a_disagreement_with_spark_is_shown_and_makes_the_verdict_unknown(tiny: Tiny) -> None:
     tiny.write(marked="INSERT INTO marked SELECT id, upper(kind, kind) AS kind FROM STREAM kept;")
     plan = answered(tiny, "marked")
     marked = node(plan, "marked")
@@ -62,7 +62,7 @@ def test_disagreement_makes_the_statement_unknown_and_is_seen(tiny: Tiny) -> Non
     assert "Spark disagrees" in shown and "so it is treated as the most severe change: marked" in shown
 
 
-def test_without_an_agent_what_was_asked_is_known_and_the_rest_is_not_confirmed(tiny: Tiny) -> None:
+def test_without_an_agent_only_cached_answers_are_confirmed(tiny: Tiny) -> None:
     tiny.done("down", "--keep-pool")
     try:
         assert node(tiny.plan("marked"), "marked")["confirmed_by_spark"] is False

@@ -79,7 +79,7 @@ def replaced(tiny: Tiny, pid: int) -> float:
     return gone_s
 
 
-def test_statements_go_on_from_their_checkpoints_on_another_server(tiny: Tiny) -> None:
+def test_statements_continue_from_their_checkpoints_on_another_server(tiny: Tiny) -> None:
     pid = tiny.pool_pid()
     stop_context(tiny)
     print(f"the server was gone after {replaced(tiny, pid):.1f} s")
@@ -90,7 +90,7 @@ def test_statements_go_on_from_their_checkpoints_on_another_server(tiny: Tiny) -
     assert "is ended: the pool answers but cannot run anything" in (tiny.home() / "agent.log").read_text()
 
 
-def test_a_stop_that_is_asked_for_meanwhile_wins(tiny: Tiny) -> None:
+def test_a_stop_during_the_restart_wins(tiny: Tiny) -> None:
     pid = tiny.pool_pid()
     stop_context(tiny)
     asked = tiny.run("stop", "marked", "--confirm", "yes")
@@ -99,7 +99,7 @@ def test_a_stop_that_is_asked_for_meanwhile_wins(tiny: Tiny) -> None:
     until(lambda: states(tiny) == {"kept": "running", "marked": "stopped"}, 60, "what was stopped is not started")
 
 
-def test_a_server_that_stopped_while_no_agent_looked_is_replaced_by_the_next_agent(tiny: Tiny) -> None:
+def test_the_next_agent_replaces_a_server_that_stopped_unobserved(tiny: Tiny) -> None:
     pid, agent = tiny.pool_pid(), tiny.agent_pid()
     os.kill(agent, signal.SIGKILL)
     until(lambda: not alive(agent), 10, "the agent is dead")

@@ -165,7 +165,7 @@ def settled(world: World, table: str) -> None:
     until(lambda: world.values(folder, "id").total() == world.landed, 90, "it has read what landed")
 
 
-def test_a_carry_over_has_every_row_after_the_cut_once_and_a_rollback_all(world: World, capsys: Any) -> None:
+def test_a_carry_over_has_every_row_after_the_cut_once_and_its_rollback_all_rows(world: World, capsys: Any) -> None:
     settled(world, "flat")
     old = world.version("flat")
     world.land(2)
@@ -240,7 +240,7 @@ def pointed(world: World, table: str) -> Counter[Any]:
     return Counter(row[0] for row in json.loads(found.stdout)["rows"]) if found.returncode == 0 else Counter()
 
 
-def test_what_begins_now_has_every_row_that_comes_once(world: World, capsys: Any) -> None:
+def test_a_version_that_begins_now_has_every_later_row_once(world: World, capsys: Any) -> None:
     settled(world, "flat")
     there = world.landed
     edit = {"dml.flat": FLAT.replace("id > 0", "id > 1")}

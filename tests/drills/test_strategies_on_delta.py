@@ -94,9 +94,7 @@ def change(history: History, strategy: str, dies_at: str) -> int:
 
 
 @pytest.mark.parametrize("dies_at", ["fork record", "fork clone"])
-def test_a_fork_has_each_row_once_and_keeps_what_it_was_cloned_from(
-    history: History, capsys: Any, dies_at: str
-) -> None:
+def test_a_fork_has_each_row_once_and_keeps_its_base(history: History, capsys: Any, dies_at: str) -> None:
     """The second fork is a clone of a clone."""
     tiny, base = history.tiny, history.version
     exact(history, capsys)
@@ -119,7 +117,7 @@ def test_a_clone_is_registered_again_in_an_empty_catalog(history: History, capsy
     exact(history, capsys)
 
 
-def test_a_deleted_clone_comes_back_with_all_its_rows(history: History, capsys: Any) -> None:
+def test_a_deleted_clone_is_restored_with_all_its_rows(history: History, capsys: Any) -> None:
     tiny, version = history.tiny, history.version
     assert tiny.apply(tiny.plan("delete", "marked")).returncode == 0
     tiny.land(10)
@@ -147,7 +145,7 @@ def test_a_clone_is_rebuilt_into_files_of_its_own(history: History, capsys: Any)
 
 
 @pytest.mark.parametrize("by", ["version", "time"])
-def test_a_version_from_a_place_in_the_log_on_has_each_later_row_once(history: History, capsys: Any, by: str) -> None:
+def test_a_version_that_starts_at_a_log_version_has_each_later_row_once(history: History, capsys: Any, by: str) -> None:
     tiny = history.tiny
     exact(history, capsys)
     commits = [commit for commit in history.log("kept", 1).since(0) if commit.files]
@@ -174,7 +172,7 @@ def test_a_version_from_a_place_in_the_log_on_has_each_later_row_once(history: H
     assert beyond.returncode != 0 and "ends with version" in beyond.stdout + beyond.stderr
 
 
-def test_a_carry_over_has_each_row_after_the_cut_once_and_a_rollback_all(history: History, capsys: Any) -> None:
+def test_a_carry_over_has_each_row_after_the_cut_once_and_its_rollback_all_rows(history: History, capsys: Any) -> None:
     base, before = history.version, (history.first, history.text)
     history.first = change(history, "carry-over", "fork record") + 1
     exact(history, capsys)
@@ -184,7 +182,7 @@ def test_a_carry_over_has_each_row_after_the_cut_once_and_a_rollback_all(history
     exact(history, capsys)
 
 
-def test_what_begins_now_has_each_row_that_comes_once(history: History, capsys: Any) -> None:
+def test_a_version_that_begins_now_has_each_later_row_once(history: History, capsys: Any) -> None:
     exact(history, capsys)
     there = change(history, "seeded@now", "seed record")
     history.tiny.land(10)

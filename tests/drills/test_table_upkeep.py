@@ -48,7 +48,7 @@ def last_run_id(tiny: Tiny) -> str:
     return str(tiny.ledger("SELECT id FROM run ORDER BY started_at DESC LIMIT 1")[0][0])
 
 
-def test_small_files_become_large_ones_under_running_statements(tiny: Tiny) -> None:
+def test_small_files_are_compacted_while_statements_run(tiny: Tiny) -> None:
     small_files(tiny)
     done = tiny.run("optimize", "kept", "marked", "--confirm", "2")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -57,7 +57,7 @@ def test_small_files_become_large_ones_under_running_statements(tiny: Tiny) -> N
     small_files(tiny, 1)
 
 
-def test_a_vacuum_waits_for_a_stopped_reader_by_name_and_deletes_what_nobody_reads(tiny: Tiny) -> None:
+def test_a_vacuum_names_the_stopped_reader_it_waits_for_and_keeps_unread_files(tiny: Tiny) -> None:
     tiny.done("stop", "marked", "--confirm", "yes")
     tiny.land(5)
     until(lambda: len(tiny.ids("kept", 1)) == tiny.landed, 90, "kept has read them")
@@ -66,7 +66,7 @@ def test_a_vacuum_waits_for_a_stopped_reader_by_name_and_deletes_what_nobody_rea
     refused = tiny.apply(plan)
     assert refused.returncode == 1
     state, (note,) = last_run(tiny)
-    assert state == "failed" and "are still to be read: marked@v1 has not read version" in note
+    assert state == "failed" and "have not been read yet: marked@v1 has not read version" in note
     tiny.done("start", "marked", "--confirm", "yes")
     until(lambda: arrived(tiny), 90, "marked has read them")
     before = data_files(tiny, "kept")
@@ -79,7 +79,7 @@ def test_a_vacuum_waits_for_a_stopped_reader_by_name_and_deletes_what_nobody_rea
 
 @pytest.mark.parametrize("verb", ["optimize", "vacuum"])
 @pytest.mark.parametrize("point", ["begins", "done"])
-def test_an_agent_that_is_killed_inside_leaves_a_run_that_the_next_one_ends(tiny: Tiny, verb: str, point: str) -> None:
+def test_the_next_agent_ends_the_run_of_an_agent_killed_during_upkeep(tiny: Tiny, verb: str, point: str) -> None:
     small_files(tiny, 2)
     tiny.done("down", "--confirm", "")
     tiny.done("up", HEADGATE_FAULT_AT=f"{verb} {point}")
@@ -93,7 +93,7 @@ def test_an_agent_that_is_killed_inside_leaves_a_run_that_the_next_one_ends(tiny
 
 
 @pytest.mark.parametrize("verb", ["optimize", "vacuum"])
-def test_a_server_that_is_killed_inside_is_asked_again(tiny: Tiny, verb: str) -> None:
+def test_upkeep_is_repeated_after_its_server_was_killed(tiny: Tiny, verb: str) -> None:
     small_files(tiny, 2)
     trace = tiny.root / f"points-{verb}"
     trace.touch()

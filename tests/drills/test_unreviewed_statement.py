@@ -50,7 +50,7 @@ def test_plan_and_diff_refuse_it_with_file_line_and_remedy(tiny: Tiny, tmp_path:
     assert made(tiny) == []
 
 
-def test_submission_of_the_texts_is_refused(tiny: Tiny, agent: AgentClient) -> None:
+def test_submitting_the_texts_is_refused(tiny: Tiny, agent: AgentClient) -> None:
     texts = {str(path.relative_to(tiny.folder)): path.read_text() for path in tiny.folder.rglob("*.sql")}
     texts["headgate.yml"] = (tiny.folder / "headgate.yml").read_text()
     request = {"tables": ["kept"]}
@@ -60,7 +60,7 @@ def test_submission_of_the_texts_is_refused(tiny: Tiny, agent: AgentClient) -> N
     assert made(tiny) == []
 
 
-def test_question_straight_to_the_socket_reaches_no_spark_and_is_audited(tiny: Tiny, agent: AgentClient) -> None:
+def test_a_direct_request_over_the_socket_never_reaches_spark_and_is_audited(tiny: Tiny, agent: AgentClient) -> None:
     select = EVIL.removeprefix("INSERT INTO kept\n").rstrip(";")
     question = {"new": {"select": select, "tables": {"landed": DDL["landed"]}}, "old": None}
     assert agent.call("opinion", {"questions": [question]}) == {

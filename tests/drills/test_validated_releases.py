@@ -63,7 +63,7 @@ def serving(tiny: Tiny, table: str) -> int:
     return int(tiny.statements()[table]["version"])
 
 
-def test_a_filter_and_a_column_are_what_the_release_expects(tiny: Tiny) -> None:
+def test_a_release_expects_the_effects_of_a_new_filter_and_column(tiny: Tiny) -> None:
     tiny.write(kept=DML["kept"].replace("kind FROM", "kind, id * 2 AS twice FROM").replace("id > 0", "id > 5"))
     declare(tiny, "kept", "CREATE TABLE kept (id BIGINT, kind STRING, twice BIGINT) USING parquet")
     found = tiny.apply(tiny.plan("kept", "--rebuild", "--children", "all"))
@@ -81,7 +81,7 @@ def test_a_filter_and_a_column_are_what_the_release_expects(tiny: Tiny) -> None:
 
 
 @pytest.mark.long
-def test_rows_that_land_all_the_while_do_not_keep_a_release_from_a_position(tiny: Tiny) -> None:
+def test_a_release_finds_a_common_position_while_rows_land(tiny: Tiny) -> None:
     over = threading.Event()
 
     def land() -> None:
@@ -106,7 +106,7 @@ def test_rows_that_land_all_the_while_do_not_keep_a_release_from_a_position(tiny
     assert results(tiny, run["id"], "marked")["rows"]["old_batch"] > 0
 
 
-def test_a_join_that_doubles_rows_is_blocked_and_what_serves_goes_on(tiny: Tiny) -> None:
+def test_a_join_that_doubles_rows_is_blocked_and_the_old_version_keeps_serving(tiny: Tiny) -> None:
     tiny.write(
         kept=DML["kept"].replace("kind FROM", "kind, id * 2 AS twice FROM").replace("id > 0", "id > 5"),
         marked="INSERT INTO marked SELECT k.id, upper(k.kind) AS kind, n.name FROM STREAM kept AS k "
@@ -157,7 +157,7 @@ def test_a_cast_that_makes_nulls_is_blocked(tiny: Tiny) -> None:
     tiny.done("runs", "cancel", run["id"], "--confirm", run["id"][:4])
 
 
-def test_a_check_of_the_project_blocks_by_its_name(tiny: Tiny) -> None:
+def test_a_failing_project_check_blocks_with_its_name(tiny: Tiny) -> None:
     tiny.write(
         kept=DML["kept"].replace("kind FROM", "kind, id * 2 AS twice FROM").replace("id > 0", "id > 5"),
         marked="INSERT INTO marked SELECT k.id, upper(k.kind) AS kind, n.name FROM STREAM kept AS k "
