@@ -33,7 +33,7 @@ class EnvironmentIdentity:
         clock: Callable[[], float],
         may_move: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Compare machine ids as well; `may_move` returns whether the policy allows another machine."""
+        """Prepare the comparison; `may_move` returns whether the policy allows the agent to run on another machine."""
         self._ledger = ledger
         self._may_move = may_move
         self._data = data

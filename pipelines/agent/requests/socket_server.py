@@ -23,13 +23,13 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 IDLE_S = 600.0
-"""Seconds without a request after which a connection is closed."""
+"""Time without a request, in seconds, after which a connection is closed."""
 
 HANDSHAKE_S = 5.0
-"""Seconds from the connection to the end of its greeting."""
+"""Time limit, in seconds, from the connection to the end of its greeting."""
 
 FRAME_S = 30.0
-"""Seconds from the first to the last byte of a request, and for a caller to read its answer."""
+"""Time limit, in seconds, for a request after its first byte, and for the caller to read the answer."""
 
 GREETING_LIMIT = 4096
 """Maximum size of a greeting, in bytes."""

@@ -1,8 +1,8 @@
 """Steps that let a new version begin later than with the earliest row: fork and seed.
 
-For a table with a log, the rows of the earlier version come as a shallow clone. After that its log records the batch,
-so that a start can compare table and checkpoint; this is done last and shows a repeated step that the clone is
-complete.
+For a table with a log, a fork clones the rows of the earlier version (a shallow clone). Then the clone's log records
+the batch, so that a start can compare table and checkpoint. This is done last, so that a repeated step knows that the
+clone is complete.
 """
 
 from collections.abc import Mapping

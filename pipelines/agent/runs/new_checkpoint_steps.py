@@ -3,7 +3,7 @@
 A seam continues over another version of the streamed table. It is exact or refused: the statement is at one of its
 batches, and the other version has a batch that had read exactly what the old upstream version had read by then. A
 rewrite writes a keyed table again in place from the earliest row, and moves its old checkpoint to the trash. Nothing
-changes until the ledger records the move.
+changes until the ledger records the new checkpoint.
 """
 
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ def has_moved(run: RunContext, step: Step) -> bool:
 
 
 def find_place(agent: AgentContext, deployment: Deployment, node: PlanNode) -> SeamPlace | Unaligned:
-    """Find the batch of the new upstream version that had read what the old one had when this version last read it.
+    """Find the batch of the new upstream version that has read what the old one had at this version's last batch.
 
     Raises TryAgain if files cannot be reached.
     """

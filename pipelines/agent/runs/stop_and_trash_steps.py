@@ -135,8 +135,8 @@ def back_into_trash(agent: AgentContext, deployment: Deployment) -> None:
 def take_out(agent: AgentContext, deployment: Deployment) -> None:
     """Move a version's files back from the trash and register its table; the version is stopped.
 
-    The versions that it is a clone of are restored with it. Raises Refused if its time in the trash is over. The ledger
-    is written last, in one transaction: until then an undelete can be repeated.
+    The versions that it is a clone of are restored with it. Raises Refused if its retention has expired. The ledger is
+    written last, in one transaction: until then an undelete can be repeated.
     """
     if deployment.drop_after is None:
         return

@@ -1,8 +1,8 @@
-"""Statements that ended for a transient reason and are restarted automatically.
+"""Decides which statements ended for a transient reason and are restarted automatically.
 
-Reasons: the writing process in the pool died; somebody else changed the table of a batch, which then was not committed
-and succeeds when repeated (Delta 4.4.0); or a disk was full. For a full disk Spark only names the table (4.2.0), so the
-error is completed with the folder, its free space, and what continues once there is more.
+Such reasons are: the writing process in the pool died; somebody else changed the table during a batch, so that the
+batch was not committed and succeeds when repeated (Delta 4.4.0); a disk was full. For a full disk Spark only names the
+table (4.2.0), so the error is completed with the folder, its free space, and what continues once there is more.
 """
 
 from dataclasses import dataclass, field

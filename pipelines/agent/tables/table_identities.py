@@ -291,7 +291,7 @@ def fault_of_deleted_keys(agent: AgentContext, deployment: Deployment) -> TableF
 
 
 def keep_deleted_keys(agent: AgentContext, deployment: Deployment) -> None:
-    """Record which table of deleted keys a version has and its last version; the caller has compared it before."""
+    """Record identity and newest version of a table of deleted keys, which the caller has compared before."""
     place = deleted_keys_of(deployment)
     found = agent.files.log_mark(place) if place else None
     # Read second: a batch is planned before it writes.
