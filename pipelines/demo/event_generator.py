@@ -104,8 +104,6 @@ class GeneratorLimits:
 
 @dataclass(slots=True)
 class _Run:
-    """The current run of the generator."""
-
     folder: DemoDataFolder
     book: GeneratorState
     feeds: Feeds

@@ -225,8 +225,6 @@ def _connect(url: str, token: str, session_id: str) -> SparkSession:
 
 
 class _Never(RetryPolicy):
-    """A retry policy that never retries."""
-
     def __init__(self) -> None:
         super().__init__(max_retries=0)
 

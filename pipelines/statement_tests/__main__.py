@@ -140,7 +140,6 @@ def main() -> int:
 
 
 def _end_with_asker(server: CaseServer, folder: Path) -> None:
-    """End the process when stdin ends."""
     sys.stdin.read()
     server.close()
     shutil.rmtree(folder, ignore_errors=True)

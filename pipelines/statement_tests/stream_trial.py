@@ -170,7 +170,6 @@ def _plain(kind: str) -> str:
 
 
 def _spark_value(value: object, kind: str) -> object:
-    """Convert a value for `createDataFrame`."""
     if not isinstance(value, tuple):
         return value
     if kind.startswith("array<"):

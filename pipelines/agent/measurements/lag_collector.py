@@ -83,7 +83,6 @@ class LagCollector:
         self._history: dict[tuple[TableName, int], MeasurementHistory] = {}
         self._reads: dict[tuple[TableName, int, str], tuple[TableRead, ...]] = {}
         self._objectives: dict[str, str] = {}
-        """Declared objectives by revision."""
         self._transitions = ObjectiveTransitions(agent)
         self._agent.files.unfold_lag(agent.ledger.folded_lag())
         self._folded_at = agent.monotonic()

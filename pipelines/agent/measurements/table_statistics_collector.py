@@ -35,7 +35,7 @@ _REST = 4.0
 """Idle time after a measurement, in multiples of its duration: stops, starts and lag have priority."""
 
 _AT_ONCE = 50
-"""Tables that are written in one transaction."""
+"""Maximum number of tables that are written in one transaction."""
 
 Key = tuple[TableName, int]
 
