@@ -105,7 +105,7 @@ class Lacking:
 
 @dataclass(slots=True)
 class PoolCatalog:
-    """The part of the registry that the pool's catalog lacks."""
+    """Fills the pool's catalog, and knows which tables and pointers it still lacks."""
 
     agent: AgentContext
     _unregistered: dict[tuple[TableName, int], Lacking] = field(default_factory=dict)

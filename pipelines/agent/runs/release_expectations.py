@@ -31,7 +31,7 @@ _LEFT_OUT = re.compile(r"NOT coalesce\((.*), false\)\Z", re.I | re.S)
 
 @dataclass(frozen=True, slots=True)
 class VersionPair:
-    """Two versions of a table as of one aligned position."""
+    """Two versions of a table, compared at a position that both have read."""
 
     old: Deployment
     new: Deployment

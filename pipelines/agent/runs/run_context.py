@@ -68,7 +68,7 @@ def running_readers(agent: AgentContext, table: TableName, version: int) -> str:
 
 
 class RunContext:
-    """A run whose steps are performed."""
+    """One run, while its steps are performed."""
 
     def __init__(self, agent: AgentContext, plan: Plan, run_id: str) -> None:
         self.agent = agent

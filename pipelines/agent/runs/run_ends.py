@@ -61,11 +61,10 @@ def _has_ended_a_hold(before: Run, after: Run) -> bool:
 def end_unreadable(agent: AgentContext, row: RunRow, why: str, words: Sequence[RunWordRow]) -> None:
     """End a run as failed, or as cancelled if one of the commands is a cancel; its tables are free either way.
 
-    A done or cancelled run stays so. A failed run can be retried by a version that can read it, and cancelled by any.
-    Its versions are locked, so no step is in progress and none begins afterwards; raises Busy if one takes too long.
-
-    Pending commands are deleted, with an event for each author, so that only a later command resumes the run. A cancel
-    that is not among `words` stays and is carried out next if the run has failed.
+    A run that is done or cancelled stays as it is. A failed run can be retried by a version that can read it, and
+    cancelled by any. Its versions are locked, so no step is in progress and none begins afterwards; raises Busy if one
+    takes too long. Pending commands are deleted, with an event for each author, so that only a later command resumes
+    the run. A cancel that is not among `words` stays and is carried out next if the run has failed.
     """
     keys = {(TableName(step.table), step.version) for step in row.steps if step.table}
     with agent.locks.holding(*keys, by=f"the end of run {row.id}"):

@@ -116,8 +116,8 @@ def restart(run: RunContext, step: Step) -> RunEvidence:
 def begin_moved(run: RunContext, step: Step) -> Deployment | StepFailed:
     """Start a version on its recorded checkpoint, then move the former checkpoints to the trash.
 
-    In this order, because Spark refuses late starts on a former checkpoint while a query of the same name runs.
-    Checkpoints that cannot be moved become an event and do not fail the step.
+    The order matters: Spark refuses late starts on a former checkpoint while a query of the same name runs. Checkpoints
+    that cannot be moved become an event and do not fail the step.
     """
     begun = run.start_unless_stopped(step, after_stop=True)
     try:
@@ -132,7 +132,7 @@ def begin_moved(run: RunContext, step: Step) -> Deployment | StepFailed:
 
 
 def look_for_proof(run: RunContext, step: Step) -> RunEvidence:
-    """Return that a start has succeeded once a batch is committed or a trigger found no input; else keep waiting."""
+    """Check whether a start has succeeded: a batch is committed, or a trigger found no input."""
     deployment, seam = run.deployed(step), run.seams.get(step.n, "")
     if deployment.state == State.FAILED:
         return StepFailed(step.n, f"{deployment.error_class}: {deployment.error}")
@@ -208,8 +208,8 @@ def paused_readers(run: RunContext, step: Step, *, static_too: bool) -> Iterator
     """Lock and pause the step's version and its streaming readers for a block; yields the names of those that ran.
 
     With `static_too` also the readers that join it as a static side, which fail at a wider type but not at a new
-    column. Raises Busy if one of them is locked, and whatever a start would be refused with or a stop raises; the table
-    is unchanged then.
+    column. Raises Busy if one of them is locked, and the errors of a refused start or a failed stop; then the table is
+    unchanged.
     """
     agent, here = run.agent, (step.table, step.version)
     reads = {
