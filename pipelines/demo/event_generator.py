@@ -96,7 +96,7 @@ class GeneratorClock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GeneratorLimits:
-    """When the generator stops on its own."""
+    """Limits at which the generator stops on its own."""
 
     hours: float = HOURS_MAX
     free_bytes: int = FREE_BYTES_MIN

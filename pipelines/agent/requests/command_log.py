@@ -160,7 +160,7 @@ class CommandLog:
         )
 
     def tell_repeated(self) -> None:
-        """Record commands that the ledger could not take before, then the numbers of those only counted."""
+        """Record commands that the ledger could not take before, then how many were only counted."""
         while self._unwritten:
             try:
                 self._unwritten[0].write()
