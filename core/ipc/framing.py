@@ -71,7 +71,7 @@ def decode_frame(body: bytes) -> dict[str, Any]:
         if _SURROGATE.search(body):
             json.dumps(message, ensure_ascii=False).encode()
     except UnicodeError as error:
-        raise BadFrame("the message has a text that is not UTF-8") from error
+        raise BadFrame("the message contains text that is not UTF-8") from error
     except (ValueError, RecursionError) as error:
         raise BadFrame("the message is not valid JSON") from error
     if not isinstance(message, dict):

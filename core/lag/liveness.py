@@ -54,8 +54,8 @@ def why_not_live(signs: LivenessSigns) -> Sentence | None:
     patient_s = PATIENT_S if signs.patient or signs.usual_s is None else 0.0
     if signs.silent_s <= max(_MEDIANS * (signs.usual_s or 0.0), patient_s):
         return None
-    usual = "none before it is known" if signs.usual_s is None else f"{signs.usual_s:.1f} s is usual"
-    return Sentence(f"a batch has been running for {signs.silent_s:.0f} s, {usual}")
+    usual = "unknown" if signs.usual_s is None else f"{signs.usual_s:.1f} s"
+    return Sentence(f"a batch has been running for {signs.silent_s:.0f} s; the typical duration is {usual}")
 
 
 def usual_batch_s(samples: Sequence[LagSample]) -> float | None:

@@ -64,7 +64,7 @@ def _references(column: str, parent: TableName, reader: Table, found: "Statement
     doubts = (each for each in found.unresolved if not found.outputs or {column, "*"} & set(each.name.split(".")))
     named = [*(each.offset for each in found.references if is_it(each.origin)), *(each.offset for each in doubts)]
     if not named:
-        # A star passes it on without naming it; it counts as read if the reader declares it.
+        # A star passes the column on without naming it; it counts as read if the reader declares it.
         written = {each.name.lower() for each in reader.parsed_ddl.columns}
         flows = (each for each in found.outputs if each.name in written and any(is_it(i.origin) for i in each.inputs))
         named = [each.offset for each in flows]

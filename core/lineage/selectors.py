@@ -76,6 +76,8 @@ def select_tables(words: Iterable[str], among: SelectableTables) -> tuple[TableN
 def _tagged(tag: str, among: SelectableTables) -> tuple[TableName, ...]:
     known = among.tags()
     if tag not in known:
-        tags = did_you_mean(tag, known) or f"tags: {', '.join(sorted(known)) or 'none; a table has `tags:` in its yml'}"
+        tags = (
+            did_you_mean(tag, known) or f"tags: {', '.join(sorted(known)) or 'none; add `tags:` to the yml of a table'}"
+        )
         raise UsageError(f"no table has the tag {tag!r}", remedy=tags)
     return tuple(sorted(known[tag]))

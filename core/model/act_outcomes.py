@@ -64,8 +64,8 @@ FAILED = frozenset({Came.NOT_STARTED, Came.NOT_RESTARTED, Came.NOT_STOPPED})
 """Results of a failed action; the outcome carries the error."""
 
 _WORDS = {
-    Came.RAN: "was running already",
-    Came.RESTED: "was stopped already",
+    Came.RAN: "was already running",
+    Came.RESTED: "was already stopped",
     Came.SENT: "sent, not confirmed",
     Came.WAITS: "not sent: the pool does not answer",
 }

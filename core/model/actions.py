@@ -116,13 +116,13 @@ STRATEGIES: Mapping[Strategy, str] = {
     Strategy.FIRST: "a first start, from the earliest row",
     Strategy.EARLIEST: "a new version beside the old one, from the earliest row",
     Strategy.IN_PLACE: "a restart on the same checkpoint and table",
-    Strategy.PARTIAL: "a new version from a time, a partition, or (Delta) a version or committed:TIME on",
+    Strategy.PARTIAL: "a new version that starts at a time, a partition, or (Delta) a version or committed:TIME",
     Strategy.FORK: "a new version with the rows, positions and state of the old one",
-    Strategy.SEEDED: "a new version that begins with what comes from now on (@now)",
-    Strategy.CARRY_OVER: "a new version that begins where the old one has read to; no state, same upstream tables",
-    Strategy.KEYED: "the same table, from the earliest row, upserted again by its primary key",
+    Strategy.SEEDED: "a new version that reads only rows arriving from now on (@now)",
+    Strategy.CARRY_OVER: "a new version from the old one's offsets; without state, on the same upstream tables",
+    Strategy.KEYED: "the same table, every row upserted again by primary key, from the earliest",
     Strategy.CHAIN: "a new version that holds only new rows; the pointer is the union of both",
-    Strategy.SEAM: "the statement keeps its table across a rebuilt upstream table, from the batch that had read as far",
+    Strategy.SEAM: "the same table, continued on a rebuilt upstream table from the aligned batch",
 }
 """A short description of each strategy, for help pages."""
 

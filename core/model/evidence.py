@@ -149,7 +149,7 @@ class Notice(FactKind):
     TEXTS_UNREADABLE = "the deployed texts cannot be read"
     FILE_UNREADABLE = "{file} cannot be read: {problem}"
     OLD_TEXT_UNREADABLE = "the old text cannot be read"
-    UPGRADE_TEST = "an upgrade test shows that it must not go on from its checkpoint: {shown}"
+    UPGRADE_TEST = "an upgrade test shows that it must not continue from its checkpoint: {shown}"
 
     WINDOWS_STAY_CLOSED = "windows already closed by the old watermark stay closed; this must be acknowledged"
     OFFSETS_NOT_CARRIED = "offsets of the remaining sources cannot be carried over to a new checkpoint yet"
@@ -191,7 +191,7 @@ class Notice(FactKind):
     READS_WIDENED_AT = "reads {parent}.{column}, which becomes {type}, at {place}"
     STATE_WOULD_HOLD = "{use}: its state would hold them"
     STATE_HOLDS_OLD_TYPE = (
-        "{use}: its state may hold the wider type, which Spark does not take from an older checkpoint"
+        "{use}: its state may hold the wider type, which Spark does not accept with an older checkpoint"
     )
     ENDS_AT_COLUMN = "Spark would end it when {parent} gets a column"
     ENDS_AT_TYPE = "Spark would end it when a column of {parent} takes a wider type"
@@ -201,12 +201,12 @@ class Notice(FactKind):
     BEGINS_AT_PARTITION = "starts at partition {at}: WHERE {where}"
     BEGINS_AT = "starts at {at}: WHERE {where}"
     BEGINS_AT_WINDOW = "starts at {at}, the first window start at or after {asked}: WHERE {where}"
-    BEGINS_AT_VERSION = "starts with version {at} of {tables}: rows from before it are not replayed"
-    BEGINS_AT_COMMIT = "starts with what was committed to {tables} from {at} on: rows from before it are not replayed"
-    NEWEST_OF_KEY = "{begins}; of each key the newest of these is kept"
-    KEYS_STAY = "rows of keys that the new text does not give stay"
-    KEYS_KEPT = "its edit takes no key away; rows that an earlier text wrote, or whose input is gone, stay"
-    DELETIONS_STAY = "{rows}; keys whose deletion is remembered stay hidden from rows that are older than it"
+    BEGINS_AT_VERSION = "starts with version {at} of {tables}: earlier rows are not replayed"
+    BEGINS_AT_COMMIT = "starts with commits to {tables} from {at} on: earlier rows are not replayed"
+    NEWEST_OF_KEY = "{begins}; of these, the newest row of each key is kept"
+    KEYS_STAY = "rows whose keys the new text does not produce are kept"
+    KEYS_KEPT = "its edit removes no keys; rows that an earlier text wrote, or whose input is gone, are kept"
+    DELETIONS_STAY = "{rows}; a row that is older than the remembered deletion of its key stays hidden"
 
 
 Evidence = Edit | Fact[Notice]

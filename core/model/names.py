@@ -56,7 +56,7 @@ def parse_statement_name(text: str) -> str:
         return parse_table_name(text)
     number = whole_number(version)
     if not number:
-        raise BadName(f"{text!r} is no version of a table", remedy="a version is written TABLE@vN, as in orders@v2")
+        raise BadName(f"{text!r} is not a version of a table", remedy="a version is written TABLE@vN, as in orders@v2")
     return query_name(parse_table_name(table), number)
 
 

@@ -16,17 +16,17 @@ class Reason(StrEnum):
     SERVES = "serves", _IT, "is running and is read by tables of this plan"
     LANDS = "lands", _IT, "is external and already registered"
     REGISTERED = "registered", _IT, "is external and not registered in the catalog yet"
-    DECLARED_ANEW = "declared_anew", _IT, "is external, and other columns or properties are expected of it"
+    DECLARED_ANEW = "declared_anew", _IT, "is external, and its declared columns or properties changed"
     DORMANT = "dormant", _IT, "is not running, and resumes from its checkpoint"
     AT_REST = "at_rest", _IT, "was stopped on purpose and is not part of the request"
     COLD_PARENT = "cold_parent", _IT, "is not running and is read by tables of this plan"
-    SAME_MEANING = "same_meaning", _IT, "is written differently and means the same"
+    SAME_MEANING = "same_meaning", _IT, "is written differently but means the same"
     DOCUMENTS = "documents", "", "only its description changed"
     IN_PLACE = "in_place", _IT, "keeps no state, so the new text can continue from the checkpoint"
     PACE = "pace", "", "only its trigger or its rate limits changed"
     TRACKING = "tracking", "", "only whether it tracks the columns of its sources changed"
     COLUMNS_ADDED = "columns_added", "", "only columns were added, and its state holds none of them"
-    COLUMNS_WIDENED = "columns_widened", "", "only columns take a wider type, which its table takes in place"
+    COLUMNS_WIDENED = "columns_widened", "", "only column types were widened, which its table supports in place"
     COLUMNS_CHANGED = "columns_changed", "", "its columns changed, and the old table cannot hold them"
     STATE_CHANGED = "state_changed", "", "its state would mix old and new rows, and Spark may not report it"
     SOURCES_CHANGED = "sources_changed", "", "its offsets in the old sources mean nothing in the new ones"
@@ -59,24 +59,24 @@ class Reason(StrEnum):
     COLUMNS_STOP_READERS = (
         "columns_stop_readers",
         _IT,
-        "reads an upstream table that gets new columns, at which Spark would end it",
+        "reads an upstream table that gets new columns, and Spark would stop it then",
     )
     TYPES_STOP_READERS = (
         "types_stop_readers",
         _IT,
-        "reads an upstream table whose columns take a wider type, at which Spark would end it",
+        "reads an upstream table whose columns are widened, and Spark would stop it then",
     )
-    COLUMNS_IN_STATE = "columns_in_state", "", "its state holds every column of an upstream table that gets more"
-    TYPES_IN_STATE = "types_in_state", "", "its state holds a column of an upstream table that takes a wider type"
+    COLUMNS_IN_STATE = "columns_in_state", "", "its state holds every column of an upstream table that gets new ones"
+    TYPES_IN_STATE = "types_in_state", "", "its state holds a column of an upstream table that is widened"
     WITH_ITS_SET = "with_its_set", _IT, "belongs to the same statement set as a table that is rebuilt"
     READS_OLD_VERSION = "reads_old_version", _IT, "still reads an old version of an upstream table"
-    CHECKPOINT_LOST = "checkpoint_lost", "", "it cannot go on from its checkpoint"
-    DELETED = "deleted", "", "its delete was requested"
-    ROLLED_BACK = "rolled_back", "", "the version that served before serves again"
+    CHECKPOINT_LOST = "checkpoint_lost", "", "it cannot continue from its checkpoint"
+    DELETED = "deleted", "", "its deletion was requested"
+    ROLLED_BACK = "rolled_back", "", "the previous version serves again"
     UNDELETED = "undeleted", _IT, "is taken out of the trash, and resumes from its checkpoint"
-    RETIRED = "retired", "", "what was replaced goes into the trash"
-    OPTIMIZED = "optimized", "", "its small files are written into large ones"
-    VACUUMED = "vacuumed", "", "files that only older versions of it hold are deleted"
+    RETIRED = "retired", "", "replaced versions are moved to the trash"
+    OPTIMIZED = "optimized", "", "its small files are compacted into large ones"
+    VACUUMED = "vacuumed", "", "files that only its older versions reference are deleted"
 
     _subject: str
     words: Sentence
@@ -96,5 +96,5 @@ class Reason(StrEnum):
 STOPPED_MEANWHILE = frozenset({Reason.COLUMNS_STOP_READERS, Reason.TYPES_STOP_READERS})
 """Reasons of statements that do not change, but pause while an upstream table is altered."""
 
-LOST_CHECKPOINT = "its checkpoint, its table or one that it reads is missing or another's"
+LOST_CHECKPOINT = "its checkpoint, its table or an input is missing or belongs to another query"
 """Words for why a statement cannot continue, if the agent recorded no precise cause."""

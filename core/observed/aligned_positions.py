@@ -91,7 +91,7 @@ def newest_aligned(
     """
     missing = next((version for version in (blue, green) if version not in histories), None)
     if missing is not None:
-        return Unaligned(f"nothing is known of the batches of {query_name(*missing)}")
+        return Unaligned(f"no batches are known of {query_name(*missing)}")
     shared = _above(histories, blue) & _above(histories, green)
     blues, greens = _Side(histories, shared, blue), _Side(histories, shared, green)
     if not blues.batches and not greens.batches and at is None:
@@ -258,11 +258,11 @@ def _why(blues: _Side, greens: _Side, pairs: tuple[tuple[SourcePath, SourcePath]
     names = [query_name(*side.version) for side in (blues, greens)]
     for end, name in zip(ends, names, strict=True):
         if end is None:
-            return f"it is not known what {name} had read at its last batches"
+            return f"it is unknown what {name} had read at its last batches"
     first, second = ends
     apart = [
         f"{name} has read {theirs.partition(':')[0]} files of {path[-1]}, {names[1]} {ours.partition(':')[0]}"
         for (path, other), name in zip(pairs, [names[0]] * len(pairs), strict=True)
         if first and second and (theirs := first.marks[path]) != (ours := second.marks[other])
     ]
-    return "; ".join(apart) or f"{names[0]} and {names[1]} have not come to the same watermark at the same rows"
+    return "; ".join(apart) or f"{names[0]} and {names[1]} have not reached the same watermark at the same rows"

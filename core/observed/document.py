@@ -53,7 +53,7 @@ def planner_input_from_text(text: str, path: str, environment: str = "") -> Plan
     try:
         document = _document(text, path, problems)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        # PyYAML lets a date that there is not, or a number of thousands of digits, out as a ValueError.
+        # PyYAML raises ValueError for an impossible date and for a number with thousands of digits.
         said = cut(" ".join(str(error).split()), _MOST_SAID)
         raise UsageError(f"{path} cannot be read: {said}", remedy="give a YAML or JSON file") from error
     return _known({} if document is None else document, environment, problems)

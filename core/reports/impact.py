@@ -260,7 +260,7 @@ def _lost(asking: _Asking, uses: Mapping[TableName, ColumnUse]) -> ImpactAnswer:
         _, _, effects = _rebuilding(asking, tuple(direct))
         remedy = "declare it under a new name and move its readers there"
         refusals: tuple[PlanRefusal, ...] = (
-            PlanRefusal.of(table, f"{table} is external: it is changed by whoever writes it", remedy),
+            PlanRefusal.of(table, f"{table} is external: only its writer can change it", remedy),
         )
     else:
         _, refusals, effects = _rebuilding(asking, (table,))

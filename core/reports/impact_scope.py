@@ -38,7 +38,7 @@ def affected_part(
         table = project.tables.get(name)
         return (*children.get(name, ()), *(units.get(table.folder, ()) if table is not None else ()))
 
-    # A pointer that leads to another table keeps that one from being dropped, wherever it stands.
+    # A pointer that leads to another table keeps that table from being dropped, wherever the pointer is declared.
     astray = {name for name, seen in observed.items() if _leads_astray(name, seen)}
     part = {root, *astray} | reach((root, *astray), below)
     part |= reach(part, lambda name: parents.get(name, ()))

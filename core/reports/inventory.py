@@ -90,7 +90,7 @@ def inventory_of(project: Project, serving: Mapping[TableName, StatementLine]) -
         readings = bound if declared is None else _declared_reads(declared)
         parents[name] = tuple([InventoryReading(parent, streamed) for parent, streamed in sorted(readings.items())])
         product[name] = declared.product if declared is not None else serving[name].product
-        # A version that still runs may read what its new text does not.
+        # A running version may still read tables that its new text no longer reads.
         for parent, streamed in (bound | readings).items():
             children.setdefault(parent, []).append(InventoryReading(name, streamed))
     found = []

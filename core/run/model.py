@@ -39,7 +39,7 @@ def skipped_note(do: str, note: str) -> str:
     if do != StepKind.VALIDATE:
         return _SKIPPED
     if RELEASE_DIFF in note:
-        return f"{_SKIPPED}, over what was found: {note.partition('; ' + RELEASE_DIFF)[0]}"
+        return f"{_SKIPPED}, despite what was found: {note.partition('; ' + RELEASE_DIFF)[0]}"
     return f"{NOT_COMPARED}: {_SKIPPED}"
 
 

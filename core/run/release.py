@@ -268,7 +268,7 @@ def _lacks(one: Deployment | None, known: Mapping[Version, Deployment], old: Map
         parent = known.get((binding.parent, binding.version))
         filled = parent is not None and not parent.deleted and (parent.active or parent.wanted == WantedState.RUNNING)
         if binding.version and not filled and old.get(binding.parent) != binding.version:
-            return f"it reads {physical_name(binding.parent, binding.version)}, which is not filled any more"
+            return f"it reads {physical_name(binding.parent, binding.version)}, which no longer receives rows"
     return ""
 
 
@@ -289,15 +289,19 @@ def _why_no_rollback(
 ) -> Sentence | None:
     """Explain why a rollback is impossible; None if it is possible. `serves` is None before the swap."""
     if taken_back_by:
-        return Sentence(f"run {taken_back_by} takes it back")
+        return Sentence(f"run {taken_back_by} is rolling it back")
     if serves is None:
         begun = any(step.do == StepKind.SWAP and step.tries and step.state in _BEGUN for step in run.steps)
         if begun or run.ended_at is not None:
-            return Sentence("the swap is not over" if begun else "nothing is swapped")
-        what = "it is a rollback itself, and no pointer has moved" if _goes_back(plan, pairs) else "nothing is swapped"
+            return Sentence("the swap is not complete" if begun else "nothing has been swapped")
+        what = (
+            "it is a rollback itself, and no pointer has moved"
+            if _goes_back(plan, pairs)
+            else "nothing has been swapped"
+        )
         return Sentence(f"{what} yet; headgate runs cancel {run.id} ends it")
     if not serves:
-        return Sentence("what it swapped in does not serve any more")
+        return Sentence("the versions that it swapped in no longer serve")
     lacking = [f"{pair.table} v{pair.old.version}: {pair.lacks}" for pair in pairs if pair.lacks]
     return sentence_of("; ".join(lacking))
 
@@ -314,7 +318,7 @@ def _standing(
     if _has_swapped(run, pairs, known):
         return _after_the_swap(run, pairs, known)
     if run.state == RunState.CANCELLED or run.state == RunState.FAILED:
-        words = f"run {run.continued_by} goes on from it" if run.continued_by else "nothing was swapped"
+        words = f"run {run.continued_by} continues it" if run.continued_by else "nothing was swapped"
         return ReleaseState.ABORTED, run.ended_at or run.started_at, words
     if cut := next((s for s in run.steps if s.do == StepKind.SWAP and s.state == StepState.WAITS and s.tries), None):
         return ReleaseState.SWAPPING, cut.started_at or run.started_at, cut.note
@@ -359,7 +363,7 @@ def _after_the_swap(
         return ReleaseState.DONE, run.ended_at, left_running_words(left)
     running = [pair for pair in pairs if pair.old.runs]
     if any(pair.old.stops_at is not None for pair in running):
-        words = f"{counted(len(running), 'replaced version')} {'runs' if len(running) == 1 else 'run'} on"
+        words = f"{counted(len(running), 'replaced version')} {'is' if len(running) == 1 else 'are'} still running"
         return ReleaseState.OBSERVING, swapped, words
     return ReleaseState.DONE, run.ended_at, ""
 

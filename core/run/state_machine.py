@@ -115,7 +115,7 @@ class AbortVersions:
 
 RunIntent = PerformStep | PollGate | AbortVersions
 
-_FORWARD = "resumed after the agent stopped: pointers that have not moved yet are moved"
+_FORWARD = "resumed after the agent stopped: the remaining pointers are moved"
 """Note of an interrupted swap, which is always completed."""
 
 
@@ -185,7 +185,7 @@ def _control(run: Run, control: OperatorControl) -> tuple[Run, tuple[RunIntent, 
                 return _retry(run), ()
         case "swap":
             for progress in held_steps(run):
-                run = run.put(progress.become(StepState.DONE, f"the word to swap was given by {control.by}"))
+                run = run.put(progress.become(StepState.DONE, f"the swap was released by {control.by}"))
             return run, ()
         case "cancel" if run.state not in (RunState.DONE, RunState.CANCELLED):
             return _cancel(run)
@@ -212,17 +212,15 @@ def why_not_skipped(run: Run, n: int) -> Sentence | None:
     if do in UPKEEP | {StepKind.CATCH_UP, StepKind.VALIDATE}:
         return None
     if do in BEGINS and state is StepState.GATE:
-        # What failed or was blocked waits again after a retry.
+        # A failed or blocked step waits again after a retry.
         open_ = (p.step for p in run.steps if p.state not in SATISFIED | {StepState.CANCELLED})
         behind = next((step for step in open_ if n in _proofs(run, step)), None)
         return (
-            Sentence(f"step {behind.n}, {behind.do} {behind.table}, must not come before its first batch")
-            if behind
-            else None
+            Sentence(f"step {behind.n}, {behind.do} {behind.table}, must wait for its first batch") if behind else None
         )
     if do is StepKind.HOLD:
-        return Sentence("it waits for a word, which headgate release swap gives")
-    return Sentence(f"what follows relies on a {do} step")
+        return Sentence("it waits for an operator: headgate release swap ends the wait")
+    return Sentence(f"later steps rely on a {do} step")
 
 
 def is_early(run: Run, control: OperatorControl) -> bool:
@@ -254,9 +252,9 @@ def _cancel(run: Run) -> tuple[Run, tuple[RunIntent, ...]]:
     begun = dict.fromkeys(
         (str(p.step.table), p.step.version)
         for p in run.steps
-        # What was made and not yet started is wanted running as well, and would count as a reader of what it reads.
+        # A version that was created but not started is wanted running too, and would count as a reader of its inputs.
         if p.step.do in READABLE_ONCE_STARTED | {StepKind.CREATE}
-        # One that waits may have been started by an agent that was killed, or before a retry.
+        # A waiting step may have been started by an agent that was killed, or before a retry.
         and (p.state is not StepState.WAITS or p.tries)
         and p.step.table not in serving
         and _awaits_swap(run, p.step)

@@ -48,9 +48,9 @@ def left_running_words(left: Sequence[tuple[TableName, int]]) -> str:
     """Return a sentence that names versions left running and the command that stops them; empty if there are none."""
     if not left:
         return ""
-    run, it = ("runs", "it") if len(left) == 1 else ("run", "them")
+    keep, it = ("keeps", "it") if len(left) == 1 else ("keep", "them")
     names = [query_name(*key) for key in left]
-    return f"{', '.join(names)} {run} on, and nothing ends {it}: headgate stop {' '.join(names)} stops {it}"
+    return f"{', '.join(names)} {keep} running, and no stop is scheduled: headgate stop {' '.join(names)} stops {it}"
 
 
 def staying_words(
@@ -72,7 +72,7 @@ def stop_words(versions: Iterable[KnownVersion], runs: Iterable[RunRow], names: 
     words = []
     for table in sorted({one.table for one in every if not one.active and one.wanted == WantedState.RUNNING}):
         running = sorted(one.version for one in every if one.table == table and one.wanted == WantedState.RUNNING)
-        words.append(f"{table} is stopped in each version that runs: {', '.join(f'v{number}' for number in running)}")
+        words.append(f"{table} is stopped in every running version: {', '.join(f'v{number}' for number in running)}")
     return words + [held for run in runs if (held := _held_up(run, names))]
 
 
@@ -85,6 +85,4 @@ def _held_up(run: RunRow, names: Collection[str]) -> str:
     if not mine or not (left or any(step.state not in SATISFIED for step, _ in about)):
         return ""
     retry, cancel = (f"headgate runs {act} {run.id}" for act in ("retry", "cancel"))
-    return (
-        f"run {run.id} needs {', '.join(mine)}: it fails, and asks for {retry}, which starts its versions, or {cancel}"
-    )
+    return f"run {run.id} needs {', '.join(mine)}: it will fail; then {retry} starts its versions, or {cancel} ends it"

@@ -25,7 +25,7 @@ class ConditionFault(FactKind):
 
     WINDOW = "{function}() OVER compares rows, but the condition is evaluated for one row"
     AGGREGATE = "{function}() aggregates many rows, but the condition is evaluated for one row"
-    GENERATOR = "{function}() makes many rows of one"
+    GENERATOR = "{function}() turns one row into many"
     VOLATILE = "{function}() returns a different value each time, but a batch that is retried must delete the same rows"
     ALIAS = "{name} is an alias and compares nothing"
     SEVERAL = "it is several expressions"

@@ -91,7 +91,7 @@ def _read_case(file: _CaseFile, unit: list[Table]) -> StatementCase | None:
     if given is None:
         file.report("given is missing", "write given: {table: [rows…]}", top.line, "given")
     if expect is None:
-        remedy = "write expect: [rows…]; [] where nothing is to be written"
+        remedy = "write expect: [rows…], or [] if no rows are expected"
         file.report("expect is missing", remedy, top.line, "expect")
     parts = tuple(_parts(file, given, table.parsed)) if given is not None else ()
     expected = _rows(file, expect, "expect", table.name, columns) if expect is not None else ()
@@ -140,7 +140,7 @@ def _parts(file: _CaseFile, given: YamlValue, parsed: ParsedStatement) -> Iterat
     """Yield the micro-batches of a case; a mapping instead of a list is one micro-batch."""
     values = given.items if given.items is not None else (given,)
     if not values:
-        file.report("given has no part", "write given: {table: [rows…]}", given.line, "given")
+        file.report("given is empty", "write given: {table: [rows…]}", given.line, "given")
     for number, value in enumerate(values, 1):
         if value.pairs is None:
             file.report(f"part {number} of given is not a mapping of tables to rows",
@@ -167,7 +167,7 @@ def _part(file: _CaseFile, value: YamlValue, parsed: ParsedStatement, number: in
         elif name in found:
             file.report(f"{name} appears twice in part {number}", "keep one", key.line, name)
         elif number > 1 and name not in streamed:
-            summary = f"{name} is a static side, which is read once: its rows are in the first part"
+            summary = f"{name} is a static side, which is read only once: its rows belong in the first part"
             file.report(summary, "move its rows to the first part", key.line, name)
         else:
             found[name] = _rows(file, rows, "given", name, columns_of(file.tables[name]))
@@ -180,11 +180,13 @@ def _rows(file: _CaseFile, value: YamlValue, key: str, table: TableName, columns
         return _rows_of_csv(file, value, table, columns)
     if value.items is None:
         empty = value.text is None and value.pairs is None
-        remedy = "write [] for no row" if empty else "write a list of mappings, - {column: value}, or the name of a CSV"
+        remedy = (
+            "write [] for no rows" if empty else "write a list of mappings, - {column: value}, or the name of a CSV"
+        )
         file.report(f"the rows of {table} in {key} are not a list", remedy, value.line, table)
         return ()
     if len(value.items) > MOST_ROWS:
-        file.report(f"{table} has {counted(len(value.items), 'row')}", f"keep {MOST_ROWS}", value.line, table)
+        file.report(f"{table} has {counted(len(value.items), 'row')}", f"keep at most {MOST_ROWS}", value.line, table)
         return ()
     found = []
     for item in value.items:
@@ -217,7 +219,9 @@ def _rows_of_csv(file: _CaseFile, value: YamlValue, table: TableName, columns: T
     name = value.text or ""
     if name not in file.csv_files:
         near = did_you_mean(name, (each for each in file.csv_files if each.endswith(".csv")))
-        file.report(f"{name} is not beside this file", near or "write its name without a folder", value.line, name)
+        file.report(
+            f"{name} is not in the folder of this file", near or "write its name without a folder", value.line, name
+        )
         return ()
     path = posixpath.join(posixpath.dirname(file.path), name)
     try:
@@ -243,8 +247,8 @@ def _cells(file: _CaseFile, path: str, table: TableName, columns: TypedColumns) 
             file.top.problems.append(Problem(f"it has more than {MOST_ROWS} rows", "keep fewer", where))
             return
         if cells and len(cells) != len(head):
-            summary = f"a row has {counted(len(cells), 'cell')}, the first line names {len(head)}"
-            file.top.problems.append(Problem(summary, "put values with commas into quotes", where))
+            summary = f"a row has {counted(len(cells), 'cell')}, but the header line has {len(head)}"
+            file.top.problems.append(Problem(summary, "put values that contain commas in quotes", where))
         elif cells:
             yield _row_of_cells(file, dict(zip(head, cells, strict=True)), table, columns, where=where)
 
@@ -268,7 +272,7 @@ def _unknown_column(file: _CaseFile, table: TableName, name: str, known: Iterabl
 
 
 def _wrong_value(file: _CaseFile, column: str, kind: str, error: BadValue, where: Where) -> None:
-    file.top.problems.append(Problem(f"{column} is {kind}, and this is not one", f"write {error}", where, column))
+    file.top.problems.append(Problem(f"{column} must be of type {kind}", f"write {error}", where, column))
 
 
 def _declared(known: Iterable[str]) -> str:

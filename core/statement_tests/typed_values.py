@@ -113,7 +113,7 @@ def can_be_written(kind: str) -> bool:
 def _map(value: YamlValue, kind: str) -> tuple[object, ...]:
     pairs = [(typed_value(k, key_type(kind)), typed_value(v, element_type(kind))) for k, v in value.pairs or ()]
     if len({repr(key) for key, _ in pairs}) != len(pairs):
-        raise BadValue("a mapping that has each key once")
+        raise BadValue("a mapping with unique keys")
     return tuple(sorted(pairs, key=repr))
 
 
@@ -132,7 +132,7 @@ def _struct(value: YamlValue, kind: str) -> tuple[object, ...]:
 def _scalar(text: str, kind: str) -> object:
     read = _reader(kind)
     if read is None:
-        raise BadValue(f"left out: a fixture cannot hold a value of type {kind}")
+        raise BadValue(f"nothing: a fixture cannot hold a value of type {kind}")
     return read(text)
 
 
@@ -181,7 +181,7 @@ def _float(text: str) -> float:
     try:
         rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
     except OverflowError as error:
-        raise BadValue("a number that a float of 32 bits can hold") from error
+        raise BadValue("a number in the range of a 32-bit float") from error
     return rounded
 
 
@@ -212,7 +212,7 @@ def _timestamp(text: str) -> datetime:
     try:
         return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     except OverflowError as error:
-        raise BadValue("a time of the years 1 to 9999") from error
+        raise BadValue("a time between the years 1 and 9999") from error
 
 
 def _timestamp_ntz(text: str) -> datetime:

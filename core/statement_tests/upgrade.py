@@ -16,10 +16,10 @@ from core.statement_tests.request import CaseOutcome, CaseResult, UpgradeVerdict
 _GOES_ON = (Action.KEEP, Action.RECORD, Action.START, Action.RESUME, Action.RESTART)
 
 _SHOWN: Mapping[str, str] = {
-    UpgradeVerdict.SAFE: "the upgrade gives the same rows as the new text on everything",
-    UpgradeVerdict.SEAM: "rows written before it keep the old meaning",
-    UpgradeVerdict.MIXED: "what the old text left in it makes rows wrong",
-    UpgradeVerdict.REFUSED: "the new text does not go on from it",
+    UpgradeVerdict.SAFE: "the upgrade writes the same rows as the new text alone",
+    UpgradeVerdict.SEAM: "rows written before the upgrade keep the old meaning",
+    UpgradeVerdict.MIXED: "state that the old text left behind makes rows wrong",
+    UpgradeVerdict.REFUSED: "the new text cannot continue from it",
 }
 
 
@@ -64,14 +64,12 @@ def upgrade_words(result: CaseResult, change: Change) -> tuple[str, ...]:
     words = [f"{safe}: {_SHOWN[result.verdict]}", *planned]
     goes_on = change.action in _GOES_ON
     if result.verdict == UpgradeVerdict.SAFE and not goes_on:
-        words.append(
-            "these rows show no difference; that does not prove that there is none, and the plan stays careful"
-        )
+        words.append("these rows show no difference, which does not prove that there is none: the plan stays cautious")
     elif goes_on and _announced(result.verdict, change.kind):
         words.append(f"the plan announces it: {definition.leaves or definition.loses}")
     elif shown_unsafe(result, change):
         words.append(
-            "PLAN AND TEST DISAGREE: the plan goes on from the checkpoint, and this case shows that it must not"
+            "PLAN AND TEST DISAGREE: the plan continues from the checkpoint, but this case shows that it must not"
         )
     return tuple(words)
 

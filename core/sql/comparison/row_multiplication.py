@@ -38,7 +38,7 @@ class RowMultiplier:
     """For a join with a table: the table whose number of matches per row decides."""
     equated: frozenset[str] = frozenset()
     """Columns of `table`, in lower case, that the condition equates with an expression over other sources."""
-    outcome: str = "each row that meets it makes a row"
+    outcome: str = "each matching row adds a row"
     certain: bool = False
     """Whether rows are certainly added, rather than possibly multiplied."""
 
@@ -161,7 +161,7 @@ def _laterals(before: list[Any], after: list[Any]) -> Iterator[RowMultiplier]:
     old, new = (Counter(text for block in blocks for text in _generators(block)) for blocks in (before, after))
     verb = "changed" if old - new else "added"
     for text in (new - old).elements():
-        yield RowMultiplier(f"lateral view {verb}", text, outcome="each element makes a row")
+        yield RowMultiplier(f"lateral view {verb}", text, outcome="each element adds a row")
 
 
 def _generators(select: Any) -> Iterator[str]:
@@ -192,8 +192,8 @@ def _equal_rows(before: list[Any], after: list[Any]) -> Iterator[RowMultiplier]:
     """Yield edits that add branches, or that stop removing duplicates."""
     unions = [[*blocks[0].root().find_all(exp.Union)] if blocks else [] for blocks in (before, after)]
     if len(unions[0]) < len(unions[1]):
-        yield RowMultiplier("UNION branch added", "", outcome="its rows come on top", certain=True)
+        yield RowMultiplier("UNION branch added", "", outcome="its rows are added", certain=True)
     for sides, edit in ((unions, "UNION → UNION ALL"), ((before, after), "DISTINCT removed")):
         old, new = (sum(each.args.get("distinct") not in (None, False) for each in side) for side in sides)
         if new < old and len(sides[0]) == len(sides[1]):
-            yield RowMultiplier(edit, "", outcome="equal rows stay")
+            yield RowMultiplier(edit, "", outcome="equal rows are kept")

@@ -319,7 +319,7 @@ def _expressions(
             _query(each, ctes, [*outer, scope], names)
             continue
         if isinstance(each, _UNBOUND):
-            summary = "a parameter is used here, and nothing gives it a value"
+            summary = "the parameter used here has no value"
             raise SqlDiagnostic(
                 summary, "write the value", -1, subject=str(each.name), condition="UNBOUND_SQL_PARAMETER"
             )

@@ -145,7 +145,7 @@ class StatementControl:
             recorded = not whole or self._written(partial(agent.ledger.end_stop, found.table, word))
             agent.locks.started((name, found.table) if whole and recorded else (name,), word.serial)
         if runs:
-            self._written(partial(self._say_unchanged, deployment, f"was running already: start by {word.actor}"))
+            self._written(partial(self._say_unchanged, deployment, f"was already running: start by {word.actor}"))
             return ActOutcome(*key, Came.RAN, None, 0.0, recorded)
         cause = EventCause.START if done is Came.STARTED else EventCause.RESTART
         self._written(partial(self._agent.state_event, deployment, State.STARTING, cause=cause, by=word.actor))
@@ -291,7 +291,7 @@ class StatementControl:
         def write() -> None:
             for deployment, outcome in zip(found, outcomes, strict=True):
                 if outcome.came is Came.RESTED:
-                    self._say_unchanged(deployment, f"was stopped already: stop by {by}")
+                    self._say_unchanged(deployment, f"was already stopped: stop by {by}")
                 # A version that was started again since is left alone.
                 gone = outcome.came is Came.STOPPED and mark_stopped(self._agent, deployment)
                 if gone and deployment.state != State.STOPPED:

@@ -17,7 +17,7 @@ def test_a_version_is_named_by_its_table_and_number() -> None:
 
 @pytest.mark.parametrize("number", [each for each in NOT_NUMBERS if each != "1 "])
 def test_a_version_that_is_no_number_is_refused(number: str) -> None:
-    with pytest.raises(BadName, match="is no version of a table"):
+    with pytest.raises(BadName, match="is not a version of a table"):
         parse_statement_name(f"a@v{number}")
 
 

@@ -125,7 +125,7 @@ def test_what_is_lost_of_a_statement_is_told_where_that_is_known() -> None:
     (refusal,) = planned(made, before, "b").refusals
     assert refusal.summary == f"b cannot be started: {why}"
     node = node_of(planned(made, before, "b", rebuild=True), "b")
-    assert evidence_of(node) == (why,) and node.reason.words == "it cannot go on from its checkpoint"
+    assert evidence_of(node) == (why,) and node.reason.words == "it cannot continue from its checkpoint"
 
 
 def test_a_reader_that_ended_at_a_dropped_column_is_restarted_once_it_is_to_track_columns() -> None:

@@ -99,7 +99,7 @@ def test_less_may_be_done_where_spark_takes_the_old_state(edit: str) -> None:
         ({"c": MORE_SOURCES}, "c", {}, "Spark rejects a checkpoint written for other sources"),
         ({"c": OTHER_SOURCE}, "c", {}, "its offsets would be applied to another source"),
         ({"c": PARTITIONED}, "c", {}, "its table is written differently"),
-        ({"b": MIN}, "b", LOST, "its checkpoint, its table or one that it reads is missing or another's"),
+        ({"b": MIN}, "b", LOST, "its checkpoint, its table or an input is missing or belongs to another query"),
         ({"b": MIN}, "b", {"deployed": None, "revision": "changed"}, "what changed is unknown"),
     ],
     ids=["other state", "other keys", "row 5", "row 7a", "row 7c", "row 8", "row 0b", "not known"],
@@ -386,7 +386,7 @@ def test_what_an_upgrade_test_has_shown_rules_out_a_restart_and_the_plan_says_so
     old = world[T("a")].deployed
     assert old is not None
     shown = {proof_key(revision_hash(old), revision_of(made.tables[T("a")]).hash): "case late: rows are wrong"}
-    words_of_it = "an upgrade test shows that it must not go on from its checkpoint: case late: rows are wrong"
+    words_of_it = "an upgrade test shows that it must not continue from its checkpoint: case late: rows are wrong"
     found = make_plan(made, "dev", world, PlanRequest(tables=(T("a"),)), answers=shown)
     assert said(found, "a") == ("rebuild", "earliest", False)
     assert words_of_it in [warning.summary for warning in found.warnings if warning.table == "a"]

@@ -82,6 +82,6 @@ def test_a_rebuild_warns_of_it_as_well_and_a_record_of_nothing() -> None:
 
 def test_branches_add_rows_and_lateral_views_multiply_them() -> None:
     (added,) = warned(planned(f"{OLD} UNION ALL {OLD}"))
-    assert added == "adds rows: UNION branch added; its rows come on top"
+    assert added == "adds rows: UNION branch added; its rows are added"
     (exploded,) = warned(planned(f"{OLD} LATERAL VIEW explode(array(1, 2)) AS x"))
-    assert exploded == "may multiply rows: lateral view added: explode(array(1, 2)); each element makes a row"
+    assert exploded == "may multiply rows: lateral view added: explode(array(1, 2)); each element adds a row"

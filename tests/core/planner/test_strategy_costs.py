@@ -298,7 +298,12 @@ WIDER = (PARTITIONED[0].replace("BIGINT)", "BIGINT, more STRING)"), PARTITIONED[
     ("chosen", "edits", "known", "why"),
     [
         ("c=chain", {"c": PARTITIONED}, {"rows_before": True}, "its pointer serves rows from before its first"),
-        ("c=chain", {"c": PARTITIONED}, LOST, "its checkpoint, its table or one that it reads is missing or another's"),
+        (
+            "c=chain",
+            {"c": PARTITIONED},
+            LOST,
+            "its checkpoint, its table or an input is missing or belongs to another query",
+        ),
         ("c=chain", {"c": WIDER}, {}, "its columns change as well"),
         ("b=fork", {"b": HAVING}, {"rows_before": True}, "its pointer serves rows from before its first"),
         ("a=carry-over", {"a": FILTERED}, {"deployed": None, "revision": "changed"}, "what changed is unknown"),

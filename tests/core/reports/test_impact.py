@@ -189,7 +189,7 @@ def test_a_reader_of_an_external_table_that_does_not_use_the_column_is_unaffecte
         ("a", ImpactEffect.UNAFFECTED, "does not use src.note"),
         ("b", ImpactEffect.UNAFFECTED, "does not use src.note"),
     ]
-    assert [refusal.summary for refusal in answer.refusals] == ["src is external: it is changed by whoever writes it"]
+    assert [refusal.summary for refusal in answer.refusals] == ["src is external: only its writer can change it"]
 
 
 def test_a_statement_set_is_rebuilt_as_one_and_readers_of_its_other_tables_with_it() -> None:

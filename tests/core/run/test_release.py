@@ -135,7 +135,7 @@ def test_the_time_that_is_left_leaves_the_wait_for_a_word_out() -> None:
             "a v1: its checkpoint or its table is lost; b v1: its checkpoint or its table is lost",
         ),
         (2, {"state": "failed"}, "a v1: it has failed; b v1: it has failed"),
-        (1, {"served_by": "back"}, "what it swapped in does not serve any more"),
+        (1, {"served_by": "back"}, "the versions that it swapped in no longer serve"),
     ],
 )
 def test_the_way_back_is_a_command_or_a_reason(serves: int, old: dict[str, Any], blocked: str | None) -> None:
@@ -148,7 +148,7 @@ def test_a_version_over_what_is_not_filled_any_more_does_not_go_back() -> None:
         d if (d.table, d.version) != (T("b"), 1) else replace(d, bindings=(Binding(T("x"), 4, True),))
         for d in versions(2)
     ]
-    assert told(run(state="done"), known).blocked == "b v1: it reads x__v4, which is not filled any more"
+    assert told(run(state="done"), known).blocked == "b v1: it reads x__v4, which no longer receives rows"
     filled = [*known, deployment_row("x", version=4, active=False)]
     assert told(run(state="done"), filled).rollback
 
@@ -181,7 +181,7 @@ def test_a_swap_that_a_new_agent_goes_on_with_is_swapping_and_says_no_more_that_
     made = replace(HELD, request=replace(HELD.request, verb=verb))
     found = told(begun_swap(run(before="swap")), made=made)
     assert (found.state, found.note) == (ReleaseState.SWAPPING, "said")
-    assert found.blocked == "the swap is not over"
+    assert found.blocked == "the swap is not complete"
 
 
 def test_a_run_that_is_cancelled_after_its_swap_was_recorded_has_swapped() -> None:
@@ -234,7 +234,7 @@ def test_a_release_that_is_being_taken_back_offers_no_second_rollback() -> None:
     swapped = run(state="done", **AFTER)
     assert told(swapped, versions(serves=2)).rollback == "headgate rollback 7f3a-1"
     found = told(swapped, versions(serves=2), taken_back_by="9c0d-1")
-    assert (found.rollback, found.blocked) == ("", "run 9c0d-1 takes it back")
+    assert (found.rollback, found.blocked) == ("", "run 9c0d-1 is rolling it back")
 
 
 def test_what_people_read_of_a_step_that_waits_for_its_gate_is_that_it_runs() -> None:

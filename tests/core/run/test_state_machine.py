@@ -229,7 +229,7 @@ def test_waiting_for_a_first_batch_can_be_skipped_and_starting_cannot() -> None:
         waiting = Run("r", RunState.RUNNING, (StepProgress(step(1, do, "a"), StepState.GATE, 1),))
         assert why_not_skipped(waiting, 1) is None
         failed = waiting.put(replace(waiting.step(1), state=StepState.FAILED))
-        assert why_not_skipped(failed, 1) == f"what follows relies on a {do} step"
+        assert why_not_skipped(failed, 1) == f"later steps rely on a {do} step"
 
 
 def test_the_proof_that_the_end_of_an_old_version_waits_for_cannot_be_skipped() -> None:
@@ -237,7 +237,7 @@ def test_the_proof_that_the_end_of_an_old_version_waits_for_cannot_be_skipped() 
     run, _ = advance_run(run, [GateOpened(1)])
     run, _ = advance_run(run, [GateOpened(2), OperatorControl("skip", 1), OperatorControl("skip", 2)])
     assert states(run) == {1: "gate", 2: "skipped", 3: "running", 4: "waits"}
-    assert why_not_skipped(run, 1) == "step 4, stop a, must not come before its first batch"
+    assert why_not_skipped(run, 1) == "step 4, stop a, must wait for its first batch"
 
 
 def test_a_gate_that_is_skipped_proves_no_start() -> None:

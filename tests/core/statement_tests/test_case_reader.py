@@ -87,11 +87,11 @@ def test_every_mistake_is_told_at_once_with_its_line() -> None:
         "expects: []\n"
     ) == [
         "one.yml:3: landed has no column kynd",
-        "one.yml:3: landed.id is bigint, and this is not one",
-        "one.yml:4: landed.at is timestamp, and this is not one",
-        "one.yml:4: landed.price is decimal(5,2), and this is not one",
+        "one.yml:3: landed.id must be of type bigint",
+        "one.yml:4: landed.at must be of type timestamp",
+        "one.yml:4: landed.price must be of type decimal(5,2)",
         "one.yml:5: a does not read orders",
-        "one.yml:7: a.id is bigint, and this is not one",
+        "one.yml:7: a.id must be of type bigint",
         "one.yml:8: a row of a is not a mapping",
         "one.yml:9: a has no column idd",
         "one.yml:10: expects is not a known key",
@@ -104,8 +104,8 @@ def test_every_mistake_is_told_at_once_with_its_line() -> None:
         ("", "given is missing"),
         ("given: {landed: []}", "expect is missing"),
         ("given: [7]\nexpect: []", "part 1 of given is not a mapping of tables to rows"),
-        ("given: {landed: nowhere.csv}\nexpect: []", "nowhere.csv is not beside this file"),
-        ("given: {landed: ../../rows.csv}\nexpect: []", "../../rows.csv is not beside this file"),
+        ("given: {landed: nowhere.csv}\nexpect: []", "nowhere.csv is not in the folder of this file"),
+        ("given: {landed: ../../rows.csv}\nexpect: []", "../../rows.csv is not in the folder of this file"),
         ("table: b\ngiven: {}\nexpect: []", "b is not a statement of this folder"),
         ("given: {landed: [{id: 1, id: 2}]}\nexpect: []", "id appears twice in a row of landed"),
         ("given: {landed: [{id: 1}]\nexpect: []", "is not valid YAML"),
@@ -119,8 +119,8 @@ def test_a_file_that_is_no_case_says_why(text: str, summary: str) -> None:
 def test_mistakes_in_a_csv_name_its_own_lines() -> None:
     assert said("given: {landed: rows.csv}\nexpect: []\n", rows="id,nme\nx,1\n1\n") == [
         "rows.csv:1: landed has no column nme",
-        "rows.csv:2: landed.id is bigint, and this is not one",
-        "rows.csv:3: a row has 1 cell, the first line names 2",
+        "rows.csv:2: landed.id must be of type bigint",
+        "rows.csv:3: a row has 1 cell, but the header line has 2",
     ]
 
 
@@ -128,7 +128,7 @@ def test_a_static_side_has_its_rows_in_the_first_part() -> None:
     joined = "SELECT l.id, n.name AS kind FROM STREAM landed AS l JOIN names AS n ON n.id = l.id"
     text = "given:\n  - landed: [{id: 1}]\n  - names: [{id: 1, name: x}]\nexpect: []\n"
     assert said(text, joined) == [
-        "one.yml:3: names is a static side, which is read once: its rows are in the first part"
+        "one.yml:3: names is a static side, which is read only once: its rows belong in the first part"
     ]
 
 

@@ -385,7 +385,7 @@ def test_a_batch_under_way_is_late_after_ten_of_the_usual_ones(
     heard = [{"silent_s": seconds} for seconds in (29.0, 31.0)]
     assert rounds_of(reconciler, pool, *heard) == ["running", "degraded"]
     found = agent.ledger.deployment(A, 1)
-    assert found is not None and found.error == "a batch has been running for 31 s, 1.0 s is usual"
+    assert found is not None and found.error == "a batch has been running for 31 s; the typical duration is 1.0 s"
     assert pool.looks == []
     burst = [batch_of_a_second(agent.clock() - 20, lag_rows=5000, produced_rows=9000, consumed_rows=2450)]
     agent.ledger.add_samples([(A, 1, sample) for sample in burst])

@@ -76,14 +76,14 @@ def test_stop_start_and_restart_are_among_the_events_with_who_asked(
         )
     ]  # fmt: skip
     assert said == [
-        "stopped", "was stopped already", "started, first batch pending", "was running already",
+        "stopped", "was already stopped", "started, first batch pending", "was already running",
         "restarted, first batch pending",
     ]  # fmt: skip
     assert summaries(agent) == [
         "starting again, restarted by carol",
-        "was running already: start by bob",
+        "was already running: start by bob",
         "stopped → starting, started by bob",
-        "was stopped already: stop by alice",
+        "was already stopped: stop by alice",
         "running → stopped, stopped by alice",
     ]
 

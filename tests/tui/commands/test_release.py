@@ -56,7 +56,7 @@ def test_a_held_release_is_listed_and_shown_with_the_word_that_it_waits_for(
     held: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, _ = said(["release"], capsys)
-    assert out.splitlines()[0].startswith(f"{held}  held since ") and "no rollback: nothing is swapped" in out
+    assert out.splitlines()[0].startswith(f"{held}  held since ") and "no rollback: nothing has been swapped" in out
     assert said(["release", "list"], capsys)[0] == out
     out, _ = said(["release", "show", held], capsys)
     assert f"headgate release swap {held} moves the pointers." in out
@@ -246,5 +246,5 @@ def test_a_release_whose_rollback_is_under_way_offers_none(
     steps = tuple(StepRow(s.n, s.do, s.table, s.version, "waits") for s in back.steps)
     ledger.take_plan(back.hash, run_row(back.hash, id="9c0d-1", steps=steps), now=7.0)
     out, _ = said(["release", "show", held], capsys)
-    assert "no rollback: run 9c0d-1 takes it back" in out and "headgate rollback" not in out
+    assert "no rollback: run 9c0d-1 is rolling it back" in out and "headgate rollback" not in out
     assert "no rollback: it is a rollback itself" in said(["release", "show", "9c0d"], capsys)[0]

@@ -121,7 +121,7 @@ def test_mistakes_in_cases_and_unsafe_statements_are_two_before_anything_is_run(
     problems = written(["test"], capsys, 2)["problems"]
     assert [(each["file"], each["line"], each["summary"]) for each in problems] == [
         (PATH, 1, "landed has no column idd"),
-        (PATH, 2, "a.id is bigint, and this is not one"),
+        (PATH, 2, "a.id must be of type bigint"),
     ]
     put(folder)
     sql = folder / "pipelines/sources/p/a/sql-scripts/dml.a.sql"
@@ -176,7 +176,7 @@ def test_an_upgrade_takes_the_old_text_from_git_and_says_what_a_plan_would_do(
     asked = child(of(outcome=CaseOutcome.FAILED, verdict=UpgradeVerdict.SEAM, difference=DIFFERENCE))
     text = said(["test", "--upgrade", "--since", "main"], capsys, 1)
     assert asked[0].old["a"].dml == "INSERT INTO a SELECT id, kind FROM STREAM landed;"
-    assert "not safe on the same checkpoint: rows written before it keep the old meaning" in text
+    assert "not safe on the same checkpoint: rows written before the upgrade keep the old meaning" in text
     assert "a plan would restart the statement: filter or projection (3)" in text
     assert "the plan announces it: rows that are there already keep the meaning" in text
 
@@ -201,7 +201,7 @@ def test_an_agent_is_told_what_a_case_has_shown(
     assert "plans rebuild a from now on, for these texts" in said(["test", "--upgrade", "--since", "main"], capsys, 1)
     ((op, args),) = calls
     assert (op, args["table"]) == ("upgrade_shown", "a") and args["old"] != args["new"]
-    assert args["shown"] == "case one: what the old text left in it makes rows wrong"
+    assert args["shown"] == "case one: state that the old text left behind makes rows wrong"
 
 
 def test_an_upgrade_without_a_change_runs_nothing(
@@ -226,7 +226,7 @@ def test_an_upgrade_begins_with_what_is_deployed(
     ledger.put_deployment(replace(deployed("a"), texts=older, revision="0" * 64))
     text = said(["test", "--upgrade"], capsys, 0)
     assert asked[0].old["a"].dml == older.dml
-    assert "safe in this case: the upgrade gives the same rows as the new text on everything" in text
+    assert "safe in this case: the upgrade writes the same rows as the new text alone" in text
 
 
 def test_without_a_ledger_an_upgrade_needs_a_commit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,8 +15,8 @@ from tui.command_line import exit_codes
 
 PENDING = ", first batch pending"
 TAKEN = {
-    "stop": ((Came.STOPPED, "stopped"), (Came.RESTED, "was stopped already")),
-    "start": ((Came.STARTED, "started"), (Came.RAN, "was running already")),
+    "stop": ((Came.STOPPED, "stopped"), (Came.RESTED, "was already stopped")),
+    "start": ((Came.STARTED, "started"), (Came.RAN, "was already running")),
     "restart": ((Came.RESTARTED, "restarted"),),
 }
 """The successful outcomes of each command, in words."""
@@ -144,10 +144,10 @@ def test_a_stop_names_each_version_that_it_stops_and_the_run_that_needs_the_tabl
     agent.script["stop"] = {"statements": [answer("orders", Came.STOPPED)]}
     assert exit_codes.run_command_line(["stop", "orders", "--yes"]) == 0
     said = capsys.readouterr().err
-    assert "orders is stopped in each version that runs: v1, v2\n" in said
+    assert "orders is stopped in every running version: v1, v2\n" in said
     assert (
-        "run 7f3a-1 needs orders: it fails, and asks for headgate runs retry 7f3a-1, which starts its versions, "
-        "or headgate runs cancel 7f3a-1\n" in said
+        "run 7f3a-1 needs orders: it will fail; then headgate runs retry 7f3a-1 starts its versions, "
+        "or headgate runs cancel 7f3a-1 ends it\n" in said
     )
     ledger.update_deployment("orders", 1, wanted="stopped")
     assert exit_codes.run_command_line(["runs", "cancel", "7f3a-1", "--confirm", "7f3a"]) == 0

@@ -27,7 +27,7 @@ def release_of(state: str, **known: Any) -> Release:
     )
     every: dict[str, Any] = dict(
         run=RUN, plan="7f3a" * 16, actor="alice", state=ReleaseState(state), since=NOW - 60, pairs=pairs, left=None,
-        serves=False, note="", blocked="nothing is swapped", old_until=None,
+        serves=False, note="", blocked="nothing has been swapped", old_until=None,
     )  # fmt: skip
     return Release(**(every | known))
 
@@ -82,7 +82,7 @@ def test_a_cancel_and_a_stop_name_what_they_leave_stopped_and_who_waits() -> Non
         run_command(console.screen, f"stop {table}")  # type: ignore[arg-type]  # The screen of a run.
         await console.until(lambda: "STOP" in console.dialog(), "the question")
         said = " ".join(row.strip("│ ") for row in console.dialog().splitlines())
-        assert f"run {found.run.id} needs {table}: it fails, and asks for headgate runs retry" in said, said
+        assert f"run {found.run.id} needs {table}: it will fail; then headgate runs retry" in said, said
 
     in_console(scenario, backend=backend)
 
@@ -131,7 +131,7 @@ def test_the_word_is_given_with_its_text() -> None:
 
 @pytest.mark.parametrize(
     ("state", "key", "why"),
-    [("hydrating", "W", "the run does not wait for a word to swap"), ("held", "O", "nothing is swapped")],
+    [("hydrating", "W", "the run does not wait for a word to swap"), ("held", "O", "nothing has been swapped")],
 )
 def test_what_is_not_possible_says_why(state: str, key: str, why: str) -> None:
     async def scenario(console: Console) -> None:

@@ -88,13 +88,13 @@ def test_nothing_is_swapped_before_the_word_and_everything_after_it(agent: Agent
     held = released(agent, made, run_id)
     assert held.state is ReleaseState.HELD and held.note == f"waits for the command: headgate release swap {run_id}"
     assert [(pair.table, pair.serves, pair.new.runs) for pair in held.pairs] == [(name, 1, True) for name in "abc"]
-    ends = f"nothing is swapped yet; headgate runs cancel {run_id} ends it"
+    ends = f"nothing has been swapped yet; headgate runs cancel {run_id} ends it"
     assert (held.rollback, held.blocked) == ("", ends)
     driven.tell(run_id, OperatorControl("swap", by="bob"))
     assert ended(agent, run_id) == "done"
     assert set(pool.views.values()) == {"a__v2", "b__v2", "c__v2"}
     (step,) = [step for step in row_of(agent, run_id).steps if step.do == "hold"]
-    assert (step.state, step.note) == ("done", "the word to swap was given by bob")
+    assert (step.state, step.note) == ("done", "the swap was released by bob")
     lane.settle(agent, pool)
     after = released(agent, made, run_id)
     assert after.state is ReleaseState.OBSERVING and after.rollback == f"headgate rollback {run_id}"

@@ -231,7 +231,7 @@ def test_a_cancel_after_a_kill_does_not_call_aborted_what_the_ledger_has_swapped
     assert [step.state for step in row_of(agent, run_id).steps if step.do == "swap"] == ["done"]
     assert pool.views == AFTER == serving(agent)
     assert {"a@v2", "b@v2", "c@v2"} <= {*pool.running}
-    words = "a@v1, b@v1, c@v1 run on, and nothing ends them: headgate stop a@v1 b@v1 c@v1 stops them"
+    words = "a@v1, b@v1, c@v1 keep running, and no stop is scheduled: headgate stop a@v1 b@v1 c@v1 stops them"
     (over,) = (event for event in agent.ledger.events() if event.summary == f"run {run_id} cancelled")
     assert over.detail == words
     with LedgerReader(agent.ledger.path) as reader:

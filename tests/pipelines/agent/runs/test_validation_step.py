@@ -140,7 +140,7 @@ def test_who_has_looked_at_differences_may_skip_the_step(served: AgentContext, p
     assert drive(served, run, OperatorControl("skip", n)) == "done"
     assert pool.views["a"] == "a__v2" and results(served, run)["differences"].verdict == "unexpected"
     over = step_of(served, run).note
-    assert over.startswith("skipped by an operator, over what was found: ") and "headgate" not in over
+    assert over.startswith("skipped by an operator, despite what was found: ") and "headgate" not in over
     assert swap_note(served, run) == f"a → a__v2; a: {over}"
 
 

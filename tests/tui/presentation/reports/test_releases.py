@@ -37,7 +37,7 @@ PAIR = ReleasePair(
 def release(state: str = "hydrating", **known: Any) -> Release:
     every: dict[str, Any] = dict(
         run="9f2c-1", plan="9f2c0a", actor="ana", state=ReleaseState(state), since=NOW - 60, pairs=(PAIR,), left=None,
-        serves=False, note="", blocked="nothing is swapped", old_until=None,
+        serves=False, note="", blocked="nothing has been swapped", old_until=None,
     )  # fmt: skip
     return Release(**(every | known))
 
@@ -122,7 +122,7 @@ def test_a_list_says_the_lag_of_both_versions_and_what_is_waited_for() -> None:
     assert found == (
         f"9f2c-1  hydrating since {clock(NOW - 60)}, up to 80 s left  1 table",
         "  orders v2 is behind by 12k rows, 4m left; most of a batch is reading.",
-        "  no rollback: nothing is swapped",
+        "  no rollback: nothing has been swapped",
         "  orders  v1 → v2  serves v1  v1 is running, lag 0 rows; v2 is running, lag 12k rows",
     )
     assert ", longer than predicted  1 table" in release_lines([release(left=Seconds(0.0, 0.0))], NOW)[0]
