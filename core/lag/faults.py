@@ -42,8 +42,10 @@ class FaultWatch:
     """When measurements began to contradict the reported fault, in epoch seconds; None if they agree with it."""
 
     def heard(self, sign: FaultSign, at: float) -> "FaultWatch":
-        """Return the watch after one more measurement; a changed sign counts once it has lasted, or at once if it says
-        so.
+        """Return the watch after one more measurement.
+
+        A fault is reported, and later cleared, once the change has lasted `SUSTAINED_S`; a sign with `at_once` counts
+        immediately.
         """
         if bool(sign.fault) == bool(self.said.fault) or sign.at_once:
             return FaultWatch(sign)

@@ -82,7 +82,6 @@ class Reason(StrEnum):
     words: Sentence
 
     def __new__(cls, code: str, subject: str = "", words: str = "") -> "Reason":
-        """Store the words beside the code."""
         member = str.__new__(cls, code)
         member._value_, member._subject, member.words = code, subject, Sentence(words)
         return member

@@ -35,7 +35,6 @@ DOCUMENT_KEYS = ("tables", "format", "environment", "answers", "policy", "room",
 _MOST_LEVELS = 100
 """Nesting limit; valid documents have 7 levels, and libyaml crashes at about 100,000."""
 _MOST_SAID = 300
-"""Maximum number of characters shown of a parser's message."""
 _MOST_DIGITS = 100
 """Maximum number of digits in YAML: parsing millions of digits in base 60 takes minutes."""
 

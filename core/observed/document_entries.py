@@ -20,7 +20,6 @@ from core.text.wording import did_you_mean
 _MOST = 2**63
 """An upper limit that exceeds every count and measurement."""
 _SHOWN = 80
-"""Maximum number of characters shown of a value in a message."""
 
 _LONGEST_NAME = 200
 """Characters to which a name is cut before it is parsed; more than any table name has."""
@@ -344,7 +343,6 @@ def _versions(given: EntryReader, key: str, what: str) -> tuple[OtherVersion, ..
 
 
 def _version(part: EntryReader | None) -> OtherVersion | None:
-    """Read one version; None if it is absent."""
     if part is None:
         return None
     part.only(("deployed", *(field.name for field in fields(OtherVersion) if field.name != "texts")))

@@ -171,7 +171,7 @@ class ObservedDeployment:
 
 @dataclass(frozen=True, slots=True)
 class PlannerInput:
-    """One environment at one moment; a missing value is unknown."""
+    """What is known of one environment at one moment; a missing value is unknown."""
 
     observed: Mapping[TableName, ObservedDeployment] = field(default_factory=dict)
     """What was observed of each table; a table without an entry is absent."""

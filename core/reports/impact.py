@@ -101,7 +101,7 @@ class ImpactAnswer:
     request: PlanRequest | None
     """The plan request for the change; None if files must be edited first."""
     refusals: tuple[PlanRefusal, ...]
-    """Reasons that such a plan could not be applied, apart from readers that block it."""
+    """Reasons why the plan for the change could not be applied, apart from readers that block it."""
     reached: tuple[ReachedTable, ...]
     """Affected tables, most severe effect first, then by depth and name."""
     outside: tuple[Exposure, ...]

@@ -214,7 +214,6 @@ class LogStart(NamedTuple):
     value: str
 
     def __str__(self) -> str:
-        """Return the start as SQL."""
         return f"{self.table} WITH ('{self.option}'='{self.value}')"
 
 

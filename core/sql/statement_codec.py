@@ -1,6 +1,7 @@
-"""Conversion between statement values and JSON; fields are stored by position, because a command may read thousands.
+"""Conversion between statement values and JSON.
 
-An encoded text is pure ASCII. Spans refer to the file's text, which the decoder needs as well.
+Fields are stored by position, because a command may read thousands of statements. An encoded text is pure ASCII. Spans
+refer to the file's text, which the decoder needs as well.
 """
 
 import json

@@ -28,8 +28,6 @@ MOST_ROWS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _CaseFile:
-    """A case file while it is being read."""
-
     path: str
     top: YamlSection
     tables: Mapping[TableName, Table]

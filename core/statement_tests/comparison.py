@@ -28,7 +28,6 @@ class RowDifference:
     """Pairs of an expected and a found row with the same key and different values."""
 
     def __bool__(self) -> bool:
-        """Return whether there is any difference."""
         return bool(self.missing or self.unexpected or self.differing)
 
     def as_json(self) -> dict[str, Any]:

@@ -36,7 +36,6 @@ def with_qualified_columns(canonical: str, columns: ColumnsOf) -> tuple[object, 
 
 
 def _qualify(select: Any, known: Mapping[str, frozenset[str] | None]) -> None:
-    """Qualify the columns of one SELECT."""
     joins = select.args.get("joins") or []
     sources = [join.this for join in joins] + [lateral for lateral in select.args.get("laterals") or []]
     from_ = select.args.get("from_")

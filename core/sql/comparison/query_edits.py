@@ -70,8 +70,6 @@ def query_blocks(text: str, aliases: Aliases = _NO_ALIASES) -> list[Any]:
 
 
 class _Reading:
-    """A parsed canonical text."""
-
     def __init__(self, text: str) -> None:
         self._marks = extract_stream_clauses(tokens_of(open_sql(text, "")))
         self._query = parse_query(self._marks.tokens, text)

@@ -355,7 +355,6 @@ def _show(column: Any, side: JoinSide, *, outer: bool) -> None:
 
 
 def _indexes(node: Any) -> list[Any]:
-    """Return the index expressions in a path."""
     found: list[Any] = []
     while isinstance(node, (exp.Dot, exp.Bracket)):
         if isinstance(node, exp.Bracket):

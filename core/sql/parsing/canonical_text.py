@@ -181,7 +181,6 @@ def _short_join(join: Any) -> None:
 
 
 def _short_alias(alias: Any) -> Any:
-    """Drop the alias of `x AS x`."""
     says_nothing = isinstance(alias.this, exp.Column) and alias.alias == alias.this.name
     return alias.this if says_nothing and isinstance(alias.parent, exp.Select) else None
 
@@ -276,4 +275,3 @@ _RULES: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (exp.Join, _short_join),
     (exp.Alias, _short_alias),
 )
-"""The rewriting rule by class of node; the first match applies."""

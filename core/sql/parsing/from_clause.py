@@ -44,7 +44,6 @@ _JOINS = frozenset(
     )
     if (method, kind) != ("NATURAL ", "CROSS")
 )
-"""Keywords that may precede JOIN."""
 _LATERAL_JOINS = frozenset(("", "INNER", "CROSS", "LEFT", "LEFT OUTER"))
 _WORDS = {
     "locks": "FOR UPDATE",

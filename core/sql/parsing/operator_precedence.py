@@ -230,7 +230,6 @@ class _Grouping:
         return kind is _T.STRING or self._word() in _AFTER_CALL or word_of(found[-1]) in _AFTER_CALL
 
     def _group(self) -> Tokens:
-        """Consume a bracket and its contents."""
         found = [*self._take(), *self._sequence()]
         return [*found, *self._take()] if self._at < len(self._tokens) else found
 

@@ -49,7 +49,6 @@ _FUNCTIONS_BY_NAME: dict[str, type[exp.Expression]] = {
 }
 """sqlglot's classes for functions called without brackets, by name; in the tokens, these are plain names."""
 _QUOTED = 40
-"""Maximum number of characters quoted from a token."""
 _LAST_EDIT = "compare it with a text that works: the last edit is the likely cause"
 
 
@@ -135,7 +134,6 @@ def _casts(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _type_end(tokens: Sequence[Token], start: int) -> int:
-    """Return the index after the type that starts at an index."""
     index = start + 1
     depth = 0
     while index < len(tokens):

@@ -44,7 +44,6 @@ _NAMING = ("from", "on")
 _TURNS = frozenset((TokenType.SELECT, TokenType.TABLE, TokenType.FROM, TokenType.JOIN, TokenType.COMMA, *BRACKETS))
 """Tokens that must be examined in any other clause."""
 _LONGEST_TIME = 100
-"""Maximum number of tokens between WATERMARK and DELAY."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +295,6 @@ def _take_stream(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -
 
 
 def _has_options(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a table read without STREAM has options."""
     after = name_end(tokens, index) + 1
     return (
         after + 1 < len(tokens)

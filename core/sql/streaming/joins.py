@@ -146,7 +146,6 @@ class _Sides:
             found.refuse(summary, remedy, join)
 
     def _by_key(self, keys: list[Any], using: tuple[str, ...]) -> bool:
-        """Return whether an event time is a join key."""
         if any(carries(side, name) for side in (self._left, self._right) for name in using):
             return True
         return any(self._is_event(side) for term in keys for side in (term.this, term.expression))

@@ -439,4 +439,3 @@ _CHECKS: dict[TokenType, _Check] = {
     TokenType.WHERE: _ends,
     TokenType.HAVING: _ends,
 }
-"""Checks by kind of token."""
