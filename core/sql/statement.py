@@ -224,7 +224,7 @@ def describe_log_start(text: str) -> str:
         return text
     if found.option == AT_VERSION:
         return f"{found.table} from version {found.value} on"
-    return f"what was committed to {found.table} from {found.value} on"
+    return f"commits to {found.table} from {found.value} on"
 
 
 def read_log_start(text: str) -> LogStart | None:

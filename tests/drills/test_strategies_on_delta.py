@@ -159,7 +159,7 @@ def test_a_version_that_starts_at_a_log_version_has_each_later_row_once(history:
     plan = tiny.plan("marked", "--strategy", f"marked=partial@{at}")
     (node,) = [node for node in plan["nodes"] if node["table"] == "marked"]
     assert (node["replay_rows"], node["retention"]["kind"]) == (tiny.landed - history.first + 1, "ok"), node
-    assert node["evidence"][-1]["sentence"].endswith("rows from before it are not replayed")
+    assert node["evidence"][-1]["sentence"].endswith("earlier rows are not replayed")
     tiny.land(10)
     applied = tiny.apply(plan)
     assert applied.returncode == 0, applied.stdout + applied.stderr

@@ -23,7 +23,7 @@ def shown(change: Change, old: Revision | None = OLD, new: Revision = NEW) -> Ch
 def test_a_restart_that_a_test_has_shown_to_be_wrong_becomes_a_rebuild() -> None:
     found = shown(RESTART)
     assert (found.action, found.classified, found.evidence[1]) == (Action.REBUILD, False, FILTER)
-    assert evidence_of(found)[0].endswith("must not go on from its checkpoint: case one: rows are wrong")
+    assert evidence_of(found)[0].endswith("must not continue from its checkpoint: case one: rows are wrong")
 
 
 def test_it_is_about_these_two_texts_alone() -> None:

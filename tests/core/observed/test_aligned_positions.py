@@ -77,7 +77,7 @@ def test_a_cut_within_a_batch_of_a_rebuilt_parent_is_no_position() -> None:
         "b@1": known("a@1", {0: "2:b"}),
         "b@2": known("a@2", {0: "1:half"}),
     }
-    assert aligned(histories, "b@1", "b@2") == "it is not known what b@v2 had read at its last batches"
+    assert aligned(histories, "b@1", "b@2") == "it is unknown what b@v2 had read at its last batches"
 
 
 def test_a_shared_parent_is_compared_as_it_is() -> None:

@@ -106,7 +106,7 @@ def test_a_reader_whose_state_would_hold_it_is_rebuilt(b: Pair, state: State) ->
     found = planned(declared(WIDE, b), before=b, state=state, wanted=str(state))
     assert (node(found, "b").action, node(found, "b").row) == ("rebuild", "6a")
     assert "a.v, which becomes bigint" in evidence_of(node(found, "b"))[0]
-    assert "Spark does not take" in evidence_of(node(found, "b"))[0]
+    assert "Spark does not accept" in evidence_of(node(found, "b"))[0]
     assert "in_place" not in {offer.strategy for offer in node(found, "b").offers}
 
 

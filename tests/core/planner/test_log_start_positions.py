@@ -42,7 +42,7 @@ def test_a_version_begins_at_a_version_with_what_is_read_again_and_what_is_not()
     found = begun("25")
     node = of_b(found)
     assert actions(found)["b"] == "rebuild" and node.begins_where == ("a WITH ('startingVersion'='25')",)
-    assert evidence_of(node)[-1] == "starts with version 25 of a: rows from before it are not replayed"
+    assert evidence_of(node)[-1] == "starts with version 25 of a: earlier rows are not replayed"
     assert (node.replay_rows, node.retention) == (sum(range(25, 31)), Retention(RetentionKind.OK))
     assert node.loses == ("rows from before its start position",)
 
@@ -72,7 +72,7 @@ def test_a_version_begins_with_what_was_committed_from_a_time_on() -> None:
     assert node.begins_where == ("a WITH ('startingTimestamp'='2026-01-01T00:29:00Z')",)
     assert node.replay_rows == 29 + 30
     assert evidence_of(node)[-1] == (
-        "starts with what was committed to a from 2026-01-01T00:29:00Z on: rows from before it are not replayed"
+        "starts with commits to a from 2026-01-01T00:29:00Z on: earlier rows are not replayed"
     )
 
 

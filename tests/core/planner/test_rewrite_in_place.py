@@ -134,7 +134,7 @@ def test_deletions_that_the_table_remembers_stay_as_well(edit: str, stays: Fact[
     deletes = KEYED + "deletes: kind = 'gone'\n"
     found = planned(declared(yml=deletes), declared(edit, yml=deletes))
     assert node_of(found, "a").evidence[-1] == Notice.DELETIONS_STAY.of(rows=stays)
-    told = [warned.summary for warned in found.warnings if "deletion is remembered" in warned.summary]
+    told = [warned.summary for warned in found.warnings if "remembered deletion" in warned.summary]
     assert len(told) == int(stays == KEYS_STAY)
 
 
@@ -229,7 +229,7 @@ def test_what_begins_at_a_place_in_a_log_is_refused_likewise_and_a_first_version
     first = make_plan(made, "dev", {}, PlanRequest(everything=True, start="now"))
     assert not first.refusals
     assert evidence_of(node_of(first, "a"))[-1] == (
-        "starts with rows that arrive from now on; of each key the newest of these is kept"
+        "starts with rows that arrive from now on; of these, the newest row of each key is kept"
     )
 
 

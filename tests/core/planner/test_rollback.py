@@ -88,7 +88,7 @@ def test_what_is_read_from_outside_of_the_release_keeps_running_with_all_that_fi
         ({"a": {"former": None}}, "a has no earlier version that served", "headgate plan undo PLAN"),
         ({"a": {"state": "absent", "version": 0}}, "a is not deployed", "start it: headgate plan a"),
         ({"a": {"former": former("a", 1, checkpoint_ok=False)}}, "checkpoint of a__v1, or a table that", "plan undo"),
-        ({"b": {"former": former("b", 7)}}, "b__v7 reads a__v7, which no longer receives rows", "plan undo"),
+        ({"b": {"former": former("b", 7)}}, "b__v7 reads a__v7, which is not filled any more", "plan undo"),
     ],
 )  # fmt: skip
 def test_what_cannot_go_on_is_refused_with_the_other_way(world: dict[str, Any], summary: str, remedy: str) -> None:

@@ -93,7 +93,7 @@ def test_how_rows_replace_others_is_read_and_comes_back_from_its_text() -> None:
         ("mode: upsert\nkey: [id]\nsequence: at\ndeletes: row_number() OVER (ORDER BY id) > 1\n",
          "4: k has a wrong condition for deletes: row_number() OVER compares rows"),
         ("mode: upsert\nkey: [id]\nsequence: at\ndeletes: explode(split(v, ',')) = 'x'\n",
-         "4: k has a wrong condition for deletes: explode() makes many rows of one"),
+         "4: k has a wrong condition for deletes: explode() turns one row into many"),
         ("mode: upsert\nkey: [id]\nsequence: at\ndeletes: rand() < 0.5\n",
          "4: k has a wrong condition for deletes: rand() returns a different value each time"),
         ("mode: upsert\nkey: [id]\nsequence: at\ndeletes: uuid() = v\n",

@@ -39,6 +39,6 @@ def test_what_is_recorded_is_read_again() -> None:
     since = LogStart(T("a"), AT_TIME, "2026-01-02T03:04:05.5Z")
     assert [read_log_start(str(each)) for each in (AT_12, since)] == [AT_12, since]
     assert describe_log_start(str(AT_12)) == "a from version 12 on"
-    assert describe_log_start(str(since)) == "what was committed to a from 2026-01-02T03:04:05.5Z on"
+    assert describe_log_start(str(since)) == "commits to a from 2026-01-02T03:04:05.5Z on"
     assert describe_log_start("a.ts > 1") == "a.ts > 1"
     assert read_log_start("a.ts >= TIMESTAMP '2026-01-02T03:04:05Z'") is None

@@ -167,7 +167,9 @@ def test_one_version_is_named_as_show_prints_it(
     assert exit_codes.run_command_line([verb, "Orders@v2", "--yes"]) == 0
     assert agent.heard[-1]["args"] == {"tables": ["orders@v2"]}
     said = capsys.readouterr().err
-    assert ("run 7f3a-1 needs orders@v2: it fails" in said) == (verb == "stop") and "each version" not in said
+    assert ("run 7f3a-1 needs orders@v2: it will fail" in said) == (
+        verb == "stop"
+    ) and "every running version" not in said
     assert exit_codes.run_command_line([verb, "orders@v1", "items", "--confirm", "2"]) == 0
     assert agent.heard[-1]["args"] == {"tables": ["items", "orders@v1"]}
     assert "7f3a" not in capsys.readouterr().err, "the release goes on without the version that it replaces"

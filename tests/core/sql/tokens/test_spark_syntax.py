@@ -38,7 +38,7 @@ def test_a_text_that_spark_rejects_is_a_problem(text: str, summary: str) -> None
 def test_a_text_that_spark_accepts_has_no_syntax_problem(select: str) -> None:
     _, problems = read_any(select, "q.sql")
     summaries = [problem.summary for problem in problems if problem.severity is Severity.ERROR]
-    assert [each for each in summaries if "a parameter is used here" not in each] == []
+    assert [each for each in summaries if "the parameter used here" not in each] == []
 
 
 @pytest.mark.spark

@@ -283,7 +283,7 @@ def test_a_word_that_is_heard_before_a_swap_is_tried_again_takes_it_for_done_whe
     assert pool.views == AFTER == serving(agent)
     if word == "cancel":
         (over,) = (event for event in agent.ledger.events() if event.summary == f"run {run_id} cancelled")
-        assert over.detail.startswith("a@v1, b@v1, c@v1 run on")
+        assert over.detail.startswith("a@v1, b@v1, c@v1 keep running")
     agent.stopping.set()
     wait_until(lambda: not runs._woken, 10)
 
