@@ -1,7 +1,8 @@
 """Spark analysis through the agent: each question is asked once per engine version.
 
-Spark never sees a statement that would run or read anything but our empty tables. Callers wait in threads of their own,
-with a time limit; starts and stops use another session and never wait for an analysis.
+Spark never sees a statement that would run or read anything but our empty tables. Callers wait with a time limit. An
+answer that comes later is kept for the next caller, so that a busy pool answers a plan that is made again. Starts and
+stops use another session and never wait for an analysis.
 """
 
 import json
@@ -9,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, wait
 
 from core.changes.spark_analysis import AnalysedRevision, AnalysisAnswer, AnalysisQuestion, find_answer
 from core.model.errors import EngineRefused, HeadgateError, TryAgain
@@ -20,8 +22,7 @@ from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
 log = logging.getLogger(__name__)
 
 LONGEST_S = 60.0
-"""Longest time that a caller can ask for; a first question takes seconds, later ones tenths of a second."""
-
+"""Longest time for one question, and for one caller; a first question takes seconds, later ones tenths of a second."""
 
 LEAST_S = 0.5
 """With less than this many seconds left, no further question is asked."""
@@ -32,6 +33,8 @@ class SparkAnalysisCache:
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
+        self._lock = threading.Lock()
+        self._pending: dict[str, Future[AnalysisAnswer]] = {}
 
     def ask(
         self, questions: Sequence[AnalysisQuestion], seconds: float
@@ -59,20 +62,46 @@ class SparkAnalysisCache:
         except TryAgain as error:
             why = error.summary
             # In the background, because the caller has already waited long enough for a slow pool.
-            threading.Thread(target=self._clear, name="clear analyses", daemon=True).start()
+            threading.Thread(target=self._clear_when_idle, name="clear analyses", daemon=True).start()
         else:
             self._clear()
         return tuple(found[question.key] for question in questions), why
 
     def _put(self, question: AnalysisQuestion, seconds: float) -> AnalysisAnswer:
+        """Return Spark's answer; raises TryAgain after `seconds`, while the analysis goes on for the next caller."""
         for side in (question.new, question.old):
             if side is not None:
                 _refuse_unsafe(side)
-        pool = self._agent.pool.connection()
-        answer = pool.call(seconds, pool.analysis.ask, question)
-        packed = json.dumps(answer.as_json(), sort_keys=True)
-        self._agent.ledger.put_opinion(question.key, packed, at=self._agent.clock())
-        return answer
+        with self._lock:
+            answer = self._pending.get(question.key)
+            if answer is None:
+                answer = self._pending[question.key] = Future()
+                threading.Thread(target=self._answer, args=(question, answer), name="analysis", daemon=True).start()
+        try:
+            return answer.result(seconds)
+        except TimeoutError as error:
+            summary = f"Spark did not analyse the statement within {seconds:.3g} s"
+            raise TryAgain(summary, remedy="plan again: the analysis goes on") from error
+
+    def _answer(self, question: AnalysisQuestion, answer: "Future[AnalysisAnswer]") -> None:
+        try:
+            pool = self._agent.pool.connection()
+            found = pool.call(LONGEST_S, pool.analysis.ask, question)
+            packed = json.dumps(found.as_json(), sort_keys=True)
+            self._agent.ledger.put_opinion(question.key, packed, at=self._agent.clock())
+        except BaseException as error:
+            answer.set_exception(error)
+        else:
+            answer.set_result(found)
+        finally:
+            with self._lock:
+                del self._pending[question.key]
+
+    def _clear_when_idle(self) -> None:
+        with self._lock:
+            pending = list(self._pending.values())
+        wait(pending)
+        self._clear()
 
     def _clear(self) -> None:
         """Drop the scratch tables; those that cannot be dropped now are dropped before the next analysis."""

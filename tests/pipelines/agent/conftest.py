@@ -2,6 +2,7 @@
 
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import Future
@@ -63,6 +64,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+def _set_event() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
+
+
 @dataclass
 class ScriptedPool:
     """A pool in memory, with queries, tables and views by name.
@@ -79,6 +86,8 @@ class ScriptedPool:
     stops: list[str] = field(default_factory=list)
     answers: dict[str, AnalysisAnswer | HeadgateError] = field(default_factory=dict)
     asked: list[AnalysisQuestion] = field(default_factory=list)
+    analysing: threading.Event = field(default_factory=_set_event)
+    """Cleared while an analysis takes longer than its callers wait."""
     cleared: int = 0
     engine: str = "4.2.0"
     other_python: str = ""
@@ -350,6 +359,7 @@ class _Analysis:
 
     def ask(self, question: AnalysisQuestion) -> AnalysisAnswer:
         self.pool.asked.append(question)
+        self.pool.analysing.wait(60)
         answer = self.pool.answers.get(question.key, TryAgain("Spark is silent"))
         if isinstance(answer, AnalysisAnswer):
             return answer

@@ -96,6 +96,20 @@ def test_slow_answer_ends_the_asking(agent: AgentContext, pool: ScriptedPool) ->
     assert pool.asked == [ONE]
 
 
+def test_an_answer_that_comes_after_its_caller_left_is_kept(agent: AgentContext, pool: ScriptedPool) -> None:
+    pool.answers = {ONE.key: SAID}
+    pool.analysing.clear()
+    cache = SparkAnalysisCache(agent)
+    for _ in range(2):
+        answers, why = cache.ask([ONE], 0.6)
+        assert answers == (None,) and "did not analyse" in why
+    pool.analysing.set()
+    assert cache.ask([ONE], 60.0) == ((SAID,), "")
+    assert pool.asked == [ONE]
+    until_cleared()
+    assert ONE.key in agent.ledger.spark_analyses()
+
+
 def test_asking_without_time_asks_nothing(agent: AgentContext, pool: ScriptedPool) -> None:
     answers, why = SparkAnalysisCache(agent).ask([ONE], 0.0)
     assert answers == (None,) and "did not analyse all" in why
@@ -108,10 +122,14 @@ def test_what_was_made_is_dropped_each_time(
 ) -> None:
     pool.answers = {ONE.key: said}
     SparkAnalysisCache(agent).ask([ONE], 5.0)
+    until_cleared()
+    assert pool.cleared == 1
+
+
+def until_cleared() -> None:
     for thread in threading.enumerate():
         if thread.name == "clear analyses":
             thread.join(60)
-    assert pool.cleared == 1
 
 
 CALLER = Caller(pid=1, uid=0, login_uid=None)
