@@ -89,12 +89,15 @@ class PlanWrites(PlanReads, LedgerWrites):
     """Writing of plans."""
 
     def put_plan(self, plan: PlanRow, words: Mapping[TableName, TableWords] = NO_WORDS, *, saved: bool = False) -> None:
-        """Write a submitted plan; one that was applied, or that is there and open, is left to its first author.
+        """Write a submitted plan.
 
-        One that had expired or was superseded is written anew, without its approvals. `words` are what it says of each
-        of its tables: open plans that say otherwise are superseded by it. A plan is made as it is submitted, and so
-        after all others whatever their times say: a clock may have been wrong. One that was `saved` was made at its
-        time; raises Stale where a plan that was made later says otherwise already.
+        An open plan with the same hash keeps its author, approvals and times; its body is replaced unless this one was
+        `saved`. A plan that was applied is left unchanged. A plan that had expired or was superseded is replaced, and
+        loses its approvals.
+
+        `words` are what the plan decides about each of its tables: open plans that decide differently are superseded.
+        A submitted plan is newer than all others, whatever their times are, because a clock may have been wrong. A
+        `saved` plan was made at its time; raises Stale if a plan that was made later decides differently.
         """
         with self._transaction() as connection:
             found = connection.execute(
@@ -112,6 +115,9 @@ class PlanWrites(PlanReads, LedgerWrites):
                 connection.execute("DELETE FROM approval WHERE plan_hash = ?", (plan.hash,))
                 upsert(connection, "plan", values_by_column(plan), key=("hash",))
                 connection.execute("DELETE FROM plan_table WHERE plan_hash = ?", (plan.hash,))
+            elif not saved and found[0] == "open":
+                # Costs and Spark's confirmation are not part of the hash, and may have been unknown before.
+                connection.execute("UPDATE plan SET body = ? WHERE hash = ?", (plan.body, plan.hash))
             connection.executemany(
                 "INSERT INTO plan_table VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 [(plan.hash, table, said.serial, said.acts, said.says) for table, said in words.items()],

@@ -59,6 +59,17 @@ def test_a_plan_that_is_handed_over_again_stays_its_first_authors(ledger: Ledger
     assert ledger.approvals(PLAN.hash) == (BOB,)
 
 
+def test_an_open_plan_that_is_submitted_again_has_its_newest_costs_and_confirmations(ledger: Ledger) -> None:
+    ledger.put_plan(PLAN)
+    ledger.approve(BOB)
+    again = replace(PLAN, author="bob", author_uid=1002, created_at=50.0, body='{"confirmed": true}')
+    ledger.put_plan(again)
+    assert ledger.plan(PLAN.hash) == replace(PLAN, body=again.body)
+    assert ledger.approvals(PLAN.hash) == (BOB,)
+    ledger.put_plan(PLAN, saved=True)
+    assert ledger.plan(PLAN.hash) == replace(PLAN, body=again.body)
+
+
 def test_an_expired_plan_that_is_handed_over_again_is_a_new_one_without_approvals(ledger: Ledger) -> None:
     ledger.put_plan(PLAN)
     ledger.approve(BOB)
