@@ -1,7 +1,8 @@
-"""Help pages: all are listed, and console and command line show the same text."""
+"""Help pages: all are listed, the command prints them, and everything that they mention exists."""
 
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -18,10 +19,14 @@ from tui.command_line import exit_codes
 from tui.command_line.command_table import COMMAND_SPECS
 from tui.command_line.parser import parse_line
 from tui.presentation.interaction.help_text import changes_topic
+from tui.presentation.interaction.input_line import COMMANDS
+from tui.presentation.interaction.keymap import ACTIONS
 from tui.services.help_topics import help_topic, help_topics
 
+README = Path(__file__).parents[3] / "README.md"
 
-def test_the_page_that_is_written_stands_among_the_files() -> None:
+
+def test_the_generated_page_is_listed_among_the_written_ones() -> None:
     assert help_topics() == tuple(sorted(help_topics())) and {"changes", "plans", "policy"} <= {*help_topics()}
     assert all(help_topic(name).startswith("# ") for name in help_topics())
 
@@ -38,24 +43,47 @@ def commands_of(page: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("page", "count"), [("keyed", 4), ("delta", 10)])
-def test_every_command_of_the_pages_on_keyed_and_delta_tables_is_in_the_grammar(page: str, count: int) -> None:
+def test_every_command_on_a_line_of_its_own_can_be_parsed(page: str, count: int) -> None:
     commands = commands_of(page)
     assert len(commands) == count
     for command in commands:
         parse_choices(parse_line(shlex.split(command)[1:]).__dict__.get("strategy") or ())
-    inline = re.findall(r"`headgate ([^`]+)`", help_topic(page))
-    verbs = {spec.name for spec in COMMAND_SPECS}
-    assert inline and {words.split()[0] for words in inline} <= verbs
-    topics = {words.split()[1] for words in inline if words.startswith("help ")}
-    assert topics <= {*help_topics()}
+
+
+def mentioned(page: str) -> list[list[str]]:
+    """Return the words after `headgate` of every command that a page of the manual, or `README`, mentions."""
+    text = README.read_text(encoding="utf-8") if page == "README" else help_topic(page)
+    text = text.replace("\\\n", " ")
+    found = [*re.findall(r"`headgate ([^`]+)`", text), *re.findall(r"^ *headgate (.+?)(?:  .*)?$", text, re.M)]
+    return [words.split() for words in found if not words.startswith(("-", "COMMAND"))]
+
+
+@pytest.mark.parametrize("page", ["README", *help_topics()])
+def test_every_command_option_and_topic_that_the_manual_mentions_exists(
+    page: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    specs = {spec.name: spec for spec in COMMAND_SPECS}
+    for first, *others in mentioned(page):
+        assert first in specs, first
+        second = others[:1] if others and others[0] in {sub.name for sub in specs[first].subcommands} else []
+        assert exit_codes.run_command_line([first, *second, "--help"]) == 0
+        options = capsys.readouterr().out
+        assert [word for word in others if re.match("--[a-z]", word) and word not in options] == []
+        assert first != "help" or others in ([], ["TOPIC"], ["COMMAND"]) or {*others[:1]} <= {*help_topics(), *specs}
+
+
+def test_every_colon_command_that_the_manual_mentions_exists() -> None:
+    known = {command.name for command in COMMANDS} | {action.typed for action in ACTIONS}
+    for page in help_topics():
+        assert {*re.findall(r"`:([a-z]+)", help_topic(page))} <= known, page
 
 
 @pytest.mark.parametrize("page", ["keyed", "delta"])
-def test_a_page_has_no_line_that_a_narrow_terminal_would_fold(page: str) -> None:
+def test_no_line_of_a_page_is_longer_than_80_columns(page: str) -> None:
     assert max(map(len, help_topic(page).splitlines())) <= 80
 
 
-def test_the_page_on_keyed_tables_has_a_yml_that_is_read_as_it_says() -> None:
+def test_the_yml_on_the_page_on_keyed_tables_is_read_without_problems() -> None:
     lines = [line[4:] for line in help_topic("keyed").splitlines() if line.startswith("    ")]
     yml = "\n".join(line for line in lines if line.split(":")[0] in ("mode", "key", "sequence", "deletes"))
     problems: list[Problem] = []

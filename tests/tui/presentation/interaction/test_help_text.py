@@ -31,14 +31,14 @@ def test_the_page_on_the_console_tells_what_each_act_asks_as_the_agent_does() ->
     world = {name: deployed(table) for name, table in known.tables.items()}
     rebuilt = plan(known, world, "b", rebuild=True)
     assert confirmation_for_plan(rebuilt).text == f"dev {rebuilt.hash[:4]}"
-    assert "one that rebuilds, rolls back, retires, deletes or loses something" in told
+    assert "if it rebuilds, rolls back, retires, deletes or loses something" in told
     assert confirmation_for_swap("7f3a-1", environment="dev").text == "dev 7f3a"
     assert "swap a held run the environment and the first four characters of the run's id, `dev 7f3a`" in told
     assert {confirmation_for_act(act, ("7f3a-1",), False).text for act in ("cancel", "skip")} == {"7f3a"}
     assert "cancel a run, skip the first four characters of the run's id" in told
     assert confirmation_for_act("approve", ("7f3a" * 16,), False).text == "7f3a"
     assert "approve a plan the first four characters of its hash" in told
-    assert f"of more than {LARGEST_SET} the environment and four characters" in told
+    assert f"for more than {LARGEST_SET} the environment and four characters" in told
     assert confirmation_for_act("restart", ("7f3a-1",), True).text == "7f3a-1"
     assert "pause, resume, retry `yes`; in a protected environment the run's id" in told
 
@@ -54,7 +54,7 @@ def test_help_of_a_screen_says_what_a_rebuild_and_a_swap_ask() -> None:
     "words",
     [
         "checks:", "validate: false", "hold: true", "soak_min", "gate_ends_h", "headgate release diff", "retire",
-        "close", "OUT the rows a second that its batches process",
+        "close", "OUT the rows per second that its batches process",
     ],
 )  # fmt: skip
 def test_the_page_on_releases_has_checks_policy_and_commands(words: str) -> None:
