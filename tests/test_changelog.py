@@ -31,7 +31,7 @@ def commit(folder: Path, day: str, **fragments: str) -> None:
     git(folder, "commit", "-qm", "add", day=day)
 
 
-def test_entries_stand_under_the_day_on_which_they_came_the_newest_first(clone: Path) -> None:
+def test_entries_are_listed_under_the_day_of_their_commit_newest_first(clone: Path) -> None:
     commit(clone, "2026-01-01", b="The first,\non two lines.\n", a="Beside it.\n")
     commit(clone, "2026-01-03", z="Later.\n")
     commit(clone, "2026-01-05", b="The first,\ncorrected.\n")
@@ -42,7 +42,7 @@ def test_entries_stand_under_the_day_on_which_they_came_the_newest_first(clone: 
     )
 
 
-def test_a_fragment_that_is_gone_and_comes_again_is_of_the_later_day(clone: Path) -> None:
+def test_a_fragment_that_was_deleted_and_added_again_has_the_later_day(clone: Path) -> None:
     commit(clone, "2026-01-01", a="Once.\n", b="Stays.\n")
     (clone / FOLDER / "a.md").unlink()
     commit(clone, "2026-01-02")
@@ -51,7 +51,7 @@ def test_a_fragment_that_is_gone_and_comes_again_is_of_the_later_day(clone: Path
     assert changelog(clone).index("## 2026-01-03\n\n- Again.") < changelog(clone).index("- Stays.")
 
 
-def test_fragments_that_were_folded_stay_and_later_ones_come_before_them(clone: Path) -> None:
+def test_folded_entries_stay_and_later_ones_are_listed_above_them(clone: Path) -> None:
     commit(clone, "2026-01-01", a="One.\n")
     commit(clone, "2026-01-03", b="Two,\nlines.\n")
     before = changelog(clone)
@@ -68,7 +68,14 @@ def test_fragments_that_were_folded_stay_and_later_ones_come_before_them(clone: 
     )
 
 
-def test_every_fragment_of_ours_is_an_entry() -> None:
+def test_the_section_of_a_release_is_kept_as_it_is_below_newer_entries(clone: Path) -> None:
+    release = "## 0.1.0\n\nThe first release.\n\n### Console\n\n- An entry\n  on two lines.\n"
+    (clone / CHANGELOG).write_text(f"# Changes\n\n{release}")
+    commit(clone, "2026-01-01", a="One.\n")
+    assert changelog(clone) == f"# Changes\n\n## 2026-01-01\n\n- One.\n\n{release}"
+
+
+def test_every_fragment_of_this_project_is_an_entry() -> None:
     text = changelog(ROOT)
     for path in (ROOT / FOLDER).glob("*.md"):
         assert f"- {' '.join(path.read_text(encoding='utf-8').split())}\n" in text

@@ -1,7 +1,7 @@
 """Folds the fragments of `.changes/` into the changelog: `python -m tests.support.changelog`.
 
 A fragment is one entry, however many lines it has. Entries are listed under the day on which their file was committed,
-newest first.
+newest first; sections that the changelog already has, such as releases, are kept as they are below them.
 """
 
 import re
@@ -24,8 +24,8 @@ def changelog(root: Path) -> str:
         days.setdefault(day, []).append(f"- {entry}")
     written = root / CHANGELOG
     for section in re.split(r"^## ", written.read_text(encoding="utf-8"), flags=re.M)[1:] if written.exists() else ():
-        day, *entries = section.split("\n")
-        days.setdefault(day, []).extend(entry for entry in entries if entry)
+        day, _, entries = section.partition("\n")
+        days.setdefault(day, []).append(entries.strip("\n"))
     return "\n".join(["# Changes", *(f"\n## {day}\n\n" + "\n".join(days[day]) for day in sorted(days)[::-1])]) + "\n"
 
 
