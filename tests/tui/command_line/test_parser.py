@@ -116,7 +116,7 @@ def test_no_line_of_the_manual_is_longer_than_80_columns(
     assert all(f"    {spec.name} " in said for spec in COMMAND_SPECS)
 
 
-def test_a_page_of_the_manual_is_folded_and_loses_no_word(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_of_the_manual_is_wrapped_without_losing_a_word(capsys: pytest.CaptureFixture[str]) -> None:
     for topic in help_topics():
         assert exit_codes.run_command_line(["help", topic]) == 0
         assert capsys.readouterr().out.split() == help_topic(topic).split()

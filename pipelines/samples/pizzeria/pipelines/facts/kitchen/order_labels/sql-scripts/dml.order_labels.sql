@@ -1,4 +1,4 @@
--- The printer takes four files at a time: it queues in a burst and drains after it.
+-- The printer takes four files at a time: a burst of orders queues here, and drains afterwards.
 INSERT INTO order_labels
 SELECT id AS order_id, order_time,
   concat_ws(' ', '#', id, channel, concat(size(pizzas), ' pizzas')) AS label,

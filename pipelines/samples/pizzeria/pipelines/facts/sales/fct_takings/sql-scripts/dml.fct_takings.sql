@@ -1,4 +1,4 @@
--- A pair may come 20 s late, when its order does: the watermark waits for 30 s.
+-- An order with its payment may arrive 20 s late; the watermark waits 30 s.
 INSERT INTO fct_takings
 SELECT window.start AS window_start, window.end AS window_end, method,
   count(*) AS payments, sum(amount_cents) AS taken_cents

@@ -1,4 +1,4 @@
--- Each change of a client is an event; the client itself is never updated.
+-- Every change of a client is an event; no row is ever updated.
 CREATE TABLE client_changes (
   id BIGINT,
   client_id BIGINT,

@@ -1,4 +1,4 @@
--- Lands from the tills: late by 10 s at most, sometimes twice.
+-- Written by the tills: at most 10 s late, sometimes twice.
 CREATE TABLE orders (
   id BIGINT,
   assignment_id BIGINT,

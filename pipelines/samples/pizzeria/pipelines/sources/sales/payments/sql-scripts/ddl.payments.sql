@@ -1,4 +1,4 @@
--- Lands from the card reader and the till, within 15 s of the order.
+-- Written by the card reader and the till, within 15 s of the order.
 CREATE TABLE payments (
   id BIGINT,
   order_id BIGINT,

@@ -1,4 +1,4 @@
--- The newest of what is known of an order: what the till said, then that it was paid.
+-- The latest status of an order: from the till, then from its payment.
 INSERT INTO int_order_status
 SELECT id AS order_id, status, order_time AS changed_at FROM STREAM orders WHERE id > 0
 UNION ALL
