@@ -65,7 +65,7 @@ def beyond_the_tripwires(path: Path) -> Iterator[str]:
                 yield f"{node.name} takes {len(named)} positional parameters"
 
 
-def test_values_are_told_apart_by_name() -> None:
+def test_values_are_distinguished_by_name() -> None:
     paths = [path for path in FILES if not relative(path).startswith(BY_POSITION)]
     assert [f"{relative(path)}:{fault}" for path in paths for fault in told_by_position(path)] == []
 

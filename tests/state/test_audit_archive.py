@@ -107,7 +107,7 @@ def test_each_year_has_its_file_and_a_clock_set_back_opens_no_earlier_one(ledger
     assert (kept(ledger), words(path)) == ([7], [])
 
 
-def test_the_audit_goes_on_when_all_of_it_was_archived(ledger: Ledger, path: Path) -> None:
+def test_the_audit_continues_after_all_of_it_was_archived(ledger: Ledger, path: Path) -> None:
     fill(ledger, 1, 2)
     archive_all(ledger)
     assert (kept(ledger), words(path)) == ([], [])
@@ -263,7 +263,9 @@ def test_whoever_touches_an_archive_is_found(ledger: Ledger, path: Path, what: s
     assert words(path) == found
 
 
-def test_a_missing_archive_is_said_with_what_it_held_and_the_rest_is_still_checked(ledger: Ledger, path: Path) -> None:
+def test_a_missing_archive_is_reported_with_its_contents_and_the_rest_is_still_checked(
+    ledger: Ledger, path: Path
+) -> None:
     fill(ledger, -2, -1, 1, 2, 30)
     archive_all(ledger)
     (path.parent / "audit-2026.jsonl").unlink()

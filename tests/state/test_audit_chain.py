@@ -110,7 +110,7 @@ def test_entries_that_changed_places_are_named(
     assert tampered(*swap(*pair)) == found
 
 
-def test_lost_record_of_the_newest_entry_is_said(tampered: Callable[..., list[str]]) -> None:
+def test_a_lost_record_of_the_newest_entry_is_reported(tampered: Callable[..., list[str]]) -> None:
     assert tampered("DELETE FROM audit_head") == ["the record of the newest entry was removed"]
 
 

@@ -73,7 +73,7 @@ def test_missing_ledger_is_unavailable_with_a_remedy(path: Path) -> None:
         (lambda good: good[:4096] + b"x" * (len(good) - 4096), "is damaged"),
     ],
 )
-def test_a_ledger_that_is_none_any_more_is_told_one_way_and_left_alone(
+def test_a_damaged_ledger_is_reported_in_one_way_and_left_alone(
     path: Path, facts: EnvironmentRow, damage: Callable[[bytes], bytes], says: str
 ) -> None:
     create_or_open(path, facts).close()
@@ -125,7 +125,7 @@ def test_reading_does_not_wait_for_a_thread_that_waits_to_write(path: Path, fact
         assert ledger.facts().agent_seen_at == 3.0
 
 
-def test_full_disk_refuses_the_write_whole_and_the_ledger_goes_on(
+def test_a_full_disk_refuses_the_whole_write_and_the_ledger_stays_usable(
     ledger: Ledger, deployment: Callable[..., Deployment]
 ) -> None:
     pages = ledger._connection.execute("PRAGMA page_count").fetchone()[0]
@@ -170,9 +170,7 @@ def test_reader_follows_a_ledger_that_was_replaced(path: Path, facts: Environmen
         assert reader.facts().agent_seen_at == 9.0
 
 
-def test_a_writer_whose_file_was_taken_away_leaves_the_one_that_came_after_it_alone(
-    path: Path, facts: EnvironmentRow
-) -> None:
+def test_a_writer_whose_file_was_removed_leaves_its_successor_alone(path: Path, facts: EnvironmentRow) -> None:
     before = create_or_open(path, facts)
     assert before.is_in_place()
     for file in list(path.parent.iterdir()):
@@ -232,7 +230,7 @@ write(2)
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("statement", [1, 2, 12, 13, 24, 32, 33])
-def test_killed_before_any_statement_of_a_transaction_keeps_none_of_it(
+def test_a_transaction_killed_before_any_statement_leaves_nothing(
     path: Path, facts: EnvironmentRow, statement: int
 ) -> None:
     script = [sys.executable, "-c", DIE_IN_THE_MIDDLE, str(path), json.dumps(asdict(facts)), str(statement)]

@@ -42,7 +42,7 @@ def test_a_ledger_that_was_not_written_gives_the_same_object(cache: SnapshotCach
     assert (second.age_s, second.stale, second.pool_state) == (9.0, True, second.facts and second.facts.pool_state)
 
 
-def test_what_changed_is_read_and_stands_in_its_place(cache: SnapshotCache, ledger: Ledger, deployment: Made) -> None:
+def test_changed_rows_are_read_and_keep_their_place(cache: SnapshotCache, ledger: Ledger, deployment: Made) -> None:
     first = cache.snapshot()
     ledger.put_measurements([Measurement(A, 1, at=9.0, lag_rows=7)])
     second = cache.snapshot()
@@ -91,7 +91,7 @@ def test_sql_limits_what_grows_while_it_says_so(
 @pytest.mark.parametrize(("state", "since", "trend"), [
     ("stopped", 8.0, "steady"), ("stopped", 10.0, "unknown"), ("unknown", 10.0, "unknown"), ("running", 10.0, "steady"),
 ])  # fmt: skip
-def test_a_trend_of_before_a_statement_ended_is_none_of_it(
+def test_a_trend_from_before_a_statement_ended_is_ignored(
     cache: SnapshotCache, ledger: Ledger, state: str, since: float, trend: str
 ) -> None:
     ledger.put_measurements([Measurement(A, 1, at=9.0, trend="steady")])

@@ -40,9 +40,7 @@ def test_a_later_start_of_one_version_holds_however_late_the_stops_are_written(
     assert ledger.newest_serial() == 3
 
 
-def test_a_start_is_not_recorded_where_a_later_stop_stands(
-    ledger: Ledger, deployment: Callable[..., Deployment]
-) -> None:
+def test_a_start_is_not_recorded_after_a_later_stop(ledger: Ledger, deployment: Callable[..., Deployment]) -> None:
     ledger.put_deployment(deployment("orders", 1))
     ledger.stop_statements(["orders"], word(2))
     assert not ledger.want_running(ORDERS, 1, word(1))

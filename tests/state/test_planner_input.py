@@ -34,7 +34,7 @@ def test_the_version_before_is_what_the_pointer_led_to_whatever_its_number() -> 
         ({"older_rows": "rows from a@v1"}, ("rows from a@v1",)),
     ],
 )
-def test_an_orphan_that_was_not_built_from_all_rows_says_so_and_is_not_taken_for_one_that_was(
+def test_an_orphan_not_built_from_all_rows_says_so_and_is_not_used_as_a_full_one(
     made: dict[str, Any], begins: tuple[str, ...]
 ) -> None:
     (orphan,) = seen({"version": 1, "active": True}, {"version": 2, "served_at": None, **made}).orphan_versions

@@ -183,7 +183,7 @@ def test_other_user_reads_a_killed_agents_ledger_that_lost_its_index(shared: Pat
 
 
 @pytest.mark.drill
-def test_other_user_outside_the_group_is_told_so(shared: Path, facts: EnvironmentRow) -> None:
+def test_a_user_outside_the_group_is_told_so(shared: Path, facts: EnvironmentRow) -> None:
     agent = Agent(shared, facts)
     agent.end()
     assert read(shared, STRANGERS).startswith("LedgerUnavailable")

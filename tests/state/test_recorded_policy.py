@@ -69,7 +69,7 @@ def test_only_the_waiting_policy_whose_author_was_looked_at_is_approved(ledger: 
     assert ledger.policy_in_force() is None
 
 
-def test_one_that_comes_into_force_ends_the_waiting(ledger: Ledger) -> None:
+def test_a_policy_that_takes_effect_ends_the_waiting(ledger: Ledger) -> None:
     ledger.put_policy(row(OPEN, WAITING))
     ledger.put_policy(row(SHUT, IN_FORCE))
     assert ledger.policy_that_waits() is None

@@ -93,7 +93,7 @@ def test_console_is_given_what_changed_and_nothing_else(ledger: Ledger, path: Pa
         assert [(line.table, line.deleted) for line in lines] == [("a", True)]
 
 
-def test_every_change_of_a_row_is_listed_once_and_a_measurement_is_none(ledger: Ledger, deployment: Made) -> None:
+def test_every_change_of_a_row_is_listed_once_and_a_measurement_is_no_change(ledger: Ledger, deployment: Made) -> None:
     ledger.put_deployment(deployment("orders", 1))
     ledger.put_deployment(deployment("orders", 2, active=False))
     change, rows = ledger.registered_since(0)

@@ -42,7 +42,7 @@ RUN = run_row(id="abcd-1", steps=STEPS)
 
 
 @pytest.mark.parametrize("changes", [{}, {"started_at": None, "bindings": (), "drop_after": 5.0, "active": False}])
-def test_deployment_comes_back_whole(
+def test_deployment_survives_a_round_trip(
     ledger: Ledger, path: Path, deployment: Callable[..., Deployment], changes: dict[str, object]
 ) -> None:
     row = deployment("orders", **changes)
@@ -64,7 +64,7 @@ def test_every_field_of_a_deployment_can_be_updated(ledger: Ledger, deployment: 
 
 
 @pytest.mark.parametrize("row", [FULL, Measurement(ORDERS, 1, 2.0)])
-def test_measurement_comes_back_whole(
+def test_measurement_survives_a_round_trip(
     ledger: Ledger, path: Path, deployment: Callable[..., Deployment], row: Measurement
 ) -> None:
     ledger.put_deployment(deployment("orders"))
@@ -81,7 +81,7 @@ SAMPLE = SampleRow(
 
 
 @pytest.mark.parametrize("row", [SAMPLE, sample_row(1.8e9)])
-def test_sample_comes_back_whole(ledger: Ledger, deployment: Callable[..., Deployment], row: SampleRow) -> None:
+def test_sample_survives_a_round_trip(ledger: Ledger, deployment: Callable[..., Deployment], row: SampleRow) -> None:
     ledger.put_deployment(deployment("orders"))
     ledger.add_samples([(ORDERS, 1, row)])
     assert ledger.samples(ORDERS, 1) == (row,)

@@ -30,12 +30,12 @@ REBUILDS = [edit for edit in EDITS if classify(edit.old, edit.new).action is Act
 
 
 @pytest.mark.parametrize("edit", REBUILDS, ids=lambda edit: " ".join((edit.name, *edit.marks)))
-def test_only_what_spark_was_seen_to_take_may_go_on(edit: Edit) -> None:
+def test_only_edits_that_spark_was_seen_to_accept_may_continue(edit: Edit) -> None:
     if not why_state_not_taken(edit.old, edit.new):
         assert edit.expected[0] in ("equal", "seam", "differs")
 
 
-def test_what_may_go_on() -> None:
+def test_which_edits_may_continue() -> None:
     assert [edit.name for edit in REBUILDS if not why_state_not_taken(edit.old, edit.new)] == [
         "a named source added to an aggregate",
         "a filter before an aggregate",
@@ -47,7 +47,7 @@ def test_what_may_go_on() -> None:
     ]
 
 
-def test_a_rebuilt_kind_that_says_nothing_of_its_checkpoint_does_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rebuilt_kind_without_a_rule_for_its_checkpoint_does_not_continue(monkeypatch: pytest.MonkeyPatch) -> None:
     edit = next(edit for edit in edits("changes.txt") if classify(edit.old, edit.new).kind is ChangeKind.TABLE_FORMAT)
     assert why_state_not_taken(edit.old, edit.new) is CheckpointRefusal.TABLE_WRITTEN_DIFFERENTLY
     silent = tuple(replace(facts, breaks_checkpoint=None) for facts in CHANGE_KINDS)

@@ -136,14 +136,14 @@ def test_type_that_changes_under_an_unchanged_table_is_a_disagreement() -> None:
     )
 
 
-def test_type_that_the_table_declares_otherwise_is_told() -> None:
+def test_a_type_that_differs_from_the_declaration_is_reported() -> None:
     widened = replace(AGREES, columns=(replace(COLUMNS[0], type="int"), COLUMNS[1]))
     found = node(planned(*world(*FILTERED), AnalysisAnswer("4.2.0", widened, widened, same=False)))
     assert (found.row, found.confirmed_by_spark) == ("3", True)
     assert evidence_of(found)[-1] == "Spark reads column id as int, but the table declares bigint"
 
 
-def test_new_statement_that_spark_refuses_is_told_and_not_called_classified() -> None:
+def test_a_new_statement_that_spark_refuses_is_reported_and_not_called_classified() -> None:
     declared, _ = world(*FILTERED)
     landed_and_a = {T("landed"), T("a")}
     plan = make_plan(declared, "dev", {}, EVERYTHING)
@@ -206,12 +206,12 @@ def test_nothing_is_asked_where_only_the_settings_changed() -> None:
 @pytest.mark.parametrize(
     "data", [None, [], {}, {"new": {"select": "x"}}, {"new": {"select": "x", "tables": {"a b": ""}}}]
 )
-def test_question_that_is_none_is_a_usage_error(data: object) -> None:
+def test_an_invalid_question_is_a_usage_error(data: object) -> None:
     with pytest.raises(UsageError, match="not a valid Spark analysis request"):
         question_from_json(data)
 
 
-def test_answer_comes_back_whole() -> None:
+def test_answer_survives_a_round_trip() -> None:
     operators = (AnalysedOperator("StreamingSymmetricHashJoin", "stream_join", ("i", "i")),)
     full = replace(AGREES, operators=operators, refused=AnalysisRefusal("C", "m"))
     answer = AnalysisAnswer("4.2.0", full, AGREES, same=True)

@@ -39,7 +39,7 @@ def test_codes_are_those_that_saved_plans_hold() -> None:
 
 
 @pytest.mark.parametrize("definition", CHANGE_KINDS, ids=IDS)
-def test_a_row_says_everything_in_words(definition: ChangeKindDefinition) -> None:
+def test_a_row_states_everything_in_words(definition: ChangeKindDefinition) -> None:
     assert 0 < len(definition.label) <= LABEL and definition.why and definition.loss_words
 
 
@@ -57,7 +57,7 @@ def test_a_rebuilt_kind_says_why_its_checkpoint_ends_or_leaves_it_to_the_state(
         assert definition.judged_by_state or definition.breaks_checkpoint
 
 
-def test_a_rebuilt_kind_that_says_nothing_of_its_checkpoint_does_not_go_on_from_it() -> None:
+def test_a_rebuilt_kind_without_a_rule_for_its_checkpoint_does_not_continue_from_it() -> None:
     silent = replace(ChangeKind.TABLE_FORMAT.definition, breaks_checkpoint=None)
     assert silent.why_not_from_checkpoint is CheckpointRefusal.UNPROVEN
     assert replace(silent, action=Action.RESTART).why_not_from_checkpoint is None

@@ -67,7 +67,7 @@ def test_a_sign_is_a_fault_after_three_measurements_and_over_after_three() -> No
     assert said == [False, False, False, False, True, True, True, True, True, True, False]
 
 
-def test_a_failure_is_said_at_once_and_one_fault_may_follow_another() -> None:
+def test_a_failure_is_reported_at_once_and_one_fault_may_follow_another() -> None:
     failed = FaultWatch().heard(FaultSign(Fault.FAILED, at_once=True), 0.0)
     assert failed.said.fault is Fault.FAILED
     assert failed.heard(FaultSign(Fault.STARVED), 5.0).said.fault is Fault.STARVED

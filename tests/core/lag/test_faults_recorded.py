@@ -73,7 +73,7 @@ def test_what_is_below_a_parent_that_is_stopped_is_starved_within_half_a_minute_
         assert first(said, table, frozenset({Fault.STARVED}), phases["stopped"]) <= phases["stopped"] + WITHIN_S
 
 
-def test_what_was_starved_is_well_after_its_parent_starts_and_nothing_else_is_said_of_it(recorded: Recorded) -> None:
+def test_a_starved_statement_recovers_when_its_parent_starts_without_another_fault(recorded: Recorded) -> None:
     """The watermark of a join stood still while one side was stopped, and was once reported as `stalled` for 25 s."""
     phases, said = recorded
     since = [one for one in said if phases["started"] < one.at < phases["frozen"]]

@@ -241,7 +241,7 @@ def test_first_batch_that_takes_minutes_is_no_stall_before_ten_of_them() -> None
     assert set(words(watch.look(100), 620, changed)) == {"stalled"}
 
 
-def test_watermark_that_stands_while_rows_are_read_is_stalled() -> None:
+def test_a_watermark_that_does_not_move_while_rows_are_read_is_stalled() -> None:
     points = [Point(5.0 * n, 0, None, 500, 100 * n, 100 * n) for n in range(20)]
     for age_s, word in ((70.0, "stalled"), (59.0, "steady")):
         found = lag_trend(
@@ -251,7 +251,7 @@ def test_watermark_that_stands_while_rows_are_read_is_stalled() -> None:
         assert found.trend == word
 
 
-def test_watermark_that_stood_while_nothing_came_is_no_stall_once_rows_come_again() -> None:
+def test_a_watermark_that_waited_for_input_is_not_stalled_when_rows_arrive_again() -> None:
     came = [100 * min(n, 10) for n in range(40)] + [1000 + 100 * n for n in range(1, 6)]
     points = [Point(5.0 * n, 0, None, 500, rows, rows) for n, rows in enumerate(came)]
     found = lag_trend(
@@ -308,7 +308,7 @@ def test_input_that_waits_behind_a_start_without_a_commit_is_never_called_steady
     assert rising(proven=True).trend is Trend.STEADY, "within three triggers of a commit lag rises until the next"
 
 
-def test_input_that_came_before_the_first_batch_of_a_start_is_never_called_growing() -> None:
+def test_input_before_the_first_batch_of_a_start_is_never_growing() -> None:
     """A restart that had read nothing for 51 s was reported as `the lag grows by 127 rows a minute`."""
     read = [10 * min(n, 12) for n in range(24)]
     points = [Point(5.0 * n, 60 + 20 * n - read[n], 1, 900, 60 + 20 * n, read[n]) for n in range(24)]
@@ -346,7 +346,7 @@ def test_what_does_not_run_is_called_steady_once_it_was_looked_at_six_times(stat
 
 
 @pytest.mark.parametrize("arrives, later", [(0, Trend.STEADY), (20, Trend.GROWING)])
-def test_what_was_stopped_is_judged_by_what_came_since(arrives: int, later: Trend) -> None:
+def test_a_stopped_statement_is_judged_by_input_since_then(arrives: int, later: Trend) -> None:
     """It was stopped in a batch that had run for minutes, and was reported as `growing` although nothing arrived."""
     came = [20 * n if n < 30 else 600 + arrives * (n - 30) for n in range(45)]
     points = [Point(5.0 * n, rows - 20, 1, None, rows, 20 if n else 0) for n, rows in enumerate(came)]

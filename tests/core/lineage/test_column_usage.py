@@ -94,7 +94,7 @@ def test_each_column_lists_its_direct_readers_alone() -> None:
     assert found == {"id": {"a": "dml.a.sql:2"}, "kind": {"a": "dml.a.sql:3"}, "amount": {}}
 
 
-def test_a_statement_that_cannot_be_followed_at_all_may_make_anything_of_it() -> None:
+def test_an_untraceable_statement_may_use_a_column_for_anything() -> None:
     read = tracer(a="id: SELECT kind AS id FROM STREAM landed", b="id: SELECT id FROM STREAM a")
     missed = UnresolvedName("id", "the SQL is nested too deeply to be traced", "id", 0)
     read.follow = lambda made, known=read.follow: (  # type: ignore[method-assign,misc]  # Lineage cannot follow it.

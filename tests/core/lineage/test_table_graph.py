@@ -86,7 +86,7 @@ def test_distances_are_those_of_the_nearest_start_and_nearest_first() -> None:
     assert distances([], below.__getitem__) == {}
 
 
-def test_depths_are_those_of_the_farthest_source_over_all_versions_and_a_circle_comes_last() -> None:
+def test_depths_follow_the_farthest_source_over_all_versions_and_cycles_are_last() -> None:
     versions = [("a", ["landed"]), ("b", ["a"]), ("b", ["landed"]), ("c", ["b", "landed"])]
     found = depths((T(table), map(T, parents)) for table, parents in versions)
     assert found == {"landed": 0, "a": 1, "b": 2, "c": 3}

@@ -3,7 +3,7 @@
 from core.model.reasons import Reason
 
 
-def test_people_read_words_of_the_field_and_nothing_twice() -> None:
+def test_texts_use_the_terms_of_the_field_and_say_nothing_twice() -> None:
     words = [str(reason.words) for reason in Reason]
     assert len(set(words)) == len(words)
     assert not any("parent" in text or "asked" in text for text in words)

@@ -110,7 +110,7 @@ def test_what_is_written_is_read_as_the_same_value_from_json_and_from_yaml(known
     assert planner_input_from_text(as_yaml_with_blocks(document), "x.yml", "dev") == known
 
 
-def test_sql_stands_line_by_line_in_yaml() -> None:
+def test_sql_is_written_line_by_line_in_yaml() -> None:
     sql = "INSERT INTO a\nSELECT id -- ä\nFROM STREAM b;\n"
     known = PlannerInput({TableName("a"): ObservedDeployment("running", "r", RevisionTexts("", sql, ""), version=1)})
     assert as_yaml_with_blocks(planner_input_as_document(known, "dev")) == (

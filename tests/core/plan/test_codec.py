@@ -18,7 +18,7 @@ def one() -> Plan:
     return plan(declared, running(declared), "a", rebuild=True)
 
 
-def test_a_plan_comes_back_whole_through_text() -> None:
+def test_a_plan_survives_a_round_trip_through_text() -> None:
     assert plan_from_json(json.loads(json.dumps(plan_as_json(one())))) == one()
 
 

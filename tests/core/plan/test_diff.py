@@ -46,7 +46,7 @@ def lines(second: Plan, first: Plan | None = None) -> list[str]:
     return list(difference_lines(first or one(), second))[1:]
 
 
-def test_another_kind_of_change_is_said_in_words_with_its_code_beside_them() -> None:
+def test_a_different_kind_of_change_is_named_with_its_code_beside_it() -> None:
     assert "~ node        a: change none (0) → filter or projection (3)" in lines(MATTERS["the kind of change"](one()))
 
 

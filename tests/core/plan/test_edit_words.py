@@ -10,14 +10,14 @@ from core.plan.descriptions import edit_of_rows, evidence_as_json, evidence_line
 
 
 @pytest.mark.parametrize("kind", EditKind)
-def test_every_kind_of_edit_has_a_line_and_comes_back_from_json(kind: EditKind) -> None:
+def test_every_kind_of_edit_has_a_line_and_survives_a_round_trip_through_json(kind: EditKind) -> None:
     edit = Edit(kind, "x", "y", "t", ("c",), EditPlace.AFTER_STATE, "s")
     assert evidence_words(edit).startswith("s: after the state: ")
     written = json.loads(json.dumps(evidence_as_json(edit)))
     assert written["sentence"] == evidence_words(edit) and evidence_from_json(written) == edit
 
 
-def test_a_notice_comes_back_from_json_with_the_one_inside_it() -> None:
+def test_a_notice_and_the_one_inside_it_survive_a_round_trip_through_json() -> None:
     notice = in_statement(
         TableName("t"), Notice.SPARK_DISAGREES.of(reading=Notice.SPARK_KEEPS.of(theirs=("limit",), ours=()))
     )
@@ -42,7 +42,9 @@ def test_no_edit_and_no_notice_have_one_name_in_json() -> None:
         ((Edit(EditKind.FILTER, after="a > 1"), Notice.CONFIRMED.of()), ""),
     ],
 )
-def test_an_edit_that_may_change_the_number_of_rows_in_two_words(seen: tuple[Evidence, ...], words: str) -> None:
+def test_an_edit_that_may_change_the_number_of_rows_is_named_in_two_words(
+    seen: tuple[Evidence, ...], words: str
+) -> None:
     assert edit_of_rows(seen) == words
 
 

@@ -19,7 +19,7 @@ def saved() -> SavedPlan:
     return SavedPlan(replace(plan, hash=plan_hash(plan)), TEXTS, 1_000.5, 87_400.5, "lee")
 
 
-def test_a_saved_plan_is_one_line_and_comes_back_whole() -> None:
+def test_a_saved_plan_is_one_line_and_survives_a_round_trip() -> None:
     text = saved_as_text(saved())
     assert text.count("\n") == 1 and text.endswith("\n") and text.isascii()
     assert saved_from_text(text, "f") == saved()
@@ -42,7 +42,7 @@ def test_any_letter_that_changes_is_found(at: int) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
-def test_half_a_file_is_none(share: float) -> None:
+def test_a_half_written_file_does_not_count(share: float) -> None:
     text = saved_as_text(saved())
     with pytest.raises(UsageError, match="f is not a plan file"):
         saved_from_text(text[: int(len(text) * share)], "f")
@@ -84,7 +84,7 @@ def plan_json(**parts: object) -> dict[str, object]:
         ("[" * 100_000, UsageError, "is not a plan file"),
     ],
 )
-def test_what_is_no_sound_plan_file_is_said_by_name(text: str, kind: type[HeadgateError], says: str) -> None:
+def test_an_invalid_plan_file_is_reported_by_name(text: str, kind: type[HeadgateError], says: str) -> None:
     with pytest.raises(kind) as refused:
         saved_from_text(text, "f")
     assert says in refused.value.summary and refused.value.remedy

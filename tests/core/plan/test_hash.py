@@ -240,7 +240,7 @@ def test_room_that_a_verdict_does_not_turn_on_does_not_change_the_hash() -> None
     assert planned(room=Headroom(2.0, disk_free=10**12 - 5, disk_total=10**12, cores=8, busy=0.11)).hash == first.hash
 
 
-def test_a_load_that_comes_and_goes_does_not_change_the_hash() -> None:
+def test_a_fluctuating_load_does_not_change_the_hash() -> None:
     quiet, loaded = (planned(room=Headroom(1.0, cores=2, busy=busy)) for busy in (0.1, 5.0))
     verdicts = [next(guard.verdict for guard in each.guards if guard.name == "pool") for each in (quiet, loaded)]
     assert verdicts == ["ok", "warn"] and quiet.hash == loaded.hash

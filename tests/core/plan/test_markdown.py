@@ -83,7 +83,7 @@ def lost(what: str) -> Fact[Notice]:
     return Notice.LOST.of(what=what)
 
 
-def test_a_row_of_hostile_words_is_still_one_row() -> None:
+def test_hostile_text_still_makes_only_one_row() -> None:
     hostile = "x | y ` z\n</details><img src=x> | "
     plan = replace(
         named(everything()), nodes=(node("a", Action.RESTART, evidence=(lost(hostile),)),),

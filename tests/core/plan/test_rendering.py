@@ -286,7 +286,7 @@ def test_a_plan_that_nobody_has_says_what_it_needs_and_no_author() -> None:
         ({"action": Action.DELETE}, "-", "?"),
     ],
 )
-def test_what_is_not_known_is_told_from_what_is_nothing(parts: dict[str, Any], replay: str, eta: str) -> None:
+def test_unknown_differs_from_nothing(parts: dict[str, Any], replay: str, eta: str) -> None:
     found = node("a", **parts)
     assert (replay_words(found), eta_words(found)) == (replay, eta)
 
@@ -324,7 +324,7 @@ def test_statements_are_counted_without_external_tables_and_what_is_kept_is_coun
     assert "+t3" in text and not any(f"t{n} " in text for n in range(4, 12))
 
 
-def test_what_has_no_room_in_the_head_goes_on_in_the_next_line() -> None:
+def test_parts_that_do_not_fit_into_the_header_continue_on_the_next_line() -> None:
     made = replace(everything(), request=PlanRequest(tables=tuple(T(f"a_long_name_of_a_table_{n}") for n in range(9))))
     told = " ".join(" ".join(line.split()) for line in plan_lines(made, 80, LEE)[:5])
     assert all(f"a_long_name_of_a_table_{n}" in told for n in range(9)) and "…" not in told

@@ -68,7 +68,7 @@ def test_where_to_begin_is_a_word_a_time_or_a_position(text: str, start: str) ->
 @pytest.mark.parametrize(
     "text", ["", "erliest", "yesterday", "-1", "1.5", "2026-13-01", "2026-01-32", "0001-01-01T00:00+05:00", "9" * 19]
 )
-def test_what_is_nowhere_to_begin_is_said(text: str) -> None:
+def test_an_invalid_start_position_is_reported(text: str) -> None:
     with pytest.raises(UsageError, match="is not a start position"):
         parse_start(text)
 
@@ -88,7 +88,7 @@ def test_a_strategy_is_chosen_for_a_table(text: str, choice: StrategyChoice) -> 
 
 
 @pytest.mark.parametrize("text", ["", "a", "a=", "=seam", "a=seem", "a=seam@", "a-b=seam", "a=partial@x\ny", "a=@12"])
-def test_what_is_no_choice_is_said(text: str) -> None:
+def test_an_invalid_choice_is_reported(text: str) -> None:
     with pytest.raises(UsageError):
         parse_choice(text)
 

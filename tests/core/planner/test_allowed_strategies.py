@@ -80,7 +80,7 @@ def test_a_reader_that_gets_columns_itself_restarts_behind_what_it_reads() -> No
     ]  # fmt: skip
 
 
-def test_readers_outside_of_the_plan_are_told_that_they_stand_still() -> None:
+def test_readers_outside_the_plan_are_told_that_they_are_stopped() -> None:
     found = planned(on_delta("a", "b", "c", a=WIDER), running(on_delta("a", "b", "c")), "a")
     assert actions(found) == {"landed": "keep", "a": "restart", "b": "resume"}
     said = [warning.summary for warning in found.warnings if warning.table == "c"]
@@ -90,7 +90,7 @@ def test_readers_outside_of_the_plan_are_told_that_they_stand_still() -> None:
     ]
 
 
-def test_readers_outside_of_headgate_are_told_to_be_started_again_there() -> None:
+def test_exposures_are_asked_to_restart_their_readers_themselves() -> None:
     before = running(on_delta("a", "b", "c"))
     after = on_delta("a", "b", "c", a=WIDER)
     settings = replace(after.tables[T("a")].settings, readers=("billing (ann)", "audit"))
@@ -110,7 +110,7 @@ def test_readers_that_do_not_run_are_left_alone_and_wake_nobody() -> None:
     assert actions(found) == {"landed": "keep", "a": "restart"} and not found.refusals
 
 
-def test_a_reader_that_could_not_go_on_keeps_the_column_out() -> None:
+def test_a_reader_that_could_not_resume_prevents_the_added_column() -> None:
     before = running(on_delta("a", "b", "c"))
     before[T("b")] = replace(before[T("b")], checkpoint_ok=False)
     found = planned(on_delta("a", "b", "c", a=WIDER), before, "a")
@@ -118,7 +118,7 @@ def test_a_reader_that_could_not_go_on_keeps_the_column_out() -> None:
     assert refusal.summary == f"b cannot be started: {LOST_CHECKPOINT}"
 
 
-def test_what_is_lost_of_a_statement_is_told_where_that_is_known() -> None:
+def test_the_losses_of_a_statement_are_shown_if_known() -> None:
     made, why = on_delta("a", "b", "c"), "the table of b@v1 is gone: there is no folder /data/b__v1"
     before = running(made)
     before[T("b")] = replace(before[T("b")], checkpoint_ok=False, lost=why, state="stopped")
@@ -175,7 +175,7 @@ def test_without_state_a_version_on_delta_begins_with_the_rows_of_the_old_one() 
     assert why.summary == "fork cannot be used for b: it keeps no state that could be taken along"
 
 
-def test_a_version_on_delta_goes_on_where_the_old_one_stands() -> None:
+def test_a_delta_version_continues_where_the_old_one_is() -> None:
     edited = {"b": "SELECT id, kind FROM STREAM a WHERE id > 7"}
     found = chosen("carry_over", on_delta("a", "b"), on_delta("a", "b", selects=edited))
     assert not found.refusals and "fork" in [step.do for step in found.steps if step.table == "b"]

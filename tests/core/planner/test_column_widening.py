@@ -72,7 +72,7 @@ def node(plan: Plan, table: str) -> PlanNode:
     return found
 
 
-def test_it_is_widened_in_place_while_what_streams_it_stands_still() -> None:
+def test_it_is_widened_in_place_while_its_readers_are_stopped() -> None:
     found = planned(declared(WIDE, TAKES), before=TAKES)
     assert actions(found) == {"src": "keep", "a": "restart", "b": "resume"}
     assert steps(found) == ["alter a@1", "swap a < 1", "restart a@1 < 1,2", "resume b@1 < 1", "swap b < 4"]
@@ -139,11 +139,11 @@ def test_one_whose_table_gets_the_column_later_is_rebuilt_as_well() -> None:
 
 
 @pytest.mark.parametrize("b", [COUNTS, SUMS, DOUBLES], ids=["count", "sum", "product"])
-def test_a_reader_whose_state_names_its_columns_goes_on(b: Pair) -> None:
+def test_a_reader_whose_state_names_its_columns_continues(b: Pair) -> None:
     assert actions(planned(declared(GROWN, b), before=b))["b"] == "resume"
 
 
-def test_a_reader_of_which_it_is_a_static_side_stands_still_too_and_waits_for_no_row() -> None:
+def test_a_reader_with_it_as_a_static_side_is_stopped_too_and_waits_for_no_row() -> None:
     side = reader("id BIGINT, n BIGINT", "SELECT src.id, src.v AS n FROM STREAM src JOIN a ON a.id = src.id")
     found = planned(with_static_side(WIDE, side), before=side)
     assert (node(found, "b").action, node(found, "b").reason) == ("resume", Reason.TYPES_STOP_READERS)
@@ -152,7 +152,7 @@ def test_a_reader_of_which_it_is_a_static_side_stands_still_too_and_waits_for_no
     assert "b" not in actions(planned(with_static_side(more, side), before=side))
 
 
-def test_a_reader_whose_state_holds_none_of_it_goes_on() -> None:
+def test_a_reader_whose_state_does_not_hold_the_column_continues() -> None:
     assert actions(planned(declared(WIDE, COUNTS), before=COUNTS))["b"] == "resume"
 
 
@@ -163,7 +163,7 @@ def test_a_reader_out_of_scope_whose_state_would_hold_it_refuses_the_plan() -> N
     assert refusal.remedy == "take b into the plan, which rebuilds it: --children all"
 
 
-def test_a_reader_at_rest_that_takes_nothing_of_it_in_stays_so() -> None:
+def test_a_reader_at_rest_that_does_not_use_the_column_stays_at_rest() -> None:
     found = planned(declared(WIDE, OTHER), before=OTHER, state=State.STOPPED, wanted=WantedState.STOPPED)
     assert actions(found) == {"src": "keep", "a": "restart"}
 
@@ -178,7 +178,7 @@ def test_files_of_a_reader_would_be_of_two_types_and_refuse_the_plan() -> None:
     assert not planned(declared(WIDE, OTHER), before=OTHER).refusals
 
 
-def test_a_reader_that_stays_narrower_is_told_of_what_would_end_it_and_refused_what_would_be_rounded() -> None:
+def test_a_narrower_reader_is_warned_of_overflow_and_refused_if_values_would_be_rounded() -> None:
     found = planned(declared(WIDE, PASSES), before=PASSES)
     assert actions(found) == {"src": "keep", "a": "restart", "b": "resume"} and not found.refusals
     assert [(warning.table, warning.summary) for warning in found.warnings] == [

@@ -119,9 +119,7 @@ def test_no_world_of_deploys_stops_and_failures_is_called_impossible(world: Worl
 
 @settings(deadline=None, max_examples=examples(40))
 @given(worlds(30), st.randoms(use_true_random=False))
-def test_a_parent_that_is_taken_out_of_a_world_is_missed_by_each_reader_that_has_a_version_of_it(
-    world: World, chance: Any
-) -> None:
+def test_a_removed_parent_is_missed_by_every_reader_bound_to_a_version_of_it(world: World, chance: Any) -> None:
     read = sorted({b.parent for seen in world.observed.values() for b in seen.bindings if b.version})
     if not read:
         return

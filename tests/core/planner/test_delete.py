@@ -158,7 +158,7 @@ def test_a_layer_and_a_folder_take_what_nobody_else_reads() -> None:
     assert gone(found) == ["sink", "b"] and said(found) == ["a stays: other (crm) reads it"]
 
 
-def test_a_reader_at_rest_lets_its_parent_go_and_is_told() -> None:
+def test_a_reader_at_rest_does_not_prevent_a_delete_of_its_parent_and_is_named() -> None:
     observed = running(SHOP) | {T("sink"): deployed(SHOP.tables[T("sink")], state="stopped", wanted="stopped")}
     found = delete("b", observed=observed)
     assert gone(found) == ["b"] and said(found) == [
@@ -188,7 +188,7 @@ def test_a_table_that_another_pointer_serves_is_refused() -> None:
     assert not delete("sink", "leaf", observed=observed).refusals
 
 
-def test_older_versions_that_go_with_a_table_are_told() -> None:
+def test_older_versions_deleted_with_a_table_are_named() -> None:
     sink = deployed(
         SHOP.tables[T("sink")], version=4, kept=(2, 3, 5), orphan_versions=(OtherVersion(5, "r"),), bindings={"b": 1}
     )

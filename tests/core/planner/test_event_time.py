@@ -63,7 +63,7 @@ def test_a_part_begins_with_the_first_whole_window(windowed: str, at: str, begin
     ],
     ids=["its one timestamp", "its watermark", "an expression", "a dedup", "both sides of a join"],
 )
-def test_what_tells_the_time(query: str, condition: str) -> None:
+def test_expressions_that_return_the_current_time(query: str, condition: str) -> None:
     at = "2026-01-02T00:05:00Z"
     whole = condition.replace("…", f"TIMESTAMP '{at}'")
     assert begun(f"INSERT INTO t {query}", at) == f"{at} {whole} TIMESTAMP '{at}'"

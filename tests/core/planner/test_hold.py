@@ -50,7 +50,7 @@ def test_a_plan_that_was_asked_to_hold_and_replaces_nothing_says_so() -> None:
     assert said not in head_parts(make_plan(SHOP, "dev", {}, PlanRequest(everything=True)))
 
 
-def test_a_rollback_waits_for_no_word() -> None:
+def test_a_rollback_waits_for_no_confirmation() -> None:
     request = PlanRequest(verb="rollback", tables=(T("a"),))
     found = make_plan(BACK, "dev", released(), request, policy=Policy(hold=True))
     assert found.steps and "hold" not in {step.do for step in found.steps}

@@ -26,7 +26,7 @@ def declared(columns: str = "id bigint", **a: Any) -> Project:
     ],
     ids=["rebuilt", "rebuilt otherwise", "deleted"],
 )
-def test_a_reader_is_told_what_its_pointer_will_serve(request_: dict[str, Any], after: str) -> None:
+def test_an_exposure_is_told_which_version_its_pointer_will_serve(request_: dict[str, Any], after: str) -> None:
     made = declared()
     found = plan(made, running(made), "a", **request_)
     assert [(r.reader, r.owner, r.table, r.before, r.after) for r in found.readers] == [
@@ -40,7 +40,7 @@ def test_a_reader_of_a_table_that_gets_a_column_finds_it_under_the_same_name() -
     assert [(r.before, r.after) for r in found.readers] == [("a__v1", "a__v1")] * 2
 
 
-def test_a_reader_of_a_table_that_stays_as_it_is_is_told_nothing() -> None:
+def test_an_exposure_of_an_unchanged_table_is_not_mentioned() -> None:
     made = declared()
     assert (
         plan(made, running(made, a="stopped"), "a").readers
@@ -49,7 +49,7 @@ def test_a_reader_of_a_table_that_stays_as_it_is_is_told_nothing() -> None:
     )
 
 
-def test_a_reader_that_the_yml_names_is_told_of_its_ticket_where_a_pointer_moves() -> None:
+def test_an_exposure_is_told_of_its_ticket_if_a_pointer_moves() -> None:
     """As in `headgate help releases` and the agent: nobody can see whether it names the old version itself."""
     made = project(table("a", "src", settings=Settings(readers=("BI report (ana)",))), src="", b="a")
     (words,) = reader_sentences(plan(made, running(made), "a", rebuild=True))

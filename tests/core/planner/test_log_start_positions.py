@@ -55,7 +55,7 @@ def test_rows_that_the_log_does_not_tell_any_more_are_not_guessed() -> None:
     )
 
 
-def test_what_is_missing_of_a_log_is_told_before_anything_begins() -> None:
+def test_missing_versions_of_a_log_are_reported_before_anything_begins() -> None:
     assert why(begun("3")) == "versions 3 to 9 of a are missing: its log begins with version 10"
     assert why(begun("9")) == "version 9 of a is missing: its log begins with version 10"
     assert why(begun("31")) == "the newest version of a is 30; seeded@now starts with rows that arrive from now on"

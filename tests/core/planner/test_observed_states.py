@@ -52,7 +52,7 @@ def test_every_state_is_looked_at() -> None:
 @SHAPES
 @pytest.mark.parametrize("asked", ["a", "b"], ids=["asked for", "a parent"])
 @pytest.mark.parametrize("state", ACTION_AND_WARNING)
-def test_a_state_decides_whether_it_is_begun_and_what_is_said(
+def test_the_state_decides_whether_it_is_started_and_what_is_reported(
     state: str, asked: str, stateful: bool, product: str
 ) -> None:
     found = world(state, stateful=stateful, product=product, asked=asked)
@@ -75,9 +75,7 @@ def test_what_has_no_checkpoint_of_its_own_is_asked_for_and_not_started(
 
 
 @SHAPES
-def test_a_parent_that_was_stopped_on_purpose_is_started_for_its_reader_and_that_is_said(
-    stateful: bool, product: str
-) -> None:
+def test_a_stopped_parent_is_started_for_its_reader_and_the_plan_says_so(stateful: bool, product: str) -> None:
     found = world("stopped", stateful=stateful, product=product, asked="b", wanted="stopped")
     assert steps(found) == ["resume a@1", "resume b@1 < 1"]
     assert warned(found, "a") == "was stopped on purpose; this plan starts it"
@@ -91,7 +89,7 @@ def test_a_child_that_does_not_run_well_is_rebuilt_beside_what_is_there(state: s
     assert actions(found)["b"] == "rebuild"
 
 
-def test_everything_below_an_excluded_parent_that_does_not_run_is_told() -> None:
+def test_everything_below_an_excluded_parent_at_rest_is_named() -> None:
     declared = project(src="", a="src", b="a", c="a", d="b")
     found = plan(declared, running(declared, a="failed", b="stopped", c="stopped"), "b", "c", "d", exclude=(T("a"),))
     assert [(each.table, each.summary) for each in found.warnings] == [
@@ -102,7 +100,7 @@ def test_everything_below_an_excluded_parent_that_does_not_run_is_told() -> None
 
 @pytest.mark.parametrize("children", ["none", "all"])
 @pytest.mark.parametrize("highest", [0, 1])
-def test_a_reader_of_a_deleted_version_is_warned_about_when_its_parent_starts_anew(highest: int, children: str) -> None:
+def test_starting_a_deleted_table_again_warns_about_readers_of_the_deleted_version(highest: int, children: str) -> None:
     declared = project(src="", s1="src", b="s1")
     observed = running(declared)
     observed[T("s1")] = ObservedDeployment(state=State.ABSENT, highest_version=highest)

@@ -114,7 +114,7 @@ def test_less_is_refused_where_the_table_would_be_wrong(
     assert found.empty and not node_of(found, table).lowered
 
 
-def test_a_reader_of_what_is_made_anew_cannot_stay_on_its_checkpoint() -> None:
+def test_a_reader_of_a_recreated_table_cannot_stay_on_its_checkpoint() -> None:
     found = planned(declared(), "a", rebuild=True, choose="c=in-place")
     assert words(found) == [
         "in-place cannot be used for c: its offsets are meaningless in an upstream table that is re-created. "
@@ -177,7 +177,7 @@ def test_a_seam_is_refused(edits: dict[str, str], chosen: str, why: str) -> None
     assert found.empty
 
 
-def test_a_seam_without_a_parent_that_is_made_anew_is_refused() -> None:
+def test_a_seam_without_a_recreated_parent_is_refused() -> None:
     assert words(planned(declared(c=f"{TEXTS['c'][1]} WHERE m > 1"), "c", choose="c=seam")) == [
         "seam cannot be used for c: none of its upstream tables is re-created. use in-place, earliest, partial, "
         "seeded, carry-over"
@@ -222,7 +222,9 @@ def test_a_part_begins_at_the_start_of_a_window(at: str, begins: str, evidence: 
         ({"a": FILTERED}, "a=earliest", False),
     ],
 )
-def test_what_goes_on_from_a_part_goes_on_without_the_rest(edits: dict[str, str], chosen: str, kept: bool) -> None:
+def test_a_version_that_continues_a_partial_one_lacks_the_same_rows(
+    edits: dict[str, str], chosen: str, kept: bool
+) -> None:
     where = ("src.ts >= TIMESTAMP '2026-01-02T00:00:00Z'",)
     found = planned(declared(**edits), "a", choose=chosen, world=observed(a={"begins_where": where}))
     assert node_of(found, "a").begins_where == (where if kept else ())
@@ -292,7 +294,7 @@ def test_a_choice_for_what_the_plan_does_not_touch_is_refused() -> None:
 # --from
 
 
-def test_what_is_asked_for_begins_where_it_is_said_and_what_reads_it_from_its_beginning() -> None:
+def test_a_requested_table_begins_at_the_given_position_and_its_readers_at_their_beginning() -> None:
     found = planned(declared(), "a", "b", world={}, start="now")
     assert [(str(n.table), n.strategy, n.at) for n in found.nodes] == [
         ("src", "", ""), ("a", "seeded", "now"), ("b", "first", ""),
@@ -308,13 +310,13 @@ def test_what_is_asked_for_begins_where_it_is_said_and_what_reads_it_from_its_be
         ("2026-01-02T00:05:00Z", "partial", "2026-01-02T00:10:00Z"),
     ],
 )
-def test_a_rebuild_begins_where_it_is_said(start: str, strategy: str, at: str) -> None:
+def test_a_rebuild_begins_at_the_requested_position(start: str, strategy: str, at: str) -> None:
     found = planned(declared(b=MIN), "b", start=start)
     node = node_of(found, "b")
     assert words(found) == [] and (node.strategy, node.at, node.lowered) == (strategy, at, False)
 
 
-def test_a_choice_for_one_table_stands_before_the_beginning_of_all() -> None:
+def test_a_choice_for_one_table_takes_precedence_over_from() -> None:
     assert node_of(planned(declared(b=MIN), "b", start="now", choose="b=partial@2026-01-02"), "b").strategy == "partial"
 
 
@@ -329,7 +331,7 @@ def test_a_choice_for_one_table_stands_before_the_beginning_of_all() -> None:
         ("", "b=partial@2026-01-02", False),
     ],
 )
-def test_where_from_and_a_strategy_differ_it_is_told_which_counts(start: str, choice: str, said: bool) -> None:
+def test_if_from_and_a_strategy_differ_the_one_that_counts_is_named(start: str, choice: str, said: bool) -> None:
     found = planned(declared(b=MIN), "b", start=start, choose=choice)
     warned = [warned.summary for warned in found.warnings if "--from" in warned.summary]
     assert warned == ([f"--strategy {choice} takes precedence over --from {start}"] if said else [])

@@ -135,7 +135,7 @@ def test_a_plan_names_a_strategy_as_it_is_typed_and_as_help_names_it(strategy: S
         (("a=in_place", "a=carry-over"), "two strategies are chosen for a: in-place and carry-over"),
     ],
 )
-def test_what_is_wrong_with_a_choice_is_said_in_the_words_of_help(chosen: tuple[str, ...], said: str) -> None:
+def test_an_invalid_choice_is_reported_in_the_terms_of_the_help(chosen: tuple[str, ...], said: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_choices(chosen)
     assert said in f"{refused.value.summary} ({refused.value.remedy})"
@@ -314,7 +314,7 @@ def test_other_columns_of_an_external_table_with_a_log_are_registered_and_nothin
     assert actions(found) == {"src": "restart"}, "what its readers meet others have done before"
 
 
-def test_an_external_table_with_a_log_that_lies_elsewhere_is_another_one() -> None:
+def test_an_external_table_whose_log_is_elsewhere_is_a_different_table() -> None:
     before, after = project(on_delta("id int")), project(on_delta("id int", "LOCATION 'lake'"))
     found = plan(after, running(before), "src")
     assert [r.summary for r in found.refusals] == ["src is external and changed: location: landing → lake"]

@@ -56,7 +56,7 @@ def test_the_bytes_do_not_depend_on_any_order(drawn: tuple[World, PlanRequest], 
 
 @given(BOTH)
 @settings(max_examples=times(2))
-def test_a_plan_comes_back_from_json_with_its_hash(drawn: tuple[World, PlanRequest]) -> None:
+def test_a_plan_survives_a_round_trip_through_json_with_its_hash(drawn: tuple[World, PlanRequest]) -> None:
     world, request = drawn
     plan = world.plan(request)
     assert plan_from_json(plan_as_json(plan)) == plan
@@ -191,9 +191,7 @@ def verdicts_in_words(plan: Plan) -> list[object]:
 
 @given(SMALL, st.randoms())
 @settings(max_examples=times(4))
-def test_the_hash_leaves_out_what_lies_outside_of_the_plan(
-    drawn: tuple[World, PlanRequest], chance: random.Random
-) -> None:
+def test_the_hash_ignores_everything_outside_the_plan(drawn: tuple[World, PlanRequest], chance: random.Random) -> None:
     world, request = drawn
     plan = world.plan(request)
     far = [name for name in world.names() if name not in near(world, plan) and name not in request.tables]

@@ -150,7 +150,7 @@ def test_the_version_that_a_plan_promises_to_serve_again_does(life: Life) -> Non
 
 @given(lives, st.randoms())
 @settings(max_examples=times(3))
-def test_a_failed_step_blocks_what_needs_it_and_a_retry_goes_on(life: Life, chance: random.Random) -> None:
+def test_a_failed_step_blocks_its_dependents_and_a_retry_continues(life: Life, chance: random.Random) -> None:
     for _ in range(4):
         plan = life.next_plan()
         if plan.refusals or not plan.steps:

@@ -45,7 +45,7 @@ def planned(dml: str, ddl: str = DDL, *, old: str = DML) -> Plan:
     return make_plan(found, "dev", observed, PlanRequest(tables=(T("a"),)))
 
 
-def test_an_edit_above_the_state_restarts_and_tells_readers_that_aggregate_across_the_seam() -> None:
+def test_an_edit_above_the_state_restarts_and_warns_readers_that_aggregate_across_it() -> None:
     found = planned(f"{DML} HAVING sum(v) > 3")
     assert (actions(found)["a"], found.nodes[-1].row, steps(found)) == ("restart", "6c", ["restart a@1"])
     assert confirmation_for_plan(found).level == "C1"

@@ -68,7 +68,7 @@ def test_a_version_that_is_read_stays_with_its_readers_named() -> None:
     assert (refused.summary, refused.remedy) == ("b__v1 is read by c (p)", "move it to what serves: headgate plan c")
 
 
-def test_a_version_that_runs_on_and_reads_it_stands_against_it_and_one_at_rest_is_warned_of() -> None:
+def test_a_running_reader_version_prevents_it_and_one_at_rest_causes_a_warning() -> None:
     (refused,) = retired("a", world=released(**running_on())).refusals
     assert (refused.summary, refused.remedy) == ("a__v1 is read by b__v1, which is kept running", "retire b as well")
     found = retired("a")
@@ -76,7 +76,7 @@ def test_a_version_that_runs_on_and_reads_it_stands_against_it_and_one_at_rest_i
     assert any(w.summary == "b cannot be rolled back to v1, which reads a__v1" for w in found.warnings)
 
 
-def test_a_replaced_version_that_has_failed_and_is_kept_running_stands_against_it_too() -> None:
+def test_a_failed_replaced_version_that_is_wanted_running_prevents_it_too() -> None:
     failed = {name: {"former": former(name, 1), "retained": (1,)} for name in ("a", "b")}
     (refused,) = retired("a", world=released(**failed)).refusals
     assert refused.summary == "a__v1 is read by b__v1, which is kept running"
@@ -91,7 +91,7 @@ def test_rows_that_only_a_retired_version_holds_are_warned_of() -> None:
     assert [w.table for w in found.warnings if "v2 begins after batch 12 of b@v1: " in w.summary] == ["b"]
 
 
-def test_an_open_ticket_stands_against_it() -> None:
+def test_an_open_ticket_prevents_it() -> None:
     world = released(a={"tickets": (OpenTicket("BI team", 1, "r9"), OpenTicket("old", 7, "r1"))})
     (refused,) = retired("a", world=world).refusals
     assert refused.summary == "BI team has an open ticket on a__v1"

@@ -180,12 +180,12 @@ def test_a_reader_that_is_not_tolerant_keeps_it_out() -> None:
     ]
 
 
-def test_below_a_keyed_table_it_is_refused_since_deleted_rows_are_not_told_again() -> None:
+def test_below_a_keyed_table_it_is_refused_because_deletions_are_not_repeated() -> None:
     made = declared(parent=KEYED)
     assert why(planned(made, made, "b")) == ["it streams a, which does not repeat its deletions"]
 
 
-def test_over_an_upstream_table_that_is_made_anew_it_is_refused() -> None:
+def test_over_a_recreated_upstream_table_it_is_refused() -> None:
     made = declared(parent=KEYED)
     tolerant = replace(made, tables=made.tables)
     found = planned(tolerant, made, "b", "", rebuild=True)

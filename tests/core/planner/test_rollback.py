@@ -91,7 +91,9 @@ def test_what_is_read_from_outside_of_the_release_keeps_running_with_all_that_fi
         ({"b": {"former": former("b", 7)}}, "b__v7 reads a__v7, which is not filled any more", "plan undo"),
     ],
 )  # fmt: skip
-def test_what_cannot_go_on_is_refused_with_the_other_way(world: dict[str, Any], summary: str, remedy: str) -> None:
+def test_an_edit_that_cannot_continue_is_refused_with_the_alternative(
+    world: dict[str, Any], summary: str, remedy: str
+) -> None:
     found = back("a", "b", world=released(**world))
     assert any(summary in r.summary and remedy in r.remedy for r in found.refusals) and not found.steps
 
@@ -136,7 +138,7 @@ def test_it_is_superseded_once_an_older_version_that_it_reads_runs_no_more() -> 
 
 
 @pytest.mark.parametrize("verb", ["rollback", "undelete"])
-def test_an_act_on_what_it_goes_on_reading_supersedes_it(verb: str) -> None:
+def test_an_action_on_a_remaining_input_supersedes_the_plan(verb: str) -> None:
     world = released(b={"served_by": "r8", "bindings": (Binding(T("src"), 0, True),), "former": former("b", 2)})
     if verb == "undelete":
         world[T("b")] = ObservedDeployment(highest_version=2, in_trash=former("b", 2))
@@ -146,7 +148,7 @@ def test_an_act_on_what_it_goes_on_reading_supersedes_it(verb: str) -> None:
     assert moved_since(found.preconditions, moved) and not moved_since(found.preconditions, world)
 
 
-def test_a_table_comes_back_only_with_what_it_reads() -> None:
+def test_a_table_is_restored_only_together_with_its_inputs() -> None:
     gone = {
         T(name): ObservedDeployment(highest_version=2, in_trash=former(name, 1, drop_after=99.0)) for name in ("a", "b")
     }
@@ -169,7 +171,7 @@ def test_no_remedy_leads_to_the_same_refusal() -> None:
     assert "start it anew: headgate plan b" in {r.remedy for r in back("a", "b", world=world, verb="undelete").refusals}
 
 
-def test_a_table_that_nobody_declares_any_more_comes_back_as_well() -> None:
+def test_a_table_that_is_no_longer_declared_can_be_restored_as_well() -> None:
     lone = project(src="")
     seen = ObservedDeployment(
         highest_version=1, in_trash=replace(former("a", 1), bindings=(Binding(T("src"), 0, True),))
@@ -184,7 +186,7 @@ def test_another_must_approve_that_a_protected_table_goes_back() -> None:
     assert plan(shop, released(), "a", verb="rollback").approvals == 1 and back("a").approvals == 0
 
 
-def test_a_refusal_names_all_that_is_not_filled_any_more_with_what_brings_all_of_it_back() -> None:
+def test_a_refusal_names_every_table_that_nothing_fills_and_what_restores_them_all() -> None:
     two = project(src="", a="src", b="src", c="a, b")
     reads = (Binding(T("a"), 1, True), Binding(T("b"), 1, True))
     gone = {

@@ -70,12 +70,12 @@ def test_a_declared_key_that_is_equated_excludes_it(menu: str, *, silent: bool) 
         assert found[0].endswith("; as many as menu has rows for each id, and no key of menu is declared")
 
 
-def test_a_condition_that_leaves_the_declared_key_out_is_told_by_that_key() -> None:
+def test_a_join_condition_without_the_declared_key_is_reported_with_that_key() -> None:
     (found,) = warned(planned(TWICE, menu="key: [id]"))
     assert found.endswith("; it does not equate the key of menu, id")
 
 
-def test_a_rebuild_warns_of_it_as_well_and_a_record_of_nothing() -> None:
+def test_a_rebuild_warns_as_well_and_a_record_does_not() -> None:
     assert warned(planned(TWICE, rebuild=True)) == warned(planned(TWICE))
     assert warned(planned(OLD)) == []
 

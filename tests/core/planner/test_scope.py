@@ -99,7 +99,7 @@ def test_two_options_stand_beside_each_other_or_say_why_not(one: str, other: str
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_every_option_comes_back_from_json(option: str) -> None:
+def test_every_option_survives_a_round_trip_through_json(option: str) -> None:
     request = normal_request(merged(SCOPES["product"][0], SCOPES["layer"][0], SCOPES["folder"][0], OPTIONS[option]))
     assert request_from_json(request_as_json(request)) == request
 
@@ -155,7 +155,7 @@ def test_what_means_nothing_here_is_refused_with_the_nearest(asked: dict[str, An
     assert [(refusal.summary, refusal.remedy) for refusal in refusals] == [(summary, remedy)]
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     found = resolved(PlanRequest(tables=(T("x"), T("y")), products=("z",)))
     assert [refusal.summary for refusal in found.refusals] == [
         "there is no table x", "there is no table y", "there is no product z",

@@ -135,7 +135,7 @@ def test_below_a_version_that_holds_less_nothing_is_known_of_the_rows() -> None:
     assert node_of(found, "a").loses == ("rows from before its start position",)
 
 
-def test_what_goes_on_from_a_checkpoint_reads_nothing_again() -> None:
+def test_a_version_that_continues_from_a_checkpoint_reads_nothing_again() -> None:
     node = node_of(planned(declared(a=FILTERED), "a"), "a")
     assert (node.replay_rows, node.replay_bytes, node.eta_s, node.retention) == (0, 0, None, None)
 
@@ -162,7 +162,7 @@ def test_a_place_to_begin_takes_what_is_left(start: str) -> None:
         ("2025-12-31T23:59:59Z", Retention(RetentionKind.SHORT, 1, "2026-01-01 00:00")),
     ],
 )
-def test_a_part_needs_only_what_comes_after_its_beginning(at: str, retention: Retention) -> None:
+def test_a_partial_version_needs_only_input_after_its_start(at: str, retention: Retention) -> None:
     world = observed(a=measured("a", gone=1))
     found = planned(declared(), "a", choose=f"a=partial@{at}", world=world)
     assert node_of(found, "a").retention == retention
@@ -172,7 +172,7 @@ def test_a_part_needs_only_what_comes_after_its_beginning(at: str, retention: Re
     )
 
 
-def test_readers_of_a_table_that_is_made_anew_find_everything_there() -> None:
+def test_readers_of_a_recreated_table_find_everything_in_place() -> None:
     world = observed(b=measured("b", gone=5))
     assert node_of(planned(declared(), "a", rebuild=True, world=world), "b").retention == Retention(RetentionKind.OK)
 
@@ -232,7 +232,7 @@ def test_a_table_is_not_written_again_in_place_without_every_condition(a: Settin
 BELOW = ("CREATE TABLE d (k STRING) USING parquet", "INSERT INTO d SELECT k FROM STREAM c")
 
 
-def test_a_chained_version_goes_on_beside_the_old_one_and_keeps_its_rows() -> None:
+def test_a_chained_version_continues_beside_the_old_one_and_keeps_its_rows() -> None:
     found = planned(declared(c=PARTITIONED), "c", choose="c=chain")
     assert words(found) == [] and not_executable_yet(found) == () and node_of(found, "c").loses == ()
     assert [f"{s.do} {s.table}@{s.version}" for s in found.steps] == [
@@ -240,7 +240,7 @@ def test_a_chained_version_goes_on_beside_the_old_one_and_keeps_its_rows() -> No
     ]  # fmt: skip
 
 
-def test_what_streams_a_chained_version_goes_on_in_the_new_one() -> None:
+def test_readers_of_a_chained_version_continue_in_the_new_one() -> None:
     made, world = declared(c=PARTITIONED, d=BELOW), observed()
     world[T("d")] = deployed(made.tables[T("d")], statistics=TableStatistics())
     found = planned(made, "c", choose="c=chain", world=world)
@@ -264,7 +264,7 @@ def test_what_streams_it_and_cannot_move_keeps_a_table_from_being_chained() -> N
     ]
 
 
-def test_who_reads_a_chained_version_from_its_first_row_is_told_what_it_lacks() -> None:
+def test_a_reader_of_a_chained_version_from_its_first_row_is_told_what_it_lacks() -> None:
     lacks = (
         "gets no row of c from before its newest version, which only the pointer serves; headgate plan c --rebuild has "
         "all rows in one"
@@ -309,7 +309,7 @@ WIDER = (PARTITIONED[0].replace("BIGINT)", "BIGINT, more STRING)"), PARTITIONED[
         ("a=carry-over", {"a": FILTERED}, {"deployed": None, "revision": "changed"}, "what changed is unknown"),
     ],
 )
-def test_a_version_goes_on_with_another_only_where_that_is_true(
+def test_a_version_continues_another_only_if_their_inputs_match(
     chosen: str, edits: dict[str, Any], known: dict[str, Any], why: str
 ) -> None:
     found = planned(declared(**edits), chosen[0], choose=chosen, world=observed(**{chosen[0]: known}))
@@ -345,7 +345,7 @@ def test_whatever_is_offered_can_be_had(drawn: tuple[World, PlanRequest], chance
         assert node_of(again, node.table).offers[0].strategy == node_of(again, node.table).strategy == offer.strategy
 
 
-def test_what_is_made_anew_from_a_table_that_was_cut_loses_rows_as_well() -> None:
+def test_a_table_rebuilt_from_a_partial_one_loses_rows_as_well() -> None:
     found = planned(declared(), "a", rebuild=True, children="all", start="now")
     cut = ("rows from before its start position",)
     assert {str(node.table): node.loses for node in found.nodes} == {"src": (), "a": cut, "b": cut, "c": cut}

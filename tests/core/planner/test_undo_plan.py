@@ -43,7 +43,7 @@ def golden() -> str:
     return "\n".join(parts)
 
 
-def test_every_kind_of_change_says_its_way_back_or_why_there_is_none() -> None:
+def test_every_kind_of_change_names_its_undo_or_why_there_is_none() -> None:
     assert golden() == GOLDEN.read_text()
 
 
@@ -100,7 +100,7 @@ def test_a_price_is_that_of_the_way_back() -> None:
     assert (readers.tables, readers.replay_rows) == ((T("c"),), 80)
 
 
-def test_what_a_rebuild_replaces_serves_again_where_it_can_go_on() -> None:
+def test_the_version_replaced_by_a_rebuild_serves_again_if_it_can_continue() -> None:
     found = planned_with_prices(priced(b=SUM), "b")
     (way,) = found.undo
     assert (way.act, set(way.tables), way.replay_rows) == ("rollback", {T("b"), T("c")}, 0)
@@ -114,14 +114,14 @@ def test_an_edit_in_place_goes_back_in_place_and_says_which_rows_stay() -> None:
     assert way.words.startswith("restart with the old text on the same checkpoint; the rows that are there stay")
 
 
-def test_an_added_column_goes_in_place_and_comes_back_by_a_rebuild_of_all_that_reads_it() -> None:
+def test_a_column_is_added_in_place_and_removed_by_rebuilding_all_its_readers() -> None:
     found = planned_with_prices(priced(a=GROWN), "a")
     assert {node.table: str(node.action) for node in found.nodes if node.action != "keep"} == {"a": "restart"}
     assert [(way.tables, way.replay_rows) for way in found.undo] == [((T("a"),), 1_000), ((T("b"), T("c")), 880)]
     assert "the added column cannot be taken out" in found.undo[0].words
 
 
-def test_what_was_started_is_stopped_and_what_was_deleted_comes_out_of_the_trash() -> None:
+def test_started_statements_are_stopped_and_deleted_tables_restored() -> None:
     stop, *_ = planned_with_prices(priced(), "a", world={}).undo
     assert (stop.act, stop.tables, stop.until) == ("stop", (T("a"),), "at any time")
     (gone,) = planned_with_prices(priced(), "c", verb="delete").undo

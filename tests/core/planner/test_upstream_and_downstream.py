@@ -101,7 +101,7 @@ def test_a_reader_that_names_the_new_column_restarts_after_its_parent_with_its_o
     assert evidence_of(found.nodes[-1])[-1] == "reads the added column a.k at dml.b.sql:1"
 
 
-def test_a_foreign_reader_of_the_new_column_is_told_and_left_alone() -> None:
+def test_a_foreign_reader_of_the_new_column_is_named_and_left_alone() -> None:
     found = planned(declared(GROWN, STAR, product="q"), a=A, b=STAR)
     assert "b" not in actions(found)
     assert found.warnings[0].summary == "selects * and will write the new column of a after its next restart"
@@ -142,7 +142,7 @@ def test_an_older_engine_rebuilds() -> None:
     assert actions(on(Pool(), "4.10.0", now="4.9.0"))["b"] == "rebuild"
 
 
-def test_pinned_configuration_is_said_to_be_ignored() -> None:
+def test_pinned_configuration_is_reported_as_ignored() -> None:
     found = on(Pool(conf=(("spark.sql.shuffle.partitions", "8"),)))
     assert found.empty and (found.nodes[-1].row, found.nodes[-1].action) == ("11b", "keep")
     assert [warned.summary for warned in found.warnings if warned.table == "b"] == [

@@ -61,7 +61,7 @@ def test_so_is_one_above_which_a_new_table_starts() -> None:
     ]
 
 
-def test_the_one_that_stays_is_named_through_whatever_stands_below_it() -> None:
+def test_the_reader_that_stays_is_named_through_everything_below_it() -> None:
     deep = declared("a<src", "b<a", "m<b", "c<m")
     found = plan(deep, running(deep), "a", "c", choices=ONLY_A, children="none")
     assert said(found, "c") == ["will not see the new a: b between them stays on a__v1"]
@@ -73,7 +73,7 @@ def test_several_that_stay_are_named_together() -> None:
     assert said(found, "c") == ["will not see the new a: b, d between them stay on a__v1"]
 
 
-def test_where_another_path_brings_the_new_table_both_are_said() -> None:
+def test_if_another_path_leads_to_the_new_table_both_are_named() -> None:
     diamond = declared("a<src", "b<a", "d<a", "c<b d")
     found = plan(diamond, running(diamond), "a", "c", choices=ONLY_A, **B)
     assert said(found, "c") == ["sees the new a through d, and the old one through b, which stays on a__v1"]
@@ -83,14 +83,14 @@ def test_where_another_path_brings_the_new_table_both_are_said() -> None:
     ]
 
 
-def test_a_reader_that_comes_along_is_told_as_well() -> None:
+def test_an_included_reader_is_reported_as_well() -> None:
     direct = declared("a<src", "b<a", "c<a b")
     assert said(plan(direct, running(direct), "a", choices=ONLY_A, **B), "c") == [
         "reads the new a, and the old one through b, which stays on a__v1"
     ]
 
 
-def test_a_static_side_that_is_bound_anew_brings_the_new_table() -> None:
+def test_a_rebound_static_side_provides_the_new_table() -> None:
     static = declared("a<src", "b<a", "e<src", "c<e a! b")
     found = plan(static, running(static), "a", "c", choices=ONLY_A, **B)
     assert said(found, "c") == ["reads the new a, and the old one through b, which stays on a__v1"]
@@ -109,7 +109,7 @@ def test_of_many_tables_above_the_first_are_named_and_the_others_counted() -> No
     ]
 
 
-def test_nothing_is_said_where_all_moves_or_the_table_is_restarted_in_place() -> None:
+def test_nothing_is_reported_if_all_readers_move_or_the_table_restarts_in_place() -> None:
     assert said(plan(CHAIN, running(CHAIN), "a", "c", choices=ONLY_A), "c") == []
     old = declared("a<src", "b<a", "c<b")
     new = project(table("src"), table("a", "src", mark="x"), *(old.tables[T(n)] for n in "bc"))

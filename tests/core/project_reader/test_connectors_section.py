@@ -38,7 +38,7 @@ def test_everything_may_be_given() -> None:
     assert found == (Connector("delta", ("io.delta:delta-spark_4.2_2.13:4.5.0",), ("a:*",), ("x.jar",)),)
 
 
-def test_what_is_wrong_is_told_with_its_line() -> None:
+def test_mistakes_are_reported_with_their_lines() -> None:
     coordinates = "    coordinates:\n      - io.delta:delta-spark_4.0_2.13:4.0.0\n"
     wrong = f"connectors:\n  delta:\n{coordinates}    exclude: [a]\n    jar: x\n"
     assert read(wrong)[1] == [

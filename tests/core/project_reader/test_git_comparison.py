@@ -49,7 +49,7 @@ def test_a_default_changes_the_tables_that_inherit_it() -> None:
     assert since(old, other).changed == ()
 
 
-def test_what_differs_in_the_environment_is_told_by_its_keys_alone() -> None:
+def test_differences_of_the_environment_are_reported_by_key_only() -> None:
     old = small_project.texts()
     pool = "pool: {memory: 1g, conf: {spark.sql.shuffle.partitions: 7, spark.x.token: hidden}}"
     env = f"dev: {{data: d, {pool}, policy: {{freeze: Sat, drop_after_d: 3, gate_ends_h: 9}}}}"

@@ -39,7 +39,7 @@ def problems(found: dict[str, str]) -> list[str]:
     return [f"{each.where}: {each.summary}" for each in every if each.severity is Severity.ERROR]
 
 
-def test_how_rows_replace_others_is_read_and_comes_back_from_its_text() -> None:
+def test_the_settings_of_a_keyed_table_survive_a_round_trip() -> None:
     cache = ParseCache()
     found, _ = read_project(project(), cache)
     assert found is not None
@@ -142,7 +142,7 @@ def test_a_table_without_a_sequence_is_warned_of_what_a_rebuild_reads() -> None:
     assert read_project(project())[1] == ()
 
 
-def test_a_misspelt_mode_is_guessed_and_all_else_that_is_wrong_is_told_by_the_guess() -> None:
+def test_a_misspelt_mode_is_guessed_and_other_mistakes_are_reported_under_that_guess() -> None:
     yml = "mode: upsrt\nkey: [idd, m]\nsequence: v\ndeletes: gone AND AND\n"
     found = read_project(project(yml, form="USING parquet"))[1]
     assert [f"{each.where}: {each.severity}: {each.summary} → {each.remedy}" for each in found] == [
@@ -266,7 +266,7 @@ def test_a_condition_of_a_version_is_written_around_a_stream_of_changes() -> Non
          "c.yml:1: c says whose changes it takes, which follows from what it streams"),
     ],
 )  # fmt: skip
-def test_what_a_child_takes_is_said_in_its_yml_and_refused_there(child: str, yml: str, expected: str) -> None:
+def test_what_a_child_reads_is_declared_in_its_yml_and_refused_there(child: str, yml: str, expected: str) -> None:
     found = problems(project(child=child) | {CHILD_YML: yml})
     assert found == ([CHILD_YML.removesuffix("c.yml") + expected] if expected else [])
 

@@ -240,7 +240,7 @@ def test_a_project_or_a_table_can_read_every_table_as_a_stream() -> None:
         ("ts", ""),
     ],
 )
-def test_a_watermark_stands_over_a_time(column: str, expected: str) -> None:
+def test_a_watermark_requires_a_time_column(column: str, expected: str) -> None:
     select = f"SELECT id FROM STREAM src WATERMARK {column} DELAY OF INTERVAL 1 DAY"
     source = {
         "pipelines/sources/p/src/sql-scripts/ddl.src.sql": ddl(
@@ -392,7 +392,7 @@ def test_an_objective_is_declared_by_table_defaults_and_environment() -> None:
         ("objective: 5 minutes", "objective"),
     ],
 )
-def test_an_objective_that_is_none_is_a_problem_of_its_line(written: str, says: str) -> None:
+def test_an_invalid_objective_is_a_problem_with_its_line(written: str, says: str) -> None:
     wrong: list[Problem] = []
     found = read_settings(f"owner: me\n{written}\n", "a.yml", Settings(), wrong)
     assert found.objective == "" and len(wrong) == 1 and says in wrong[0].summary

@@ -33,7 +33,7 @@ def test_there_are_folders_to_read() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(every_project()))
-def test_a_project_comes_back_as_it_was_read(name: str) -> None:
+def test_a_project_survives_a_round_trip(name: str) -> None:
     files = every_project()[name]
     found = read(files)
     again = unpack_project(pack_project(found, files), files)
@@ -70,6 +70,6 @@ def test_nothing_but_a_project_is_made(found: object, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out == ""
 
 
-def test_a_digest_tells_paths_and_contents_apart() -> None:
+def test_a_digest_distinguishes_paths_from_contents() -> None:
     others = [{}, {"a": ""}, {"": "a"}, {"a": "b"}, {"ab": ""}, {"a": "", "b": ""}, {"a": "b", "b": "a"}, {"ba": "ba"}]
     assert len({digest_of(each) for each in others}) == len(others)

@@ -38,7 +38,7 @@ def tracked(found: dict[str, str]) -> dict[str, bool]:
     return {name: table.settings.schema_tracking for name, table in read.tables.items()}
 
 
-def test_it_is_read_and_comes_back_from_its_text() -> None:
+def test_it_survives_a_round_trip_through_its_text() -> None:
     read, _ = read_project(project(yml="schema_tracking: true\n"))
     assert read is not None
     table = read.tables[T("c")]

@@ -201,19 +201,19 @@ def test_a_statement_set_is_rebuilt_as_one_and_readers_of_its_other_tables_with_
     ]  # fmt: skip
 
 
-def test_what_came_with_its_statement_set_and_what_reads_an_external_table_says_so() -> None:
+def test_tables_included_by_a_statement_set_or_an_external_table_say_so() -> None:
     declared = project(table("src"), table("a", "src", unit="set"), table("b", "src", unit="set"))
     (b,) = of(asked(declared, "a"), ImpactEvent.REBUILT).reached
     assert (b.table, b.depth, b.why) == ("b", 0, "one statement set with a")
     assert {one.why for one in of(asked(declared, "src"), ImpactEvent.REBUILT).reached} == {"reads src"}
 
 
-def test_a_static_reader_is_restarted_and_what_it_writes_goes_on() -> None:
+def test_a_static_reader_is_restarted_and_its_own_readers_continue() -> None:
     declared = project(src="", dim="src", a="src dim!", b="a")
     assert shown(of(asked(declared, "dim"), ImpactEvent.REBUILT)) == ["restarted 1 a < dim!", "unaffected 2 b < a"]
 
 
-def test_a_stopped_reader_lets_a_table_go_and_could_not_go_on() -> None:
+def test_a_stopped_reader_does_not_prevent_a_delete_but_could_not_resume() -> None:
     declared = project(src="", a="src", b="a")
     observed = running(declared)
     observed[T("b")] = replace(observed[T("b")], state="stopped", wanted="stopped")
@@ -252,7 +252,7 @@ def test_a_reader_that_is_declared_and_not_deployed_is_unaffected() -> None:
     ]
 
 
-def test_readers_outside_are_told_of_every_new_name_and_of_a_drop() -> None:
+def test_exposures_are_told_of_every_new_name_and_of_a_drop() -> None:
     told = Settings(readers=("dashboard (bi-team)", "export"))
     declared = project(table("src"), table("a", "src"), table("b", "a", settings=told))
     found = asked(declared, "a")
@@ -275,7 +275,7 @@ def test_each_column_names_who_uses_it_directly() -> None:
     }  # fmt: skip
 
 
-def test_an_unknown_product_is_a_wrong_command_and_one_far_away_is_none() -> None:
+def test_an_unknown_product_is_a_usage_error_with_a_suggestion_only_if_one_is_close() -> None:
     declared = project(table("src"), table("a", "src"), table("b", "a"), table("x", product="far"))
     with pytest.raises(UsageError, match="there is no product fat"):
         asked(declared, "a", children="fat")
@@ -297,7 +297,7 @@ def test_a_place_in_a_file_that_was_edited_since_its_deploy_says_so() -> None:
     assert told.why == "reads src.note at dml.c.sql:4"
 
 
-def test_an_answer_names_the_tables_whose_files_say_otherwise_than_what_is_deployed() -> None:
+def test_an_answer_names_the_tables_whose_files_differ_from_what_is_deployed() -> None:
     before = project(src="", a="src", b="a", c="src")
     other = table("b", "a", select="SELECT id FROM STREAM a WHERE id > 1")
     now = replace(before, tables={**before.tables, T("b"): other})

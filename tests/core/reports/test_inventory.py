@@ -68,7 +68,7 @@ def test_the_sample_is_listed_by_name_with_what_feeds_and_reads_each_table() -> 
         (InventorySelection(products=("nobody",)), ""),
     ],
 )
-def test_a_selection_takes_the_tables_for_which_all_of_it_holds(selection: InventorySelection, expected: str) -> None:
+def test_a_selection_contains_the_tables_that_meet_all_conditions(selection: InventorySelection, expected: str) -> None:
     assert names(select(inventory_of(sample(), {}), selection)) == expected
 
 

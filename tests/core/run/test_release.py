@@ -92,7 +92,7 @@ def test_a_release_is_rolled_back_since_what_was_there_before_serves_again() -> 
     assert told(run(state="done"), versions(1, served_by="back", served_at=900.0)).since == 900.0
 
 
-def test_a_release_is_never_told_held_before_its_gates_are_open() -> None:
+def test_a_release_is_never_shown_as_held_before_its_gates_are_open() -> None:
     assert told(run(before="catch_up", catch_up="gate", hold="waits")).state is ReleaseState.HYDRATING
 
 
@@ -177,7 +177,7 @@ def begun_swap(row: RunRow) -> RunRow:
 
 
 @pytest.mark.parametrize("verb", ["deploy", "rollback"])
-def test_a_swap_that_a_new_agent_goes_on_with_is_swapping_and_says_no_more_that_nothing_is_swapped(verb: str) -> None:
+def test_a_swap_resumed_by_a_new_agent_is_shown_as_swapping(verb: str) -> None:
     made = replace(HELD, request=replace(HELD.request, verb=verb))
     found = told(begun_swap(run(before="swap")), made=made)
     assert (found.state, found.note) == (ReleaseState.SWAPPING, "said")
@@ -246,7 +246,7 @@ def test_what_people_read_of_a_step_that_waits_for_its_gate_is_that_it_runs() ->
     ]
 
 
-def test_a_comparison_that_compared_nothing_is_not_told_as_one() -> None:
+def test_a_comparison_that_compared_nothing_is_not_reported_as_a_comparison() -> None:
     row = run(before="hold", hold="gate")
     assert {pair.checks for pair in told(row).pairs} == {"done"}
     why = "rows were not compared: the files of a@v1 are not its rows"

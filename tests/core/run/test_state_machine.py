@@ -94,7 +94,7 @@ def test_a_failure_blocks_everything_below_it_and_nothing_else() -> None:
     assert run.step(6).note == "depends on step 5, which is failed"
 
 
-def test_a_failed_run_goes_on_where_it_failed_once_it_is_retried() -> None:
+def test_a_retried_run_continues_where_it_failed() -> None:
     failed, _ = drive(rebuild(), {5: StepFailed(5, "Spark refused it")})
     run, performed = drive(failed, {}, OperatorControl("retry"))
     assert (run.state, performed) == (RunState.DONE, [5, 6, 7, 8])
@@ -109,7 +109,7 @@ def test_what_failed_in_a_paused_run_waits_again_once_it_is_retried_and_begins_o
     assert intents == (PerformStep(paused.step(1).step),)
 
 
-def test_a_kept_step_lets_the_next_go_on() -> None:
+def test_a_kept_step_lets_the_next_one_begin() -> None:
     run, _ = drive(rebuild(), {8: StepKept(8, "crm reads it")})
     assert (states(run)[8], run.state) == ("kept", RunState.DONE)
 
@@ -125,7 +125,7 @@ def test_a_paused_run_begins_nothing_but_looks_at_its_gates() -> None:
     assert [i.step.n for i in intents if isinstance(i, PerformStep)] == [4]
 
 
-def test_cancel_before_the_swap_stops_what_stands_beside_the_serving_versions() -> None:
+def test_cancel_before_the_swap_stops_the_versions_beside_the_serving_ones() -> None:
     run, _ = drive(rebuild(), {6: StepFailed(6, "did not catch up")})
     run, intents = advance_run(run, [OperatorControl("cancel")])
     assert intents == (AbortVersions((("a", 2), ("b", 2))),)

@@ -10,7 +10,7 @@ from tests.bench.oversized_text_cases import Text, fill, nested, select, where, 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("text", [*nested(70), *nested(2_000)], ids=lambda text: text.what)
-def test_what_stands_in_itself_again_and_again_is_read_or_refused(text: Text) -> None:
+def test_deeply_nested_texts_are_read_or_refused(text: Text) -> None:
     found, problems = read_ddl(text.text, "f.sql") if text.kind == "ddl" else read_statements(text.text, "f.sql")
     assert bool(found) is not any(problem.severity.value == "error" for problem in problems)
 
@@ -22,7 +22,7 @@ def test_what_people_and_generators_write_is_read(text: Text) -> None:
     assert found and problems == ()
 
 
-def test_a_text_of_too_many_words_is_refused_where_they_become_too_many() -> None:
+def test_a_text_with_too_many_tokens_is_refused_at_the_first_excess_token() -> None:
     lines = fill(lambda n: f"\n  c_{n}", ",", pieces=MOST_TOKENS // 2)
     (problem,) = read_statements(select(lines), "f.sql")[1]
     assert problem.summary == f"the text has more than {MOST_TOKENS:,} tokens"

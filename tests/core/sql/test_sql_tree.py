@@ -25,7 +25,7 @@ def test_shrinking_asks_no_more_often_than_it_may() -> None:
     assert len(asked) < 30 and len(set(asked)) == len(asked)
 
 
-def test_a_piece_is_exchanged_wherever_an_equal_one_stands() -> None:
+def test_a_subtree_is_replaced_wherever_an_equal_one_occurs() -> None:
     key = Node("string", ("a.k",))
     tree = Node("select", ("SELECT ", key, " FROM a GROUP BY ", key))
     assert str(exchanged(tree, key, Node("string", ("upper(a.k)",)))) == "SELECT upper(a.k) FROM a GROUP BY upper(a.k)"

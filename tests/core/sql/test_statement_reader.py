@@ -340,7 +340,7 @@ def test_deep_nesting_ends_in_a_result_or_a_problem(shape: str) -> None:
     assert done.returncode == 0, done.stderr[-500:]
 
 
-def test_select_into_is_refused_where_it_stands() -> None:
+def test_select_into_is_refused_at_its_position() -> None:
     found, (problem,) = read_statements("INSERT INTO t SELECT id INTO k FROM STREAM a", "f.sql")
     assert found == () and problem.summary == "SELECT … INTO is not Spark SQL"
     assert problem.where and problem.where.column == 30

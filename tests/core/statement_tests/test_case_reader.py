@@ -73,7 +73,7 @@ def test_rows_may_be_in_a_csv_file_beside_it() -> None:
     assert case.expected == ((1, "x"),)
 
 
-def test_every_mistake_is_told_at_once_with_its_line() -> None:
+def test_all_mistakes_are_reported_at_once_with_their_lines() -> None:
     assert said(
         "given:\n"
         "  landed:\n"

@@ -48,7 +48,7 @@ def test_a_key_that_names_several_rows_pairs_none() -> None:
     assert (len(found.missing), len(found.unexpected), found.differing) == (2, 1, ())
 
 
-def test_what_is_told_is_bounded_and_counted() -> None:
+def test_the_report_is_bounded_and_counts_the_rest() -> None:
     found = compare_rows(COLUMNS, [], [(n, None) for n in range(100)]).as_json()
     assert (found["unexpected"], len(found["unexpected_rows"])) == (100, SHOWN)
     assert found["unexpected_rows"][0] == {"id": "0", "price": "null"}

@@ -51,7 +51,7 @@ FILTERED = f"{PLAIN} WHERE id > 1"
 NAMED = "SELECT id, kind FROM STREAM landed IDENTIFIED BY one"
 
 
-def test_what_a_plan_would_do_is_said_and_that_it_announces_a_seam() -> None:
+def test_the_action_of_a_plan_is_shown_and_whether_it_announces_a_seam() -> None:
     said = words(PLAIN, FILTERED, UpgradeVerdict.SEAM)
     assert said[1] == "a plan would restart the statement: filter or projection (3)"
     assert said[-1].startswith("the plan announces it: rows that are there already")
@@ -65,7 +65,7 @@ def test_what_a_plan_would_do_is_said_and_that_it_announces_a_seam() -> None:
         (PLAIN, f"{PLAIN} -- the same", UpgradeVerdict.SEAM),
     ],
 )
-def test_a_plan_that_goes_on_where_rows_are_wrong_is_contradicted(old: str, new: str, verdict: UpgradeVerdict) -> None:
+def test_a_plan_that_continues_on_wrong_rows_is_contradicted(old: str, new: str, verdict: UpgradeVerdict) -> None:
     assert words(old, new, verdict)[-1].startswith("PLAN AND TEST DISAGREE")
 
 

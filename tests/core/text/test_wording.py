@@ -16,5 +16,5 @@ from core.text.wording import first_sentence
         ("word " * 60, ("word " * 19).strip() + " …"),
     ],
 )
-def test_the_first_sentence_of_a_text_ends_at_its_stop_or_is_cut_between_words(text: str, first: str) -> None:
+def test_the_first_sentence_of_a_text_ends_at_its_full_stop_or_is_cut_between_words(text: str, first: str) -> None:
     assert first_sentence(text) == first

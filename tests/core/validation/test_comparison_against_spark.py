@@ -117,7 +117,7 @@ def test_rows_that_a_filter_removes_are_expected_and_others_that_lack_are_not(co
 
 
 @pytest.mark.drill
-def test_a_filter_that_no_column_shows_may_explain_what_lacks_and_nothing_that_came(
+def test_a_filter_on_a_hidden_column_may_explain_missing_rows_but_not_new_ones(
     compared: Compared,
 ) -> None:
     hidden = Expectation(rows=(RowEffect(RowSide.OLD, "filter added: status = 'x'"),))

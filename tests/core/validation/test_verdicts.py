@@ -50,7 +50,7 @@ def test_equal_profiles_are_ok_and_sums_of_floats_may_differ_in_the_tenth_digit(
     assert judged(side("old", 3, sum_0="6"), side("new", 3, sum_0="7")) == {"sums": "unexpected"}
 
 
-def test_how_many_values_there_are_is_told_as_the_estimate_that_it_is() -> None:
+def test_a_number_of_distinct_values_is_shown_as_an_estimate() -> None:
     sides = (side(name, 3, distinct_0=n, most_0=str(n)) for name, n in (("old", 3), ("new", 2)))
     (profile,) = [found for found in profile_results(ROWS, tuple(sides), FILTER, SAME) if found.check == "profile"]
     assert profile.summary == "id: distinct values ≈3 → ≈2; id: most 3 → 2"
@@ -110,7 +110,7 @@ def test_a_new_branch_explains_no_rows_that_are_equal_to_others() -> None:
         assert duplicates_result(ROWS, sides, join, declared=False, grown=3.0).verdict == "expected"
 
 
-def test_new_nulls_are_counted_beyond_the_rows_that_came() -> None:
+def test_new_nulls_are_counted_beyond_those_of_new_rows() -> None:
     edited = Expectation(changed={"price": "x"})
     assert judged(side("old", 3), side("new", 3, filled_1=1), edited)["nulls"] == "unexpected"
     came = CheckResult("differences", CheckVerdict.EXPECTED, "x", {"only_new": 2})
@@ -197,7 +197,7 @@ def test_a_check_gives_no_row_or_has_failed_with_the_first_one() -> None:
     assert failed.examples[0]["new"] == {"id": 4, "token": "*****"} and "abc" not in failed.summary
 
 
-def test_columns_that_came_or_went_are_expected() -> None:
+def test_added_and_removed_columns_are_expected() -> None:
     found = schema_result((("id", "int"), ("a", "int")), (("ID", "bigint"), ("b", "int")), Expectation())
     assert (found.verdict, found.summary) == ("expected", "+ b; - a; id: int → bigint")
     assert schema_result((("id", "int"),), (("id", "int"),), Expectation()).verdict == "ok"

@@ -103,7 +103,7 @@ def test_lives_pass_every_fault_point_of_the_agent(report: Report) -> None:
 
 
 @pytest.mark.drill
-def test_every_kind_of_fault_comes_to_pass_and_meets_something(report: Report) -> None:
+def test_every_kind_of_fault_occurs_and_affects_something(report: Report) -> None:
     """A drawn fault that never affects a request, call or thread tests nothing."""
     assert not {kind for kind in FAULTS if not report.came[kind] or not report.met[kind]}
 

@@ -29,7 +29,7 @@ def test_a_log_is_a_few_files_and_what_is_printed_goes_into_the_newest(tmp_path:
     assert "line 199" in log.read_text() and log.read_text().endswith("printed\n")
 
 
-def test_a_log_that_somebody_has_deleted_is_begun_anew(tmp_path: Path) -> None:
+def test_a_deleted_log_file_is_created_again(tmp_path: Path) -> None:
     log = AgentLog(str(tmp_path / "agent.log"), most_bytes=1000)
     try:
         for n in range(50):

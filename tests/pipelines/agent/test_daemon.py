@@ -140,7 +140,7 @@ class StoppedMeanwhile(Answering):
         raise EngineRefused("the pool failed in this call and did not say why")
 
 
-def test_a_stop_that_came_while_the_pool_was_asked_is_not_called_unknown(
+def test_a_stop_during_a_query_of_the_pool_is_not_reported_as_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agents, "PoolSupervisor", StoppedMeanwhile)
@@ -236,9 +236,7 @@ class OnAFullDisk(Keeper):
         OnAFullDisk.bounded.set()
 
 
-def test_housekeeping_purges_first_and_goes_on_where_that_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_housekeeping_purges_first_and_continues_if_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(agent: Any) -> None:
         OnAFullDisk.acts.append("purge")
         raise LedgerUnavailable("the disk is full")

@@ -71,7 +71,7 @@ def test_an_engine_that_does_not_say_its_version_keeps_no_statement_from_startin
 
 
 @pytest.mark.parametrize(("clause", "columns"), [("", ()), (" PARTITIONED BY (day)", ("day",))])
-def test_a_query_is_told_the_partitions_of_its_table_by_the_declaration(
+def test_a_query_gets_the_partitions_of_its_table_from_the_declaration(
     clause: str, columns: tuple[str, ...], agent: AgentContext, pool: ScriptedPool
 ) -> None:
     ddl = f"(day STRING) USING parquet{clause}"

@@ -199,7 +199,7 @@ def test_a_new_ledger_over_an_old_data_folder_is_noticed(place: Place) -> None:
         ),
     ],
 )
-def test_who_took_the_data_folder_over_is_said_and_not_whether_they_still_serve(
+def test_the_new_owner_of_the_data_folder_is_named_but_not_whether_it_still_serves(
     changed: dict[str, Any], said: str, place: Place
 ) -> None:
     with create_or_open(place.home / "ledger.db", environment_row()) as ledger:
@@ -410,7 +410,7 @@ def test_a_statement_that_waits_for_an_adoption_starts_by_itself_after_it(agent:
     assert pool.starts == ["a@v1"]
 
 
-def test_an_adoption_that_is_recorded_is_not_told_to_have_failed_for_its_event(
+def test_a_recorded_adoption_is_not_reported_as_failed_because_of_its_event(
     doubted: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def locked(*_: Any) -> None:

@@ -286,7 +286,7 @@ def failed_swap(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch)
     return run_id, made
 
 
-def test_a_failed_swap_is_not_skipped_and_what_serves_goes_on(
+def test_a_failed_swap_cannot_be_skipped_and_the_serving_version_continues(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id, made = failed_swap(agent, pool, monkeypatch)
@@ -336,7 +336,7 @@ def test_a_delete_looks_for_readers_again_before_it_sets_files_aside(agent: Agen
     assert "a__v1" in pool.tables
 
 
-def test_a_start_of_what_a_run_deletes_meanwhile_is_refused_in_words(
+def test_a_start_of_a_table_that_a_run_is_deleting_is_refused_with_the_reason(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(agent, pool, small_project.texts())
@@ -444,7 +444,7 @@ def unavailable(*_: Any) -> None:
     raise LedgerUnavailable("the ledger is locked by another program")
 
 
-def test_a_stop_goes_on_although_a_run_holds_the_version(agent: AgentContext, pool: Any) -> None:
+def test_a_stop_proceeds_although_a_run_holds_the_version(agent: AgentContext, pool: Any) -> None:
     deploy(agent, pool, small_project.texts())
     settle(agent, pool)
     with held_elsewhere(agent, (A, 1)):
@@ -467,7 +467,7 @@ def test_a_stop_is_confirmed_although_who_holds_the_version_waits_for_the_ledger
             assert [found.outcome for found in lane.stop((A,), time.monotonic(), by="bob")] == ["sent, not confirmed"]
 
 
-def test_a_run_whose_version_is_held_waits_and_goes_on(
+def test_a_run_whose_version_is_held_waits_and_then_continues(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_driver, "POLL_S", 0.001)

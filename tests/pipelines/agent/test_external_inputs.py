@@ -119,7 +119,7 @@ def test_a_property_that_is_declared_is_one_that_its_log_must_have(lake: Any, po
     forks.applied(lake, pool, files(ddl), PlanRequest(everything=True, children="all", nonce="n"))
 
 
-def test_what_is_declared_anew_is_compared_and_nothing_is_altered(deployed: Any, pool: Any) -> None:
+def test_a_new_declaration_of_a_foreign_table_is_compared_and_nothing_is_altered(deployed: Any, pool: Any) -> None:
     wider = files(DDL.replace("kind STRING", "kind STRING, more INT"))
     plan, _ = forks.applied(deployed, pool, wider, PlanRequest(tables=(T("landed"),)))
     assert [(step.do, step.table) for step in plan.steps] == [("register", "landed")]
@@ -161,7 +161,7 @@ def test_a_new_catalog_gets_it_only_where_its_log_is(deployed: Any, pool: Any, t
     ],
     ids=["re-created", "changed", "gone"],
 )  # fmt: skip
-def test_what_its_owner_does_is_told_to_who_reads_it_with_a_remedy_that_is_ours(
+def test_changes_by_the_owner_are_reported_to_readers_with_a_remedy_of_ours(
     why: str, remedy: str, said: TableFaultKind, deployed: Any
 ) -> None:
     deployed.files.others[a(deployed).checkpoint] = (T("landed"), TableFault(said, why))
@@ -173,7 +173,7 @@ def test_what_its_owner_does_is_told_to_who_reads_it_with_a_remedy_that_is_ours(
     assert a(deployed).error == f"landed, which a@v1 reads, {why}; {remedy}"
 
 
-def test_a_column_that_a_reader_reads_and_that_is_gone_is_told_to_it_alone(deployed: Any, pool: Any) -> None:
+def test_a_lost_column_is_reported_only_to_the_readers_that_read_it(deployed: Any, pool: Any) -> None:
     forks.applied(deployed, pool, files(a="SELECT id, 'x' AS kind FROM STREAM landed"), ALL)
     deployed.files.types[LAKE] = {"id": "bigint"}
     check_checkpoint(deployed, a(deployed))
@@ -186,7 +186,7 @@ def test_a_column_that_a_reader_reads_and_that_is_gone_is_told_to_it_alone(deplo
 
 
 @pytest.mark.parametrize(("there", "goes_on"), [("decimal(38,0)", False), ("int", False), ("bigint", True)])
-def test_another_type_of_what_is_read_is_told_before_a_start(there: str, goes_on: bool, deployed: Any) -> None:
+def test_a_changed_type_of_an_input_is_reported_before_a_start(there: str, goes_on: bool, deployed: Any) -> None:
     deployed.files.types[LAKE] = {"id": there, "kind": "string"}
     if goes_on:
         check_checkpoint(deployed, a(deployed))
@@ -212,7 +212,7 @@ def said(agent: AgentContext, table: str = "landed") -> list[tuple[str, str]]:
     return [(event.summary, event.detail) for event in agent.ledger.events_of(T(table), "exception")]
 
 
-def test_what_becomes_of_a_table_of_others_is_said_of_it_once_and_taken_back(deployed: Any) -> None:
+def test_a_fault_of_a_foreign_table_is_reported_once_and_withdrawn(deployed: Any) -> None:
     rounds, gone = ChangedTables(deployed), f"landed has no table: {LAKE} has no _delta_log"
     rounds.round()
     assert (landed(deployed).error, said(deployed)) == ("", [])
@@ -232,7 +232,7 @@ def test_what_becomes_of_a_table_of_others_is_said_of_it_once_and_taken_back(dep
     assert "ddl.landed.sql declares kind string" in landed(deployed).error
 
 
-def test_a_table_of_others_that_was_re_created_is_said_with_both_ids_once(deployed: Any) -> None:
+def test_a_recreated_foreign_table_is_reported_once_with_both_ids(deployed: Any) -> None:
     deployed.files.ids[LAKE] = "id-2"
     for _ in range(2):
         ChangedTables(deployed).round()
@@ -243,7 +243,7 @@ def test_a_table_of_others_that_was_re_created_is_said_with_both_ids_once(deploy
     assert (landed(deployed).table_id, landed(deployed).error) == ("id-2", "")
 
 
-def test_what_the_catalog_refused_stays_said_in_its_words(deployed: Any) -> None:
+def test_a_refusal_by_the_catalog_stays_visible_in_its_words(deployed: Any) -> None:
     words = "its table is not in the pool's catalog: landed has no table"
     deployed.ledger.update_deployment(T("landed"), 0, error=words, error_class=TableFaultKind.NOT_IN_CATALOG)
     del deployed.files.ids[LAKE]
@@ -251,7 +251,7 @@ def test_what_the_catalog_refused_stays_said_in_its_words(deployed: Any) -> None
     assert landed(deployed).error == words
 
 
-def test_spark_ends_a_reader_before_we_have_looked_and_what_was_done_is_said_in_our_words(
+def test_if_spark_ends_a_reader_first_the_change_is_still_explained_in_our_words(
     deployed: Any, pool: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     why = "was changed by RESTORE in version 7, which it has not read: a stream of rows does not go on over that"
@@ -311,7 +311,7 @@ def test_a_plan_over_an_input_that_is_not_as_declared_is_refused_with_the_file(a
     [f"the log of {LAKE} cannot be read: it asks for newFeature, which is not read here", "/lake is not there",
      f"{LAKE} cannot be reached: Permission denied", f"the disk under {LAKE} is full: No space left on device"],
 )  # fmt: skip
-def test_why_a_table_of_others_has_no_figures_is_said_of_it_until_it_has_them(
+def test_the_reason_for_missing_figures_of_a_foreign_table_is_shown_until_they_are_known(
     summary: str, deployed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def identity(folder: str, format: str) -> str:

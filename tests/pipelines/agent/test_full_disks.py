@@ -46,7 +46,7 @@ def test_a_small_disk_with_room_is_not_called_full(monkeypatch: pytest.MonkeyPat
     assert with_disk(deployment_row("t"), NO_SPACE, "No space left on device")[0] == NO_SPACE
 
 
-def test_what_fails_a_step_goes_on_with_its_run_and_a_version_that_does_not_serve_by_its_number(
+def test_remedies_of_a_failed_step_name_its_run_and_versions_that_do_not_serve_by_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     free(monkeypatch, 0)

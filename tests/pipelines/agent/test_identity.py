@@ -115,9 +115,7 @@ def test_a_rebuild_that_finds_a_folder_of_another_run_leaves_it_and_the_next_pla
     assert agent.files.folders[theirs] == {"run": "of a ledger that was lost"}  # type: ignore[attr-defined]  # Scripted.
 
 
-def test_after_an_older_ledger_nothing_is_appended_to_the_folders_that_came_after_it(
-    agent: AgentContext, pool: Any
-) -> None:
+def test_with_an_older_ledger_nothing_is_appended_to_folders_made_after_it(agent: AgentContext, pool: Any) -> None:
     for number in (1, 2):
         agent.files.folders[f"{agent.layout.data}/tables/a__v{number}"] = {"run": f"lost {number}"}  # type: ignore[attr-defined]  # Scripted.
     tries = 0

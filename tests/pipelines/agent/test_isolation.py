@@ -73,7 +73,7 @@ def runs(pool: Any, table: str) -> None:
     pool.running[f"{table}@v1"] = QueryStart(f"{table}@v1", "SELECT 1", "t", "parquet", f"/c/{table}__v1", "1 second")
 
 
-def test_a_file_system_hiccup_at_a_restart_is_said_and_tried_again(
+def test_a_file_system_hiccup_at_a_restart_is_reported_and_retried(
     agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
     deploy(agent, "a", "b")
@@ -109,7 +109,7 @@ def test_a_checkpoint_that_cannot_be_read_ends_no_round(
     assert found(agent, BAD).error == ""
 
 
-def test_a_stop_that_spark_refuses_is_said_and_tried_again(
+def test_a_stop_that_spark_refuses_is_reported_and_retried(
     agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
     deploy(agent, "a", wanted="stopped", state="stopping")
@@ -124,7 +124,7 @@ def test_a_stop_that_spark_refuses_is_said_and_tried_again(
     assert (found(agent, BAD).state, found(agent, BAD).error, "a@v1" in pool.running) == ("stopped", "", False)
 
 
-def test_our_own_bug_on_a_statement_is_said_of_that_statement(
+def test_our_own_bug_on_a_statement_is_reported_for_that_statement(
     agent: AgentContext, pool: Any, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(agent, "a", "b")
@@ -138,7 +138,7 @@ def test_our_own_bug_on_a_statement_is_said_of_that_statement(
     assert pool.starts == ["b@v1"] and "ZeroDivisionError" in found(agent, BAD).error
 
 
-def test_a_table_that_is_refused_keeps_no_other_from_the_catalog_and_comes_later(
+def test_a_refused_table_keeps_no_other_out_of_the_catalog_and_is_registered_later(
     agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
     agent.ledger.put_deployment(external_row())
@@ -252,7 +252,7 @@ def test_a_hundred_tables_take_few_requests_and_a_refused_one_costs_its_group_al
     assert found(agent, TableName("t7")).error.startswith("its table is not in the pool's catalog: no permission")
 
 
-def test_a_pointer_that_is_refused_keeps_nothing_from_running_and_comes_later(
+def test_a_refused_pointer_blocks_no_statement_and_is_created_later(
     agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
     deploy(agent, "a", "b")
@@ -317,7 +317,7 @@ def test_a_stop_goes_through_while_the_catalog_is_being_filled(agent: AgentConte
     assert outcome.outcome == "stopped" and "a@v1" not in pool.running
 
 
-def test_measuring_goes_on_behind_a_statement_that_cannot_be_measured(agent: AgentContext) -> None:
+def test_measuring_continues_after_a_statement_that_cannot_be_measured(agent: AgentContext) -> None:
     agent.ledger.put_deployment(external_row())
     ddl, dml = "CREATE TABLE {} (id BIGINT) USING parquet", "INSERT INTO {} SELECT id FROM STREAM landed"
     for table in ("a", "b"):

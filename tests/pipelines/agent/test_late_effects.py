@@ -67,7 +67,7 @@ def restart_of_c(agent: AgentContext) -> tuple[StepExecutor, Step]:
     return StepExecutor(agent, made, submit(agent, made)), step
 
 
-def test_no_step_gives_a_version_another_text_while_a_start_of_it_may_still_come(
+def test_no_step_changes_the_text_of_a_version_whose_start_may_still_take_effect(
     late: Any, agent: AgentContext, pool: Any
 ) -> None:
     steps, restart = restart_of_c(agent)
@@ -80,7 +80,7 @@ def test_no_step_gives_a_version_another_text_while_a_start_of_it_may_still_come
     assert pool.running["c@v1"].select == row(agent).compiled and "WHERE" in row(agent).compiled
 
 
-def test_a_late_start_that_nobody_has_heard_of_is_not_taken_for_that_of_the_new_text(
+def test_an_unrecorded_late_start_is_not_mistaken_for_the_start_of_the_new_text(
     late: Any, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late.give_up()
@@ -107,7 +107,7 @@ def test_a_late_start_that_is_as_the_ledger_has_it_is_found_and_not_begun_again(
 
 
 @pytest.mark.parametrize("state", ["running", "pending", "failed"])
-def test_a_query_under_a_run_that_nobody_has_recorded_does_not_go_on(
+def test_a_query_under_an_unrecorded_run_is_stopped(
     state: str, agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
     """Another agent requested it with an older text, and was killed."""

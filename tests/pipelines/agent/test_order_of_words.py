@@ -192,7 +192,7 @@ def test_a_stop_that_an_agent_could_not_record_is_known_to_the_next_one_before_i
     assert version(later, A, 1).wanted == "running"
 
 
-def test_a_stop_between_a_start_and_the_same_stop_before_it_is_not_taken_for_a_repetition(
+def test_a_stop_after_a_start_does_not_count_as_a_repetition_of_an_earlier_stop(
     deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lane = fast_lane(deployed)
@@ -436,9 +436,7 @@ GARBAGE: tuple[Any, ...] = (
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("garbage", GARBAGE, ids=repr)
-def test_a_line_that_was_edited_by_hand_is_said_once_and_set_aside(
-    garbage: Any, deployed: AgentContext, pool: Any
-) -> None:
+def test_a_line_edited_by_hand_is_reported_once_and_set_aside(garbage: Any, deployed: AgentContext, pool: Any) -> None:
     path = Path(deployed.folder, "emergency.jsonl")
     path.write_text(f"{json.dumps(garbage)}\n")
     lane = fast_lane(deployed)

@@ -15,7 +15,7 @@ def told(agent: AgentContext) -> list[str]:
     return [event.summary for event in agent.ledger.events_of(T("a"), "ticket")]
 
 
-def test_an_overdue_ticket_is_told_once_and_a_closed_one_never(agent: AgentContext) -> None:
+def test_an_overdue_ticket_is_reported_once_and_a_closed_one_never(agent: AgentContext) -> None:
     now = agent.clock()
     one = MigrationTicket("7f3a-1", T("a"), "BI", "", "ana", False, "a__v1", "a__v2", None, now - 100, now + 3600)
     late = replace(one, run_id="7f3a-2", reader="CRM team", deadline=now - 50)

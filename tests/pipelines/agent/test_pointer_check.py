@@ -53,7 +53,7 @@ def test_a_swap_that_takes_effect_after_it_was_cancelled_is_put_right(
     assert sorted(said(agent)) == [f"its pointer did not lead to {name}: it was corrected" for name in BEFORE.values()]
 
 
-def test_a_first_pointer_that_comes_after_its_run_was_cancelled_is_dropped_and_a_view_of_others_is_not(
+def test_a_first_pointer_that_arrives_after_a_cancel_is_dropped_but_not_a_foreign_view(
     agent: AgentContext, pool: Any
 ) -> None:
     lane.deploy(agent, pool, small_project.texts())
@@ -65,7 +65,7 @@ def test_a_first_pointer_that_comes_after_its_run_was_cancelled_is_dropped_and_a
     assert said(agent) == ["its pointer existed although no version serves: it was dropped"]
 
 
-def test_a_pointer_that_a_delete_has_dropped_stays_dropped_while_its_run_goes_on(
+def test_a_pointer_dropped_by_a_delete_stays_dropped_while_the_run_continues(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lane.deploy(agent, pool, small_project.texts())
@@ -146,7 +146,7 @@ def test_a_table_that_cannot_be_reached_keeps_no_other_pointer_astray(
     assert pool.views == {"b": "b__v1", "c": "c__v1"}
 
 
-def test_a_catalog_that_shows_views_in_other_words_is_not_altered_each_round(
+def test_a_catalog_that_rewrites_view_texts_is_not_altered_every_round(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lane.deploy(agent, pool, small_project.texts())
@@ -161,7 +161,7 @@ def test_a_catalog_that_shows_views_in_other_words_is_not_altered_each_round(
     assert sorted(pointed) == ["a", "b", "c"] and not said(agent)
 
 
-def test_a_pointer_that_the_catalog_once_showed_in_other_words_is_compared_again_once_another_version_serves(
+def test_a_pointer_with_a_rewritten_text_is_compared_again_once_another_version_serves(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id, rounds = begun(agent, pool), PointerCheck(agent)

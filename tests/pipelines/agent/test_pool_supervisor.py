@@ -168,7 +168,7 @@ def told(ledger: Ledger) -> list[str]:
     return [event.summary for event in reversed(ledger.events()) if (event.kind, event.about) == ("pool", "")]
 
 
-def test_a_client_of_spark_that_cannot_be_loaded_is_told_as_the_state_of_the_pool(
+def test_a_spark_client_that_cannot_be_loaded_is_reported_as_the_state_of_the_pool(
     supervise: Any, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeper = supervise()
@@ -271,7 +271,7 @@ def test_a_pool_that_ends_again_and_again_is_started_ever_later_and_then_waits_f
     assert keeper.up and not keeper.start_again()
 
 
-def test_the_last_words_of_a_pool_that_died_are_shown(supervise: Any, machine: Machine, ledger: Ledger) -> None:
+def test_the_end_of_the_log_of_a_dead_pool_is_shown(supervise: Any, machine: Machine, ledger: Ledger) -> None:
     keeper = supervise()
     keeper.keep()
     machine.running, machine.last_words = False, "ERROR: there is no memory"
@@ -284,7 +284,7 @@ def test_the_last_words_of_a_pool_that_died_are_shown(supervise: Any, machine: M
     assert said[0] == "its process ended; it is being restarted; its log ends: ERROR: there is no memory"
 
 
-def test_what_a_start_fetches_is_said_while_it_does(supervise: Any, machine: Machine, ledger: Ledger) -> None:
+def test_a_download_during_a_start_is_announced(supervise: Any, machine: Machine, ledger: Ledger) -> None:
     keeper, during = supervise(), []
     real = machine.act
     machine.act = lambda name: (during.append(ledger.facts().pool_detail), real(name))  # type: ignore[method-assign]
@@ -325,7 +325,7 @@ def test_a_process_that_died_is_started_again_with_a_new_session(
     assert said(ledger) == ("up", 2, machine.opened[1])
 
 
-def test_a_session_that_is_lost_in_a_call_is_attached_anew(supervise: Any, machine: Machine, ledger: Ledger) -> None:
+def test_a_session_lost_during_a_call_is_attached_again(supervise: Any, machine: Machine, ledger: Ledger) -> None:
     keeper = supervise()
     keeper.keep()
     machine.fails["call"] = SessionLost("the session is closed")
@@ -366,7 +366,7 @@ def test_another_error_of_a_call_keeps_the_session(error: HeadgateError, supervi
 
 
 @pytest.mark.parametrize("where", ["start", "attach"])
-def test_what_fails_on_the_way_up_is_said_and_tried_again(
+def test_a_failure_while_the_pool_comes_up_is_reported_and_retried(
     where: str, supervise: Any, machine: Machine, ledger: Ledger
 ) -> None:
     keeper = supervise()
@@ -404,7 +404,7 @@ def test_a_pool_of_others_is_never_started_nor_ended(supervise: Any, machine: Ma
 
 
 @pytest.mark.parametrize(("limit", "events"), [(None, 0), (3600.0, 1)])
-def test_a_pool_that_ends_idle_sessions_is_told_of(
+def test_a_pool_that_ends_idle_sessions_is_reported(
     limit: float | None, events: int, supervise: Any, machine: Machine, ledger: Ledger
 ) -> None:
     machine.idle_limit = limit
@@ -549,7 +549,7 @@ def test_a_stopped_pool_that_an_earlier_agent_left_is_replaced(supervise: Any, m
     assert kept(keeper) and machine.did.count("end") == 1
 
 
-def test_a_stopped_pool_of_others_is_said_and_never_ended(supervise: Any, machine: Machine, ledger: Ledger) -> None:
+def test_a_stopped_remote_pool_is_reported_and_never_ended(supervise: Any, machine: Machine, ledger: Ledger) -> None:
     keeper = supervise(Pool(name="shared", url="sc://spark:15002"))
     keeper.keep()
     machine.fails["prove"] = STOPPED
@@ -598,7 +598,7 @@ def test_a_state_that_the_ledger_did_not_take_is_written_the_next_time(
 UP_AGAIN = "the pool's server is up again after 31s; 2 statements are started from their checkpoints"
 
 
-def test_a_server_that_was_killed_is_told_of_once_and_again_when_it_is_up(
+def test_a_killed_server_is_reported_once_and_again_when_it_is_up(
     supervise: Any, machine: Machine, ledger: Ledger
 ) -> None:
     for table, state, wanted in (
@@ -626,7 +626,7 @@ def test_a_server_that_was_killed_is_told_of_once_and_again_when_it_is_up(
     assert len(told(ledger)) == 2, "an end that was asked for is ordinary"
 
 
-def test_in_doubt_nothing_is_said_to_be_started(supervise: Any, machine: Machine, ledger: Ledger) -> None:
+def test_in_doubt_no_start_is_announced(supervise: Any, machine: Machine, ledger: Ledger) -> None:
     ledger.put_deployment(deployment_row("a", state="running", wanted="running", query_id="q"))
     keeper = supervise()
     keeper.keep()
@@ -636,7 +636,7 @@ def test_in_doubt_nothing_is_said_to_be_started(supervise: Any, machine: Machine
     assert told(ledger)[1:] == ["the pool's server is up again after 0s"]
 
 
-def test_what_a_locked_ledger_does_not_take_of_an_end_is_told_later(
+def test_an_end_that_a_locked_ledger_did_not_record_is_reported_later(
     supervise: Any, machine: Machine, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeper = supervise()
@@ -657,7 +657,7 @@ def test_what_a_locked_ledger_does_not_take_of_an_end_is_told_later(
     ]
 
 
-def test_a_server_that_runs_nothing_and_one_that_is_given_up_are_told_of(
+def test_a_server_that_runs_nothing_and_one_given_up_are_reported(
     supervise: Any, machine: Machine, ledger: Ledger
 ) -> None:
     keeper = supervise()
@@ -676,7 +676,7 @@ def test_a_server_that_runs_nothing_and_one_that_is_given_up_are_told_of(
     ]
 
 
-def test_a_pool_of_others_that_went_away_is_told_of_once_it_was_silent_for_long(
+def test_a_lost_remote_pool_is_reported_once_it_was_silent_for_long(
     supervise: Any, machine: Machine, ledger: Ledger
 ) -> None:
     keeper = supervise(Pool(name="shared", url="sc://spark:15002"))
@@ -692,9 +692,7 @@ def test_a_pool_of_others_that_went_away_is_told_of_once_it_was_silent_for_long(
     ]
 
 
-def test_a_pool_of_others_that_has_lost_the_session_is_told_of(
-    supervise: Any, machine: Machine, ledger: Ledger
-) -> None:
+def test_a_remote_pool_that_lost_the_session_is_reported(supervise: Any, machine: Machine, ledger: Ledger) -> None:
     ledger.put_deployment(deployment_row("a", state="running", wanted="running", query_id="q"))
     keeper = supervise(Pool(name="shared", url="sc://spark:15002"))
     keeper.keep()
@@ -710,7 +708,7 @@ def test_a_pool_of_others_that_has_lost_the_session_is_told_of(
     ]
 
 
-def test_a_stopped_pool_of_others_is_told_of_once(supervise: Any, machine: Machine, ledger: Ledger) -> None:
+def test_a_stopped_remote_pool_is_reported_once(supervise: Any, machine: Machine, ledger: Ledger) -> None:
     keeper = supervise(Pool(name="shared", url="sc://spark:15002"))
     keeper.keep()
     machine.fails["prove"] = STOPPED

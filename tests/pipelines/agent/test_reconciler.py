@@ -166,7 +166,7 @@ def test_a_query_that_ended_over_another_table_says_which_and_what_to_do(
         (SparkFailure.WRITTEN_MEANWHILE, "HEADGATE_WRITTEN_MEANWHILE"),
     ],
 )
-def test_a_statement_that_ends_with_what_passes_is_said_and_started_again_after_longer_and_longer_pauses(
+def test_a_transient_failure_is_reported_and_the_statement_restarted_after_growing_pauses(
     failure: SparkFailure, said: str, agent: AgentContext, pool: Any, tmp_path: Path
 ) -> None:
     now = [1000.0]
@@ -244,7 +244,7 @@ def test_a_stop_in_the_emergency_journal_is_taken_first(agent: AgentContext, poo
     assert [(row.actor, row.action, row.subject) for row in agent.ledger.audits()] == [("alice", "stop", "a")]
 
 
-def test_stops_of_the_emergency_journal_are_told_once_however_often_the_ledger_is_locked_meanwhile(
+def test_journalled_stops_are_reported_once_however_often_the_ledger_is_locked(
     agent: AgentContext, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a", "b"):
@@ -326,7 +326,7 @@ class _InDoubt(Undoubted):
         raise NotAdopted(f"nothing is started: {self.doubt}", remedy="headgate adopt")
 
 
-def test_a_doubt_that_comes_up_during_a_round_fails_no_statement(
+def test_a_doubt_that_arises_during_a_round_fails_no_statement(
     agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
     deploy(agent)
@@ -467,7 +467,7 @@ def test_a_stopped_statement_whose_folder_was_taken_away_says_so_until_it_is_bac
     assert said() == ""
 
 
-def test_queries_of_others_in_our_session_are_told_and_end_no_round(
+def test_foreign_queries_in_our_session_are_reported_and_end_no_round(
     reconciler: Reconciler, agent: AgentContext, pool: Any
 ) -> None:
     deploy(agent)
@@ -482,7 +482,7 @@ def test_queries_of_others_in_our_session_are_told_and_end_no_round(
     assert max(len(summary) for *_, summary in told) < 300
 
 
-def test_of_many_queries_of_others_a_round_tells_a_few(reconciler: Reconciler, agent: AgentContext, pool: Any) -> None:
+def test_of_many_foreign_queries_a_round_reports_a_few(reconciler: Reconciler, agent: AgentContext, pool: Any) -> None:
     deploy(agent)
     pool.running |= {f"q{number:03}": replace(START, name=f"q{number:03}") for number in range(100)}
     for _ in range(2):

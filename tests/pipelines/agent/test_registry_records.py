@@ -167,7 +167,7 @@ def test_texts_with_a_secret_are_not_recorded(agent: AgentContext) -> None:
         recorded_row(record(agent, "a@v1"), 0.0)
 
 
-def test_a_secret_of_the_table_that_a_chain_goes_on_from_is_not_recorded(agent: AgentContext) -> None:
+def test_a_secret_of_the_base_of_a_chain_is_not_recorded(agent: AgentContext) -> None:
     agent.ledger.put_deployment(deployment_row(before_ddl="CREATE TABLE b OPTIONS (password = 'hunter2')"))
     RegistryRecords(agent).round()
     assert "hunter2" not in Path(agent.layout.data, "_headgate_registry", "a@v1.json").read_text()

@@ -64,7 +64,7 @@ def test_what_was_replaced_runs_on_and_stops_readers_first(soaked: AgentContext,
     [((T("a"), 1), {"stops_at": 9e12}), ((T("b"), 2), {"bindings": (Binding(T("a"), 1, True),)})],
     ids=["its end is moved", "a reader comes"],
 )
-def test_what_comes_between_a_look_at_soaks_and_the_hold_keeps_a_version_running(
+def test_a_rollback_between_the_check_and_the_stop_of_a_soak_keeps_a_version_running(
     about: tuple[T, int], later_on: dict[str, Any], soaked: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(housekeeping, "checked_now", lambda agent: agent.clock())

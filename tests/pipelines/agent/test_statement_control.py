@@ -261,7 +261,7 @@ def fill(agent: AgentContext, patch: pytest.MonkeyPatch, *names: str) -> None:
 
 @pytest.mark.parametrize("state", ["stopped", "failed"])
 @pytest.mark.parametrize("act", ["start", "restart"])
-def test_a_start_that_the_ledger_could_not_take_is_told_as_started_and_goes_on(
+def test_a_start_that_the_ledger_could_not_record_is_reported_as_started_and_continues(
     act: str, state: str, agent: AgentContext, pool: Any, acts: StatementControl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if state == "stopped":
@@ -309,7 +309,7 @@ def test_a_start_whose_refusal_the_ledger_could_not_take_says_that_it_will_be_ma
     assert said in {event.detail for event in agent.ledger.events()}
 
 
-def test_what_spark_refuses_is_told_as_refused_though_the_ledger_cannot_take_it(
+def test_a_refusal_by_spark_is_reported_even_if_the_ledger_cannot_record_it(
     agent: AgentContext, pool: Any, acts: StatementControl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acts.stop((A,), time.monotonic(), by="alice")

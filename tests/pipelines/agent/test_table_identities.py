@@ -68,7 +68,7 @@ def test_a_table_that_is_another_one_is_not_among_those_that_are_registered_toge
     assert register_together(agent, pool.connection(), deployments[:0]) == set()
 
 
-def test_a_start_over_another_table_is_refused_in_words(agent: Any) -> None:
+def test_a_start_over_a_different_table_is_refused_with_the_reason(agent: Any) -> None:
     found = on_delta(agent)
     check_checkpoint(agent, found)
     agent.files.ids[found.folder] = "id-2"
@@ -99,7 +99,7 @@ def test_a_table_that_is_another_one_is_seen_of_a_statement_at_rest_so_that_plan
     assert agent.ledger.deployment(TableName("t"), 1).lost == ""
 
 
-def test_a_column_that_is_gone_from_a_table_is_told_before_a_start_and_while_it_is_written(agent: Any) -> None:
+def test_a_column_lost_from_a_table_is_reported_before_a_start_and_while_it_is_written(agent: Any) -> None:
     found = on_delta(agent)
     agent.files.types[found.folder] = {"ID": "bigint", "more": "int"}
     check_checkpoint(agent, found)
@@ -180,7 +180,7 @@ def test_a_source_that_was_replaced_is_named_with_who_reads_it(agent: Any) -> No
     ],
     ids=["renamed", "dropped under a star", "not read", "all there"],
 )
-def test_a_column_that_is_gone_from_a_static_side_is_told_to_who_reads_it(
+def test_a_column_lost_from_a_static_side_is_reported_to_its_readers(
     select: str, there: dict[str, str], lost: str, agent: Any
 ) -> None:
     side = on_delta(agent, columns=("id", "name"))
@@ -224,9 +224,7 @@ def test_a_lost_column_of_a_stream_hides_no_fault_of_another_input(agent: Any) -
     assert found is not None and found.kind is TableFaultKind.COLUMNS_CHANGED
 
 
-def test_a_column_that_was_dropped_behind_a_stream_is_recorded_as_what_tracking_goes_on_over(
-    agent: Any, tmp_path: Path
-) -> None:
+def test_a_column_dropped_behind_a_stream_is_recorded_as_survivable_by_tracking(agent: Any, tmp_path: Path) -> None:
     on_delta(agent)
     texts = RevisionTexts("CREATE TABLE c (id BIGINT) USING delta;", "INSERT INTO c SELECT id FROM STREAM t;", "")
     reads = (Binding(TableName("t"), 1, True),)
@@ -253,7 +251,7 @@ def test_a_column_that_was_dropped_behind_a_stream_is_recorded_as_what_tracking_
 
 
 @pytest.mark.parametrize("state", ["running", "stopped"])
-def test_rows_that_were_written_into_a_keyed_table_by_hand_are_said_once_and_it_runs_on(state: str, agent: Any) -> None:
+def test_rows_written_into_a_keyed_table_by_hand_are_reported_once_and_it_continues(state: str, agent: Any) -> None:
     texts = RevisionTexts("CREATE TABLE t (id BIGINT) USING delta;", "INSERT INTO t SELECT id FROM STREAM s;",
                           "mode: upsert\nkey: [id]\n")  # fmt: skip
     found = on_delta(agent, mode="upsert/1", texts=texts, state=state, wanted=state)
@@ -281,7 +279,7 @@ def test_rows_that_were_written_into_a_keyed_table_by_hand_are_said_once_and_it_
     assert len(said()) == 3, "another commit of the same version"
 
 
-def test_a_keyed_table_without_the_keys_that_were_deleted_from_it_is_told_before_late_rows_bring_them_back(
+def test_a_lost_table_of_deleted_keys_is_reported_before_late_rows_bring_keys_back(
     agent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = on_delta(agent, mode="upsert/2", texts=DELETES)
@@ -322,7 +320,7 @@ def with_deleted_keys(agent: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Any,
      ("keys-1", 9, {}, "")],
     ids=["made anew", "an older copy", "an older copy that was written on", "its log was cleaned up", "it goes on"],
 )  # fmt: skip
-def test_another_table_of_deleted_keys_is_told_by_an_agent_that_comes_later(
+def test_a_replaced_table_of_deleted_keys_is_reported_by_a_later_agent(
     id: str, head: int, commits: dict[int, str], words: str, agent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, place = with_deleted_keys(agent, monkeypatch)

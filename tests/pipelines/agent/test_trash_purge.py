@@ -70,9 +70,7 @@ def clock_events(agent: AgentContext) -> list[str]:
     return [event.summary for event in agent.ledger.events() if event.kind == "clock"]
 
 
-def test_a_trash_folder_that_is_a_link_stays_with_what_it_lies_in(
-    agent: AgentContext, clocks: Clocks, tmp_path: Path
-) -> None:
+def test_a_linked_trash_folder_and_its_target_are_kept(agent: AgentContext, clocks: Clocks, tmp_path: Path) -> None:
     elsewhere = tmp_path / "disk" / "bin"
     elsewhere.mkdir(parents=True)
     Path(agent.layout.data).mkdir()

@@ -430,7 +430,7 @@ def test_a_version_that_is_held_is_started_before_the_word_where_a_kill_has_cut_
     wait_until(lambda: not runs._woken, 10)
 
 
-def test_no_run_goes_on_from_one_whose_cancel_was_accepted(deployed: AgentContext, pool: Any) -> None:
+def test_no_run_continues_one_whose_cancel_was_accepted(deployed: AgentContext, pool: Any) -> None:
     pool.refuse["b@v2"] = EngineRefused("no such column", error_class="UNRESOLVED_COLUMN")
     rebuilt = small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed")
     request = PlanRequest(tables=(TableName("a"),), rebuild=True, children="all")
@@ -480,7 +480,7 @@ def test_a_step_that_starts_is_done_though_its_checkpoint_cannot_be_read_afterwa
     assert {step.state for step in run.steps if step.do == "start"} == {"done"}
 
 
-def test_a_start_by_itself_goes_on_though_its_checkpoint_cannot_be_read_afterwards(
+def test_an_automatic_start_holds_even_if_its_checkpoint_cannot_be_read_afterwards(
     unreadable_once_started: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = unreadable_once_started

@@ -74,7 +74,7 @@ def test_lateness_occurs_and_stays_below_its_bound() -> None:
         assert 2_000 < late_ms_max <= LATENESS_S_MAX * 1000
 
 
-def test_no_event_comes_from_the_future() -> None:
+def test_no_event_is_in_the_future() -> None:
     for n, second in enumerate(seconds(60)):
         for feed in FEEDS:
             assert all(event_ms(json.loads(line), feed) <= START_MS + 1000 * n for line in second[feed])
@@ -99,7 +99,7 @@ def test_seatings_refer_to_known_clients_and_orders_to_seatings_before_them() ->
     assert all(seated[row["assignment_id"]] <= event_ms(row, "orders") for row in at_tables)
 
 
-def test_a_book_that_was_saved_goes_on_as_if_it_had_not_been() -> None:
+def test_a_saved_history_continues_as_if_it_had_never_been_saved() -> None:
     book = GeneratorState()
     seconds(30, book=book)
     again = generator_state_from_json(json.loads(json.dumps(book.as_json())))

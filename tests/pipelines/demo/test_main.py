@@ -26,12 +26,12 @@ def project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     return Path(result["folder"])
 
 
-def test_a_copy_is_told_with_its_folder_and_data(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_copy_is_reported_with_its_folder_and_data(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, result = call(capsys, "--copy", project)
     assert (code, result["made"], result["data"]) == (0, False, str(project / "data"))
 
 
-def test_a_change_is_told_with_what_to_expect(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_change_is_announced_with_its_expected_effect(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, first = call(capsys, "--project", project, "--change", "filter")
     assert (code, first["table"], first["already_made"], len(first["written"])) == (0, "fct_kitchen_load", False, 1)
     assert call(capsys, "--project", project, "--change", "filter")[1]["already_made"]
@@ -44,7 +44,7 @@ def test_settling_lands_as_many_rounds_as_the_project_needs(project: Path, capsy
     assert result["closed_when_watermark_reaches"] < result["rounds"][0]["at"]
 
 
-def test_settling_one_round_at_a_time_goes_on_counting(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_settling_one_round_at_a_time_continues_the_count(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     numbers = [
         call(capsys, "--data", project / "data", "--settle", "--rounds", 1)[1]["rounds"][0]["number"] for _ in range(3)
     ]

@@ -130,7 +130,7 @@ def test_a_text_edited_by_hand_is_refused_and_nothing_is_written(project: Path) 
 
 
 @pytest.mark.parametrize(("word", "with_readers"), [("shuffle", False), ("filter", True)])
-def test_other_words_are_usage_errors(project: Path, word: str, with_readers: bool) -> None:
+def test_unknown_words_are_usage_errors(project: Path, word: str, with_readers: bool) -> None:
     with pytest.raises(UsageError):
         change_project(project, word, with_readers=with_readers)
 

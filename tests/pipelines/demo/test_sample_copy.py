@@ -85,7 +85,7 @@ def test_the_marker_names_what_was_copied(tmp_path: Path) -> None:
     assert {*json.loads((copy.folder / MARKER).read_text())["made"], MARKER} == found
 
 
-def test_the_marker_is_what_tells_the_project_id(tmp_path: Path) -> None:
+def test_the_marker_holds_the_project_id(tmp_path: Path) -> None:
     copy = copy_sample(tmp_path / "demo")
     assert project_id(copy.folder) == json.loads((copy.folder / MARKER).read_text())["project_id"] == copy.project_id
     assert project_id(tmp_path) is None

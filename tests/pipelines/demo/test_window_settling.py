@@ -64,7 +64,7 @@ def test_the_reference_does_not_change_by_closing_events(folder: DemoDataFolder)
     assert (expected_rows(folder), landed_counts(folder)) == before
 
 
-def test_feeds_after_a_settling_go_on_in_event_time_beyond_its_closing_events(folder: DemoDataFolder) -> None:
+def test_feeds_after_a_settling_continue_after_its_closing_events(folder: DemoDataFolder) -> None:
     land_rest(folder)
     land_closing(folder)
     command = [sys.executable, "-m", "pipelines.demo", "--data", str(folder.path), "--hours", "0.0002"]

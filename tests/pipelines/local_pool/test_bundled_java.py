@@ -64,7 +64,7 @@ def test_many_starters_at_once_never_meet_half_a_script(tmp_path: Path) -> None:
     assert [path.name for path in (home / "bin").iterdir()] == ["java"]
 
 
-def test_the_bundled_java_starts_with_the_words_of_sparks_launcher(tmp_path: Path) -> None:
+def test_the_bundled_java_starts_with_the_arguments_of_sparks_launcher(tmp_path: Path) -> None:
     words = [f"--add-modules={VECTOR}", "--add-opens=java.base/java.nio=ALL-UNNAMED", "-version"]
     alone = subprocess.run([bundled_java(), *words], capture_output=True, text=True, check=False)
     assert alone.returncode != 0 and f"Module {VECTOR} not found" in alone.stdout + alone.stderr

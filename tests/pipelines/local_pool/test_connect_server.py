@@ -34,7 +34,7 @@ def test_a_pool_that_was_never_started_says_so(tmp_path: Path) -> None:
     pool.end()
 
 
-def test_without_java_nothing_is_started_and_the_remedy_is_said(
+def test_without_java_nothing_is_started_and_the_remedy_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -46,7 +46,7 @@ def test_without_java_nothing_is_started_and_the_remedy_is_said(
     assert not (tmp_path / "pool.json").exists()
 
 
-def test_another_process_with_the_recorded_id_is_neither_taken_for_the_pool_nor_ended(tmp_path: Path) -> None:
+def test_another_process_with_the_recorded_id_is_neither_used_as_the_pool_nor_ended(tmp_path: Path) -> None:
     stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
         record = {"marker": "m", "port": 1, "home": str(tmp_path), "pid": stranger.pid, "started": "another boot:1"}
@@ -367,7 +367,7 @@ def test_a_machine_with_nothing_but_python_runs_a_statement(tmp_path: Path, monk
 
 
 @pytest.mark.spark
-def test_a_server_that_cannot_start_says_its_last_words(tmp_path: Path) -> None:
+def test_a_server_that_cannot_start_reports_the_end_of_its_log(tmp_path: Path) -> None:
     pool = LocalPool(tmp_path, Pool(conf=(("spark.driver.extraJavaOptions", "-Xss1k"),)))
     pool.start()
     try:

@@ -35,7 +35,7 @@ def jars(folder: Path, connector: Connector = DELTA, **conf: str) -> ConnectorJa
 FETCHES = 'mkdir -p "$ivy/jars"; for jar in ' + " ".join(JARS) + '; do echo jar >"$ivy/jars/$jar"; done'
 
 
-def test_jars_are_fetched_once_and_it_is_said_before(tmp_path: Path) -> None:
+def test_jars_are_downloaded_once_after_an_announcement(tmp_path: Path) -> None:
     said: list[str] = []
     program = spark(tmp_path, FETCHES)
     found = jars(tmp_path).obtain(program, "", said.append)

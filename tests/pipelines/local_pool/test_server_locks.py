@@ -63,7 +63,7 @@ def test_a_server_that_lives_is_named_at_once_and_what_a_dead_one_has_left_after
     os.close(lock)
 
 
-def test_a_server_over_a_data_folder_is_told_by_its_lock_and_not_by_what_is_written_there(
+def test_a_server_over_a_data_folder_is_recognised_by_its_lock_not_by_its_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "GONE_S", 0.1)

@@ -47,7 +47,7 @@ def test_every_call_can_be_repeated(ground: Any) -> None:
     assert not {view, physical} & names(ground)
 
 
-def test_forgetting_a_table_keeps_its_files_and_refuses_one_that_lies_with_spark(ground: Any) -> None:
+def test_forgetting_a_table_keeps_its_files_and_refuses_one_in_sparks_warehouse(ground: Any) -> None:
     physical = ground.table("t")
     ground.tables.forget(physical)
     assert (Path(ground.place("t")) / "_headgate_owner").exists()

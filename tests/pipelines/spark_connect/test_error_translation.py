@@ -78,12 +78,12 @@ def test_a_server_that_forgot_the_session_asks_for_a_new_generation() -> None:
         ),
     ],
 )
-def test_a_refusal_of_a_stopped_spark_context_is_known_and_said_in_words(text: str, line: str) -> None:
+def test_a_refusal_by_a_stopped_spark_context_is_recognised_and_explained(text: str, line: str) -> None:
     found = translate_error(SparkConnectGrpcException(text))
     assert (type(found), found.summary) == (MaybeStopped, line)
 
 
-def test_what_a_writer_of_keyed_tables_has_refused_is_said_in_its_own_words() -> None:
+def test_a_refusal_by_the_writer_of_keyed_tables_is_reported_in_its_own_words() -> None:
     text = (
         "[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An "
         "error occurred in the user provided function in foreach batch sink. Reason: Traceback (most recent call last):"
@@ -108,7 +108,9 @@ def test_what_a_writer_of_keyed_tables_has_refused_is_said_in_its_own_words() ->
       "another exception occurred:\n\nTraceback (most recent call last):\n  File \"w.py\", line 9\nValueError: it",
       "PYTHON_EXCEPTION", "it")],
 )  # fmt: skip
-def test_why_a_batch_of_a_keyed_table_failed_is_said_and_not_where_in_python(error: str, name: str, words: str) -> None:
+def test_a_failed_batch_of_a_keyed_table_gives_the_cause_and_no_python_traceback(
+    error: str, name: str, words: str
+) -> None:
     text = (
         "[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: [PYTHON_EXCEPTION] [session: 4d] "
         "[userId: headgate] Found error inside foreachBatch Python process: Traceback (most recent call last):\n"
@@ -118,7 +120,7 @@ def test_why_a_batch_of_a_keyed_table_failed_is_said_and_not_where_in_python(err
     assert (error_class(text), first_line(text)) == (name, words)
 
 
-def test_a_full_disk_is_told_by_the_causes_of_an_error_where_its_own_words_say_nothing() -> None:
+def test_a_full_disk_is_recognised_by_the_causes_of_an_error_with_an_empty_message() -> None:
     causes = "org.apache.spark.SparkException\n\tat a.b\nCaused by: java.io.IOException: No space left on device"
     found = translate_error(SparkException("Exception thrown in awaitResult:", server_stacktrace=causes))
     assert isinstance(found, EngineRefused)
@@ -145,7 +147,7 @@ def test_a_full_disk_is_told_by_the_causes_of_an_error_where_its_own_words_say_n
          "its input was created again: restore it, or rebuild"),
     ],
 )  # fmt: skip
-def test_why_a_stream_of_delta_ended_is_said_with_a_way_out(text: str, words: str) -> None:
+def test_the_end_of_a_delta_stream_is_explained_with_a_remedy(text: str, words: str) -> None:
     failed = f"[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: {text} SQLSTATE: KD002"
     assert first_line(failed) == words
 
@@ -160,7 +162,7 @@ def test_what_a_plan_would_raise_is_not_what_went_wrong() -> None:
     assert first_line(text).endswith("The WHERE condition holds invalid expressions: count(1).")
 
 
-def test_a_file_that_a_table_names_and_that_is_gone_is_said_with_a_way_out() -> None:
+def test_a_missing_data_file_of_a_table_is_reported_with_a_remedy() -> None:
     text = (
         "[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file "
         "file:///lake/tables/t__v1/delta/part-00000-7c.c000.snappy.parquet. File does not exist. It is possible the "
@@ -202,7 +204,7 @@ def test_the_session_of_a_process_that_died_is_not_what_a_person_needs() -> None
         (ValueError("invalid literal"), "the client of the pool failed: invalid literal"),
     ],
 )
-def test_a_failure_of_the_client_is_said_without_pythons_name_of_it_which_the_log_has(
+def test_a_client_failure_is_reported_without_the_python_class_which_only_the_log_names(
     error: Exception, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     found = translate_error(error)

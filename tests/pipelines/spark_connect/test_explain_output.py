@@ -70,7 +70,7 @@ def test_plan_without_ids_is_the_same_for_the_same_plan_alone() -> None:
     assert normalized_plan(plan.replace("ts#608", "ts#606")) != normalized_plan(plan)
 
 
-def test_exception_in_place_of_a_plan_is_a_failure_and_a_plan_is_none() -> None:
+def test_an_exception_instead_of_a_plan_is_a_failure_and_a_plan_is_not() -> None:
     failed = "org.apache.spark.sql.AnalysisException: Stream-stream join without equality predicate;\nJoin Inner"
     assert exception_in(failed).startswith("Stream-stream join without equality")
     assert exception_in(plans_of_explain(EXPLAINED)["Physical"]) == ""

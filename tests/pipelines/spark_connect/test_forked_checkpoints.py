@@ -152,7 +152,7 @@ def test_a_forked_state_counts_on_as_the_old_one_does(ground: Any, pool: LocalPo
         session.close()
 
 
-def test_a_seeded_version_holds_what_came_after_it(ground: Any) -> None:
+def test_a_seeded_version_holds_only_later_rows(ground: Any) -> None:
     """From a plain folder, and from a table written by another query; settings are pinned by its first own batch."""
     land(ground, 0, 10)
     ready(ground, "above")

@@ -35,7 +35,7 @@ def test_a_progress_event_becomes_values() -> None:
     )
 
 
-def test_what_spark_did_not_say_is_none_and_not_zero() -> None:
+def test_values_missing_from_sparks_answer_are_none_and_not_zero() -> None:
     assert query_progress_from_json({}) == QueryProgress()
 
 

@@ -44,7 +44,7 @@ def test_reading_has_a_session_of_its_own_that_is_the_same_next_time(session: Se
     second.close()
 
 
-def test_a_server_that_is_not_there_is_said_at_once_and_opens_no_circuit() -> None:
+def test_a_missing_server_is_reported_at_once_and_opens_no_circuit() -> None:
     session = Session("sc://127.0.0.1:9", "token", "00000000-0000-4000-8000-000000000000")
     with pytest.raises(PoolUnreachable) as raised:
         session.call(5, session.attach)

@@ -87,7 +87,7 @@ def test_a_stopped_query_is_gone_and_its_checkpoint_does_not_move(ground: Any) -
     assert ground.files.read(ground.checkpoint("t")).planned == 0
 
 
-def test_a_restart_goes_on_from_the_checkpoint_without_loss_or_repeat(ground: Any) -> None:
+def test_a_restart_continues_from_the_checkpoint_without_loss_or_repetition(ground: Any) -> None:
     ground.table("t")
     select = f"SELECT a, b FROM STREAM {ground.source}"
     ids = []
@@ -122,7 +122,7 @@ def test_sql_that_spark_rejects_gives_its_class_and_starts_nothing(ground: Any) 
     assert raised.value.error_class == "PARSE_SYNTAX_ERROR"
 
 
-def test_a_failure_at_run_time_is_reported_once_and_siblings_go_on(ground: Any) -> None:
+def test_a_failure_at_run_time_is_reported_once_and_siblings_continue(ground: Any) -> None:
     for name in ("good", "bad"):
         ground.table(name)
     ground.land(5, a=1)

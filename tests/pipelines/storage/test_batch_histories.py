@@ -97,7 +97,7 @@ def test_an_offset_whose_log_is_gone_is_not_known(tmp_path: Path) -> None:
     assert BatchHistories().history(str(reader.folder), 1, "").batches == {}
 
 
-def test_the_files_of_batches_are_told_from_later_ones_in_compact_files_too(tmp_path: Path) -> None:
+def test_the_files_of_batches_are_distinguished_from_later_ones_in_compact_files_too(tmp_path: Path) -> None:
     parent = WrittenTable(tmp_path / "parent")
     uris = [parent.write() for _ in range(5)]
     files = TableCheckpoints("ledger-1")

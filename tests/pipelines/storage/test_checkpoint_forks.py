@@ -171,7 +171,7 @@ def test_a_version_that_began_from_nothing_is_never_forked_into(tmp_path: Path) 
         FILES.fork(versions.old, versions.new, NOTE | {"run": "91bc"}, rows=OriginRows.LEFT)
 
 
-def test_before_the_first_batch_there_is_nothing_to_go_on_from(tmp_path: Path) -> None:
+def test_before_the_first_batch_there_is_nothing_to_continue_from(tmp_path: Path) -> None:
     versions = Versions(tmp_path, 0)
     assert versions.fork(OriginRows.BEFORE) == Cut(None, "") == versions.fork(OriginRows.BEFORE)
     assert FILES.sink_batch(versions.new.table) is None and os.path.isdir(versions.new.before)
@@ -209,7 +209,7 @@ def test_a_file_system_without_links_gets_copies(tmp_path: Path, monkeypatch: py
     assert path.stat().st_nlink == 1 and path.read_bytes() == Path(versions.old.table, "part 1.parquet").read_bytes()
 
 
-def test_a_seeded_checkpoint_has_read_what_it_was_told(tmp_path: Path) -> None:
+def test_a_seeded_checkpoint_has_read_up_to_the_given_positions(tmp_path: Path) -> None:
     versions = Versions(tmp_path, 3)
     seen = FILES.seen(versions.old.table)
     assert len(seen) == 3 and FILES.seen(versions.old.table, upto=1) == seen[:2]

@@ -185,7 +185,7 @@ def test_what_is_put_back_leaves_no_empty_folder_in_the_trash(tmp_path: Path) ->
     assert not trash.exists()
 
 
-def test_set_aside_copies_to_another_file_system_and_a_copy_that_was_cut_off_is_begun_anew(
+def test_set_aside_copies_to_another_file_system_and_restarts_an_interrupted_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, trash = tmp_path / "checkpoints" / "c", tmp_path / "trash" / "c"
@@ -249,7 +249,7 @@ def _checkpoint(folder: Path, *, commits: int, planned: int) -> Path:
         (("9.compact", "19.compact", "20", ".21.tmp"), ""),
     ],
 )
-def test_what_spark_reads_of_a_log_at_a_start_is_there_or_told(
+def test_files_that_spark_reads_at_a_start_exist_or_are_reported(
     names: tuple[str, ...], lacks: str, tmp_path: Path
 ) -> None:
     log = tmp_path / "sources" / "0"

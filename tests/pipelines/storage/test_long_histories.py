@@ -59,7 +59,7 @@ def test_a_compacted_log_is_read_from_its_end(history: History) -> None:
     assert lags.rows(str(history.table), "parquet") == history.written * ROWS
 
 
-def test_a_new_agent_goes_on_from_what_was_folded_and_reads_only_what_is_new(history: History) -> None:
+def test_a_new_agent_continues_from_the_stored_totals_and_reads_only_new_files(history: History) -> None:
     before = lags_of_agent()
     look(before, history)
     folded = before.folded()
@@ -99,7 +99,7 @@ def spoil_the_beginning(history: History) -> None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("more", [0, 5])
-def test_a_log_that_was_written_anew_in_the_same_folder_is_not_gone_on_with(
+def test_a_log_rewritten_in_the_same_folder_is_read_from_its_beginning(
     more: int, history: History, tmp_path: Path
 ) -> None:
     """As when the inode number of a folder is reused."""

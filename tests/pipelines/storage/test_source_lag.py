@@ -60,7 +60,7 @@ def test_growing_logs_are_followed_over_their_compactions(tmp_path: Path) -> Non
         assert (position.produced_rows, position.consumed_rows) == (3 * (n + 1), 3 * (n + 1 - len(waiting)))
 
 
-def test_a_measurer_that_comes_late_agrees_with_one_that_was_there(tmp_path: Path) -> None:
+def test_a_measurer_started_late_agrees_with_one_that_was_always_there(tmp_path: Path) -> None:
     table, consumer, measure = _pair(tmp_path)
     for n in range(33):
         uri = table.write(rows=2)
@@ -145,7 +145,7 @@ def test_two_statements_on_one_table_have_each_their_lag(tmp_path: Path) -> None
     assert found == [8, 4]
 
 
-def test_a_statement_that_nobody_measures_any_more_holds_no_files_of_a_source_that_goes_on(
+def test_an_unmeasured_statement_holds_no_files_of_a_growing_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, stays, _ = _pair(tmp_path)

@@ -132,7 +132,7 @@ def test_rows_of_every_format_are_known_as_its_row_says(tmp_path: Path, format: 
     assert found is not None and (found.rows, found.exact) == COUNTED[format.row_counting]
 
 
-def test_empty_and_absent_folders_are_told_apart(tmp_path: Path) -> None:
+def test_empty_and_missing_folders_are_distinguished(tmp_path: Path) -> None:
     for format in ("parquet", "json"):
         assert TableFolders().contents(str(tmp_path), format) == FolderContents(0, 0, 0, True, None)
     assert TableFolders().contents(str(tmp_path / "absent"), "parquet") is None

@@ -59,7 +59,7 @@ def test_a_socket_in_a_folder_of_another_user_is_not_connected_to(place: Selecte
     assert agent.heard == []
 
 
-def test_an_agent_that_another_user_runs_in_our_folder_is_told_nothing(
+def test_an_agent_run_by_another_user_in_our_folder_gets_no_request(
     place: SelectedEnvironment, agent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = os.lstat(os.path.dirname(place.where.socket))
@@ -115,7 +115,7 @@ def test_a_newer_agent_is_refused(client: AgentClient, agent: Any) -> None:
         client.call("stop")
 
 
-def test_the_hello_tells_the_agents_versions(client: AgentClient, agent: Any) -> None:
+def test_the_greeting_contains_the_agents_versions(client: AgentClient, agent: Any) -> None:
     assert client.hello() == module.AgentVersions(program="0.1.0", protocol=framing.PROTOCOL, ledger=SCHEMA_VERSION)
 
 

@@ -27,7 +27,7 @@ def test_an_act_is_sent_wherever_the_shell_points_its_streams(redirected: str, f
 
 
 @pytest.mark.parametrize("words", ["ls", "ls --json"])
-def test_a_stdout_that_is_full_is_told_in_one_sentence(words: str, folder: Path) -> None:
+def test_a_full_stdout_is_reported_in_one_sentence(words: str, folder: Path) -> None:
     program = Path(sys.executable).with_name("headgate")
     line = f"{shlex.quote(str(program))} {words} >/dev/full"
     done = subprocess.run(["/bin/sh", "-c", line], cwd=folder, stderr=subprocess.PIPE, text=True)
@@ -115,7 +115,7 @@ def test_json_for_programs_means_the_very_text_and_does_nothing_to_who_reads_it(
     assert json.loads(said) == {"text": text} and not has_control_characters(said)
 
 
-def test_a_long_sentence_is_folded_between_words_on_a_terminal_and_nowhere_else(
+def test_a_long_sentence_is_wrapped_between_words_only_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     voice = CommandOutput(as_json=False)

@@ -180,7 +180,7 @@ def test_a_mistake_names_the_nearest_that_there_is(line: str, said: str, remedy:
     assert caught.value.remedy.startswith(remedy)
 
 
-def test_a_second_word_is_told_by_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_subcommand_is_recognised_by_its_command(capsys: pytest.CaptureFixture[str]) -> None:
     for spec in (spec for spec in COMMAND_SPECS if spec.subcommands):
         assert exit_codes.run_command_line([spec.name, "--help"]) == 0
         listed = capsys.readouterr().out.partition("with a second word")[2].partition("example:")[0]

@@ -13,7 +13,7 @@ FOUND = {
 }
 
 
-def test_what_is_found_is_said_and_adopted_once_it_is_confirmed(agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_findings_are_listed_and_adopted_once_confirmed(agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
     agent.script["adoption"], agent.script["adopt"] = FOUND, {"epoch": 2}
     assert exit_codes.run_command_line(["adopt", "--confirm", "dev adopt"]) == 0
     said = capsys.readouterr()

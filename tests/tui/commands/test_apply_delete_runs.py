@@ -127,7 +127,7 @@ def test_a_followed_run_whose_agent_answers_again_is_followed_on(
         ("up", "pool", "headgate up waits for them again"),
     ],
 )
-def test_an_interrupt_says_in_one_line_what_goes_on(
+def test_an_interrupt_says_in_one_line_what_continues(
     words: str, begun: str, goes_on: str, ledger: Any, agent: Any, folder: Path, deployed: Any,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -200,7 +200,7 @@ def test_a_retry_without_an_edit_is_the_same_plan_again(
     assert [(request["op"], request["args"]["act"]) for request in agent.heard] == [("run", "retry")]
 
 
-def test_a_retry_after_an_edit_shows_the_plan_that_goes_on_and_runs_it_once_confirmed(
+def test_a_retry_after_an_edit_shows_the_continuing_plan_and_runs_it_once_confirmed(
     ledger: Any, agent: Any, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     failed_run(ledger, agent, capsys)

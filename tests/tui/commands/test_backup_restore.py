@@ -102,7 +102,7 @@ def test_a_restore_asks_and_changes_nothing_without_an_answer(
 @pytest.mark.parametrize(
     "words", [["backup", "no/such/folder/b.db"], ["restore", "missing.db"], ["restore", "pipelines"]]
 )
-def test_files_that_cannot_be_written_or_read_are_told_without_a_traceback(
+def test_unwritable_and_unreadable_files_are_reported_without_a_traceback(
     words: list[str], ledger: Path, place: SelectedEnvironment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     more = ["--confirm", place.project] if words[0] == "restore" else []

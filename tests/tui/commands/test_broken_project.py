@@ -63,7 +63,7 @@ def test_what_needs_no_files_works_while_they_are_broken(
 
 
 @pytest.mark.parametrize(("words", "code"), [("plan a", 2), ("inventory", 2), ("stop a --confirm yes", 3)])
-def test_a_broken_head_is_told_refused_by_what_reads_it_and_never_unprotected(
+def test_a_broken_head_is_reported_refused_by_its_readers_and_never_unprotected(
     words: str, code: int, folder: Path, agent: Any, ledger: Any, deployed: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ledger.put_deployment(deployed("a"))

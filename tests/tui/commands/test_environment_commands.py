@@ -111,7 +111,7 @@ def test_a_new_statement_can_be_planned_whatever_its_parents_columns_are(
     assert written(["plan", "c", "--offline"], capsys)["order"] == ["landed", "c"]
 
 
-def test_a_project_with_a_problem_is_told_before_a_table_is_written(
+def test_a_problem_of_the_project_is_reported_before_a_table_is_written(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / DML_OF_A).write_text("INSERT INTO a SELECT id FROM STREAM nowhere;")
@@ -121,7 +121,7 @@ def test_a_project_with_a_problem_is_told_before_a_table_is_written(
     assert sorted(folder.rglob("*")) == before
 
 
-def test_an_external_input_says_where_its_files_go_and_which_statement_comes_next(
+def test_creating_an_external_input_says_where_its_files_go_and_what_to_do_next(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_codes.run_command_line(["init", "table", "clicks"]) == 0
@@ -176,7 +176,7 @@ def test_an_input_on_delta_is_declared_with_the_columns_that_its_log_has(
      (["--delta", "{0}/lake/delta", "--reads", "a"], "", "not allowed with argument")],
     ids=["no folder", "no log", "a version's folder", "no file system", "no connector", "no source", "a statement too"],
 )  # fmt: skip
-def test_an_input_on_delta_that_cannot_be_is_refused_in_words(
+def test_an_impossible_delta_input_is_refused_with_the_reason(
     words: list[str], manifest: str, told: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     on_delta(folder, MANIFEST + manifest)
@@ -361,7 +361,7 @@ def test_doctor_says_how_a_pool_that_was_given_up_is_started(
     assert not check.ok and "OutOfMemoryError" in check.summary and "headgate up" in check.remedy
 
 
-def test_doctor_says_what_a_pool_is_given_beside_spark_and_where_it_lies(
+def test_doctor_shows_the_jars_of_a_pool_and_where_they_are(
     place: Any, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def jars() -> dict[str, Any] | None:
@@ -463,7 +463,7 @@ def test_down_asks_the_agent_to_end(words: list[str], pool: bool, agent: Any) ->
     assert [(request["op"], request["args"]) for request in agent.heard] == [("exit", {"pool": pool})]
 
 
-def test_what_statements_that_go_on_write_into_is_not_deleted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_written_by_running_statements_are_not_deleted(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["down", "--keep-pool", "--purge"]) == 2
     assert "not allowed with" in capsys.readouterr().err
 
@@ -499,7 +499,7 @@ def test_purge_deletes_what_was_written_until_everything_had_ended(
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("words", ["up", "ls", "plan a", "runs", "wait --timeout 0"])
-def test_a_ledger_that_was_cut_off_is_told_the_same_everywhere_and_never_made_anew(
+def test_a_truncated_ledger_is_reported_alike_everywhere_and_never_recreated(
     words: str, folder: Path, place: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ledger = Path(place.where.ledger)

@@ -116,7 +116,7 @@ def test_a_file_is_replaced_whole_or_stays_as_it_was(
         (["everything"], "WHAT: 'everything' is not one of observed", 2),
     ],
 )
-def test_what_cannot_be_exported_is_said(
+def test_an_export_that_is_impossible_is_refused_with_the_reason(
     words: list[str], said: str, code: int, world: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_codes.run_command_line(["export", *words]) == code

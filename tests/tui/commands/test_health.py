@@ -98,7 +98,7 @@ def test_fail_on_looks_at_the_statements_of_these_products(words: str, code: int
     assert exit_codes.run_command_line(["health", *words.split()]) == code
 
 
-def test_an_unknown_product_and_an_environment_that_never_began_are_told(
+def test_an_unknown_product_and_an_environment_that_never_started_are_reported(
     shop: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     error = written(["health", "pp"], capsys, 2)["error"]

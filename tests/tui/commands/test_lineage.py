@@ -52,7 +52,7 @@ def test_json_has_the_documented_shape(folder: Path, capsys: pytest.CaptureFixtu
     assert found["unresolved"] == []
 
 
-def test_where_another_text_is_deployed_is_said(
+def test_a_table_with_another_deployed_text_is_marked(
     folder: Path, ledger: Any, deployed: Callable[..., Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     sql = folder / "pipelines/sources/p/a/sql-scripts"
@@ -117,7 +117,7 @@ def test_a_picture_is_written_whole(folder: Path, capsys: pytest.CaptureFixture[
     assert "http" not in text.replace("http://www.w3.org/2000/svg", "") and "<script" not in text
 
 
-def test_a_picture_that_cannot_be_written_is_said_and_leaves_nothing(
+def test_a_picture_that_cannot_be_written_is_reported_and_leaves_no_file(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_codes.run_command_line(["lineage", "b.kind", "--svg", "nowhere/p.svg"]) == 2

@@ -246,7 +246,7 @@ def test_wait_gives_up_on_a_failed_statement_at_once(shop: Any, capsys: pytest.C
     assert "DIVIDE_BY_ZERO" in capsys.readouterr().err
 
 
-def test_events_and_audit_are_told_oldest_first(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_events_and_audit_are_listed_oldest_first(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
     for at in (1.0, 2.0):
         shop.add_event(EventRow(id=0, at=at, table="a", version=1, kind="state", summary=f"at {at}"))
         shop.add_audit(AuditRow(id=0, at=at, actor="ana", action="stop", subject=f"a at {at}"))
@@ -333,7 +333,7 @@ def _line(word: str) -> StatementLine:
     return StatementLine(**(fields | {"state": word, "trend": word}))  # type: ignore[arg-type]  # Only two are read.
 
 
-def test_history_tells_acts_and_failures_of_one_table_from_its_ledger(
+def test_history_lists_actions_and_failures_of_one_table_from_its_ledger(
     shop: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shop.add_command(CommandRow(0, 5.0, "ana", "stop", "a b", "headgate stop a b", "done"))

@@ -48,7 +48,7 @@ def test_the_same_plan_has_the_same_bytes(folder: Path, running: str, capsys: py
 
 
 @pytest.mark.parametrize(("words", "code"), [(["--all"], 0), (["a", "--rebuild"], 11), (["delete", "b"], 11)])
-def test_the_exit_code_tells_what_a_plan_would_do(words: list[str], code: int, folder: Path, running: str) -> None:
+def test_the_exit_code_shows_what_a_plan_would_do(words: list[str], code: int, folder: Path, running: str) -> None:
     assert exit_codes.run_command_line(["plan", *words, "--observed", running, "--exit-code"]) == code
 
 

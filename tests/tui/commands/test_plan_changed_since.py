@@ -96,7 +96,7 @@ def test_defaults_change_the_tables_that_do_not_say_it_themselves(
     assert asked(["--changed-since", "HEAD"], capsys)["tables"] == ["a", "landed"]
 
 
-def test_a_table_that_is_gone_is_told_with_how_to_delete_it(
+def test_a_removed_table_is_reported_with_the_command_that_deletes_it(
     cloned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for file in (cloned / SQL).parent.iterdir():
@@ -281,14 +281,14 @@ def test_an_older_text_that_cannot_be_read_is_another_text(cloned: Path, capsys:
         ("--all", "'--all' is not a git reference"),
     ],
 )
-def test_a_reference_that_is_none_is_a_bad_command(
+def test_an_invalid_git_reference_is_a_usage_error(
     reference: str, said: str, cloned: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_codes.run_command_line(["plan", f"--changed-since={reference}"]) == 2
     assert said in capsys.readouterr().err
 
 
-def test_without_a_repository_or_without_git_it_is_said(
+def test_a_missing_repository_or_git_is_reported(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
@@ -348,7 +348,7 @@ def test_a_table_that_is_gone_and_still_runs_is_a_change(
     assert exit_codes.run_command_line(words[:-1]) == 0
 
 
-def test_a_changed_pool_or_policy_is_told_since_no_plan_carries_it(
+def test_a_changed_pool_or_policy_is_reported_because_no_plan_applies_it(
     cloned: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rules = "    pool: {conf: {spark.x.token: hidden}}\n    policy: {freeze: Sat}\n"

@@ -45,7 +45,7 @@ def test_a_plan_that_is_handed_over_is_saved_as_it_was_taken(
     assert request["args"]["hash"] == found["hash"] == saved_from_text((folder / "b.json").read_text(), "").plan.hash
 
 
-def test_what_is_refused_is_not_saved_and_what_cannot_be_written_is_said(
+def test_a_refused_plan_is_not_saved_and_a_failed_write_is_reported(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_codes.run_command_line(["plan", "b", "--exclude", "a", "--offline", "--save", "b.json"]) == 3

@@ -114,7 +114,7 @@ def test_a_changed_statement_is_planned_once_here_and_once_by_the_agent(
     assert len(serving.runs.driven) == 1
 
 
-def test_a_saved_plan_goes_on_when_the_world_changes_outside_of_it(
+def test_a_saved_plan_stays_valid_if_only_other_tables_change(
     serving: Agent, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = written(["plan", "a", "--rebuild", "--save", "a.json"], capsys)
@@ -126,7 +126,7 @@ def test_a_saved_plan_goes_on_when_the_world_changes_outside_of_it(
     assert f"already applied by run {run_id}" in capsys.readouterr().err
 
 
-def test_a_saved_plan_is_refused_when_the_world_changes_inside_of_it_and_says_what_moved(
+def test_a_saved_plan_is_refused_if_its_tables_change_and_says_which(
     serving: Agent, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = written(["plan", "a", "--rebuild", "--offline", "--save", "a.json"], capsys)
@@ -218,7 +218,7 @@ def test_a_plan_says_that_nothing_is_applied_now(serving: Agent, capsys: pytest.
     assert re.search(r"dev is frozen until .* UTC \(.*\): no plan is applied until then", capsys.readouterr().err)
 
 
-def test_the_list_of_plans_says_what_was_asked_of_which_tables_by_whom_when_and_what_became_of_it(
+def test_the_list_of_plans_shows_request_tables_author_age_and_outcome(
     serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first = written(["plan", "a", "--rebuild"], capsys)

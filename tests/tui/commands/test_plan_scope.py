@@ -45,7 +45,7 @@ def test_every_option_is_in_the_request(
     assert {name: request.get(name) for name in part} == part
 
 
-def test_the_order_of_the_words_makes_no_other_plan(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_order_of_the_arguments_does_not_change_the_plan(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "tables.txt").write_text("b\na\n")
     orders = (
         ["a", "b", "--layer", "source", "--exclude", "landed"],
@@ -67,7 +67,7 @@ def test_a_list_file_holds_names_comments_and_blank_lines(folder: Path, capsys: 
     assert asked(["--list", "tables.txt", "landed"], capsys)["tables"] == ["a", "b", "landed"]
 
 
-def test_a_list_file_holds_selectors_and_a_wrong_one_is_told_with_its_line(
+def test_a_list_file_may_hold_selectors_and_a_wrong_one_is_reported_with_its_line(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("tables.txt").write_text("1+b  # and what it reads\n")
@@ -84,7 +84,7 @@ def test_a_list_may_come_from_stdin(
     assert asked(["--list", "-"], capsys)["tables"] == ["b"]
 
 
-def test_a_name_that_stands_twice_in_a_list_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_repeated_name_in_a_list_is_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "tables.txt").write_text("b\na\nB\n")
     assert exit_codes.run_command_line(["plan", "a", "--list", "tables.txt", "--offline"]) == 0
     told = capsys.readouterr().err
@@ -92,7 +92,7 @@ def test_a_name_that_stands_twice_in_a_list_is_told(folder: Path, capsys: pytest
     assert "tables.txt:2: a was already named by the command line" in told
 
 
-def test_unknown_names_of_a_list_are_all_told_with_their_lines(
+def test_all_unknown_names_of_a_list_are_reported_with_their_lines(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "tables.txt").write_text("# ours\nlunded\na\nzzzz\n")
@@ -120,7 +120,7 @@ def test_a_list_that_is_wrong_is_a_bad_command(
     assert said in capsys.readouterr().err
 
 
-def test_of_many_mistakes_the_first_are_told_and_the_rest_are_counted(
+def test_of_many_mistakes_the_first_are_listed_and_the_rest_are_counted(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "tables.txt").write_text("".join(f"none_{n}\n" for n in range(500)))
@@ -163,7 +163,7 @@ def test_a_folder_is_found_from_here_or_from_the_project(
         ("empty", "there is no table in empty"),
     ],
 )
-def test_a_folder_that_is_none_of_the_project_is_a_bad_command(
+def test_a_folder_outside_the_project_is_a_usage_error(
     given: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "empty").mkdir()

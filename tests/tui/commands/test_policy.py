@@ -56,7 +56,7 @@ def test_what_differs_is_marked_and_named(folder: Path, ledger: Any, capsys: pyt
     assert "headgate policy apply" in said.err and "by ana" in said.out
 
 
-def test_a_freeze_that_holds_is_said(folder: Path, ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_active_freeze_is_reported(folder: Path, ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
     ledger.put_policy(row(Policy(freeze=("Mon - Sun",))))
     assert written(["policy"], capsys)["frozen"].endswith("UTC (Mon - Sun)")
     assert exit_codes.run_command_line(["policy"]) == 0
@@ -91,7 +91,7 @@ def test_apply_of_what_is_in_force_sends_nothing(
 
 
 @pytest.mark.parametrize("words", ["show", "apply --yes"])
-def test_a_wrong_rule_is_told_with_its_line(
+def test_an_invalid_rule_is_reported_with_its_line(
     words: str, folder: Path, ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     declare(folder, "    policy: {max_statement: 4}\n")

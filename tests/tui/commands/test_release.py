@@ -66,7 +66,7 @@ def test_a_held_release_is_listed_and_shown_with_the_word_that_it_waits_for(
     assert [one["run"] for one in written(["release"], capsys)["releases"]] == [held]
 
 
-def test_the_steps_of_a_release_and_of_its_plan_are_told_where_they_are_asked_for(
+def test_the_steps_of_a_release_and_of_its_plan_are_listed_on_request(
     held: str, ledger: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, _ = said(["release", "show", held, "--steps"], capsys)
@@ -209,7 +209,7 @@ def test_without_an_agent_the_word_and_a_close_say_so(held: str, capsys: pytest.
 
 
 @pytest.mark.parametrize("act", ["rollback", "retire"])
-def test_beside_another_run_the_agents_reason_is_told(
+def test_beside_another_run_the_reason_of_the_agent_is_shown(
     act: str, held: str, ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ledger.activate({T("a"): 2, T("b"): 2}, by=held, at=5.0)
@@ -222,7 +222,7 @@ def test_a_ticket_without_a_name_is_a_bad_command(held: str, agent: Any, capsys:
     assert not agent.heard
 
 
-def test_a_run_that_compares_nothing_is_not_told_to_do_so_later(
+def test_a_run_without_a_comparison_is_not_said_to_compare_later(
     held: str, ledger: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     row = ledger.plan(ledger.run(held).plan_hash)

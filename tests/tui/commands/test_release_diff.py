@@ -49,7 +49,7 @@ def test_for_programs_it_has_a_format_and_the_run() -> None:
     assert (form, parts["run"], parts["results"][0]["verdict"]) == ("headgate.release_diff/1", "7f3a-1", "failed")
 
 
-def test_a_comparison_that_was_skipped_is_said_before_what_was_found_or_that_nothing_was() -> None:
+def test_a_skipped_comparison_is_named_before_its_findings() -> None:
     note = "rows were not compared: skipped by an operator"
     row = replace(RUN, steps=(replace(RUN.steps[0], state="skipped", note=note),))
     for verdicts in ((), ("unexpected",)):

@@ -102,7 +102,7 @@ def test_sql_refuses_what_reaches_out_as_a_plan_does(call: str, here: Path, caps
     assert problem["subject"] == call.partition("(")[0]
 
 
-def test_a_text_that_cannot_be_parsed_is_told_once_with_its_line_and_what_to_do(
+def test_an_unparsable_text_is_reported_once_with_its_line_and_a_remedy(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(here, old=ROWS, new=f"{ROWS}\nGRUOP BY id")
@@ -117,7 +117,7 @@ def test_a_text_that_cannot_be_parsed_is_told_once_with_its_line_and_what_to_do(
     ]
 
 
-def test_a_fingerprint_of_what_lies_beside_is_there(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fingerprint_of_the_neighbouring_files_exists(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(here / "t/sql-scripts", **{"dml.t": ROWS, "ddl.t": DDL})
     before = run(capsys, "sql", "t/sql-scripts/dml.t.sql")["fingerprints"]
     write(here / "t/sql-scripts", **{"ddl.t": DDL.replace("v BIGINT", "v STRING")})
@@ -298,7 +298,9 @@ def test_diff_takes_sparks_word_only_for_the_worse(
     assert sorted(asked["new"]["tables"]) == ["a"]
 
 
-def test_sql_shows_where_spark_reads_otherwise(folder: Path, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sql_shows_where_spark_reads_a_statement_differently(
+    folder: Path, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     agent.script["opinion"] = answered(True, sources=[])
     (said,) = run(capsys, "sql", "pipelines/facts/p/b/sql-scripts/dml.b.sql", "--spark")["spark"]
     assert said["engine"] == "4.2.0" and said["disagreements"]

@@ -65,7 +65,7 @@ def said(words: list[str], capsys: pytest.CaptureFixture[str], code: int) -> str
     return found.out + found.err
 
 
-def test_a_table_on_delta_is_said_to_be_tried_over_files(
+def test_a_delta_table_is_said_to_be_tested_over_files(
     folder: Path, child: Child, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(folder)
@@ -181,7 +181,7 @@ def test_an_upgrade_takes_the_old_text_from_git_and_says_what_a_plan_would_do(
     assert "the plan announces it: rows that are there already keep the meaning" in text
 
 
-def test_where_plan_and_test_disagree_it_is_said(
+def test_a_disagreement_of_plan_and_test_is_reported(
     changed: Path, child: Child, capsys: pytest.CaptureFixture[str]
 ) -> None:
     child(of(outcome=CaseOutcome.FAILED, verdict=UpgradeVerdict.MIXED, difference=DIFFERENCE))
@@ -192,7 +192,7 @@ def test_where_plan_and_test_disagree_it_is_said(
     assert "plans do not know of it, and would restart a on its checkpoint: " in text
 
 
-def test_an_agent_is_told_what_a_case_has_shown(
+def test_the_result_of_a_case_is_sent_to_the_agent(
     changed: Path, child: Child, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[tuple[str, dict[str, Any]]] = []
@@ -267,7 +267,7 @@ CHILD = "import json, sys; print(json.dumps({'doing': sys.argv[1]}), flush=True)
         ),
     ],
 )
-def test_whatever_becomes_of_the_process_is_told_and_its_folder_is_gone(
+def test_every_end_of_the_process_is_reported_and_its_folder_is_deleted(
     script: str, words: str, code: int, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip

@@ -64,7 +64,7 @@ def test_without_an_agent_an_act_says_try_again(folder: Path, capsys: pytest.Cap
     assert json.loads(capsys.readouterr().out)["error"]["class"] == "AgentUnreachable"
 
 
-def test_a_name_that_is_none_is_usage(agent: Any) -> None:
+def test_an_invalid_name_is_a_usage_error(agent: Any) -> None:
     assert exit_codes.run_command_line(["stop", "a; drop", "--yes"]) == 2
     assert agent.heard == []
 
@@ -106,7 +106,7 @@ def test_only_what_is_proven_of_every_statement_is_a_success(not_proven: Any, ag
         ([Refused("b is gone"), Busy("c@v1 is held by run 7f3a")], 1),
     ],
 )
-def test_a_start_of_several_tells_of_each_and_its_exit_code_why_not_all_are_started(
+def test_a_start_of_several_reports_each_and_its_exit_code_gives_the_reason(
     errors: list[HeadgateError], code: int, agent: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     refused = [answer(table, Came.NOT_STARTED, error=error) for table, error in zip("bc", errors, strict=False)]

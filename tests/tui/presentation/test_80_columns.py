@@ -44,7 +44,7 @@ def test_a_folded_line_has_every_word_its_tones_and_its_indent() -> None:
     assert fold(line("short"), 30) == (line("short"),)
 
 
-def test_what_is_said_takes_the_lines_it_needs_and_no_more_than_four() -> None:
+def test_a_message_takes_the_lines_it_needs_and_at_most_four() -> None:
     sentence = " ".join(f"word{n}" for n in range(20))
     rows = message_lines(sentence, NOW, Tone.BAD, 80)
     assert all(line_width(row) == 80 for row in rows)
@@ -159,7 +159,7 @@ def test_the_first_line_never_loses_the_environment_or_the_age_of_the_data(width
         assert word.strip("…") in f"{place} {facts} run {run.id} STALE 40s ! 2 faults 1 staged PRODUCTION-EU protected"
 
 
-def test_what_cannot_be_read_is_said_once_and_not_every_half_second() -> None:
+def test_a_read_error_is_reported_once_and_not_every_half_second() -> None:
     class Failing(FakeBackend):
         asked = 0
 
@@ -184,7 +184,7 @@ def test_what_cannot_be_read_is_said_once_and_not_every_half_second() -> None:
     in_console(scenario, backend=backend)
 
 
-def test_the_cursor_of_a_long_line_is_seen_and_so_is_that_there_are_more_words() -> None:
+def test_the_cursor_of_a_long_line_is_visible_and_so_is_the_hidden_rest() -> None:
     async def scenario(console: Console) -> None:
         await console.press(":")
         assert console.lines(console.screen.footer).rstrip().endswith("…")

@@ -104,7 +104,7 @@ def test_a_filter_that_is_not_understood_says_why_and_hides_nothing(text: str) -
     assert all(found.match(statement) for statement in VIEW.statements.values())
 
 
-def test_filters_complete_fields_and_words() -> None:
+def test_filters_complete_fields_and_values() -> None:
     assert "state=" not in completions("sta")
     assert completions("sta") == ("state", "staged")
     assert completions("lag>1 state=st") == ("lag>1 state=starting", "lag>1 state=stopping", "lag>1 state=stopped")
@@ -272,7 +272,7 @@ def test_every_tab_of_the_detail_draws_for_every_kind_of_statement(tab: str, tab
             assert tab_lines(tab, statement, facts, VIEW, declared=declared, look=LOOK, width=80)
 
 
-def test_the_detail_of_a_delta_table_tells_small_files_and_the_log_where_they_are_known() -> None:
+def test_the_detail_of_a_delta_table_shows_small_files_and_the_log_if_known() -> None:
     found = VIEW.statement("crm_orders")
     assert found is not None
     statement = replace(found, line=found.line._replace(format="delta"))
@@ -314,14 +314,14 @@ def test_sql_and_its_differences_are_shown_without_secrets() -> None:
     ]
 
 
-def test_a_difference_is_told_by_signs() -> None:
+def test_a_difference_is_marked_by_signs() -> None:
     text = [plain(one) for one in difference("a\nb\r\nc\n", "a\nx\nc")]
     assert text == ["     a", "   - b", "   + x", "     c"]
     assert difference("a\r\nb\n", "a\nb") == ()
 
 
 @pytest.mark.parametrize("separator", ["\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"])
-def test_a_comment_goes_on_behind_what_ends_no_line_in_spark(separator: str) -> None:
+def test_a_comment_continues_past_characters_that_end_no_line_in_spark(separator: str) -> None:
     text = f"SELECT 1 -- safe{separator}WHERE false"
     (only,) = (plain(one) for one in difference("SELECT 2", text) if plain(one).startswith("   +"))
     assert only.startswith("   + SELECT 1 -- safe") and only.endswith("WHERE false")

@@ -69,7 +69,7 @@ def test_stdin_has_the_same_limit(monkeypatch: pytest.MonkeyPatch) -> None:
             read_lists(("-",), "/")
 
 
-def test_a_long_line_that_is_no_name_is_cut_and_of_many_the_first_are_told(tmp_path: Path) -> None:
+def test_long_invalid_lines_are_cut_and_of_many_only_the_first_are_named(tmp_path: Path) -> None:
     (tmp_path / "tables").write_text(f"{'x' * 5000}\n" * 50)
     with pytest.raises(UsageError) as refused:
         read_lists(("tables",), str(tmp_path))

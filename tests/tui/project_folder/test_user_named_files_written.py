@@ -10,7 +10,7 @@ from core.model.errors import UsageError
 from tui.project_folder.user_named_files import write_whole
 
 
-def test_a_file_is_replaced_and_nothing_lies_beside_it(tmp_path: Path) -> None:
+def test_a_file_is_replaced_without_leaving_another_beside_it(tmp_path: Path) -> None:
     for text in ("one", "two"):
         write_whole(str(tmp_path / "plan"), text)
         assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("plan", text)]
@@ -51,7 +51,7 @@ def test_what_is_no_regular_file_is_refused_and_stays(tmp_path: Path, kind: int,
     assert sorted(each.name for each in tmp_path.iterdir()) == before
 
 
-def test_links_in_a_circle_and_a_missing_folder_are_said(tmp_path: Path) -> None:
+def test_circular_links_and_a_missing_folder_are_reported(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     for path in (tmp_path / "a", tmp_path / "none" / "plan"):

@@ -52,7 +52,7 @@ def test_new_figures_leave_every_other_line_the_same_object(answers: ConsoleBack
     assert [(old.table, new.table, new.lag_rows) for old, new in differ] == [(name_of(7), name_of(7), 4321)]
 
 
-def test_a_world_made_after_another_equals_one_made_anew(answers: ConsoleBackend, ledger) -> None:
+def test_a_world_derived_from_another_equals_a_new_one(answers: ConsoleBackend, ledger) -> None:
     chance = random.Random(3)
     snapshot = answers.snapshot(None)
     view = make_ledger_view(snapshot)
@@ -87,7 +87,7 @@ def test_without_a_ledger_it_says_what_to_do_and_raises_nothing(tmp_path: Path) 
     assert answers.snapshot(snapshot) is snapshot
 
 
-def test_a_ledger_that_vanishes_leaves_what_was_known_and_comes_back(
+def test_a_vanished_ledger_leaves_the_last_known_state_and_may_return(
     answers: ConsoleBackend, ledger, tmp_path: Path
 ) -> None:
     first = answers.snapshot(None)
@@ -105,7 +105,7 @@ def test_a_ledger_that_vanishes_leaves_what_was_known_and_comes_back(
     assert back.statements == first.statements
 
 
-def test_a_plan_or_a_run_that_is_not_there_is_none(answers: ConsoleBackend) -> None:
+def test_a_missing_plan_or_run_is_none(answers: ConsoleBackend) -> None:
     assert answers.plan("ffff") is None
     assert answers.run("ffff") is None
 

@@ -18,7 +18,7 @@ async def fails(console: Console) -> None:
     await console.until(lambda: "run a49d-00001 failed" in console.text(), "the head names it")
 
 
-def test_a_run_that_fails_is_said_in_the_message_line_and_in_the_head() -> None:
+def test_a_failing_run_is_announced_in_the_message_line_and_in_the_header() -> None:
     async def scenario(console: Console) -> None:
         assert "failed" not in console.text().splitlines()[0]
         await fails(console)
@@ -28,7 +28,7 @@ def test_a_run_that_fails_is_said_in_the_message_line_and_in_the_head() -> None:
     in_console(scenario, size=(160, 40))
 
 
-def test_one_that_had_failed_before_the_console_came_stands_in_the_head_alone() -> None:
+def test_a_run_that_failed_before_the_console_started_is_only_in_the_header() -> None:
     backend = FakeBackend()
     backend.current = replace(backend.current, failed_runs=(FAILED, replace(FAILED, id="7f3a-00001")))
 

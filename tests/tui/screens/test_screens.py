@@ -375,7 +375,7 @@ def test_every_screen_draws_at_every_size(size: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("size", [(79, 24), (80, 23), (20, 5), (1, 1)])
-def test_a_terminal_that_is_too_small_is_told_what_is_needed(size: tuple[int, int]) -> None:
+def test_a_terminal_that_is_too_small_shows_the_required_size(size: tuple[int, int]) -> None:
     async def scenario(console: Console) -> None:
         await console.pilot.resize_terminal(*size)
         await console.until(lambda: "needs 80x24"[: size[0]] in console.text(), "the sentence")
@@ -556,7 +556,7 @@ def test_views_of_a_statement_open_from_every_row_that_is_about_one(
     in_console(scenario)
 
 
-def test_a_key_without_a_meaning_says_so_in_two_words_that_go_away() -> None:
+def test_a_key_without_a_meaning_says_so_in_two_words_that_disappear() -> None:
     async def scenario(console: Console) -> None:
         for key, words in (("Q", "Q: no key"), ("E", "E: not here"), ("f9", "f9: no key")):
             await console.press(key)
@@ -652,7 +652,7 @@ NO_WORDS = re.compile(r"(?:not here|no key|no change)$")
 @pytest.mark.drill
 @pytest.mark.parametrize("third", [pytest.param(n, marks=pytest.mark.long) if n else n for n in range(3)])
 @pytest.mark.parametrize("screen", sorted(ALL_SCREENS))
-def test_every_key_on_every_screen_has_an_effect_or_says_in_two_words_that_it_has_none(screen: str, third: int) -> None:
+def test_every_key_on_every_screen_has_an_effect_or_says_that_it_has_none(screen: str, third: int) -> None:
     """If long tests are left out, each screen is tried with another third of the keys."""
 
     async def scenario(console: Console) -> None:
@@ -729,7 +729,7 @@ def test_rows_and_logs_of_a_statement_are_read_in_the_console() -> None:
     in_console(scenario)
 
 
-def test_rows_that_do_not_fit_are_said_to_be_below() -> None:
+def test_rows_that_do_not_fit_are_counted_as_more_below() -> None:
     class Full(FakeBackend):
         def peek(self, table: str, *, version: int | None, limit: int) -> tuple[tuple[str, ...], list[list[object]]]:
             return ("order_id",), [[n] for n in range(30)]

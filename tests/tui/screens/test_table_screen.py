@@ -87,7 +87,7 @@ def test_what_is_deployed_no_more_is_marked_no_more() -> None:
 
 
 @pytest.mark.parametrize("key", ["T", "slash"])
-def test_a_plan_that_comes_late_does_not_open_over_a_dialog_or_a_line(key: str) -> None:
+def test_a_plan_that_arrives_late_does_not_open_over_a_dialog_or_an_input_line(key: str) -> None:
     planned = Event()
 
     class Slow(FakeBackend):
@@ -179,7 +179,7 @@ def test_a_wide_terminal_shows_events_and_commands_below_the_tree() -> None:
     in_console(scenario, size=(200, 60))
 
 
-def test_what_was_staged_is_told_in_the_log_as_what_is_typed() -> None:
+def test_staged_actions_are_logged_as_they_would_be_typed() -> None:
     backend = FakeBackend()
     stop = backend.current.commands[0]
     staged = replace(stop, id=3, op="stage", subject="till", line=":deploy till", at=NOW)
@@ -193,7 +193,7 @@ def test_what_was_staged_is_told_in_the_log_as_what_is_typed() -> None:
     in_console(scenario, backend=backend)
 
 
-def test_on_a_wide_terminal_the_text_stands_beside_the_rows() -> None:
+def test_on_a_wide_terminal_the_text_is_beside_the_rows() -> None:
     async def scenario(console: Console) -> None:
         wanted = {
             "review": ({"plan_hash": "7f3a"}, "^order_items", "AND vat IS NOT NULL"),

@@ -87,7 +87,7 @@ def test_an_environment_never_started_says_how_to_start_it(place: SelectedEnviro
     assert refused.value.remedy == "start it: headgate up"
 
 
-def test_drift_is_told_by_revision(folder: Path, place: SelectedEnvironment, ledger: Any, deployed: Any) -> None:
+def test_drift_is_detected_by_revision(folder: Path, place: SelectedEnvironment, ledger: Any, deployed: Any) -> None:
     from core.project.revision import revision_hash
     from core.project_reader.revision_reader import revision_of
 
@@ -164,7 +164,7 @@ def test_a_process_is_known_by_pid_and_start_and_can_be_ended() -> None:
     assert os_processes.identify(child.pid) is None
 
 
-def test_nobody_elses_process_is_taken_for_the_agent(place: SelectedEnvironment) -> None:
+def test_a_foreign_process_is_not_mistaken_for_the_agent(place: SelectedEnvironment) -> None:
     child = subprocess.Popen([sys.executable, "-c", SLEEP])
     Path(place.where.home).mkdir(parents=True)
     Path(place.where.lock).write_text(str(child.pid))
@@ -179,7 +179,7 @@ def test_nobody_elses_process_is_taken_for_the_agent(place: SelectedEnvironment)
         child.wait()
 
 
-def test_the_pool_of_a_home_that_was_copied_is_not_taken_for_the_copys(place: SelectedEnvironment) -> None:
+def test_the_pool_of_a_copied_home_is_not_used_by_the_copy(place: SelectedEnvironment) -> None:
     child = subprocess.Popen([sys.executable, "-c", SLEEP, "-Dheadgate.pool=feed"])
     Path(place.where.home).mkdir(parents=True)
     record = {"pid": child.pid, "marker": "feed"}

@@ -160,7 +160,7 @@ def test_purge_leaves_no_folder_that_is_empty(place: SelectedEnvironment, data: 
     assert not data.exists()
 
 
-def test_without_a_ledger_the_mark_of_the_home_tells_whose_folders_are(place: SelectedEnvironment) -> None:
+def test_without_a_ledger_the_mark_of_the_home_identifies_its_folders(place: SelectedEnvironment) -> None:
     data = Path(place.data)
     ours = version_folder(data / "tables" / "a__v1")
     other = version_folder(data / "tables" / "b__v1", OTHER, table="b")
@@ -284,13 +284,13 @@ def demo(tmp_path: Path, place: SelectedEnvironment) -> Iterator[SelectedEnviron
     yield replace(place, folder=str(copied.folder), data=str(copied.data), project_id=copied.project_id)
 
 
-def test_a_demo_goes_whole_where_all_of_it_is_ours(demo: SelectedEnvironment) -> None:
+def test_a_demo_is_purged_completely_if_all_of_it_is_ours(demo: SelectedEnvironment) -> None:
     (Path(demo.folder) / "headgate.yml").write_text("edited: true")
     assert demo.folder in everything(demo)
     assert not Path(demo.folder).exists()
 
 
-def test_what_tells_that_a_demo_is_ours_goes_last(demo: SelectedEnvironment) -> None:
+def test_the_proof_that_a_demo_is_ours_is_deleted_last(demo: SelectedEnvironment) -> None:
     (whole,) = [owned for owned in teardown.marked(demo) if owned.path == demo.folder]
     assert [Path(part).name for part in whole.parts[-2:]] == ["headgate.yml", teardown.DEMO_FILE]
 

@@ -121,7 +121,7 @@ NAMES = {
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("edge", [0, 1, 2])
-def test_what_stands_beside_stays_in_its_column(name: str, edge: int) -> None:
+def test_neighbouring_text_stays_in_its_column(name: str, edge: int) -> None:
     """The text as rendered by Textual's own widgets; columns are counted as Textual counts them."""
     text = NAMES[name]
     column = cell_len(text)
@@ -146,7 +146,7 @@ def test_a_cell_that_is_cut_at_the_edge_leaves_nothing_of_before(name: str) -> N
         assert "#" not in "".join(cell[0] for cell in shadow.wanted[0][:room])
 
 
-def test_the_place_is_told_again_after_a_mark() -> None:
+def test_the_cursor_position_is_sent_again_after_a_combining_mark() -> None:
     shadow = ShadowScreen(6, 1)
     shadow.put(0, 0, [("x\u0301y", PLAIN)], 3)
     assert "x\u0301\x1b[1;2Hy" in shadow.flush()

@@ -74,7 +74,7 @@ def test_a_sequence_split_at_any_byte_never_becomes_a_character(name: str, gap: 
 
 @pytest.mark.parametrize("gap", GAPS)
 @pytest.mark.parametrize("name", SEQUENCES)
-def test_a_sequence_that_comes_byte_by_byte_never_becomes_a_character(name: str, gap: float, typed) -> None:
+def test_a_sequence_received_byte_by_byte_never_becomes_a_character(name: str, gap: float, typed) -> None:
     found = keys(typed(*SEQUENCES[name], gap=gap))
     assert set(found) <= HARMLESS, found
 
@@ -108,7 +108,7 @@ def test_a_whole_paste_is_one_paste(typed) -> None:
     assert keys(found) == []
 
 
-def test_a_paste_whose_escape_was_taken_for_a_key_is_dropped_whole(typed) -> None:
+def test_a_paste_whose_escape_was_parsed_as_a_key_is_dropped_completely(typed) -> None:
     found = typed("\x1b", "[200~TDyes\r\x1b[201~", gap=1.5)
     assert keys(found) == ["escape"]
     assert len(found) == 1

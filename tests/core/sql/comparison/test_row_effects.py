@@ -117,7 +117,7 @@ def test_having_on_an_output_aggregate_has_a_predicate() -> None:
         (f"{GROUPED} UNION {GROUPED}", "the structure of the query changed"),
     ],
 )
-def test_rows_cannot_be_paired_after_an_edit_of_what_a_row_stands_for(new: str, why: str) -> None:
+def test_rows_cannot_be_paired_after_an_edit_of_their_grain(new: str, why: str) -> None:
     assert str(effects(GROUPED, new).anything).startswith(why)
 
 

@@ -80,7 +80,7 @@ def rounds(agent: AgentContext, measurer: LagCollector, number: int) -> str:
     return str(found.trend)
 
 
-def test_a_new_agent_goes_on_from_the_samples_of_the_one_before(measured: AgentContext) -> None:
+def test_a_new_agent_continues_from_the_samples_of_the_previous_one(measured: AgentContext) -> None:
     assert rounds(measured, LagCollector(measured), 5) == "unknown"
     assert rounds(measured, LagCollector(measured), 4) == "growing"
 
@@ -101,7 +101,7 @@ def test_a_new_agent_says_nothing_of_what_is_stopped_by_what_was_measured_while_
     assert [rounds(measured, again, 1) for _ in range(6)] == ["unknown"] * 5 + ["growing"]
 
 
-def test_input_that_waits_for_longer_than_the_objective_is_a_fault_that_a_new_agent_goes_on_saying(
+def test_input_that_waits_longer_than_the_objective_is_a_fault_for_a_new_agent_too(
     measured: AgentContext,
 ) -> None:
     said = []

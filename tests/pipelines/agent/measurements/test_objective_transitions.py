@@ -40,7 +40,7 @@ def test_a_table_that_misses_its_objective_and_meets_it_again_has_two_events(mea
     ]
 
 
-def test_a_new_agent_goes_on_from_what_was_recorded_and_records_nothing_twice(measured: AgentContext) -> None:
+def test_a_new_agent_continues_from_the_records_and_records_nothing_twice(measured: AgentContext) -> None:
     measure(measured, ObjectiveTransitions(measured), *[90.0] * 5)
     again = ObjectiveTransitions(measured)
     measure(measured, again, *[120.0] * 20)

@@ -235,7 +235,7 @@ def test_busy_is_the_seconds_of_batches_by_second_and_core() -> None:
     assert load.busy(2000.0, 2) == 0.0
 
 
-def test_looking_at_large_tables_takes_a_fifth_of_a_core_and_the_longest_unseen_comes_first(
+def test_statistics_of_large_tables_take_a_fifth_of_a_core_and_the_oldest_comes_first(
     agent: AgentContext, landed: Landed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, waited, looked = 0.0, 0.0, []

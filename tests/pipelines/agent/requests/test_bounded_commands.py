@@ -201,7 +201,7 @@ def test_an_act_is_recorded_whatever_else_its_arguments_hold(
     assert [row.outcome for row in agent.ledger.commands()] == ["accepted"]
 
 
-def test_an_act_that_was_carried_out_and_cannot_be_recorded_is_not_told_as_failed(
+def test_an_unrecorded_but_completed_action_is_not_reported_as_failed(
     handler: CommandHandler, agent: AgentContext, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(row: object) -> int:

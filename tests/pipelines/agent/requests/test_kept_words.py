@@ -151,7 +151,7 @@ def test_a_word_is_carried_out_once(release: str, agent: AgentContext, pool: Any
     assert state_of(agent, release) == "done"
 
 
-def test_a_retry_whose_tables_are_taken_by_then_is_told_as_not_carried_out(
+def test_a_retry_whose_tables_are_taken_is_reported_as_not_carried_out(
     failed: str, agent: AgentContext, pool: Any
 ) -> None:
     agent.ledger.tell_run(failed, OperatorControl("retry", by="bob"), at=1.0)
@@ -223,7 +223,7 @@ def test_a_pause_from_before_a_run_failed_does_not_hold_its_retry(release: str, 
 
 
 @pytest.mark.parametrize("act", ["retry", "resume", "pause"])
-def test_no_word_comes_after_a_cancel(act: str, release: str, agent: AgentContext, pool: Any) -> None:
+def test_no_command_takes_effect_after_a_cancel(act: str, release: str, agent: AgentContext, pool: Any) -> None:
     asked(agent, release, "cancel")
     with pytest.raises(UsageError, match=f"run {release} is being cancelled by "):
         asked(agent, release, act)

@@ -71,7 +71,7 @@ ACTS = [
 @pytest.mark.sampled
 @pytest.mark.parametrize(("act", "state", "states", "refused"), ACTS)
 @pytest.mark.parametrize("frozen", [True, False])
-def test_in_a_freeze_a_run_that_has_a_pointer_to_move_goes_on_by_no_word(
+def test_in_a_freeze_no_command_continues_a_run_that_has_to_move_a_pointer(
     act: str, state: str, states: dict[str, str], refused: bool, frozen: bool, desk: Desk, told: list[Any]
 ) -> None:
     made = begun(desk, state, **states)

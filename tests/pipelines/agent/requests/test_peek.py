@@ -34,7 +34,7 @@ def reads(agent: Any, monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
 
 @pytest.mark.parametrize("format", ["delta", "parquet"])
 @pytest.mark.parametrize("there", [False, True], ids=["no folder", "a folder without a log"])
-def test_a_table_whose_folder_is_gone_is_said_to_be_gone(
+def test_a_table_without_its_folder_is_reported_as_gone(
     format: str, there: bool, agent: Any, commands: CommandHandler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "t__v1"
@@ -50,7 +50,7 @@ def test_a_table_whose_folder_is_gone_is_said_to_be_gone(
     assert found.value.remedy == "headgate plan t --rebuild, or restore its folder from a backup"
 
 
-def test_what_spark_refuses_of_a_table_that_is_there_is_said_as_it_is(
+def test_a_refusal_by_spark_over_an_existing_table_is_reported_unchanged(
     agent: Any, commands: CommandHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent.ledger.put_deployment(deployment_row("t"))
@@ -69,7 +69,7 @@ def test_a_table_that_is_there_may_be_empty(
     assert commands.handle(HERE, {"op": "peek", "args": {"table": "t"}})["rows"] == []
 
 
-def test_a_version_that_there_is_not_is_said_in_our_words_and_not_in_those_of_spark(
+def test_a_missing_version_is_reported_in_our_words_not_sparks(
     agent: Any, commands: CommandHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent.ledger.put_deployment(deployment_row("t"))

@@ -227,7 +227,7 @@ def test_nobody_approves_a_policy_of_his_own_that_he_records_at_the_same_time(
     assert prod.ledger.recorded_policy() == Policy(protected=True)
 
 
-def test_of_two_policies_recorded_at_once_the_agent_goes_by_the_one_that_the_ledger_has(
+def test_of_two_policies_recorded_at_once_the_agent_follows_the_one_in_the_ledger(
     handler: Callable[[], CommandHandler], prod: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands, put, recording = handler(), Ledger.put_policy, list[threading.Thread]()

@@ -140,7 +140,9 @@ def test_a_lost_ledger_is_shown_as_lines_and_nothing_starts_before_it_is_adopted
     assert (agent.ledger.deployments(), shop.pool.starts) == ((), ["a@v1", "b@v1", "c@v1", "a@v2", "b@v2"])
 
 
-def test_a_lost_ledger_is_rebuilt_and_everything_goes_on(lost: tuple[AgentContext, dict[str, Any]], shop: Shop) -> None:
+def test_a_lost_ledger_is_rebuilt_and_everything_continues(
+    lost: tuple[AgentContext, dict[str, Any]], shop: Shop
+) -> None:
     agent, before = lost
     adopted(agent)
     assert rows(agent) == before
@@ -332,7 +334,7 @@ def older(shop: Shop, tmp_path: Path) -> AgentContext:
     return shop.serve()
 
 
-def test_a_ledger_that_is_only_older_takes_over_what_came_after_it(older: AgentContext, shop: Shop) -> None:
+def test_an_older_ledger_adopts_what_was_made_after_it(older: AgentContext, shop: Shop) -> None:
     then = older.ledger.deployment(A, 1)
     assert then is not None and then.revision != "later"
     create_run(older.ledger, run_row("h", id="r-1", actor="ana"), (A,))

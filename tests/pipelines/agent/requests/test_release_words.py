@@ -71,7 +71,7 @@ def test_a_run_that_is_not_held_and_one_that_is_unknown_are_refused(desk: Desk, 
     assert told == []
 
 
-def test_who_may_not_operate_gives_no_word_and_closes_no_ticket(desk: Desk, told: list[Any]) -> None:
+def test_without_the_role_operate_nobody_confirms_a_swap_or_closes_a_ticket(desk: Desk, told: list[Any]) -> None:
     held(desk)
     desk.rule(roles=(("operate", (BOB.name,)),))
     desk.commands = type(desk.commands)(desk.agent, *desk.parts)
@@ -96,7 +96,7 @@ def test_a_ticket_is_closed_once_by_whom_it_says(desk: Desk) -> None:
         desk.commands.handle(BOB, asked)
 
 
-def test_a_ticket_that_is_closed_is_not_told_to_be_open_for_its_event(
+def test_a_closed_ticket_is_not_reported_as_open_because_of_its_event(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def locked(*_: Any) -> None:

@@ -117,7 +117,7 @@ def test_a_world_that_changes_outside_of_a_plan_does_not_make_it_stale(
     assert desk.apply(plan) in desk.runs.driven
 
 
-def test_a_state_that_comes_and_goes_does_not_make_a_plan_stale(desk: Desk) -> None:
+def test_a_transient_state_does_not_make_a_plan_stale(desk: Desk) -> None:
     plan = desk.plan()
     desk.hand_over(plan)
     move(desk, "b", state="degraded")

@@ -103,7 +103,7 @@ def test_a_gate_that_opens_says_the_watermark(agent: FakeAgent) -> None:
     assert found == GateReading(True, "caught up: lag 0 files, watermark 2026-01-01T00:00:00Z")
 
 
-def test_a_lag_is_told_with_the_limit_that_it_is_judged_by(agent: FakeAgent) -> None:
+def test_a_lag_is_shown_with_the_limit_of_its_gate(agent: FakeAgent) -> None:
     late = {"lag_files": 4, "lag_rows": 1_676, "rows_total": 1_000_000}
     assert agent.looks(1, **late, behind_s=90.0).note.startswith(
         "lag 1,676 rows, 90 s behind, limit 100 rows or 25 s, 0"
@@ -117,7 +117,7 @@ def test_a_lag_is_told_with_the_limit_that_it_is_judged_by(agent: FakeAgent) -> 
     assert closed == "lag 4 files, 90 s behind, limit 25 s"
 
 
-def test_a_limit_of_no_rows_is_not_told_beside_that_of_age(agent: FakeAgent) -> None:
+def test_a_limit_of_zero_rows_is_not_shown_beside_the_age_limit(agent: FakeAgent) -> None:
     small = {"lag_files": 4, "lag_rows": 7, "rows_total": 90, "behind_s": 30.0}
     assert agent.looks(1, **small).note.startswith("lag 7 rows, 30 s behind, limit 25 s, 0 of 3")
 
@@ -358,7 +358,7 @@ def test_a_ledger_that_cannot_be_read_takes_nothing_of_the_count(agent: FakeAgen
     assert agent.looks(1).open
 
 
-def test_a_gate_that_is_opened_again_counts_anew(agent: FakeAgent) -> None:
+def test_a_reopened_gate_starts_counting_again(agent: FakeAgent) -> None:
     """As after a restart of the agent: the old gate's counts and times are lost with it."""
     agent.looks(POLLS - 1)
     agent.gate = CatchUpGate(opened_at=agent.passed)
@@ -378,7 +378,7 @@ def test_a_gate_that_is_opened_again_waits_the_whole_time_for_a_batch(agent: Fak
     assert agent.looks(1, **BEHIND).failed
 
 
-def test_a_version_that_was_restarted_goes_on_from_its_batch(agent: FakeAgent) -> None:
+def test_a_restarted_version_continues_from_its_batch(agent: FakeAgent) -> None:
     agent.looks(2)
     agent.green = replace(agent.green, state=State.STARTING)
     assert not agent.looks(1, batch=7).open
@@ -405,7 +405,7 @@ def test_a_source_that_is_gone_is_never_caught_up_and_fails_it_in_the_end(agent:
     assert agent.looks(1, **GONE) == GateReading(False, summary, failed=True)
 
 
-def test_a_source_that_comes_back_begins_the_wait_again(agent: FakeAgent) -> None:
+def test_a_source_that_returns_restarts_the_wait(agent: FakeAgent) -> None:
     for _ in range(3):
         agent.wait(UNKNOWN_S - 20)
         assert not agent.looks(1, **GONE).failed

@@ -59,7 +59,7 @@ def notes(agent: AgentContext, run: str, do: str) -> list[str]:
     return [step.note for step in agent.ledger.run(run).steps if step.do == do]  # type: ignore[union-attr]
 
 
-def test_a_fork_is_a_clone_as_of_the_batch_that_it_goes_on_after(deployed: AgentContext, pool: Any) -> None:
+def test_a_fork_is_a_clone_as_of_the_batch_after_which_it_continues(deployed: AgentContext, pool: Any) -> None:
     _, run = applied(deployed, pool, FILTERED, chosen("fork"))
     old, new = of(deployed, 1), of(deployed, 2)
     assert pool.cloned == [("c__v2", f"{old.folder}/delta", 7, f"{new.folder}/delta")]
@@ -119,7 +119,7 @@ def test_what_lacks_files_is_not_cloned_and_serves_on_under_its_pointer(deployed
     assert lane.drive(deployed, run, OperatorControl("retry")) == "done"
 
 
-def test_a_log_that_no_longer_tells_the_batch_ends_the_run_and_the_old_version_serves_on(
+def test_a_log_that_lost_the_batch_ends_the_run_while_the_old_version_keeps_serving(
     deployed: AgentContext, pool: Any
 ) -> None:
     files: Any = deployed.files
@@ -172,7 +172,7 @@ def test_a_step_does_not_set_aside_what_a_clone_needs(deployed: AgentContext, po
     assert not of(deployed, 1).deleted
 
 
-def test_a_deleted_clone_comes_back_with_what_it_is_a_clone_of(deployed: AgentContext, pool: Any) -> None:
+def test_a_deleted_clone_is_restored_together_with_its_base(deployed: AgentContext, pool: Any) -> None:
     applied(deployed, pool, FILTERED, chosen("fork"))
     plan, _ = applied(deployed, pool, FILTERED, PlanRequest(verb="delete", tables=(T("c"),)))
     aside = {step.version: step for step in plan.steps if step.do == "tombstone"}
@@ -197,7 +197,7 @@ def test_the_purge_leaves_what_a_clone_in_the_trash_needs(deployed: AgentContext
     assert not of(deployed, 1).trash and not of(deployed, 2).trash
 
 
-def test_what_begins_now_stands_behind_the_newest_version(
+def test_a_version_that_begins_now_is_positioned_after_the_newest_version(
     deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deployed.files, "seen", lambda folder, format="": SeenLog("{}", 13))
@@ -223,7 +223,7 @@ def test_a_version_begins_at_a_version_and_not_where_its_log_no_longer_has_it(
     assert deployed.ledger.deployment(T("c"), 3) is None
 
 
-def test_an_edit_goes_on_with_what_the_version_was_begun_with(deployed: AgentContext, pool: Any) -> None:
+def test_an_edit_keeps_the_start_condition_of_the_version(deployed: AgentContext, pool: Any) -> None:
     applied(deployed, pool, FILTERED, chosen("partial", "12"))
     applied(deployed, pool, REBUILT, PlanRequest(tables=(T("c"),)))
     assert "'startingVersion'='12'" in of(deployed, 2).compiled, "Spark does not heed it on a checkpoint with a batch"

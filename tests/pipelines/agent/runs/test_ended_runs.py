@@ -64,7 +64,7 @@ def test_a_run_that_was_ended_while_it_waits_for_the_pool_does_not_swap_once_it_
     assert (state_of(agent, run_id), pool.views) == ("failed", SERVING)
 
 
-def test_a_run_that_was_ended_can_be_cancelled_by_the_word_that_came_meanwhile(agent: AgentContext, pool: Any) -> None:
+def test_an_ended_run_can_be_cancelled_by_a_command_accepted_meanwhile(agent: AgentContext, pool: Any) -> None:
     deploy(agent, pool, small_project.texts())
     run_id = submit(agent, plan(agent, UPPER, REBUILD))
 
@@ -105,7 +105,7 @@ def test_no_word_from_before_a_run_was_ended_takes_it_up_again(act: str, agent: 
     assert state_of(agent, run_id) == "done"
 
 
-def test_a_retry_that_waits_while_a_run_is_ended_does_not_let_its_thread_go_on(agent: AgentContext, pool: Any) -> None:
+def test_a_retry_pending_while_a_run_is_ended_does_not_revive_its_thread(agent: AgentContext, pool: Any) -> None:
     deploy(agent, pool, small_project.texts())
     run_id = submit(agent, plan(agent, UPPER, REBUILD))
 

@@ -60,7 +60,7 @@ def deployed(agent: AgentContext, pool: Any) -> AgentContext:
     ("strategy", "rows", "before"),
     [("carry_over", OriginRows.LEFT, False), ("chain", OriginRows.BEFORE, True)],
 )
-def test_a_version_goes_on_from_the_checkpoint_of_the_one_that_serves(
+def test_a_version_continues_from_the_checkpoint_of_the_serving_one(
     deployed: AgentContext, pool: Any, strategy: str, rows: OriginRows, before: bool
 ) -> None:
     _, run = applied(deployed, pool, PARTITIONED, chosen(strategy))
@@ -92,7 +92,7 @@ def test_a_pool_that_was_lost_gets_both_tables_and_the_pointer_over_them(
     assert pool.views["c"] == "c__v2_before + c__v2" and "c__v2_before" in pool.tables
 
 
-def test_a_chained_table_is_deleted_and_comes_back_with_its_rows_from_before(deployed: AgentContext, pool: Any) -> None:
+def test_a_deleted_chained_table_is_restored_with_its_earlier_rows(deployed: AgentContext, pool: Any) -> None:
     applied(deployed, pool, PARTITIONED, chosen("chain"))
     applied(deployed, pool, PARTITIONED, PlanRequest(verb="delete", tables=(T("c"),)))
     assert not [name for name in pool.tables if name.startswith("c__")] and "c" not in pool.views

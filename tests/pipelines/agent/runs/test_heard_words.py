@@ -97,7 +97,7 @@ def test_a_pause_holds_while_a_swap_waits_for_the_pool(agent: AgentContext, pool
 
 
 @pytest.mark.parametrize("where", ["before swap running", "after swap running"])
-def test_a_word_that_comes_while_the_ledger_is_written_is_heard_before_the_effect(
+def test_a_command_given_during_a_ledger_write_is_read_before_the_effect(
     where: str, agent: AgentContext, pool: Any
 ) -> None:
     deploy(agent, pool, small_project.texts())
@@ -173,7 +173,7 @@ def test_a_cancel_waits_for_a_version_that_somebody_holds_and_ends_as_any_other(
     assert "cannot be executed" not in caplog.text
 
 
-def test_the_end_of_a_cancelled_run_is_told_although_what_it_has_given_up_cannot_be_stopped_now(
+def test_the_end_of_a_cancelled_run_is_reported_even_if_its_versions_cannot_be_stopped_yet(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(agent, pool, small_project.texts())
@@ -200,7 +200,7 @@ def test_the_end_of_a_cancelled_run_is_told_although_what_it_has_given_up_cannot
 
 
 @pytest.mark.parametrize("word", ["pause", "resume"])
-def test_a_word_that_changes_nothing_tells_no_end_again(word: str, agent: AgentContext, pool: Any) -> None:
+def test_a_command_that_changes_nothing_does_not_report_an_end_again(word: str, agent: AgentContext, pool: Any) -> None:
     pool.refuse["a@v1"] = EngineRefused("no such column", error_class="UNRESOLVED_COLUMN")
     run_id = submit(agent, plan(agent, small_project.texts(), EVERYTHING))
     assert drive(at(agent, "before start failed", lambda: tell(agent, run_id, word)), run_id) == "failed"
@@ -210,7 +210,7 @@ def test_a_word_that_changes_nothing_tells_no_end_again(word: str, agent: AgentC
     assert ends_told(agent, run_id) == (2, 2)
 
 
-def test_a_word_to_a_run_that_cannot_be_read_tells_its_end_once(agent: AgentContext, pool: Any) -> None:
+def test_a_command_to_an_unreadable_run_reports_its_end_once(agent: AgentContext, pool: Any) -> None:
     run_id, lane = unreadable(agent, pool, "missing")
     before = ends_told(agent, run_id)
     lane.resume_open()
@@ -221,7 +221,7 @@ def test_a_word_to_a_run_that_cannot_be_read_tells_its_end_once(agent: AgentCont
 
 
 @pytest.mark.parametrize("state", ["done", "cancelled"])
-def test_a_cancel_of_a_run_that_cannot_be_read_changes_no_end_that_came_before(
+def test_a_cancel_of_an_unreadable_run_does_not_change_an_earlier_end(
     state: str, agent: AgentContext, pool: Any
 ) -> None:
     run_id, lane = unreadable(agent, pool, "missing")
@@ -286,7 +286,7 @@ def test_a_run_that_meets_a_bug_of_ours_is_taken_up_again_by_a_new_word_and_by_n
     assert state_of(agent, run_id) == "done"
 
 
-def test_a_word_that_comes_while_a_run_meets_a_bug_of_ours_takes_it_up_again(
+def test_a_command_given_while_a_run_hits_a_bug_resumes_the_run(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = submit(agent, plan(agent, small_project.texts(), EVERYTHING))

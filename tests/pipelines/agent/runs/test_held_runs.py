@@ -137,7 +137,7 @@ def test_a_version_that_fails_while_it_is_held_ends_the_hold(agent: AgentContext
     assert set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"}
 
 
-def test_a_word_to_swap_that_comes_while_its_hold_fails_is_told_as_not_carried_out(
+def test_a_swap_confirmation_during_a_failing_hold_is_reported_as_not_carried_out(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id, look = lane.submit(agent, lane.plan(agent, A_REBUILD[0], HELD)), pointer_steps.look_at_held
@@ -233,7 +233,7 @@ def test_what_needed_an_approval_is_let_go_by_another_login(
     ended(agent, run_id)
 
 
-def test_a_word_that_comes_before_a_new_agent_has_taken_the_run_up_is_heard(agent: AgentContext, pool: Any) -> None:
+def test_a_command_given_before_a_new_agent_resumes_the_run_is_carried_out(agent: AgentContext, pool: Any) -> None:
     _, run_id, driven = begun(agent)
     agent.stopping.set()
     wait_until(lambda: not driven._woken)
@@ -243,7 +243,7 @@ def test_a_word_that_comes_before_a_new_agent_has_taken_the_run_up_is_heard(agen
     assert ended(agent, run_id) == "done" and set(pool.views.values()) == {"a__v2", "b__v2", "c__v2"}
 
 
-def test_a_new_agent_holds_again_and_after_the_word_goes_on_without_another(agent: AgentContext, pool: Any) -> None:
+def test_a_new_agent_holds_again_but_needs_no_second_confirmation(agent: AgentContext, pool: Any) -> None:
     _, run_id, driven = begun(agent)
     starts = list(pool.starts)
     agent.stopping.set()

@@ -99,7 +99,7 @@ def _typed(kind: str) -> dict[str, str]:
     return files | {ddl: files[ddl].replace("kind STRING", f"kind {kind}")}
 
 
-def test_a_reader_outside_of_the_plan_goes_on_with_its_own_text(deployed: AgentContext, pool: Any) -> None:
+def test_a_reader_outside_the_plan_continues_with_its_own_text(deployed: AgentContext, pool: Any) -> None:
     before = deployed.ledger.deployment(T("c"), 1)
     files = WIDER | {path: text for path, text in WIDER.items() if "/c/" not in path}
     made = lane.plan(deployed, files, replace(EVERYTHING, everything=False, tables=(T("a"),), children="product"))
@@ -132,7 +132,7 @@ def test_what_was_stopped_by_an_operator_stays_so(deployed: AgentContext, pool: 
 
 
 @pytest.mark.parametrize("refused", ["column", "stop"])
-def test_a_column_that_is_refused_leaves_every_reader_to_go_on(
+def test_after_a_refused_column_every_reader_continues(
     deployed: AgentContext, pool: Any, refused: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     error = EngineRefused("no", error_class="SOME_CLASS")
@@ -190,7 +190,7 @@ def test_an_agent_that_dies_anywhere_leaves_a_run_that_ends_the_same(deployed: A
     raise AssertionError("the points of the run never end")
 
 
-def test_nothing_stands_still_for_a_table_whose_readers_could_not_go_on(deployed: AgentContext, pool: Any) -> None:
+def test_no_reader_is_stopped_for_a_table_whose_readers_could_not_resume(deployed: AgentContext, pool: Any) -> None:
     run_id, stops = lane.submit(deployed, lane.plan(deployed, WIDER, EVERYTHING)), list(pool.stops)
     deployed.files.told = {"machine": "another"}  # type: ignore[attr-defined]  # Scripted.
     deployed.files.machine = "this"  # type: ignore[attr-defined]  # Scripted.

@@ -104,7 +104,7 @@ def test_a_pointer_that_is_refused_twice_takes_all_back(
     assert pool.views == AFTER == serving(agent)
 
 
-def test_what_could_not_be_moved_back_is_said_and_a_retry_moves_all(
+def test_a_pointer_that_could_not_be_moved_back_is_named_and_a_retry_moves_all(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = begun(agent, pool)
@@ -185,7 +185,7 @@ def locked(*_: object, **__: object) -> None:
     raise LedgerUnavailable("the ledger is locked by another program")
 
 
-def test_a_swap_that_was_cut_off_and_does_not_go_on_leaves_no_pointer_moved(
+def test_an_interrupted_swap_that_is_not_resumed_leaves_no_pointer_moved(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = begun(agent, pool)

@@ -123,7 +123,7 @@ def test_a_cancel_that_is_repeated_stops_what_an_operator_has_started_between(
     assert sorted(pool.running) == [*SERVING]
 
 
-def test_a_cancel_that_is_tried_again_tells_once_what_runs_on(
+def test_a_repeated_cancel_reports_once_what_continues_to_run(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(agent, pool, small_project.texts())

@@ -106,7 +106,7 @@ def test_what_was_replaced_goes_into_the_trash_and_is_purged_after_its_time(agen
     assert [d.trash for d in agent.ledger.deployments(include_deleted=True) if d.deleted] == ["", "", ""]
 
 
-def test_a_reader_that_came_after_the_plan_keeps_what_it_reads(agent: AgentContext, pool: Any) -> None:
+def test_a_reader_added_after_the_plan_keeps_its_input(agent: AgentContext, pool: Any) -> None:
     assert lane.deploy(agent, pool, soaking(A_REBUILD[0]), A_REBUILD[1]) == "done"
     made = planned(agent, "a", "b", "c")
     run = lane.submit(agent, made)

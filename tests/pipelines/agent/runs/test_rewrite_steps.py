@@ -93,7 +93,7 @@ def test_killed_at_any_point_it_is_written_again_once(old: AgentContext, pool: A
     ]
 
 
-def test_where_no_checkpoint_can_be_made_it_goes_on_as_before(
+def test_if_no_checkpoint_can_be_made_it_continues_as_before(
     old: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = row(old)

@@ -138,7 +138,9 @@ def test_a_first_deploy_starts_everything_and_points_to_it(agent: AgentContext, 
     assert plan(agent, small_project.texts(), EVERYTHING).empty
 
 
-def test_a_rebuild_stands_beside_and_keeps_what_a_left_behind_child_reads(agent: AgentContext, pool: Any) -> None:
+def test_a_rebuild_runs_beside_the_old_version_and_keeps_it_for_children_left_behind(
+    agent: AgentContext, pool: Any
+) -> None:
     deploy(agent, pool, small_project.texts())
     changed = small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed")
     assert deploy(agent, pool, changed, PlanRequest(tables=(TableName("a"),), rebuild=True)) == "done"
@@ -146,7 +148,7 @@ def test_a_rebuild_stands_beside_and_keeps_what_a_left_behind_child_reads(agent:
     assert pool.views == {"a": "a__v2", "b": "b__v2", "c": "c__v1"}
 
 
-def test_a_refused_start_blocks_below_and_the_run_goes_on_after_the_fix(agent: AgentContext, pool: Any) -> None:
+def test_a_refused_start_blocks_its_readers_and_the_run_continues_after_the_fix(agent: AgentContext, pool: Any) -> None:
     pool.refuse["a@v1"] = EngineRefused("no such column", error_class="UNRESOLVED_COLUMN")
     run_id = submit(agent, plan(agent, small_project.texts(), EVERYTHING))
     assert drive(agent, run_id) == "failed"
@@ -220,7 +222,7 @@ def go_on(
     return made
 
 
-def test_a_fix_goes_on_with_the_versions_that_a_failed_rebuild_has_made(agent: AgentContext, pool: Any) -> None:
+def test_a_fix_continues_with_the_versions_made_by_a_failed_rebuild(agent: AgentContext, pool: Any) -> None:
     deploy(agent, pool, small_project.texts())
     upper = "SELECT id, upper(kind) AS kind FROM STREAM landed"
     rebuild = PlanRequest(tables=(TableName("a"),), rebuild=True, children="all")
@@ -389,7 +391,7 @@ def taken_up_after_a_kill(agent: AgentContext, monkeypatch: pytest.MonkeyPatch) 
     return run_id, start_of(agent, run_id).n
 
 
-def test_a_skip_that_comes_before_a_new_agent_has_begun_the_start_again_is_carried_out(
+def test_a_skip_before_a_new_agent_repeats_the_start_is_carried_out(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id, n = taken_up_after_a_kill(agent, monkeypatch)
@@ -400,7 +402,7 @@ def test_a_skip_that_comes_before_a_new_agent_has_begun_the_start_again_is_carri
     wait_until(lambda: not lane._woken)
 
 
-def test_a_skip_that_comes_too_late_is_refused_in_words(
+def test_a_skip_that_is_too_late_is_refused_with_the_reason(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id, n = taken_up_after_a_kill(agent, monkeypatch)

@@ -62,7 +62,7 @@ def have_read(agent: AgentContext, a1: BatchHistory, a2: BatchHistory, b1: Batch
         histories[layout.checkpoint_folder(T(table), version)] = history
 
 
-def test_it_goes_on_at_the_batch_of_the_new_version_that_had_read_the_same(old: AgentContext, pool: Any) -> None:
+def test_it_continues_at_the_batch_of_the_new_version_with_the_same_input(old: AgentContext, pool: Any) -> None:
     have_read(old, reads("1:x", "3:x"), reads("2:x", "3:x", "4:x"), reads("1:w", "1:w", "2:w"))
     assert deploy(old, pool, UPPER, SEAM_B) == "done"
     b, before = row(old, "b", 1), old.layout.checkpoint_folder(T("b"), 1)
@@ -102,7 +102,7 @@ def test_it_fails_where_nothing_fits_and_has_never_been_stopped(
     assert drive(old, run, OperatorControl("retry")) == "done" and row(old, "b", 1).checkpoint.endswith("a__v2.0")
 
 
-def test_it_reads_on_as_before_where_it_came_further_until_it_was_stopped(
+def test_it_continues_as_before_if_it_advanced_until_it_was_stopped(
     old: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     have_read(old, reads("1:x", "2:x"), reads("1:x"), reads("1:w"))
@@ -180,7 +180,7 @@ class ArrivesAt:
 
 
 @pytest.mark.parametrize("label", ["seam stop b", "seam seed b", "seam move b"])
-def test_a_start_on_the_old_checkpoint_that_comes_late_does_not_go_on_below_the_new_one(
+def test_a_late_start_on_the_old_checkpoint_is_stopped_for_the_new_one(
     label: str, old: AgentContext, pool: Any
 ) -> None:
     have_read(old, reads("1:x"), reads("1:x"), reads("1:w"))
@@ -208,7 +208,7 @@ class DieOnce:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("label", ["seam stop b", "seam seed b", "seam move b"])
-def test_killed_inside_of_it_the_next_agent_finds_the_old_world_or_the_new_one(
+def test_after_a_kill_inside_it_the_next_agent_finds_the_old_state_or_the_new_one(
     label: str, old: AgentContext, pool: Any
 ) -> None:
     run = submit(old, plan(old, UPPER, SEAM_B))

@@ -44,7 +44,7 @@ def test_the_filter_is_in_the_compiled_text_alone_and_what_reads_the_version_is_
     assert plan(agent, texts(), PlanRequest(tables=(T("a"), T("b")))).empty
 
 
-def test_an_edit_in_place_goes_on_from_where_the_version_began(agent: AgentContext, pool: Any) -> None:
+def test_an_edit_in_place_keeps_the_start_position_of_the_version(agent: AgentContext, pool: Any) -> None:
     deploy(agent, pool, texts())
     deploy(agent, pool, texts(), FROM_NOON)
     edited = texts(a="SELECT id, kind FROM STREAM landed WHERE id > 1")

@@ -65,7 +65,7 @@ def release(agent: AgentContext, pool: Any) -> str:
     return submit(agent, plan(agent, UPPER, REBUILD))
 
 
-def test_an_end_from_outside_is_recorded_and_told_or_neither(release: str, agent: AgentContext) -> None:
+def test_an_outside_end_is_recorded_and_reported_together_or_not_at_all(release: str, agent: AgentContext) -> None:
     with sqlite3.connect(agent.ledger.path) as other:
         other.execute("CREATE TRIGGER full BEFORE INSERT ON event BEGIN INSERT INTO missing VALUES (1); END")
     with pytest.raises(LedgerUnavailable):
@@ -79,7 +79,7 @@ def test_an_end_from_outside_is_recorded_and_told_or_neither(release: str, agent
 
 
 @pytest.mark.parametrize("where", ["before swap cancelled", "after swap cancelled"])
-def test_a_kill_beside_the_record_of_a_cancel_leaves_its_end_told_once(
+def test_a_kill_around_the_record_of_a_cancel_leaves_its_end_reported_once(
     where: str, release: str, agent: AgentContext, pool: Any
 ) -> None:
     def cancel() -> None:
@@ -96,7 +96,7 @@ def test_a_kill_beside_the_record_of_a_cancel_leaves_its_end_told_once(
     assert agent.ledger.check_audit().breaks == ()
 
 
-def test_an_agent_that_stops_while_it_stops_the_versions_of_a_cancelled_run_has_told_its_end(
+def test_an_agent_that_ends_while_cleaning_up_a_cancelled_run_has_reported_its_end(
     release: str, agent: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lane = OpenRuns(at(agent, "before swap running", lambda: tell(agent, release, "cancel")))
@@ -111,7 +111,7 @@ def test_an_agent_that_stops_while_it_stops_the_versions_of_a_cancelled_run_has_
     assert (state_of(agent, release), ends_told(agent, release)) == ("cancelled", (1, 1))
 
 
-def test_a_skip_that_came_too_late_is_told_by_the_write_that_takes_it(
+def test_a_skip_that_is_too_late_is_reported_in_the_transaction_that_consumes_it(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool.refuse["a@v1"] = EngineRefused("no such column", error_class="UNRESOLVED_COLUMN")
@@ -136,7 +136,7 @@ def test_a_skip_that_came_too_late_is_told_by_the_write_that_takes_it(
     ]
 
 
-def test_a_cancel_that_comes_with_the_end_of_its_run_is_told_as_not_carried_out(agent: AgentContext, pool: Any) -> None:
+def test_a_cancel_at_the_moment_of_the_runs_end_is_reported_as_not_carried_out(agent: AgentContext, pool: Any) -> None:
     deploy(agent, pool, small_project.texts())
     run_id = submit(agent, plan(agent, UPPER, PlanRequest(tables=(TableName("a"),), rebuild=True)))
     row = agent.ledger.run(run_id)
@@ -151,9 +151,7 @@ def test_a_cancel_that_comes_with_the_end_of_its_run_is_told_as_not_carried_out(
     assert ends_told(agent, run_id) == (1, 1)
 
 
-def test_a_cancel_of_a_run_that_cannot_be_read_and_is_done_is_told_as_not_carried_out(
-    agent: AgentContext, pool: Any
-) -> None:
+def test_a_cancel_of_a_finished_unreadable_run_is_reported_as_not_carried_out(agent: AgentContext, pool: Any) -> None:
     run_id, lane = unreadable(agent, pool, "missing")
     tell(agent, run_id, "cancel")
     assert agent.ledger.advance_run(run_id, was="running", state="done", ended_at=5.0, steps=())
@@ -165,7 +163,7 @@ def test_a_cancel_of_a_run_that_cannot_be_read_and_is_done_is_told_as_not_carrie
 
 
 @pytest.mark.parametrize("act", ["swap", "skip", "resume", "retry"])
-def test_a_word_that_an_end_from_outside_overtakes_is_told_to_its_author(
+def test_a_command_overtaken_by_an_outside_end_is_reported_to_its_author(
     act: str, release: str, agent: AgentContext
 ) -> None:
     accept(agent, release, act)
@@ -176,7 +174,7 @@ def test_a_word_that_an_end_from_outside_overtakes_is_told_to_its_author(
     assert not agent.ledger.run_words(release)
 
 
-def test_a_word_that_comes_during_an_end_from_outside_is_told_to_its_author(
+def test_a_command_given_during_an_outside_end_is_reported_to_its_author(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id, lane = unreadable(agent, pool, "missing")
@@ -207,7 +205,7 @@ def test_a_run_whose_thread_records_a_pause_during_an_end_from_outside_is_ended_
     assert (state_of(agent, release), ends_told(agent, release)) == ("failed", (1, 1))
 
 
-def test_no_end_is_told_of_a_run_that_somebody_has_retried_meanwhile(
+def test_no_end_is_reported_of_a_run_that_was_retried_meanwhile(
     release: str, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool.refuse["c@v2"] = EngineRefused("no memory", error_class="OOM")
@@ -230,7 +228,7 @@ def test_no_end_is_told_of_a_run_that_somebody_has_retried_meanwhile(
     assert [word.act for word in agent.ledger.run_words(release)] == ["retry"]
 
 
-def test_a_run_that_meets_a_bug_of_ours_is_told_once_each_time_to_stand_still(
+def test_a_run_that_hits_a_bug_is_reported_as_halted_once_each_time(
     release: str, agent: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: Any) -> Any:

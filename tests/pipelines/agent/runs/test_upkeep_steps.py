@@ -56,7 +56,7 @@ def notes(agent: AgentContext, run_id: str) -> list[tuple[str, str]]:
     return [(step.state, step.note) for step in row.steps]
 
 
-def test_each_table_is_optimized_once_and_the_log_says_what_came_of_it(lake: AgentContext, pool: Any) -> None:
+def test_each_table_is_optimized_once_and_the_log_records_the_result(lake: AgentContext, pool: Any) -> None:
     def written(what: str) -> None:
         if what == "optimize a__v1":
             lake.files.upkept["a__v1"] = Upkeep(12, 1)  # type: ignore[attr-defined]  # Scripted.
@@ -169,7 +169,7 @@ def test_what_met_other_files_has_been_done_by_an_agent_before(lake: AgentContex
     assert notes(lake, run_id) == [("done", "3 files written into 1")]
 
 
-def test_what_spark_refuses_fails_with_its_words_and_is_retried(lake: AgentContext, pool: Any) -> None:
+def test_a_refusal_by_spark_fails_the_step_with_its_message_and_can_be_retried(lake: AgentContext, pool: Any) -> None:
     def refuse(what: str) -> None:
         raise EngineRefused("no space left on\ndevice")
 
@@ -223,7 +223,7 @@ def test_a_log_that_cannot_be_reached_at_the_end_is_waited_for(
     assert lane.drive(lake, run_id) == "done", notes(lake, run_id)
 
 
-def test_a_keyed_statement_stands_still_meanwhile_and_stays_wanted(agent: AgentContext, pool: Any) -> None:
+def test_a_keyed_statement_is_stopped_meanwhile_and_stays_wanted_running(agent: AgentContext, pool: Any) -> None:
     files = FILES | {"pipelines/facts/p/a/a.yml": "mode: upsert\nkey: [id]\n"}
     files = {path: text for path, text in files.items() if "/b/" not in path and "/c/" not in path}
     assert lane.deploy(agent, pool, files) == "done"
@@ -245,7 +245,7 @@ def test_a_keyed_statement_stands_still_meanwhile_and_stays_wanted(agent: AgentC
     assert last.detail == "resumed from its checkpoint"
 
 
-def test_a_keyed_statement_that_could_not_go_on_is_not_stopped(agent: AgentContext, pool: Any) -> None:
+def test_a_keyed_statement_that_could_not_resume_is_not_stopped(agent: AgentContext, pool: Any) -> None:
     files = FILES | {"pipelines/facts/p/a/a.yml": "mode: upsert\nkey: [id]\n"}
     files = {path: text for path, text in files.items() if "/b/" not in path and "/c/" not in path}
     assert lane.deploy(agent, pool, files) == "done"

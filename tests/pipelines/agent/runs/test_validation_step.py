@@ -204,9 +204,7 @@ def test_without_a_position_it_waits_and_says_how_far_both_have_read(served: Age
     assert step_of(served, run).note == "equal in 7 checks"
 
 
-def test_a_position_that_never_comes_is_waited_for_within_a_bound_and_then_somebody_is_asked(
-    served: AgentContext, pool: Any
-) -> None:
+def test_waiting_for_a_position_that_never_comes_is_bounded_and_then_asks(served: AgentContext, pool: Any) -> None:
     has_read(served, 1, "3:z")
     has_read(served, 2, "2:y")
     passed = count(0.0, 60.0)
@@ -239,7 +237,7 @@ def test_files_that_cannot_be_reached_for_a_while_are_waited_for(served: AgentCo
     assert step_of(served, run).note == "equal in 7 checks"
 
 
-def test_rows_of_batches_that_nobody_can_read_of_are_never_taken_for_no_rows(served: AgentContext, pool: Any) -> None:
+def test_rows_of_unreadable_batches_never_count_as_no_rows(served: AgentContext, pool: Any) -> None:
     has_read(served, 1)
     has_read(served, 2)
     run = submit(served, plan(served, UPPER, REBUILD_A))
@@ -277,7 +275,7 @@ def test_a_version_that_reads_no_more_is_not_waited_for(
 
 
 @pytest.mark.parametrize(("lag", "measured_at", "waits"), [(3, 60.0, True), (0, 40.0, True), (0, 60.0, False)], ids=str)
-def test_a_version_whose_input_has_ended_is_not_waited_for_once_it_has_read_all_of_it(
+def test_a_version_that_read_all_of_an_ended_input_is_not_waited_for(
     lag: int, measured_at: float, waits: bool, served: AgentContext, pool: Any
 ) -> None:
     edited = small_project.texts(b="SELECT id, upper(kind) AS kind FROM STREAM a")
@@ -417,7 +415,7 @@ def test_what_was_edited_in_place_explains_what_a_rebuild_of_the_same_text_puts_
 
 
 @pytest.mark.parametrize(("newest", "explained"), [(5.0, False), (5e9, True)])
-def test_rows_that_came_into_a_static_side_since_its_reader_was_started_explain_differences(
+def test_rows_added_to_a_static_side_since_its_reader_started_explain_differences(
     newest: float, explained: bool, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = FolderContents(1, 10, 2, True, 1.0, newest)

@@ -29,7 +29,7 @@ def distinct(lake: Any, table: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.long
-def test_a_wider_type_ends_a_reader_at_once_and_each_row_comes_once_whoever_stood_where(lake: Any) -> None:
+def test_a_wider_type_ends_a_reader_at_once_and_no_row_is_lost_or_repeated(lake: Any) -> None:
     name = lake.table("p", "id BIGINT, v INT")
     lake.sql(f"INSERT INTO {name} SELECT id, int(id) FROM range(0, 4, 1, 4)")
     select, columns = f"SELECT id, v FROM STREAM {name}", "id BIGINT, v BIGINT"
@@ -139,7 +139,7 @@ def test_a_static_side_with_a_wider_type_ends_its_reader_and_a_pointer_casts_unt
 
 
 @pytest.mark.long
-def test_a_static_side_without_a_column_is_told_by_spark_at_the_next_batch_and_at_a_start(lake: Any) -> None:
+def test_spark_reports_a_missing_column_of_a_static_side_at_the_next_batch_and_at_a_start(lake: Any) -> None:
     name = lake.table("p", "id BIGINT, v BIGINT")
     side = lake.table("s", "id BIGINT, v INT", "USING delta TBLPROPERTIES ('delta.columnMapping.mode'='name')")
     lake.table("c", "id BIGINT, v INT")

@@ -55,7 +55,7 @@ def begun(lake: Any, table: str, rows: OriginRows) -> Cut:
 
 
 @pytest.mark.long
-def test_a_clone_goes_on_where_its_table_stood_while_that_goes_on_as_well(lake: Any) -> None:
+def test_a_clone_and_its_base_both_continue_from_the_moment_of_the_clone(lake: Any) -> None:
     select = streams(lake)
     lake.insert("p", 10, at=200)
     lake.run("c", select)
@@ -93,7 +93,7 @@ def test_what_is_carried_over_has_each_row_after_the_cut_once(lake: Any) -> None
 
 
 @pytest.mark.long
-def test_what_begins_now_has_each_row_that_comes_once_also_where_none_had_come(lake: Any) -> None:
+def test_a_version_that_begins_now_reads_each_new_row_once_even_on_an_empty_table(lake: Any) -> None:
     select = streams(lake)
     lake.table("g")
     lake.files.prepare(lake.checkpoint("g"), {"run": "r"})
@@ -140,7 +140,7 @@ def test_a_clone_breaks_when_files_of_what_it_was_cloned_from_go(lake: Any) -> N
 
 
 @pytest.mark.long
-def test_a_clone_has_the_columns_of_what_it_was_cloned_from_and_is_given_those_that_came(lake: Any) -> None:
+def test_a_clone_has_the_columns_of_its_base_and_gets_those_added_since(lake: Any) -> None:
     streams(lake)
     begun(lake, "g", OriginRows.INSIDE)
     lake.tables.add_columns(lake.name("g"), (("id", "BIGINT"), ("v", "STRING"), ("more", "INT")))
@@ -200,7 +200,7 @@ def test_spark_refuses_a_version_that_is_not_there_and_so_do_we(lake: Any) -> No
 
 
 @pytest.mark.long
-def test_a_change_by_hand_behind_a_place_to_begin_at_is_told_before_spark_ends_its_reader(lake: Any) -> None:
+def test_a_change_by_hand_after_a_start_position_is_reported_before_spark_ends_the_reader(lake: Any) -> None:
     streams(lake)
     lake.sql(f"DELETE FROM {lake.name('p')} WHERE id = 100")
     start = LogStart(TableName("p"), AT_VERSION, "2")

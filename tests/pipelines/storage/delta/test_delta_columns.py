@@ -105,6 +105,6 @@ def test_a_table_with_varchar_which_describe_calls_a_string_is_registered_again(
      ("ARRAY<STRUCT<`a b`: INT NOT NULL>>", "array<struct<a b:int>>", True),
      ("STRUCT<a: BIGINT COMMENT 'int'>", "struct<a:int>", False)],
 )  # fmt: skip
-def test_what_is_said_of_a_field_beside_its_type_makes_no_other_table(declared: str, there: str, same: bool) -> None:
+def test_a_comment_on_a_field_does_not_make_a_different_table(declared: str, there: str, same: bool) -> None:
     ddl = read_declared(f"CREATE TABLE IF NOT EXISTS t__v1 (s {declared}) USING delta LOCATION '/t'")
     assert (why_other_columns(ddl, {"s": there}) is None) is same

@@ -61,7 +61,7 @@ def test_a_file_without_statistics_makes_rows_unknown_and_nothing_else(files: Ta
     assert (found.files, found.rows, found.exact, found.missing) == (2, None, False, False)
 
 
-def test_rows_that_were_taken_out_after_what_was_read_are_told_to_a_stream_of_rows(
+def test_rows_removed_after_the_position_of_a_stream_of_rows_are_reported(
     files: TableCheckpoints, tmp_path: Path
 ) -> None:
     written, place, checkpoint = WrittenLog(tmp_path / "p"), str(tmp_path / "p"), str(tmp_path / "cp")
@@ -126,7 +126,7 @@ def test_of_a_hundred_parents_a_look_at_the_lag_reads_what_is_new_and_nothing_el
     assert len(read) == 100, "a commit is read once"
 
 
-def test_a_log_that_was_cleaned_up_while_it_was_looked_at_is_told(files: TableCheckpoints, tmp_path: Path) -> None:
+def test_a_log_cleaned_up_while_it_is_read_is_reported(files: TableCheckpoints, tmp_path: Path) -> None:
     written, sources = WrittenLog(tmp_path / "p"), ((0, P, str(tmp_path / "p"), "delta"),)
     for _ in range(4):
         written.commit(1)

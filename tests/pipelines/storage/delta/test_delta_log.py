@@ -59,7 +59,7 @@ def test_what_was_taken_out_is_not_held_and_rows_read_may_be_gone(files: TableCh
     assert files.gone(str(tmp_path / "cp"), source) is None
 
 
-def test_a_table_made_anew_in_its_place_is_another_one(files: TableCheckpoints, tmp_path: Path) -> None:
+def test_a_recreated_table_is_a_different_table(files: TableCheckpoints, tmp_path: Path) -> None:
     written = WrittenLog(tmp_path / "p")
     written.commit(3)
     commit_batch(tmp_path / "cp", 0, offset_line(written, 2))
@@ -74,7 +74,7 @@ def test_a_table_made_anew_in_its_place_is_another_one(files: TableCheckpoints, 
     assert files.rows(str(tmp_path / "p"), "delta") == 18
 
 
-def test_a_log_made_anew_in_a_folder_that_has_the_same_inode_is_another_one(tmp_path: Path) -> None:
+def test_a_log_recreated_in_a_folder_with_the_same_inode_is_a_different_log(tmp_path: Path) -> None:
     WrittenLog(tmp_path / "p").commit(3)
     log = DeltaLog(f"{tmp_path}/p/delta")
     log.refresh()
@@ -102,7 +102,7 @@ def test_a_copy_that_ends_earlier_is_not_what_was_read(files: TableCheckpoints, 
     )
 
 
-def test_what_lies_in_a_folder_that_is_not_mounted_is_not_gone(files: TableCheckpoints, tmp_path: Path) -> None:
+def test_a_table_in_an_unmounted_folder_is_not_gone(files: TableCheckpoints, tmp_path: Path) -> None:
     written, place = WrittenLog(tmp_path / "tables" / "p"), tmp_path / "tables" / "p"
     written.commit(1)
     commit_batch(tmp_path / "cp", 0, offset_line(written, 1))
@@ -120,7 +120,7 @@ def test_what_lies_in_a_folder_that_is_not_mounted_is_not_gone(files: TableCheck
     )
 
 
-def test_what_is_no_log_is_told_and_tried_again(files: TableCheckpoints, tmp_path: Path) -> None:
+def test_an_unreadable_log_is_reported_and_retried(files: TableCheckpoints, tmp_path: Path) -> None:
     written = WrittenLog(tmp_path / "p")
     written.commit(1)
     (written.log / f"{2:020}.json").write_text("{half a line")
@@ -163,7 +163,7 @@ def test_rows_since_a_moment_are_those_of_the_commits_since(files: TableCheckpoi
     assert files.rows_since(str(tmp_path / "none"), "delta", now) is None
 
 
-def test_a_reader_holds_what_a_batch_had_written_until_rows_change_otherwise(
+def test_a_reader_holds_the_rows_of_a_batch_until_rows_change_in_another_way(
     files: TableCheckpoints, tmp_path: Path
 ) -> None:
     written, folder = WrittenLog(tmp_path / "p"), tmp_path / "p"
@@ -215,7 +215,7 @@ def test_a_log_that_is_far_behind_its_checkpoint_has_a_length_and_no_size(
         written.commit(1)
 
 
-def test_rows_that_no_statement_has_written_are_told_by_operation_and_version(
+def test_rows_that_no_statement_wrote_are_reported_with_operation_and_version(
     files: TableCheckpoints, tmp_path: Path
 ) -> None:
     log = WrittenLog(tmp_path)
@@ -233,7 +233,7 @@ def test_rows_that_no_statement_has_written_are_told_by_operation_and_version(
     assert files.written_by_hand(str(tmp_path), "delta") == (6, "MERGE"), "by hand: its conditions are not ours"
 
 
-def test_a_log_whose_beginning_cannot_be_read_is_refused_in_words_and_not_taken_for_no_table(
+def test_a_log_with_an_unreadable_beginning_is_refused_and_not_treated_as_a_missing_table(
     files: TableCheckpoints, tmp_path: Path
 ) -> None:
     log = WrittenLog(tmp_path)
@@ -251,7 +251,7 @@ def test_a_log_whose_beginning_cannot_be_read_is_refused_in_words_and_not_taken_
     assert files.identity(str(tmp_path), "delta") == "", "there is no commit"
 
 
-def test_the_oldest_version_is_told_by_commits_alone(tmp_path: Path) -> None:
+def test_the_oldest_version_is_determined_by_commits_alone(tmp_path: Path) -> None:
     log = WrittenLog(tmp_path)
     log.commit(1)
     found = DeltaLog(str(tmp_path / "delta"))
@@ -271,7 +271,7 @@ def test_a_folder_is_there_or_not_and_what_cannot_be_looked_at_is_neither(tmp_pa
         files.is_there(str(tmp_path / ("x" * 300)))
 
 
-def test_files_that_are_gone_are_told_by_one_who_begins_with_a_later_checkpoint(tmp_path: Path) -> None:
+def test_missing_files_are_reported_by_a_log_reader_that_begins_at_a_later_checkpoint(tmp_path: Path) -> None:
     written, sources = WrittenLog(tmp_path / "p"), ((0, P, str(tmp_path / "p"), "delta"),)
     (first,) = written.commit(3)
     written.optimize(first, into=3)
@@ -299,7 +299,7 @@ def test_rows_that_were_taken_out_before_a_checkpoint_may_have_been_read(tmp_pat
     assert TableCheckpoints("ledger").gone(str(tmp_path / "cp"), sources) is None
 
 
-def test_where_a_log_stands_tells_it_from_an_older_copy_also_one_that_was_written_on(
+def test_the_position_of_a_log_distinguishes_it_from_an_older_copy_even_if_written_on(
     files: TableCheckpoints, tmp_path: Path
 ) -> None:
     place, written = f"{tmp_path}/p/delta", WrittenLog(tmp_path / "p", id="id-9")
@@ -380,7 +380,7 @@ def test_a_checkpoint_of_policy_v2_is_read_with_the_files_that_it_names(
     assert files.sink_batch(str(tmp_path), format="delta", query="q") == 3
 
 
-def test_a_table_of_others_lies_in_its_own_folder_and_one_of_ours_below_it(tmp_path: Path) -> None:
+def test_the_log_of_a_foreign_table_is_in_its_folder_and_ours_is_one_level_below(tmp_path: Path) -> None:
     files, others = TableCheckpoints("ledger"), format_of_others("delta")
     log = WrittenLog(tmp_path)
     log.commit(5)

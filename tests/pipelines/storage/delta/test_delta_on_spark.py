@@ -64,7 +64,7 @@ def test_lag_of_a_stopped_statement_is_what_the_history_says(lake: Any) -> None:
 
 
 @pytest.mark.long
-def test_files_that_are_written_anew_are_no_new_rows(lake: Any) -> None:
+def test_rewritten_files_are_not_new_rows(lake: Any) -> None:
     lake.table("p")
     lake.table("c")
     select = f"SELECT id, v FROM STREAM {lake.name('p')}"
@@ -216,7 +216,7 @@ def test_a_new_checkpoint_on_a_table_that_holds_rows_writes_them_again(lake: Any
     assert lake.count("c") == 8
 
 
-def test_a_source_that_was_created_again_is_told_before_and_by_spark(lake: Any) -> None:
+def test_a_recreated_source_is_reported_before_a_start_and_by_spark(lake: Any) -> None:
     lake.table("p")
     lake.table("c")
     lake.insert("p", 4)
@@ -253,7 +253,7 @@ def test_a_source_that_was_created_again_is_told_before_and_by_spark(lake: Any) 
          ("DELETE FROM {p}", "DELETE", "DELTA_SOURCE_IGNORE_DELETE"),
          ("RESTORE TABLE {p} TO VERSION AS OF 1", "RESTORE", "DELTA_SOURCE_IGNORE_DELETE")])],
 )  # fmt: skip
-def test_rows_that_are_changed_by_hand_in_a_source_are_told_before_spark_ends_its_reader(
+def test_rows_changed_by_hand_in_a_source_are_reported_before_spark_ends_its_reader(
     change: str, operation: str, error: str, lake: Any
 ) -> None:
     name = lake.table("p")
@@ -280,7 +280,7 @@ def test_rows_that_are_changed_by_hand_in_a_source_are_told_before_spark_ends_it
 
 
 @pytest.mark.long
-def test_files_that_vacuum_has_deleted_before_they_were_read_are_told(lake: Any) -> None:
+def test_files_that_vacuum_deleted_before_they_were_read_are_reported(lake: Any) -> None:
     name = lake.table("p")
     lake.table("c")
     select = f"SELECT id, v FROM STREAM {name}"
@@ -303,7 +303,7 @@ def test_files_that_vacuum_has_deleted_before_they_were_read_are_told(lake: Any)
 
 
 @pytest.mark.long
-def test_a_sink_that_was_dropped_is_made_anew_by_spark_with_new_rows_only(lake: Any) -> None:
+def test_a_dropped_sink_is_recreated_by_spark_with_new_rows_only(lake: Any) -> None:
     lake.table("p")
     name = lake.table("c")
     lake.insert("p", 4)
@@ -319,7 +319,7 @@ def test_a_sink_that_was_dropped_is_made_anew_by_spark_with_new_rows_only(lake: 
     assert lake.files.identity(lake.place("c"), "delta") not in ("", before)
 
 
-def test_a_parent_whose_log_was_cleaned_up_behind_a_statement_is_told(lake: Any) -> None:
+def test_a_parents_log_cleaned_up_behind_a_statement_is_reported(lake: Any) -> None:
     lake.table("p")
     lake.table("c")
     lake.insert("p", 1)

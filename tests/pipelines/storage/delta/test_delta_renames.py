@@ -82,7 +82,7 @@ def test_a_column_is_lost_by_its_name_or_its_place_in_the_files(
     assert why(log, 4) == "", "who has begun behind it reads on"
 
 
-def test_what_tracking_does_not_help_against_is_told_before_a_lost_column(tmp_path: Path) -> None:
+def test_faults_that_tracking_cannot_survive_are_reported_before_a_lost_column(tmp_path: Path) -> None:
     log = WrittenLog(tmp_path / "p")
     log.columns(field("a"), field("b"))
     (path,) = log.commit(1)
@@ -92,7 +92,7 @@ def test_what_tracking_does_not_help_against_is_told_before_a_lost_column(tmp_pa
     assert why(log, 3, takes_changes=True) == f"is another one since version 3: its column b was dropped, {AND}"
 
 
-def test_what_there_was_before_is_told_by_a_checkpoint_of_the_log(tmp_path: Path) -> None:
+def test_earlier_versions_are_known_from_a_checkpoint_of_the_log(tmp_path: Path) -> None:
     log = WrittenLog(tmp_path / "p")
     log.columns(field("a"), field("b"))
     for _ in range(3):

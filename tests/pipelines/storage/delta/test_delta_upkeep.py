@@ -73,7 +73,7 @@ def test_a_vacuum_that_was_cut_off_is_not_done(status: str, done: Upkeep | None,
     assert TableCheckpoints("ledger").upkeep(str(tmp_path / "p/delta"), "VACUUM", "mine") == done
 
 
-def test_what_was_done_is_known_by_its_tag_also_where_the_clock_was_set_back_and_whatever_came_since(
+def test_upkeep_is_recognised_by_its_tag_whatever_the_clock_and_later_commits(
     tmp_path: Path,
 ) -> None:
     log, files, place = WrittenLog(tmp_path / "p"), TableCheckpoints("ledger"), str(tmp_path / "p/delta")

@@ -99,7 +99,7 @@ def test_an_escape_in_a_place_is_three_letters_to_delta_which_makes_a_folder_whe
          ("UPDATE {t} SET v = 'x' WHERE id = 1", "UPDATE"), ("INSERT OVERWRITE {t} SELECT 1, 'v'", "WRITE"),
          ("RESTORE TABLE {t} TO VERSION AS OF 1", "RESTORE")])],
 )  # fmt: skip
-def test_what_its_owner_changes_is_told_with_operation_and_version(change: str, operation: str, lake: Any) -> None:
+def test_changes_by_the_owner_are_reported_with_operation_and_version(change: str, operation: str, lake: Any) -> None:
     foreign = made(lake)
     foreign.insert(4)
     foreign.insert(4, 10)

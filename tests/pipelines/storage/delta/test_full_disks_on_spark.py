@@ -31,7 +31,9 @@ def small(lake: Any) -> Iterator[Path]:
 @pytest.mark.parametrize(
     "keyed", [pytest.param(True, marks=pytest.mark.long, id="keyed"), pytest.param(False, id="appended")]
 )
-def test_a_full_disk_is_told_where_a_statement_and_optimize_fail_over_it(keyed: bool, lake: Any, small: Path) -> None:
+def test_a_full_disk_is_reported_if_a_statement_or_optimize_fails_because_of_it(
+    keyed: bool, lake: Any, small: Path
+) -> None:
     lake.table("p", EVENTS)
     upsert = lake.upsert("k", "id", "v", "seq", sequence="seq") if keyed else None
 

@@ -78,7 +78,7 @@ def test_rows_that_were_changed_after_a_place_end_a_stream_that_begins_there(tmp
     assert why(log.folder, "7") is None
 
 
-def test_files_that_are_not_there_any_more_are_told(tmp_path: Path) -> None:
+def test_missing_files_are_reported(tmp_path: Path) -> None:
     assert why(written(tmp_path).folder, "2") == "p lacks files of version 2: VACUUM has deleted them"
 
 

@@ -38,7 +38,7 @@ def rows(lake: Any, table: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.long
-def test_it_ends_once_at_a_column_that_is_renamed_and_goes_on_over_it_with_each_row_once(lake: Any) -> None:
+def test_it_ends_once_at_a_renamed_column_and_continues_with_each_row_once(lake: Any) -> None:
     name = lake.table("p", "id BIGINT, v INT, w INT", MAPPED)
     lake.table("c", "id BIGINT, v BIGINT")
     select = tracked(lake, "c", f"SELECT id, v FROM STREAM {name}")
@@ -66,7 +66,7 @@ def test_it_ends_once_at_a_column_that_is_renamed_and_goes_on_over_it_with_each_
      ("ALTER COLUMN v COMMENT 'x'", "")],
     ids=["added", "renamed", "widened", "comment"],
 )  # fmt: skip
-def test_one_that_stood_still_ends_once_at_each_change_also_where_one_without_goes_on(
+def test_a_stopped_reader_ends_once_at_each_change_even_if_one_without_tracking_continues(
     alter: str, more: str, lake: Any
 ) -> None:
     name = lake.table("p", "id BIGINT, v INT, w INT", MAPPED)
@@ -86,7 +86,7 @@ def test_one_that_stood_still_ends_once_at_each_change_also_where_one_without_go
 
 
 @pytest.mark.long
-def test_a_column_that_it_reads_ends_its_start_in_words_until_its_text_names_the_new_one(lake: Any) -> None:
+def test_a_renamed_column_that_it_reads_fails_its_start_until_its_text_uses_the_new_name(lake: Any) -> None:
     name = lake.table("p", "id BIGINT, v INT", MAPPED)
     lake.table("c", "id BIGINT, v BIGINT")
     select = tracked(lake, "c", f"SELECT id, v FROM STREAM {name}")
@@ -102,7 +102,7 @@ def test_a_column_that_it_reads_ends_its_start_in_words_until_its_text_names_the
 
 
 @pytest.mark.long
-def test_without_the_settings_to_go_on_it_never_does(lake: Any) -> None:
+def test_without_the_required_settings_it_never_continues(lake: Any) -> None:
     name = lake.table("p", "id BIGINT, v INT, w INT", MAPPED)
     lake.table("c", "id BIGINT, v BIGINT")
     place = tracking_options(lake.checkpoint("c"), 0)[:1]
@@ -200,7 +200,7 @@ def _copy(lake: Any, table: str, *, kept: bool) -> None:
 
 
 @pytest.mark.long
-def test_it_begins_at_a_version_before_a_column_was_renamed_and_stands_within_the_files_of_one(lake: Any) -> None:
+def test_it_begins_before_a_column_was_renamed_and_is_within_the_files_of_one_version(lake: Any) -> None:
     name = lake.table("p", "id BIGINT, v INT, w INT", MAPPED)
     lake.sql(f"INSERT INTO {name} SELECT id, int(id), 1 FROM range(0, 4, 1, 4)")
     for table in ("begins", "within"):
@@ -258,7 +258,7 @@ def test_a_with_query_that_is_read_several_times_is_one_stream(lake: Any) -> Non
 
 
 @pytest.mark.long
-def test_a_reader_of_changes_goes_on_over_each_change_of_columns_with_each_change_once(lake: Any) -> None:
+def test_a_reader_of_changes_survives_every_change_of_columns_and_reads_each_change_once(lake: Any) -> None:
     recorded = MAPPED.replace("'name',", "'name', 'delta.enableChangeDataFeed'='true',")
     name = lake.table("p", "id BIGINT, v INT, w INT", recorded)
     for table in ("c", "plain"):

@@ -34,7 +34,7 @@ class Moved:
         return self.files.seed(self.folders, (seen,), NOTE, batch=4, like=str(self.checkpoint)).id
 
 
-def test_it_stands_behind_the_batch_of_the_other_table_and_keeps_its_query(tmp_path: Path) -> None:
+def test_it_is_positioned_after_the_batch_of_the_other_table_and_keeps_its_query(tmp_path: Path) -> None:
     moved = Moved(tmp_path)
     assert moved.seed(upto=2) == "q-1"
     place = Path(moved.folders.checkpoint)

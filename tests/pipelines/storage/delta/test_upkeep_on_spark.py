@@ -67,7 +67,7 @@ def test_a_limit_of_rows_per_file_that_a_pool_has_for_its_streams_does_not_hold_
     assert lake.files.upkeep(f"{lake.place('p')}/delta", "OPTIMIZE", "t") == Upkeep(2, 1)
 
 
-def test_how_long_files_are_retained_is_heard_by_upkeep_and_ignored_by_spark_otherwise(lake: Any) -> None:
+def test_upkeep_respects_the_retention_that_spark_alone_would_ignore(lake: Any) -> None:
     name = many_files(lake, "q", 1)
     lake.upkeep.optimize(name, "t")
     lake.upkeep.vacuum(name, "1", "t")
@@ -140,7 +140,7 @@ def test_an_optimize_that_is_ended_has_changed_nothing(lake: Any) -> None:
 
 
 @pytest.mark.long
-def test_a_merge_fails_over_files_that_are_written_anew_meanwhile(lake: Any) -> None:
+def test_a_merge_fails_if_its_files_are_rewritten_meanwhile(lake: Any) -> None:
     name = many_files(lake, "p", 2)
     slow = (
         "SELECT id, coalesce(java_method('java.lang.Thread', 'sleep', id * 0 + 2500), 'x') AS v FROM range(0, 1, 1, 1)"

@@ -107,7 +107,7 @@ def test_the_lag_of_a_keyed_statement_counts_a_batch_until_it_is_committed_and_n
 
 
 @pytest.mark.long
-def test_an_older_copy_of_the_table_of_deleted_keys_is_told_also_once_a_batch_has_written_on(lake: Any) -> None:
+def test_an_older_copy_of_the_table_of_deleted_keys_is_reported_even_after_another_batch(lake: Any) -> None:
     run = keyed(lake, sequence="seq", deletes="gone")
     place, copy = f"{lake.place('k')}/deleted", f"{lake.folder}/copy"
     happened(lake, (1, "a", 1, False), (2, "x", 9, True))
@@ -154,7 +154,7 @@ def test_a_batch_that_is_written_again_changes_nothing_and_its_readers_hear_of_n
      ([(1, "a", 1, False), (1, "b", 2, False)], "",
       "HEADGATE_TWO_ROWS_PER_KEY a batch has two rows of one key, and no sequence says which is newer: {\"id\":1}")],
 )  # fmt: skip
-def test_rows_that_have_no_place_end_the_statement_in_words_and_nothing_is_written(
+def test_rows_without_a_valid_key_end_the_statement_with_the_reason_and_nothing_is_written(
     events: list[Any], sequence: str, words: str, lake: Any
 ) -> None:
     run = keyed(lake, sequence=sequence)
@@ -217,7 +217,7 @@ def written_again(lake: Any, select: str) -> Any:
 
 
 @pytest.mark.long
-def test_a_table_that_is_written_again_in_place_is_as_one_that_was_built_anew(lake: Any) -> None:
+def test_a_table_rewritten_in_place_equals_a_rebuilt_one(lake: Any) -> None:
     run = keyed(lake, sequence="seq", deletes="gone")
     happened(lake, (1, "a", 1, False), (2, "x", 4, False), (3, "y", 1, False), (4, "n", 2, True))
     run()
@@ -263,7 +263,7 @@ def test_rows_of_keys_that_the_new_text_does_not_give_stay_in_a_table_that_is_wr
 
 
 @pytest.mark.long
-def test_a_row_that_was_written_by_hand_stands_beside_the_keys_own_and_is_told(lake: Any) -> None:
+def test_a_row_written_by_hand_duplicates_its_key_and_is_reported(lake: Any) -> None:
     run = keyed(lake, sequence="seq", deletes="gone")
     happened(lake, (1, "a", 1, False), (2, "x", 1, True))
     run()

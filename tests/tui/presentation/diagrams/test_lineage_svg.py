@@ -35,7 +35,7 @@ def lineage(*ways: str, word: str = "x") -> ColumnLineage:
     return ColumnLineage(pairs[-1][1], "up", nodes, edges, (LineageGap(pairs[0][0], word, word, "f", 1),))
 
 
-def test_whatever_stands_in_sql_the_picture_is_well_formed_and_shows_it() -> None:
+def test_the_picture_is_well_formed_for_any_sql_and_shows_it() -> None:
     found = lineage("a.x b.y", word=NASTY)
     root = ElementTree.fromstring(lineage_svg(found))
     texts = [each.text or "" for each in root.iter("{http://www.w3.org/2000/svg}text")]

@@ -106,7 +106,7 @@ def test_a_flowchart_has_a_box_for_each_table_and_an_arrow_for_each_way() -> Non
     )
 
 
-def test_a_digraph_has_a_cluster_for_each_table_and_what_was_asked_for_stands_out() -> None:
+def test_a_digraph_has_a_cluster_per_table_and_highlights_the_requested_column() -> None:
     found = lineage((column("a", "x"), column("b", "y")), root=column("b"))
     assert lineage_dot(found) == (
         "digraph {\n  rankdir=LR;\n  node [shape=box];\n"

@@ -219,7 +219,7 @@ def test_a_wrong_filter_says_so_as_long_as_it_is_wrong_and_no_longer() -> None:
     in_console(scenario)
 
 
-def test_what_is_not_possible_is_told_without_colour_and_takes_no_more_room() -> None:
+def test_an_unavailable_action_is_marked_without_colour_and_without_more_space() -> None:
     both = [plain(hints((KeyHint("P", "pause", possible),), 40)) for possible in (True, False)]
     assert both[0].startswith(" P pause ")
     assert both[1].startswith("(P pause)")
@@ -275,7 +275,7 @@ def test_a_look_at_a_named_statement_leaves_the_one_on_screen(command: str, word
     in_console(scenario)
 
 
-def test_a_run_that_was_continued_offers_nothing_and_names_the_one_that_goes_on() -> None:
+def test_a_continued_run_offers_nothing_and_names_its_continuation() -> None:
     class Continued(WithRun):
         def run(self, run_id: str) -> RunView:
             return RunView(replace(super().run(run_id).run, continued_by="7f3a-01c2f"))
@@ -363,7 +363,7 @@ def test_in_a_freeze_no_plan_but_a_rollback_is_executed() -> None:
         (1, "skip", "", "ana", False),
     ],
 )
-def test_the_author_of_a_plan_that_needed_an_approval_overrules_no_check_of_it(
+def test_the_author_of_a_plan_that_needed_an_approval_cannot_skip_its_comparison(
     approvals: int, act: str, do: str, user: str, refused: bool
 ) -> None:
     plan = replace(sample_plan(), approvals=approvals)

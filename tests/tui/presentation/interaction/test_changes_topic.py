@@ -28,7 +28,7 @@ def test_a_kind_says_what_is_done_why_what_is_lost_and_shows_an_edit(facts: Chan
 
 
 @pytest.mark.parametrize("facts", CHANGE_KINDS, ids=lambda facts: facts.kind.name)
-def test_what_may_be_chosen_is_named_as_it_is_typed_and_what_no_agent_does_stands_apart(
+def test_choices_are_named_as_they_are_typed_with_unsupported_ones_apart(
     facts: ChangeKindDefinition,
 ) -> None:
     (said,) = [row.removeprefix("  instead").strip() for row in block(facts) if row.startswith("  instead")]

@@ -25,7 +25,7 @@ def test_help_says_which_act_asks_and_which_does_not() -> None:
     assert "Stop now; table and checkpoint are kept (asks first)" in told
 
 
-def test_the_page_on_the_console_tells_what_each_act_asks_as_the_agent_does() -> None:
+def test_the_page_on_the_console_gives_the_same_confirmations_as_the_agent() -> None:
     told = " ".join(help_topic("console").split())
     known = project(src="", a="src", b="a")
     world = {name: deployed(table) for name, table in known.tables.items()}

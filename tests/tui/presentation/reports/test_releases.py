@@ -55,7 +55,7 @@ def test_a_release_that_catches_up_names_the_slowest_what_is_left_and_what_limit
     assert all(len(line) <= 80 for line in found)
 
 
-def test_a_version_that_has_caught_up_is_not_told_to_be_behind_by_nothing() -> None:
+def test_a_version_that_caught_up_is_not_reported_as_behind_by_nothing() -> None:
     there = replace(PAIR, new=replace(NEW, lag_rows=0, trend="idle"))
     said = "orders v2 has caught up, which is measured three times before its gate opens."
     assert verdict(release(pairs=(there,)), NOW) == said
@@ -88,13 +88,13 @@ def test_each_state_says_what_to_do(state: str, known: dict[str, Any], said: str
     assert verdict(release(state, **known), NOW) == expected
 
 
-def test_a_gate_that_has_opened_is_told_in_the_past_with_its_time() -> None:
+def test_an_opened_gate_is_reported_in_the_past_tense_with_its_time() -> None:
     opened = replace(PAIR, gate="done", note="caught up: lag 0 rows, watermark 2026-01-01T00:00", gate_at=NOW - 60)
     found = release_details(release("held", pairs=(opened,)), NOW)
     assert f"  gate: caught up at {clock(NOW - 60)}: lag 0 rows, watermark 2026-01-01T00:00" in found
 
 
-def test_a_failure_is_told_by_its_first_sentence_and_below_it_in_full() -> None:
+def test_a_failure_is_shown_by_its_first_sentence_and_in_full_below() -> None:
     long = (
         "orders: 12 rows are only in v2; headgate release diff 9f2c orders shows more, " + "and more " * 60 + "at last"
     )
@@ -143,7 +143,7 @@ def test_what_serves_stopped_is_named_with_the_command_that_starts_it(state: str
     assert "headgate start" not in verdict(release(state, note="nothing was swapped"), NOW)
 
 
-def test_what_is_not_known_is_said_so() -> None:
+def test_unknown_values_are_shown_as_unknown() -> None:
     assert lag_words(replace(NEW, lag_rows=None)) == "?" and lag_words(replace(NEW, exact=False)) == "≈12k rows"
     assert lag_words(replace(NEW, lag_rows=None, lag_files=1)) == "1 file"
     assert trend_of(replace(NEW, trend="")) == trend_of(replace(NEW, runs=False)) == "-"

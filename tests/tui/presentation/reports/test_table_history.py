@@ -33,7 +33,7 @@ def kinds(records: TableRecords) -> list[tuple[float, str]]:
     return [(entry.at, entry.kind) for entry in table_history(records, {PLAN.hash: PLAN})]
 
 
-def test_a_deploy_is_told_with_plan_actor_columns_and_from_when_it_serves() -> None:
+def test_a_deploy_is_listed_with_plan_actor_columns_and_the_time_it_began_to_serve() -> None:
     run = run_row(PLAN.hash, ended_at=200.0, state="done", steps=(step(1, StepKind.CREATE), step(2, StepKind.SWAP)))
     deploy, schema, serves = table_history(TableRecords(A, runs=(run,)), {PLAN.hash: PLAN})
     assert (deploy.at, schema.at, serves.at) == (101.0, 101.0, 112.0)
@@ -42,7 +42,7 @@ def test_a_deploy_is_told_with_plan_actor_columns_and_from_when_it_serves() -> N
     assert serves.summary == "v2 serves from here on"
 
 
-def test_a_version_that_serves_without_a_comparison_is_said_to() -> None:
+def test_a_version_that_serves_without_a_comparison_is_reported() -> None:
     note = "rows were not compared: skipped by an operator"
     check = replace(step(1, StepKind.VALIDATE), state="skipped", note=note)
     run = run_row(PLAN.hash, ended_at=200.0, state="done", steps=(check, step(2, StepKind.SWAP)))
@@ -50,7 +50,7 @@ def test_a_version_that_serves_without_a_comparison_is_said_to() -> None:
     assert (serves.kind, serves.detail) == ("serves", note)
 
 
-def test_a_failed_step_says_why_and_a_plan_that_was_forgotten_is_said_to_be() -> None:
+def test_a_failed_step_gives_its_reason_and_a_forgotten_plan_is_reported() -> None:
     broken = StepRow(3, "start", "a", 2, "failed", note="disk full", started_at=5.0, ended_at=6.0)
     run = run_row("gone", state="failed", ended_at=7.0, steps=(broken,))
     (entry,) = table_history(TableRecords(A, runs=(run,)), {})
@@ -58,7 +58,7 @@ def test_a_failed_step_says_why_and_a_plan_that_was_forgotten_is_said_to_be() ->
     assert entry.summary == "by a plan that is no longer kept, failed"
 
 
-def test_a_swap_of_several_pointers_is_told_for_each_table_of_it() -> None:
+def test_a_swap_of_several_pointers_is_listed_in_the_history_of_each_table() -> None:
     pointers = Step(1, StepKind.SWAP, TableName("b"), 2, (), "", tables=(TableName("b"), A))
     plan = plan_of(A, steps=(pointers,), action=Action.REBUILD)
     swap = StepRow(1, "swap", "b", 2, "done", started_at=1.0, ended_at=2.0)
@@ -88,7 +88,7 @@ def test_an_edit_in_place_does_not_begin_to_serve() -> None:
     assert "serves" not in [entry.kind for entry in found]
 
 
-def test_an_act_is_told_once_though_command_audit_and_event_tell_it() -> None:
+def test_an_action_is_listed_once_although_command_audit_and_event_record_it() -> None:
     command = CommandRow(1, 50.0, "bob", "stop", "a b", "headgate stop a b", "done", took_ms=1000)
     audit = AuditRow(1, 50.1, "bob", "stop", "a b", outcome="done")
     event = state_event(50.0, ("a", 1), ("running", "stopped"), cause=EventCause.STOP, by="bob")
@@ -96,13 +96,13 @@ def test_an_act_is_told_once_though_command_audit_and_event_tell_it() -> None:
     assert (entry.at, entry.kind, entry.summary, entry.actor) == (49.0, "stop", "done, with 1 other statement", "bob")
 
 
-def test_an_act_whose_command_was_forgotten_is_told_from_the_audit() -> None:
+def test_an_action_whose_command_was_forgotten_is_listed_from_the_audit() -> None:
     audits = (AuditRow(2, 9000.0, "bob", "stop", "a", outcome="done"), AuditRow(1, 50.0, "bob", "stop", "a", "", "yes"))
     command = CommandRow(1, 9000.1, "bob", "stop", "a", "headgate stop a", "done")
     assert kinds(TableRecords(A, commands=(command,), audits=audits)) == [(50.0, "stop"), (9000.1, "stop")]
 
 
-def test_a_failure_that_came_again_is_told_when_it_came_first_and_last() -> None:
+def test_a_repeated_failure_is_shown_with_its_first_and_last_time() -> None:
     event = EventRow(1, 900.0, "a", 2, "exception", "DIVIDE_BY_ZERO", "by zero", "f", 3, 100.0)
     found = table_history(TableRecords(A, events=(event,)), {})
     assert [(entry.at, entry.summary) for entry in found] == [
@@ -110,7 +110,7 @@ def test_a_failure_that_came_again_is_told_when_it_came_first_and_last() -> None
     ]  # fmt: skip
 
 
-def test_states_are_told_where_they_are_faults_or_have_a_reason() -> None:
+def test_states_are_listed_if_they_are_faults_or_have_a_reason() -> None:
     version = ("a", 1)
     events = (
         state_event(0, version, ("starting", "running")),
@@ -146,14 +146,14 @@ def test_the_newest_entries_are_kept_and_lines_are_oldest_first() -> None:
     assert [words.split()[-1] for words in history_lines(entries, 10.0)] == ["3", "why", "4", "why"]
 
 
-def test_the_answer_to_an_act_is_told_in_words() -> None:
+def test_the_answer_to_an_action_is_a_sentence() -> None:
     answer = "a started in 267 ms, first batch pending"
     command = CommandRow(1, 50.0, "bob", "start", "a", "headgate start a", "accepted", detail=answer, took_ms=270)
     (entry,) = table_history(TableRecords(A, commands=(command,)), {})
     assert entry.summary == "accepted: a started in 267 ms, first batch pending"
 
 
-def test_a_stop_of_what_it_reads_is_told_among_its_own() -> None:
+def test_a_stop_of_an_input_is_listed_in_a_tables_history() -> None:
     events = (
         state_event(50.0, ("parent", 1), ("running", "stopped"), cause=EventCause.STOP, by="bob"),
         state_event(60.0, ("parent", 1), ("starting", "running")),

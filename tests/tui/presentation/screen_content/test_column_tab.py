@@ -59,7 +59,7 @@ def test_no_line_is_wider_than_the_screen(width: int) -> None:
     assert " + ".join(["amount"] * 61) in " ".join(" ".join(plain(each).split()) for each in lines)
 
 
-def test_what_is_not_followed_is_said() -> None:
+def test_untraced_columns_are_reported() -> None:
     found = texts(facts("kept", "kind", kept="INSERT INTO kept SELECT id, lost AS kind, amount FROM STREAM landed"))
     assert " NOT TRACED" in found
     assert "   kept.kind: lost cannot be traced: no source has such a column" in found

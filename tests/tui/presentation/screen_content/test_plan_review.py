@@ -50,7 +50,7 @@ def test_review_says_what_spark_makes_of_a_statement(confirmed: bool | None, wor
     assert ("Spark disagrees" in plain(node_row(seen, column_widths((seen,), 100)))) is (confirmed is False)
 
 
-def test_review_says_in_words_what_changed_with_the_code_beside_them() -> None:
+def test_the_review_names_the_kind_of_change_with_the_code_beside_it() -> None:
     node = next(node for node in sample_plan().nodes if node.action is Action.REBUILD)
     told = " ".join(plain(line).strip() for line in why(node, 200, ASCII, full=False))
     assert f"{node.reason.words} (state no longer fits, 6a)" in told
@@ -170,7 +170,7 @@ def test_a_plan_that_was_superseded_says_by_what() -> None:
     assert state_of_plan(sample_plan(), row, NOW).startswith("superseded by run 7f3a-1 of ana on a")
 
 
-def test_what_is_lost_and_warned_of_stands_before_the_texts_and_before_the_way_back() -> None:
+def test_losses_and_warnings_are_shown_before_texts_and_undo() -> None:
     node = next(node for node in sample_plan().nodes if node.action is Action.REBUILD)
     filters = (Edit(EditKind.FILTER, after=text) for text in ("a > 1", "b > 2"))
     evidence = (Edit(EditKind.JOIN, after="JOIN d ON d.id > a.id"), *filters)

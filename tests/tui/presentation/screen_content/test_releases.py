@@ -51,7 +51,7 @@ def test_of_many_pairs_those_that_are_behind_furthest_are_shown_and_the_others_c
     assert found[-1] == " and 8 more pairs: headgate release show 9f2c-1"
 
 
-def test_the_way_back_stands_below_once_something_serves() -> None:
+def test_the_rollback_is_shown_below_once_a_new_version_serves() -> None:
     assert not any("rollback" in row for row in shown(state="hydrating"))
     assert shown(state="done", serves=True, blocked="")[-1] == " headgate rollback 9f2c-1"
     found = shown(state="observing", serves=True, blocked="", old_until=NOW + 60)

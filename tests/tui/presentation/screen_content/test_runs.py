@@ -69,7 +69,7 @@ def test_an_error_without_room_is_named_by_its_class() -> None:
     assert plain(step_row(failed, (), (), 80, RowContext(UNICODE, 110.0))).rstrip().endswith("  USER_RAISED_EXCEPTION")
 
 
-def test_a_failed_step_has_its_first_sentence_in_its_row_and_all_of_it_below() -> None:
+def test_a_failed_step_has_its_first_sentence_in_its_row_and_the_full_text_below() -> None:
     long = "12 rows are only in v2; headgate release diff shows more, " + "and more " * 60 + "at last"
     failed, look = replace(START, state="failed", note=long), RowContext(UNICODE, 110.0)
     assert plain(step_row(failed, (), (), 120, look)).rstrip().endswith("  12 rows are only in v2")

@@ -68,7 +68,7 @@ def test_what_was_started_within_its_trigger_says_since_when_and_what_waits() ->
     )
 
 
-def test_what_keeps_up_in_long_batches_is_told_so_in_one_sentence() -> None:
+def test_keeping_up_in_long_batches_is_described_in_one_sentence() -> None:
     slow = {"behind_s": 90.0, "batch_ms": 105_000, "trigger": "40 seconds"}
     assert verdict(trend="steady", **slow) == (
         "It keeps up although its newest batch took 105 s on a trigger of 40 seconds: no input has waited for more "
@@ -87,7 +87,7 @@ def test_a_backlog_that_stays_is_not_said_to_be_kept_up_with() -> None:
     assert verdict(trend="idle")[0] == "Nothing waits in its input, and nothing arrives. Nothing to do."
 
 
-def test_what_the_pool_does_not_answer_for_is_said_so() -> None:
+def test_statements_whose_pool_does_not_answer_are_marked() -> None:
     assert "nobody can say whether it runs" in verdict(trend="unknown", state="unknown")[0]
 
 

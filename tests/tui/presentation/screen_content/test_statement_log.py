@@ -14,7 +14,7 @@ Caused by: x
   because it was asked to""".splitlines()
 
 
-def test_a_record_is_told_whole_with_its_stack_trace() -> None:
+def test_a_log_record_is_shown_completely_with_its_stack_trace() -> None:
     assert list(lines_about(LOG, ("till@v1", "", ""))) == LOG[1:5]
 
 
@@ -32,7 +32,7 @@ def deep(causes: int, frames: int, message: str = "by zero") -> list[str]:
     return found
 
 
-def test_every_cause_of_a_long_failure_is_told_and_what_is_left_out_is_counted() -> None:
+def test_every_cause_of_a_long_failure_is_shown_and_omitted_lines_are_counted() -> None:
     record = deep(9, 100)
     told = list(lines_about(record, ("till@v1",)))
     assert len(told) <= MOST_LINES + 1
@@ -40,7 +40,7 @@ def test_every_cause_of_a_long_failure_is_told_and_what_is_left_out_is_counted()
     assert told[-1].strip() == f"… {len(record) - len(told) + 1} more lines: headgate logs pool has them"
 
 
-def test_a_failure_of_few_causes_is_told_to_its_last_frame() -> None:
+def test_a_failure_with_few_causes_is_shown_down_to_its_last_frame() -> None:
     assert list(lines_about(deep(3, 50), ("till@v1",))) == deep(3, 50)
 
 

@@ -29,7 +29,7 @@ def test_names_of_two_levels_never_begin_in_the_same_column() -> None:
         assert len(places) > 2 and all(len(depths) == 1 for depths in places.values()), places
 
 
-def test_behind_stands_before_rows_and_a_fault_of_time_is_told_from_a_backlog_of_rows() -> None:
+def test_behind_is_shown_before_rows_and_a_fault_differs_from_a_backlog() -> None:
     titles = plain(header(COLUMNS, 80)).split()
     assert titles.index("BEHIND") < titles.index("LAG")
     backend = FakeBackend()

@@ -46,7 +46,7 @@ def overview(facts: StatementDetails, error: str = "", width: int = 80) -> list[
     return [plain(each).rstrip() for each in sheet_lines(sheet, LOOK, width)]
 
 
-def test_an_input_shows_where_it_lies_what_it_holds_and_how_old_its_newest_version_is() -> None:
+def test_an_input_shows_its_folder_contents_and_the_age_of_its_newest_version() -> None:
     assert overview(known(FIGURES)) == [
         " table      pizzas  external: others write it, and Headgate only reads it",
         " product    sales  dimension  owner sales-team",
@@ -88,7 +88,7 @@ def test_inspector_console_and_terminal_have_the_same_facts(table: str) -> None:
       " holds      ? rows  12 MB in 14 files")],
     ids=["never looked at", "gone", "no statistics"],
 )  # fmt: skip
-def test_a_figure_that_is_not_known_is_said_to_be_so(figures: TableStatistics, holds: str) -> None:
+def test_an_unknown_figure_is_shown_as_unknown(figures: TableStatistics, holds: str) -> None:
     assert holds in overview(known(figures))
 
 
@@ -97,7 +97,7 @@ def test_figures_of_another_time_have_their_age() -> None:
     assert [each.split()[0] for each in held] == ["holds", "version", "log"]
 
 
-def test_what_is_wrong_with_an_input_stands_below_it_and_in_the_inspector() -> None:
+def test_the_fault_of_an_input_is_shown_below_it_and_in_the_inspector() -> None:
     assert overview(known(TableStatistics()), GONE)[1:3] == [
         " error      pizzas has no table: /lake/pizzas has no _delta_log; correct",
         "            LOCATION in ddl.pizzas.sql",
