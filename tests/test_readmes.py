@@ -36,13 +36,13 @@ def test_the_page_on_lag_gives_the_bounds_of_silence() -> None:
 
 
 @pytest.mark.parametrize("page", READMES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_a_page_names_is_there(page: Path) -> None:
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
     text = page.read_text()
     for name in {*re.findall(r"\]\(([^)#]+)\)", text), *re.findall(r"`([\w./]+\.(?:py|md|txt))`", text)}:
         assert (page.parent / name).exists() or (ROOT / name).exists(), name
 
 
-def test_each_test_that_a_page_names_is_there() -> None:
+def test_every_test_that_a_page_names_exists() -> None:
     tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     named = {name for page in READMES for name in re.findall(r"`(test_\w+)`", page.read_text())}
     assert len(named) > 20

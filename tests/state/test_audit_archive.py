@@ -200,9 +200,7 @@ def test_a_process_that_is_killed_between_file_and_rows_leaves_every_entry_once(
     assert lines(path) == list(range(1, 11))
 
 
-def test_a_disk_that_takes_no_more_leaves_the_rows_in_the_ledger(
-    ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_the_rows_in_the_ledger(ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(ledger, *range(6))
 
     def full(descriptor: int) -> None:
@@ -254,7 +252,7 @@ TAMPERED: dict[str, tuple[Edit, list[str]]] = {
 
 
 @pytest.mark.parametrize("what", TAMPERED)
-def test_whoever_touches_an_archive_is_found(ledger: Ledger, path: Path, what: str) -> None:
+def test_tampering_with_an_archive_is_detected(ledger: Ledger, path: Path, what: str) -> None:
     fill(ledger, *range(6), 30, 31)
     archive_all(ledger)
     file = path.parent / "audit-2027.jsonl"

@@ -39,7 +39,7 @@ def swap(one: int, other: int) -> tuple[str, ...]:
     return move.format(-1, one), move.format(one, other), move.format(other, -1)
 
 
-def test_audit_that_nobody_touched_is_whole(tampered: Callable[..., list[str]], ledger: Ledger) -> None:
+def test_an_untouched_audit_is_valid(tampered: Callable[..., list[str]], ledger: Ledger) -> None:
     assert tampered() == []
     check = ledger.check_audit()
     assert (check.head, check.breaks) == (AuditHead(6, ledger.audits(1)[0].hash), ())
@@ -114,5 +114,5 @@ def test_a_lost_record_of_the_newest_entry_is_reported(tampered: Callable[..., l
     assert tampered("DELETE FROM audit_head") == ["the record of the newest entry was removed"]
 
 
-def test_empty_audit_is_whole() -> None:
+def test_an_empty_audit_is_valid() -> None:
     assert breaks_of((), None) == ()

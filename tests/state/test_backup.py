@@ -48,7 +48,7 @@ def put_back(file: Path, path: Path, facts: EnvironmentRow, now: float = NOW) ->
     )  # fmt: skip
 
 
-def test_a_backup_while_the_agent_writes_is_one_whole_moment(ledger: Ledger, path: Path, tmp_path: Path) -> None:
+def test_a_backup_while_the_agent_writes_is_a_consistent_snapshot(ledger: Ledger, path: Path, tmp_path: Path) -> None:
     over = threading.Event()
 
     def write() -> None:
@@ -77,7 +77,7 @@ def test_a_backup_writes_over_nothing(ledger: Ledger, path: Path, tmp_path: Path
     assert into.read_text() == "mine"
 
 
-def test_a_copy_that_is_not_whole_gets_no_name(
+def test_an_incomplete_copy_gets_no_name(
     ledger: Ledger, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copied = LedgerReader.copy_to
@@ -109,7 +109,7 @@ def test_a_restore_brings_back_what_was_and_keeps_what_it_replaces(
         assert restored.events()[0].summary == "restored from monday.db, epoch 2"
 
 
-def test_what_a_killed_agent_left_in_the_log_stays_with_the_ledger_that_is_kept(
+def test_entries_in_the_log_of_a_killed_agent_stay_with_the_old_ledger(
     ledger: Ledger, path: Path, facts: EnvironmentRow, deployment: Made, tmp_path: Path
 ) -> None:
     back_up(path, tmp_path / "monday.db")
@@ -156,7 +156,7 @@ def test_a_backup_of_an_older_version_is_migrated(
 
 
 @pytest.mark.parametrize("what", ["no database", "another project", "damaged", "in use"])
-def test_what_is_no_whole_ledger_of_this_environment_is_refused_and_changes_nothing(
+def test_an_incomplete_or_foreign_ledger_is_refused_without_changes(
     what: str, ledger: Ledger, path: Path, facts: EnvironmentRow, deployment: Made, tmp_path: Path
 ) -> None:
     for n in range(40):

@@ -23,7 +23,7 @@ def test_a_later_look_replaces_the_results_of_its_table_alone(ledger: Ledger, pa
     assert ledger.check_results("r-1", T("a")) == (again,) and ledger.check_results("r-2") == ()
 
 
-def test_results_go_with_their_run(ledger: Ledger) -> None:
+def test_results_are_deleted_with_their_run(ledger: Ledger) -> None:
     create_run(ledger, run_row("h", id="r-1", state="done", ended_at=1.0))
     ledger.put_check_results("r-1", T("a"), [result(1, "schema")])
     ledger.forget_old(2.0)

@@ -63,7 +63,7 @@ def test_entries_stay_when_they_could_not_be_applied(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("disk_is_full", [False, True])
-def test_what_is_appended_while_others_are_applied_is_taken_next(
+def test_entries_appended_while_others_are_applied_are_next(
     disk_is_full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = EmergencyJournal(tmp_path / "emergency.jsonl")

@@ -91,7 +91,7 @@ def test_a_damaged_ledger_is_reported_in_one_way_and_left_alone(
         assert path.read_bytes() == content
 
 
-def test_a_ledger_appears_whole(path: Path, facts: EnvironmentRow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ledger_appears_complete(path: Path, facts: EnvironmentRow, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(store, "_identify", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):

@@ -54,7 +54,7 @@ def test_changed_rows_are_read_and_keep_their_place(cache: SnapshotCache, ledger
     assert shown(cache.snapshot()) == [(B, 1), (C, 1)]
 
 
-def test_another_file_in_its_place_is_read_whole(tmp_path: Path, deployment: Made) -> None:
+def test_a_different_file_in_its_place_is_read_completely(tmp_path: Path, deployment: Made) -> None:
     here, restored = tmp_path / "ledger.db", tmp_path / "restored.db"
     for path, tables in ((here, (A, C)), (restored, (B,))):
         with create_or_open(path, environment_row()) as ledger:
@@ -67,7 +67,9 @@ def test_another_file_in_its_place_is_read_whole(tmp_path: Path, deployment: Mad
         assert shown(cache.snapshot()) == [(B, 1)]
 
 
-def test_a_reader_is_who_is_bound_to_any_version(cache: SnapshotCache, ledger: Ledger, deployment: Made) -> None:
+def test_every_statement_bound_to_any_version_is_a_reader(
+    cache: SnapshotCache, ledger: Ledger, deployment: Made
+) -> None:
     ledger.put_deployment(replace(deployment(B), bindings=(Binding(A, 3, True), Binding(C, 1, False))))
     snapshot = cache.snapshot()
     assert snapshot.readers_of(A) == snapshot.readers_of(C) == ((B, 1),)

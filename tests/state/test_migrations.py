@@ -94,7 +94,7 @@ def test_ledger_of_an_older_agent_is_refused_until_the_next_agent_migrates_it(
         assert reader.facts() == facts
 
 
-def test_ledger_from_before_the_first_release_is_refused_by_everybody_and_left_as_it_is(
+def test_a_ledger_from_before_the_first_release_is_refused_everywhere_and_left_unchanged(
     path: Path, facts: EnvironmentRow, tmp_path: Path
 ) -> None:
     create_or_open(path, facts).close()

@@ -31,7 +31,7 @@ def read(cache: ParseCacheFile, files: dict[str, str]) -> int:
     return new
 
 
-def test_what_one_process_read_the_next_one_knows(path: Path) -> None:
+def test_texts_read_by_one_process_are_known_to_the_next(path: Path) -> None:
     assert read(ParseCacheFile(str(path)), texts()) > 0
     assert read(ParseCacheFile(str(path)), texts()) == 0
 
@@ -128,7 +128,7 @@ def test_a_file_that_was_busy_is_used_again(path: Path, monkeypatch: pytest.Monk
     assert not known.take_fresh()
 
 
-def test_many_writers_at_once_leave_every_fact_whole(path: Path) -> None:
+def test_concurrent_writers_leave_every_fact_complete(path: Path) -> None:
     def write(number: int) -> None:
         cache = ParseCacheFile(str(path), f"version {number % 2}")
         for word in range(5):
@@ -171,7 +171,7 @@ def process(path: Path, what: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.drill
-def test_processes_that_fill_the_file_at_once_leave_every_fact_whole(path: Path) -> None:
+def test_concurrent_processes_leave_every_fact_complete(path: Path) -> None:
     writers = [process(path, "save") for _ in range(3)]
     for each in writers:
         assert each.stdout and each.stdout.readline() == "ready\n"
@@ -183,7 +183,7 @@ def test_processes_that_fill_the_file_at_once_leave_every_fact_whole(path: Path)
     assert process(path, "look").communicate("go\n")[0] == "ready\n0\n"
 
 
-def test_what_another_program_wrote_is_not_believed_even_for_the_same_text(path: Path) -> None:
+def test_a_cache_entry_by_another_program_is_not_trusted_even_for_the_same_text(path: Path) -> None:
     files = texts()
     every = read(ParseCacheFile(str(path), "older"), files)
     with sqlite3.connect(path) as database:

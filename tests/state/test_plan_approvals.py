@@ -44,7 +44,9 @@ def test_approvals_count_once_for_whoever_shares_a_uid_and_not_for_the_author() 
         (replace(PLAN, status="applied", run_id="r0"), 10.0, "already applied by run r0"),
     ],
 )
-def test_what_cannot_be_applied_any_more_is_not_approved(ledger: Ledger, plan: PlanRow, at: float, says: str) -> None:
+def test_a_plan_that_can_no_longer_be_applied_cannot_be_approved(
+    ledger: Ledger, plan: PlanRow, at: float, says: str
+) -> None:
     ledger.put_plan(plan)
     with pytest.raises(Refused, match=says):
         ledger.approve(replace(BOB, at=at))

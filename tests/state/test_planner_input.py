@@ -41,7 +41,7 @@ def test_an_orphan_not_built_from_all_rows_says_so_and_is_not_used_as_a_full_one
     assert orphan.begins_where == begins
 
 
-def test_nothing_goes_back_where_the_version_before_is_gone_or_never_was() -> None:
+def test_nothing_is_rolled_back_without_a_previous_version() -> None:
     second: dict[str, Any] = {"version": 2, "active": True, "served_at": 9.0, "served_before": 1}
     assert seen(second, {"version": 1, "served_at": 1.0, "drop_after": 9.0}).former is None
     assert seen(second | {"served_before": None}, {"version": 1}).former is None
@@ -54,7 +54,7 @@ def test_a_replaced_version_that_has_failed_counts_while_it_is_kept_running() ->
     assert not seen(serving, older | {"wanted": "stopped"}).runs_on
 
 
-def test_of_a_deleted_table_the_version_that_served_last_is_in_the_trash_until_its_files_are_gone() -> None:
+def test_the_last_serving_version_of_a_deleted_table_is_in_the_trash_until_purged() -> None:
     gone: dict[str, Any] = {"drop_after": 99.0, "trash": "/trash/a", "wanted": "stopped", "state": "absent"}
     versions = [gone | {"version": n, "served_at": at} for n, at in ((1, 1.0), (2, 30.0), (3, None))]
     found = seen(*versions)
@@ -64,6 +64,6 @@ def test_of_a_deleted_table_the_version_that_served_last_is_in_the_trash_until_i
     assert older and (older.version, older.outlived) == (1, (2,)), "a newer one that is purged does not hide it"
 
 
-def test_what_is_in_the_trash_is_not_seen_once_its_time_is_over() -> None:
+def test_versions_in_the_trash_are_ignored_after_their_deadline() -> None:
     gone = deployment_row("a", served_at=1.0, drop_after=99.0, trash="/trash/a", active=False, state="absent")
     assert observe([gone], now=98.0)[A].in_trash and not observe([gone], now=99.0)[A].in_trash

@@ -32,7 +32,7 @@ def test_taking_a_plan_marks_it_and_writes_its_run(ledger: Ledger) -> None:
     assert ledger.open_runs() == (run,)
 
 
-def test_what_was_predicted_is_written_with_the_run_and_never_changed_afterwards(ledger: Ledger) -> None:
+def test_predictions_are_written_with_the_run_and_never_changed(ledger: Ledger) -> None:
     ledger.put_plan(PLAN)
     run = run_on("r1", "a", "b")
     first = replace(run.steps[0], predicted_low_s=2.0, predicted_high_s=6.0)
@@ -59,16 +59,14 @@ def test_what_was_predicted_is_written_with_the_run_and_never_changed_afterwards
         (replace(PLAN, hash="other"), 10.0, "is unknown"),
     ],
 )
-def test_plan_that_is_not_open_is_refused_and_leaves_no_run(
-    ledger: Ledger, plan: PlanRow, at: float, says: str
-) -> None:
+def test_a_closed_plan_is_refused_and_leaves_no_run(ledger: Ledger, plan: PlanRow, at: float, says: str) -> None:
     ledger.put_plan(plan)
     with pytest.raises(Refused, match=says):
         ledger.take_plan(PLAN.hash, run_on("r1", "a"), now=at)
     assert ledger.runs() == ()
 
 
-def test_of_many_threads_one_takes_the_plan(ledger: Ledger) -> None:
+def test_only_one_of_many_threads_gets_the_plan(ledger: Ledger) -> None:
     ledger.put_plan(PLAN)
     outcomes: list[str] = []
 
@@ -124,7 +122,7 @@ def test_plan_and_run_are_read_by_their_whole_id_alone(ledger: Ledger) -> None:
     assert [ledger.run(one) for one in ("7f3a-1", "7f3a", "")] == [run, None, None]
 
 
-def test_what_an_id_may_begin_is_listed_literally_and_a_whole_one_alone(ledger: Ledger) -> None:
+def test_ids_are_matched_literally_by_prefix_and_a_complete_one_matches_alone(ledger: Ledger) -> None:
     for at, name in enumerate(("r%1", "r%11", "r%2")):
         create_run(ledger, run_on(name, name, at=at))
     assert ledger.run_ids("r%") == ("r%2", "r%11", "r%1")

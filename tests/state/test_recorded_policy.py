@@ -22,7 +22,7 @@ def test_nothing_is_recorded_at_first(ledger: Ledger) -> None:
     assert (ledger.recorded_policy(), ledger.policy_in_force(), ledger.policy_that_waits()) == (None, None, None)
 
 
-def test_what_is_in_force_is_read_back_whole_and_says_who_is_protected(ledger: Ledger) -> None:
+def test_the_policy_in_force_is_read_back_completely_with_its_protections(ledger: Ledger) -> None:
     ledger.put_policy(row(SHUT, IN_FORCE))
     with LedgerReader(ledger.path) as reader:
         assert reader.recorded_policy() == SHUT

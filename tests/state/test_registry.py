@@ -129,7 +129,7 @@ def test_agent_sees_its_own_write_in_the_kept_list(ledger: Ledger, deployment: M
     assert ledger.deployments()[0].wanted == "stopped"
 
 
-def test_unknown_field_or_version_is_a_bug_and_says_so(ledger: Ledger, deployment: Made) -> None:
+def test_an_unknown_field_or_version_is_reported_as_a_bug(ledger: Ledger, deployment: Made) -> None:
     ledger.put_deployment(deployment("orders"))
     with pytest.raises(AssertionError, match="stat"):
         ledger.update_deployment(ORDERS, 1, stat="failed")

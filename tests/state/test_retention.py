@@ -51,7 +51,7 @@ def plan_row(name: str, expires_at: float, **fields: object) -> PlanRow:
     return PlanRow(name, "{}", "ana", expires_at - 1, expires_at, "open", texts=texts, **fields)  # type: ignore[arg-type]
 
 
-def test_events_and_commands_go_by_age(ledger: Ledger) -> None:
+def test_events_and_commands_are_deleted_by_age(ledger: Ledger) -> None:
     for age_d in (0, EVENTS_D - 1, EVENTS_D + 1, COMMANDS_D + 1):
         ledger.add_event(EventRow(0, NOW - age_d * DAY_S, "orders", 1, "state", f"{age_d} d"))
     for age_d in (COMMANDS_D + 1, COMMANDS_D - 1, 0):
@@ -102,7 +102,7 @@ def test_a_round_forgets_all_that_one_caller_can_have_stored_since_the_round_bef
     assert count(ledger, "command") == 0
 
 
-def test_runs_go_with_their_steps_and_then_their_plans(ledger: Ledger) -> None:
+def test_runs_are_deleted_with_their_steps_and_then_their_plans(ledger: Ledger) -> None:
     for name, ended_d in (("old", RUNS_D + 1), ("new", RUNS_D - 1), ("open", None)):
         plan = plan_row(name, NOW - 200 * DAY_S)
         ledger.put_plan(plan)
@@ -118,7 +118,7 @@ def test_runs_go_with_their_steps_and_then_their_plans(ledger: Ledger) -> None:
     assert still_open is not None and still_open.texts
 
 
-def test_plans_that_nobody_applied_lose_their_texts_and_go_with_their_approvals(ledger: Ledger) -> None:
+def test_unapplied_plans_lose_their_texts_and_are_deleted_with_their_approvals(ledger: Ledger) -> None:
     for name, expired_d in (
         ("open", -1),
         ("fresh", PLAN_TEXTS_D - 1),
@@ -159,7 +159,7 @@ def test_versions_whose_files_are_gone_are_forgotten_but_for_the_newest(ledger: 
     assert count(ledger, "measurement") == count(ledger, "table_statistics") == 2
 
 
-def test_what_was_staged_long_ago_is_unstaged(ledger: Ledger) -> None:
+def test_old_staged_actions_are_removed(ledger: Ledger) -> None:
     for name, age_d in (("old", STAGED_D + 1), ("new", STAGED_D - 1)):
         ledger.stage([StagedRow("ana", "/p", TableName(name), "deploy", NOW - age_d * DAY_S)])
     forget_all(ledger)

@@ -87,7 +87,7 @@ def test_sample_survives_a_round_trip(ledger: Ledger, deployment: Callable[..., 
     assert ledger.samples(ORDERS, 1) == (row,)
 
 
-def test_plan_run_and_steps_come_back_whole(ledger: Ledger) -> None:
+def test_plan_run_and_steps_survive_a_round_trip(ledger: Ledger) -> None:
     plan = PlanRow(
         hash="abcd1234", body='{"hash":"abcd1234"}', author="ana", created_at=1.0, expires_at=9.0, status="open",
         texts='{"a.sql":"SELECT 1"}',
@@ -101,7 +101,7 @@ def test_plan_run_and_steps_come_back_whole(ledger: Ledger) -> None:
     assert ledger.run(RUN.id) == replace(RUN, steps=(STEPS[0], ended))
 
 
-def test_event_command_audit_and_staged_come_back_whole(ledger: Ledger) -> None:
+def test_event_command_audit_and_staged_survive_a_round_trip(ledger: Ledger) -> None:
     event = EventRow(
         id=0, at=1.0, table="orders", version=2, kind="state", summary="running", detail="d", fingerprint="f"
     )
@@ -123,7 +123,7 @@ def test_event_command_audit_and_staged_come_back_whole(ledger: Ledger) -> None:
     assert ledger.staged() == (staged,)
 
 
-def test_facts_come_back_whole(ledger: Ledger, path: Path, facts: EnvironmentRow) -> None:
+def test_facts_survive_a_round_trip(ledger: Ledger, path: Path, facts: EnvironmentRow) -> None:
     assert ledger.facts() == facts
     ledger.put_agent(17, 3.5)
     ledger.heartbeat(4.5)

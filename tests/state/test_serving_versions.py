@@ -31,7 +31,7 @@ def test_without_an_active_version_the_newest_is_shown_and_nothing_measured_is_n
     assert (found.version, found.lag_rows, found.trend) == (3, None, None)
 
 
-def test_of_a_deleted_table_the_version_is_meant_that_served_last(
+def test_a_deleted_table_means_the_version_that_served_last(
     ledger: Ledger, path: Path, deployment: Callable[..., Any]
 ) -> None:
     for version, served_at in ((1, 50.0), (2, 40.0), (3, None)):

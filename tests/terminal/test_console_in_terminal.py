@@ -98,7 +98,7 @@ ALSO_LONG = (pytest.mark.drill, pytest.mark.long)
         pytest.param("t\u0939\u093f", id="spacing mark", marks=ALSO_LONG),
     ],
 )
-def test_a_name_of_any_script_moves_nothing_beside_it(name: str) -> None:
+def test_a_name_in_any_script_shifts_nothing_beside_it(name: str) -> None:
     """pyte may draw the name differently from other terminals, so only its surroundings are compared."""
     with console(120, 30, "--still", "--clients", name) as terminal:
         all_open(terminal)

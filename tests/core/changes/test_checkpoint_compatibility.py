@@ -55,7 +55,7 @@ def test_a_rebuilt_kind_without_a_rule_for_its_checkpoint_does_not_continue(monk
     assert why_state_not_taken(edit.old, edit.new) is CheckpointRefusal.UNPROVEN
 
 
-def test_sources_with_names_come_and_go_without_state_where_the_first_start_kept_their_names() -> None:
+def test_named_sources_can_be_added_and_removed_without_state_if_tracked_from_the_first_start() -> None:
     found = [edit for edit in EDITS if classify(edit.old, edit.new).kind is ChangeKind.NAMED_SOURCES_CHANGED]
     assert {(edit.marks, classify(edit.old, edit.new).action) for edit in found} == {
         ((), Action.REBUILD), (("evolving",), Action.RESTART),

@@ -32,7 +32,7 @@ def test_a_revision_beside_itself_is_kept(edit: Edit) -> None:
 
 
 @pytest.mark.parametrize("edit", PAIRS, ids=lambda edit: edit.name)
-def test_what_is_kept_or_recorded_is_so_in_both_directions(edit: Edit) -> None:
+def test_kept_and_recorded_changes_are_so_in_both_directions(edit: Edit) -> None:
     there, back = classify(edit.old, edit.new), classify(edit.new, edit.old)
     assert (there.action is Action.KEEP) == (back.action is Action.KEEP)
     assert (there.action is Action.RECORD) == (back.action is Action.RECORD)
@@ -73,7 +73,7 @@ def test_a_setting_has_its_kind(settings: Settings, kind: ChangeKind) -> None:
     assert classify(old, replace(old, settings=settings)).kind is kind
 
 
-def test_what_a_revision_runs_on_is_compared_only_where_both_are_known() -> None:
+def test_pool_and_engine_are_compared_only_if_both_are_known() -> None:
     old = revision(RevisionTexts(*FILTERED, YML))
     assert classify(old, replace(old, engine="4.3.0")) == Change(ChangeKind.NONE, Action.KEEP)
     assert classify(replace(old, engine="4.2.0"), replace(old, engine="4.3.0")).kind is ChangeKind.ENGINE

@@ -8,7 +8,7 @@ from core.model.actions import Action
 
 
 @pytest.mark.parametrize("edit", edits("same_checkpoint.txt"), ids=lambda edit: " ".join((edit.name, *edit.marks)))
-def test_what_spark_made_of_an_edit_allows_our_action(edit: Edit) -> None:
+def test_the_recorded_behaviour_of_spark_allows_our_action(edit: Edit) -> None:
     """The outcomes were recorded on 4.2.0; `tests/drills/edited_statement_on_old_checkpoint.py` reproduces them."""
     outcome, row_and_action = edit.expected
     found = classify(edit.old, edit.new)

@@ -113,7 +113,7 @@ def test_disagreement_is_the_worst_row_and_is_seen_everywhere(opinion: AnalysedS
     assert plan_from_json(data) == plan
 
 
-def test_agreement_on_a_change_that_is_not_known_confirms_nothing() -> None:
+def test_agreement_on_an_unknown_change_confirms_nothing() -> None:
     declared, observed = world(*FILTERED)
     unknown = {**observed, T("b"): replace(observed[T("b")], deployed=None, revision="changed")}
     found = node(planned(declared, unknown, AnalysisAnswer("4.2.0", AGREES)))

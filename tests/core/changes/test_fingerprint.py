@@ -90,11 +90,11 @@ def test_an_edit_of_the_table_changes_sink_or_schema(find: str, put: str, names:
         (replace(POOL, conf=(*POOL.conf, ("spark.sql.session.timeZone", "UTC"))), {"conf_restartable"}),
     ],
 )
-def test_what_a_statement_runs_on_is_pool_and_configuration(pool: Pool, names: set[str]) -> None:
+def test_the_recorded_environment_of_a_statement_is_pool_and_configuration(pool: Pool, names: set[str]) -> None:
     assert changed(prints(pool=pool)) == names
 
 
-def test_what_is_not_known_has_no_fingerprint() -> None:
+def test_unknown_parts_have_no_fingerprint() -> None:
     (parsed,), _ = read_statements(DML, "dml.t.sql")
     found = fingerprint(RevisionTexts("", DML, ""), parsed, None).as_json()
     assert {name for name, value in found.items() if value is None} == {

@@ -63,7 +63,7 @@ def test_a_rebuilt_kind_without_a_rule_for_its_checkpoint_does_not_continue_from
     assert replace(silent, action=Action.RESTART).why_not_from_checkpoint is None
 
 
-def test_what_the_state_decides_is_not_refused_by_its_kind() -> None:
+def test_a_restart_decided_by_the_state_is_not_refused_by_its_kind() -> None:
     by_state = {definition.kind for definition in CHANGE_KINDS if definition.judged_by_state}
     assert by_state == {ChangeKind.STATE_CHANGED, ChangeKind.CHANGE_BEFORE_STATE}
     assert {definition.why_not_from_checkpoint for definition in CHANGE_KINDS if definition.judged_by_state} == {None}

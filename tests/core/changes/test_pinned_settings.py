@@ -18,7 +18,7 @@ def test_neither_url_nor_settings_of_a_record_hold_a_secret() -> None:
     assert recorded_pool(Pool()) == Pool()
 
 
-def test_a_restart_elsewhere_takes_over_all_but_what_the_checkpoint_has_kept() -> None:
+def test_a_restart_on_another_pool_takes_its_settings_except_pinned_ones() -> None:
     first = pool_at_start(DECLARED, None)
     other = Pool("other", None, 2, "2g", ((STATE, "HDFSBacked"), ("spark.sql.ansi.enabled", "false")))
     again = pool_at_start(other, first)

@@ -66,7 +66,7 @@ def test_nan_and_infinity_are_null(number: str) -> None:
 
 
 @pytest.mark.parametrize("number", [str(2**63), str(-(2**63) - 1), "9" * 4000, "9" * 5000])
-def test_a_whole_number_fits_into_64_bits(number: str) -> None:
+def test_an_integer_fits_into_64_bits(number: str) -> None:
     with pytest.raises(BadFrame, match="not valid JSON"):
         decode_frame(f'{{"a":{number}}}'.encode())
     assert decode_frame(f'{{"a":[{2**63 - 1},{-(2**63)}]}}'.encode()) == {"a": [2**63 - 1, -(2**63)]}
@@ -105,7 +105,7 @@ def test_the_largest_frame_of_the_smallest_values_takes_no_memory(unit: str) -> 
     assert done.returncode == 0 and int(done.stdout) < 50 * 1024, done
 
 
-def test_the_texts_of_many_tables_are_no_more_values_than_allowed() -> None:
+def test_the_texts_of_many_tables_stay_within_the_allowed_number_of_values() -> None:
     texts = {f"pipelines/facts/p/t{n}.sql": "SELECT a, b, c, d FROM STREAM x " * 20 for n in range(10_000)}
     body = json.dumps({"op": "submit_plan", "args": {"texts": texts}}).encode()
     assert decode_frame(body)["op"] == "submit_plan" and len(body) < FRAME_LIMIT

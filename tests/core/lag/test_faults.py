@@ -52,7 +52,7 @@ def test_rows_and_a_growing_lag_are_no_fault_and_time_beyond_the_objective_is() 
         (Trend.UNKNOWN, State.RUNNING, WantedState.RUNNING, Fault.NONE),
     ],
 )
-def test_what_a_measurement_shows_follows_state_and_trend(
+def test_the_display_of_a_measurement_follows_state_and_trend(
     trend: Trend, state: State, wanted: WantedState, fault: Fault
 ) -> None:
     assert sign(1.0, trend, state, wanted) is fault
@@ -84,7 +84,7 @@ def test_behind_is_the_oldest_input_nothing_waiting_is_no_time_and_a_source_that
     assert total_lag([source("a", 3, None, None)]).behind_s is None
 
 
-def test_where_the_pool_does_not_answer_a_sign_counts_at_once() -> None:
+def test_while_the_pool_does_not_answer_a_sign_counts_at_once() -> None:
     """By then the pool has been silent for a while; waiting ten more seconds would add nothing."""
     judged = LagTrend(Trend.STALLED, reason="because")
     for state, fault in ((State.UNKNOWN, Fault.STALLED), (State.RUNNING, Fault.NONE)):

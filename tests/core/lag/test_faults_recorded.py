@@ -60,7 +60,7 @@ def test_statements_on_one_input_with_the_same_lag_say_the_same_word(recorded: R
     assert [group for group in groups if len({one.judged.trend for one in group}) > 1] == []
 
 
-def test_what_is_below_a_parent_that_is_stopped_is_starved_within_half_a_minute_of_its_last_work(
+def test_readers_of_a_stopped_parent_are_starved_within_half_a_minute_of_their_last_work(
     recorded: Recorded,
 ) -> None:
     """Starvation was once reported one level per round; at a load of fifteen fct_revenue still has work for 39 s."""
@@ -93,7 +93,7 @@ def test_a_pool_that_does_not_answer_is_a_fault_of_every_statement_within_half_a
         assert all(one.fault for one in own if one.at >= begun), table
 
 
-def test_a_table_that_is_taken_away_fails_its_statements_at_once_and_starves_what_is_below(recorded: Recorded) -> None:
+def test_a_removed_table_fails_its_statements_at_once_and_starves_their_readers(recorded: Recorded) -> None:
     phases, said = recorded
     fallen = frozenset({Fault.FAILED, Fault.STARVED})
     for table in ("src_orders", *READERS, "order_labels"):

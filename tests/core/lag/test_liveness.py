@@ -32,7 +32,7 @@ def test_silence_counts_against_trigger_and_usual_batches(
     assert why_not_live(LivenessSigns(silent_s, trigger_s, in_batch, usual_s=usual_s)) == why
 
 
-def test_one_that_says_it_waits_is_running_whatever_was_missed() -> None:
+def test_a_query_that_reports_waiting_is_running_whatever_was_missed() -> None:
     assert why_not_live(LivenessSigns(900.0, 1.0, BETWEEN, waits=True, usual_s=0.5)) is None
 
 

@@ -331,12 +331,12 @@ def test_a_statement_that_was_just_started_and_has_no_input_waiting_is_steady() 
     assert found.trend is Trend.STEADY
 
 
-def test_what_the_pool_does_not_answer_for_is_not_called_steady() -> None:
+def test_a_statement_whose_pool_does_not_answer_is_not_steady() -> None:
     assert rising(state=State.UNKNOWN, commit_age_s=10.0).trend is Trend.UNKNOWN
 
 
 @pytest.mark.parametrize("state", [State.STOPPED, State.FAILED, State.COMPLETED])
-def test_what_does_not_run_is_called_steady_once_it_was_looked_at_six_times(state: State) -> None:
+def test_a_stopped_statement_is_steady_after_six_measurements(state: State) -> None:
     points = [Point(5.0 * n, 100, 1, None, 100 + 20 * min(n, 9), 20 * min(n, 9)) for n in range(15)]
     said = [
         lag_trend(points[:seen], points[seen - 1].at, interval_s=5.0, state=state, parents=(), trigger_s=5.0).trend

@@ -143,7 +143,7 @@ def test_only_statements_on_the_way_are_read(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("direction", [UPSTREAM, DOWNSTREAM])
-def test_the_whole_has_the_edges_of_the_graph_and_no_cycle(direction: str) -> None:
+def test_the_generated_graph_has_its_edges_and_no_cycle(direction: str) -> None:
     declared = project()
     tracer, graph = LineageTracer(declared), table_graph(declared)
     for table in tracer.tables():

@@ -58,5 +58,5 @@ def test_a_query_whose_table_is_no_table_is_not_ours(name: str) -> None:
         ),
     ],
 )
-def test_a_whole_number_is_of_ascii_digits_and_fits_into_the_ledger(text: str, number: int | None) -> None:
+def test_an_integer_has_ascii_digits_and_fits_into_the_ledger(text: str, number: int | None) -> None:
     assert whole_number(text) == number

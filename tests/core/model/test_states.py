@@ -18,7 +18,7 @@ from core.project.model import Layer, layer_place
 NOT_WELL = [State.FAILED, State.DEGRADED, State.UNKNOWN, State.STARTING, State.STOPPING, State.PENDING]
 
 
-def test_one_of_many_states_is_the_worst_that_is_not_well_then_running_then_the_worst_at_rest() -> None:
+def test_a_summary_shows_the_worst_unhealthy_state_then_running_then_the_worst_at_rest() -> None:
     for found in chain.from_iterable(combinations(State, size) for size in range(1, len(State) + 1)):
         first = [*NOT_WELL, State.RUNNING, State.STOPPED, State.ABSENT, State.COMPLETED]
         assert summary_state(found) is next(state for state in first if state in found)
@@ -26,7 +26,7 @@ def test_one_of_many_states_is_the_worst_that_is_not_well_then_running_then_the_
     assert summary_state(()) is State.ABSENT
 
 
-def test_one_of_many_trends_is_the_worst() -> None:
+def test_a_summary_shows_the_worst_trend() -> None:
     for better, worse in product(range(len(TRENDS_WORST_FIRST)), repeat=2):
         pair = TRENDS_WORST_FIRST[better], TRENDS_WORST_FIRST[worse]
         assert worst_trend(pair) is TRENDS_WORST_FIRST[min(better, worse)]
@@ -42,7 +42,7 @@ def test_many_are_idle_only_where_no_input_can_wait_for_those_without_a_trend() 
         assert trend is (Trend.UNKNOWN if counts else Trend.IDLE)
 
 
-def test_only_what_has_ended_and_is_wanted_stopped_stays_at_rest() -> None:
+def test_only_ended_statements_that_are_wanted_stopped_stay_at_rest() -> None:
     resting = [(state, wanted) for state in State for wanted in WantedState if stays_at_rest(state, wanted)]
     assert resting == [(state, "stopped") for state in (State.FAILED, State.STOPPED, State.COMPLETED)]
 

@@ -80,7 +80,7 @@ def test_a_cut_within_a_batch_of_a_rebuilt_parent_is_no_position() -> None:
     assert aligned(histories, "b@1", "b@2") == "it is unknown what b@v2 had read at its last batches"
 
 
-def test_a_shared_parent_is_compared_as_it_is() -> None:
+def test_a_shared_parent_is_compared_unchanged() -> None:
     """Both read a@1, whatever that version has read itself."""
     histories = {
         "a@1": known("raw", {}, {}),
@@ -90,7 +90,7 @@ def test_a_shared_parent_is_compared_as_it_is() -> None:
     assert aligned(histories, "b@1", "b@2") == (1, 0)
 
 
-def test_what_the_cut_of_a_seam_needs_is_found_over_batches_that_wrote_nothing() -> None:
+def test_the_cut_of_a_seam_is_found_across_batches_that_wrote_nothing() -> None:
     """The reader drained a@1 up to its batch 2; batches 3 and 4 read more and wrote nothing."""
     histories = {
         "a@1": known("raw", {2: "3:r3", 3: "4:r4", 4: "5:r5"}, {"9:b": (2, 4)}),
@@ -100,7 +100,7 @@ def test_what_the_cut_of_a_seam_needs_is_found_over_batches_that_wrote_nothing()
     assert aligned(histories, "a@1", "a@2", at=set(range(first, last + 1))) == (3, 0)
 
 
-def test_two_ways_to_one_source_must_agree_each_by_itself() -> None:
+def test_two_paths_to_one_source_must_each_agree() -> None:
     sides = {"mid@1": known("raw", {0: "1:r1", 1: "2:r2"}, {"1:m": (0, 0), "2:m": (1, 1)})}
     sides["mid@2"] = known("raw", {0: "1:r1", 1: "2:r2"}, {"1:n": (0, 0), "2:n": (1, 1)})
     # Blue's newest batch has read more of mid than green's, and as much of raw.

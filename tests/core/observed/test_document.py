@@ -104,7 +104,7 @@ WORLDS = st.builds(
 
 @settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(WORLDS)
-def test_what_is_written_is_read_as_the_same_value_from_json_and_from_yaml(known: PlannerInput) -> None:
+def test_a_written_value_is_read_back_alike_from_json_and_yaml(known: PlannerInput) -> None:
     document = planner_input_as_document(known, "dev")
     assert planner_input_from_text(json.dumps(document), "x.json", "dev") == known
     assert planner_input_from_text(as_yaml_with_blocks(document), "x.yml", "dev") == known
@@ -204,7 +204,7 @@ def test_a_wrong_document_says_what(document: Any, summary: str) -> None:
     ["tables: {", "tables: {a: {since: 2026-02-30}}", "[" * 5000, '{"tables": ' * 5000,
      f"tables: {{a: {{version: {'9' * 5000}}}}}", "tables: {a: !!python/name:os.system {}}", "a: &a [*a]", "\x00"],
 )  # fmt: skip
-def test_a_text_that_is_no_document_is_one_sentence(text: str) -> None:
+def test_an_invalid_document_is_reported_in_one_sentence(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         planner_input_from_text(text, "x.yml")
     assert "\n" not in caught.value.summary and caught.value.remedy
@@ -225,7 +225,7 @@ def test_a_text_that_is_no_document_is_one_sentence(text: str) -> None:
         (f"a: !{'x' * 9999} 1", "x.yml cannot be read"),
     ],
 )
-def test_what_would_end_or_hold_up_the_program_is_refused(text: str, says: str) -> None:
+def test_texts_that_would_crash_or_block_the_program_are_refused(text: str, says: str) -> None:
     with pytest.raises(UsageError) as caught:
         planner_input_from_text(text, "x.yml")
     assert says in caught.value.summary and len(caught.value.summary) < 400

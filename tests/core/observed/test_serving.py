@@ -126,19 +126,19 @@ def test_every_way_to_stand_has_one_answer_whatever_the_order() -> None:
     assert serving_version([]) is None
 
 
-def test_what_the_planner_observes(reader: LedgerReader) -> None:
+def test_the_version_that_the_planner_observes(reader: LedgerReader) -> None:
     observed = observe(reader.deployments(include_deleted=True))
     assert {table: seen.version for table, seen in observed.items() if seen.state != "absent"} == THERE
 
 
-def test_what_the_inventory_and_the_lists_of_the_command_line_show(reader: LedgerReader) -> None:
+def test_the_version_that_the_inventory_and_the_command_line_show(reader: LedgerReader) -> None:
     assert found(SnapshotCache(reader).snapshot().serving) == THERE
     shown = {table: statement_details(reader, table, since=0.0) for table in CASES}
     assert {table: one.serving.version for table, one in shown.items() if one.serving} == SERVING
     assert {table: one.measurement.version for table, one in shown.items() if one.measurement} == SERVING
 
 
-def test_what_the_agent_stops_and_peeks_at(reader: LedgerReader, tmp_path: Path) -> None:
+def test_the_version_that_the_agent_stops_and_peeks_at(reader: LedgerReader, tmp_path: Path) -> None:
     world: Any = SimpleNamespace(ledger=reader, locks=StatementLocks())
     lane = StatementControl(world, EmergencyJournal(tmp_path / "emergency.jsonl"))
     assert found(lane._find(tuple(THERE))) == THERE
@@ -148,7 +148,7 @@ def test_what_the_agent_stops_and_peeks_at(reader: LedgerReader, tmp_path: Path)
             lane._find((table,))
 
 
-def test_what_the_console_shows(console: ConsoleBackend) -> None:
+def test_the_version_that_the_console_shows(console: ConsoleBackend) -> None:
     world = make_ledger_view(console.snapshot(None))
     assert found(world.statements.values()) == THERE
     assert all(one.version != THERE[t] for t, others in world.others.items() for one in others)

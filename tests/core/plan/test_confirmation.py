@@ -27,7 +27,7 @@ def test_an_act_asks_for_its_level(act: str, tables: tuple[str, ...], protected:
 
 
 @pytest.mark.parametrize("act", ["look", "mark", "stage", "unstage"])
-def test_what_is_reversible_asks_for_nothing(act: str) -> None:
+def test_reversible_changes_need_no_confirmation(act: str) -> None:
     assert confirmation_for_act(act, MANY, True) == Confirmation("C0", "")
 
 

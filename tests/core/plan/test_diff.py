@@ -33,12 +33,12 @@ NOT_COMPARED = {"the nonce", "an offer's strategy", "what an offer loses",
 
 
 @pytest.mark.parametrize("name", sorted(MATTERS.keys() - NOT_COMPARED))
-def test_whatever_changes_the_hash_is_a_difference_that_matters(name: str) -> None:
+def test_every_change_of_the_hash_is_a_relevant_difference(name: str) -> None:
     assert any(found.matters for found in compare_plans(one(), MATTERS[name](one())))
 
 
 @pytest.mark.parametrize("edit", DRIFTS.values(), ids=DRIFTS)
-def test_what_drifts_is_no_difference_that_matters(edit: Edit) -> None:
+def test_drifting_figures_are_not_relevant_differences(edit: Edit) -> None:
     assert not any(found.matters for found in compare_plans(one(), edit(one())))
 
 
@@ -50,7 +50,7 @@ def test_a_different_kind_of_change_is_named_with_its_code_beside_it() -> None:
     assert "~ node        a: change none (0) → filter or projection (3)" in lines(MATTERS["the kind of change"](one()))
 
 
-def test_nodes_come_go_and_change_with_their_versions_and_texts() -> None:
+def test_added_removed_and_changed_nodes_are_found_with_their_versions_and_texts() -> None:
     declared, observed = changed()
     restarted = make_plan(declared, "dev", observed, PlanRequest(tables=(T("a"),)))
     rebuilt = make_plan(declared, "dev", observed, PlanRequest(tables=(T("a"),), rebuild=True, children="none"))

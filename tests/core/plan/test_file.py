@@ -152,7 +152,7 @@ def test_a_name_or_a_placeholder_is_no_secret(path: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("folder", ["pipelines/samples/pizzeria", "tests/fixtures/corpus"])
-def test_what_is_ours_holds_no_secret(folder: str) -> None:
+def test_our_own_texts_contain_no_secret(folder: str) -> None:
     root = Path(__file__).parents[3] / folder
     files = [path for path in root.rglob("*") if path.suffix in (".sql", ".yml", ".txt", ".list")]
     assert files

@@ -265,7 +265,7 @@ CHANGES: tuple[Callable[[ObservedDeployment], ObservedDeployment], ...] = (
 
 @given(cases(largest=40), st.sampled_from(CHANGES), st.integers(0, 99))
 @settings(max_examples=times(8), deadline=None)
-def test_of_thousands_of_worlds_none_outside_of_a_plan_changes_its_hash(
+def test_no_change_outside_the_scope_of_a_plan_changes_its_hash(
     case: tuple[World, PlanRequest], change: Callable[[ObservedDeployment], ObservedDeployment], which: int
 ) -> None:
     drawn, request = case

@@ -142,7 +142,7 @@ def test_a_ticket_is_never_too_long_and_says_what_was_left_out(nodes: int) -> No
         assert f"_{counted(nodes - details, 'text')} left out; headgate review 7f3a00000000 shows all of them_" in text
 
 
-def test_one_text_that_is_too_long_is_left_out_whole_and_the_next_is_not() -> None:
+def test_a_text_that_is_too_long_is_omitted_completely_and_the_next_is_not() -> None:
     plan = changed(new="SELECT 2\n" * 20_000)
     first, second = [one for one in plan.nodes if one.action is Action.REBUILD]
     small = replace(second, texts=replace(second.texts, dml="SELECT 3"))

@@ -80,7 +80,7 @@ def test_a_step_that_waits_for_a_gate_holds_up_no_other_that_is_ready(nodes: tup
     assert predicted(nodes, (*steps[:1], replace(steps[2], n=2)), made).nodes[1].predicted_high_s == 1.0
 
 
-def test_what_cannot_be_undone_waits_until_a_start_is_proved(nodes: tuple[PlanNode, ...]) -> None:
+def test_irreversible_steps_wait_until_a_start_is_proved(nodes: tuple[PlanNode, ...]) -> None:
     made = {**MEASURED, "stop": Seconds(1.0, 1.0)}
     steps = (step(1, StepKind.START, A), step(2, StepKind.STOP, B, 1))
     assert predicted(nodes, steps, made).whole == Seconds(3.0, 7.0)
@@ -109,7 +109,7 @@ def test_nothing_is_predicted_of_what_was_never_measured(nodes: tuple[PlanNode, 
     assert of_step(predicted(unread), 2) == (None, None)
 
 
-def test_a_table_whose_steps_are_known_has_a_range_beside_one_that_is_not_known(nodes: tuple[PlanNode, ...]) -> None:
+def test_a_table_with_known_durations_has_a_range_beside_one_without(nodes: tuple[PlanNode, ...]) -> None:
     steps = (step(1, StepKind.START, A), step(2, StepKind.CATCH_UP, A, 1), step(3, StepKind.START, B),
              step(4, StepKind.CATCH_UP, B, 3))  # fmt: skip
     found = predicted(nodes, steps, known={B: KNOWN[B]})

@@ -312,7 +312,7 @@ def test_the_reasons_of_a_table_count_the_offers_that_are_not_carried_out_yet() 
     assert not any("later" in line for line in told)
 
 
-def test_statements_are_counted_without_external_tables_and_what_is_kept_is_counted_in_one_line() -> None:
+def test_statements_are_counted_without_external_tables_and_kept_ones_in_one_line() -> None:
     tables = [table("src", "landed"), *(table(f"t{n}", "src") for n in range(12))]
     declared = project(table("landed"), *tables)
     seen = {**running(declared), T("t3"): ObservedDeployment()}

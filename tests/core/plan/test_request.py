@@ -61,7 +61,7 @@ def test_words_for_children_stand_alone(text: str) -> None:
         ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05Z"),
     ],
 )
-def test_where_to_begin_is_a_word_a_time_or_a_position(text: str, start: str) -> None:
+def test_a_start_position_is_a_word_a_time_or_a_number(text: str, start: str) -> None:
     assert parse_start(text) == start == parse_start(start)
 
 
@@ -93,7 +93,7 @@ def test_an_invalid_choice_is_reported(text: str) -> None:
         parse_choice(text)
 
 
-def test_one_strategy_for_a_table_may_be_said_twice_and_two_may_not() -> None:
+def test_a_strategy_for_a_table_may_be_repeated_but_not_contradicted() -> None:
     assert parse_choices(["b=seam", "a=fork", "b=seam"]) == (
         StrategyChoice(T("a"), "fork"),
         StrategyChoice(T("b"), "seam"),

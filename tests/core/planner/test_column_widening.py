@@ -86,7 +86,7 @@ def test_it_is_widened_in_place_while_its_readers_are_stopped() -> None:
     assert found.warnings == () == found.refusals
 
 
-def test_there_is_no_way_back_in_place_and_undo_says_so() -> None:
+def test_there_is_no_undo_in_place_and_the_plan_says_so() -> None:
     found = planned(declared(WIDE, TAKES), before=TAKES)
     assert [way.act for way in found.undo] == ["plan undo", "plan undo"]
     words = "rebuild with the old text as a new version; a wider type is not taken back in place"
@@ -131,7 +131,7 @@ def test_a_reader_whose_state_would_hold_an_added_column_through_a_star_is_rebui
     assert "in_place" not in {offer.strategy for offer in b.offers}
 
 
-def test_one_whose_table_gets_the_column_later_is_rebuilt_as_well() -> None:
+def test_a_statement_whose_table_gets_the_column_later_is_rebuilt_as_well() -> None:
     found = planned(declared(A, ALL_GROWN), before=ALL, tables=("b",))
     b = node(found, "b")
     assert (b.action, b.row) == ("rebuild", "6a") and "* takes more into its state" in evidence_of(b)

@@ -141,7 +141,7 @@ def test_a_plain_observation_of_everything_running_is_accepted() -> None:
 
 @settings(deadline=None)
 @given(st.builds(born, st.integers(0, 2**32), st.integers(2, 12)))
-def test_what_an_agent_can_export_is_never_called_impossible_not_even_where_it_was_killed(life: Life) -> None:
+def test_an_exported_document_is_never_impossible_even_after_a_kill(life: Life) -> None:
     for _ in range(5):
         plan = life.next_plan()
         can_be(life)

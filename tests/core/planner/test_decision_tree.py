@@ -105,7 +105,7 @@ def planned(path: Path, *, rebuild: bool = False) -> Plan:
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
-def test_each_path_ends_where_the_tree_says(path: Path) -> None:
+def test_each_path_ends_at_the_leaf_of_the_decision_tree(path: Path) -> None:
     found = planned(path)
     assert actions(found)["job"] == path.action
     assert [step.do for step in found.steps if T("job") in (step.table, *step.tables)] == list(path.steps)

@@ -49,11 +49,11 @@ def refused(found: Plan) -> list[str]:
     return [refusal.summary for refusal in found.refusals]
 
 
-def test_a_sink_goes_alone() -> None:
+def test_a_sink_is_deleted_alone() -> None:
     assert gone(delete("sink")) == ["sink"]
 
 
-def test_a_table_under_a_reader_that_runs_is_refused_with_all_that_must_go_with_it() -> None:
+def test_deleting_a_table_under_a_running_reader_is_refused_with_all_its_readers() -> None:
     found = delete("b")
     assert refused(found) == ["b is read by sink (sales)"] and found.steps == ()
     assert found.refusals[0].remedy == "delete them together: headgate plan delete b sink"
@@ -68,12 +68,12 @@ def test_a_table_under_a_reader_that_runs_is_refused_with_all_that_must_go_with_
         ("all", ["leaf", "sink", "b", "other", "a"], []),
     ],
 )
-def test_readers_go_along_as_far_as_they_are_accepted(children: str, tables: list[str], why: list[str]) -> None:
+def test_readers_are_deleted_as_far_as_accepted(children: str, tables: list[str], why: list[str]) -> None:
     found = delete("a", children=children)
     assert sorted(gone(found)) == sorted(tables) and refused(found) == why
 
 
-def test_no_reader_goes_along_unless_it_is_asked_to() -> None:
+def test_no_reader_is_deleted_unless_requested() -> None:
     assert delete("a").request.children == "none" and refused(delete("a"))
 
 
@@ -82,7 +82,7 @@ def test_an_excluded_reader_stays_and_refuses() -> None:
     assert "leaf" not in gone(found) and refused(found) == ["a is read by other (crm)"]
 
 
-def test_readers_go_before_what_they_read() -> None:
+def test_readers_are_deleted_before_their_inputs() -> None:
     found = delete("base", children="all")
     order = gone(found)
     assert set(order) == {"base", "a", "b", "sink", "other", "leaf"} and not found.refusals
@@ -114,7 +114,7 @@ def test_a_product_keeps_up_to_the_sources_what_a_kept_table_reads() -> None:
     ]
 
 
-def test_two_products_that_read_each_other_alone_go_together() -> None:
+def test_two_products_that_read_only_each_other_are_deleted_together() -> None:
     assert set(gone(delete(products=("crm", "sales")))) == {"a", "b", "sink", "other", "leaf"}
 
 
@@ -146,7 +146,7 @@ def test_a_pipeline_takes_no_reader_for_the_sake_of_a_parent_that_others_share()
         assert gone(found) == ["sink", "b"] and not found.refusals
 
 
-def test_what_is_excluded_from_a_pipeline_stays_with_what_it_reads() -> None:
+def test_a_table_excluded_from_a_pipeline_stays_with_its_inputs() -> None:
     found = delete(pipelines=(T("leaf"), T("sink")), exclude=(T("a"),))
     assert set(gone(found)) == {"sink", "leaf", "b", "other"}
     assert "base stays: a (sales) reads it" in said(found)
@@ -168,13 +168,13 @@ def test_a_reader_at_rest_does_not_prevent_a_delete_of_its_parent_and_is_named()
 
 @pytest.mark.parametrize("state", [state for state in State if state != State.ABSENT])
 @pytest.mark.parametrize("wanted", ["running", "stopped"])
-def test_only_a_reader_that_neither_runs_nor_is_wanted_lets_its_parent_go(state: State, wanted: str) -> None:
+def test_only_a_stopped_and_unwanted_reader_permits_a_delete_of_its_parent(state: State, wanted: str) -> None:
     observed = running(SHOP) | {T("sink"): deployed(SHOP.tables[T("sink")], state=str(state), wanted=wanted)}
     at_rest = wanted == "stopped" and state in (State.STOPPED, State.FAILED, State.COMPLETED)
     assert refused(delete("b", observed=observed)) == ([] if at_rest else ["b is read by sink (sales)"])
 
 
-def test_what_is_not_ours_or_not_there_is_refused_when_it_is_named() -> None:
+def test_foreign_and_missing_tables_are_refused_by_name() -> None:
     assert refused(delete("src", exclude=())) == ["src is external: Headgate does not delete it"]
     observed = {table: seen for table, seen in running(SHOP).items() if table != "sink"}
     assert refused(delete("sink", observed=observed)) == ["sink is not deployed; there is nothing to delete"]
@@ -197,7 +197,7 @@ def test_older_versions_deleted_with_a_table_are_named() -> None:
     assert words == "sink v2, v3 do not serve, and go with it: an undelete brings back only what serves"
 
 
-def test_a_deleted_table_that_is_no_longer_declared_goes_with_a_pipeline() -> None:
+def test_an_undeclared_table_is_deleted_with_its_pipeline() -> None:
     lost = table("lost", "src", product="raw")
     top = table("top", "lost", product="sales")
     observed = running(SHOP) | {T("lost"): deployed(lost), T("top"): deployed(top, bindings={"lost": 1})}
@@ -214,7 +214,7 @@ SET = project(
 """x and y are one statement set; another product reads y."""
 
 
-def test_a_statement_set_stays_or_goes_whole() -> None:
+def test_a_statement_set_is_kept_or_deleted_as_a_whole() -> None:
     pipeline = make_plan(SET, "dev", running(SET), PlanRequest(verb="delete", pipelines=(T("top"),)))
     assert gone(pipeline) == ["top"] and "x stays: it belongs to one statement set with y" in said(pipeline)
     product = make_plan(SET, "dev", running(SET), PlanRequest(verb="delete", products=("sales",)))

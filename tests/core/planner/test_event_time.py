@@ -44,7 +44,7 @@ def begun(dml: str, at: str) -> str:
         ("session_window(ts, '10 minutes')", "2026-01-02T00:05:00Z", "2026-01-02T00:05:00Z"),
     ],
 )
-def test_a_part_begins_with_the_first_whole_window(windowed: str, at: str, begins: str) -> None:
+def test_a_partial_version_begins_with_the_first_complete_window(windowed: str, at: str, begins: str) -> None:
     dml = f"INSERT INTO t SELECT k FROM STREAM s {WATER} GROUP BY k, {windowed}"
     assert begun(dml, at) == f"{begins} s.ts >= TIMESTAMP '{begins}'"
 
@@ -79,7 +79,7 @@ def test_expressions_that_return_the_current_time(query: str, condition: str) ->
     ],
     ids=["two timestamps", "two streams", "one stream without a watermark", "a hidden column"],
 )
-def test_what_does_not_tell_the_time(query: str) -> None:
+def test_expressions_that_do_not_return_the_current_time(query: str) -> None:
     assert begun(f"INSERT INTO t {query}", "2026-01-02") == ""
 
 

@@ -229,7 +229,9 @@ def test_share_of_what_runs_that_one_plan_stops(most: float | None, verdict: str
         (Policy(protected=True), rebuild("c"), {}, ""),
     ],
 )  # fmt: skip
-def test_what_another_must_approve(policy: Policy, request_: PlanRequest, nodes: dict[str, Any], why: str) -> None:
+def test_plans_that_need_another_logins_approval(
+    policy: Policy, request_: PlanRequest, nodes: dict[str, Any], why: str
+) -> None:
     found = judged(CHAIN, chain(), request_, policy, nodes=nodes).get("approval")
     assert (found is not None) is bool(why), found
     assert found is None or (found.verdict, found.summary) == ("approve", f"another login must approve it: {why}")

@@ -42,7 +42,7 @@ def test_the_policy_holds_what_replaces_a_version_and_nothing_else() -> None:
     assert held.hash != make_plan(SHOP, "dev", running(SHOP), REBUILD, policy=Policy()).hash
 
 
-def test_a_plan_that_was_asked_to_hold_and_replaces_nothing_says_so() -> None:
+def test_a_held_plan_that_replaces_nothing_says_so() -> None:
     said = "nothing is held: it replaces no version"
     first = make_plan(SHOP, "dev", {}, PlanRequest(everything=True, hold=True))
     assert first.steps and said in head_parts(first)

@@ -38,7 +38,7 @@ def why(found: Plan) -> str:
     return refusal.removeprefix("partial cannot be used for b: ")
 
 
-def test_a_version_begins_at_a_version_with_what_is_read_again_and_what_is_not() -> None:
+def test_starting_at_a_log_version_gives_the_rows_read_again_and_left_out() -> None:
     found = begun("25")
     node = of_b(found)
     assert actions(found)["b"] == "rebuild" and node.begins_where == ("a WITH ('startingVersion'='25')",)
@@ -47,7 +47,7 @@ def test_a_version_begins_at_a_version_with_what_is_read_again_and_what_is_not()
     assert node.loses == ("rows from before its start position",)
 
 
-def test_rows_that_the_log_does_not_tell_any_more_are_not_guessed() -> None:
+def test_row_counts_that_the_log_no_longer_holds_are_not_guessed() -> None:
     assert of_b(begun("12")).replay_rows is None and of_b(begun("12")).retention == Retention(RetentionKind.OK)
     assert (of_b(begun("12", None)).replay_rows, of_b(begun("12", None)).retention) == (
         None,

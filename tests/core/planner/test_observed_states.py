@@ -64,7 +64,7 @@ def test_the_state_decides_whether_it_is_started_and_what_is_reported(
 @SHAPES
 @pytest.mark.parametrize("asked", ["a", "b"], ids=["asked for", "a parent"])
 @pytest.mark.parametrize("state", [each for each in ACTION_AND_WARNING if each not in ("absent", "running")])
-def test_what_has_no_checkpoint_of_its_own_is_asked_for_and_not_started(
+def test_a_version_without_its_own_checkpoint_is_reported_and_not_started(
     state: str, asked: str, stateful: bool, product: str
 ) -> None:
     found = world(state, stateful=stateful, product=product, asked=asked, checkpoint_ok=False)

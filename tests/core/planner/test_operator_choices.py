@@ -134,7 +134,7 @@ def test_a_reader_of_a_recreated_table_cannot_stay_on_its_checkpoint() -> None:
         ({"a": RETYPED_A, "b": MIN}, "b=seeded@now", "current offsets are meaningless in a, which is re-created"),
     ],
 )
-def test_what_is_chosen_is_judged_by_what_becomes_of_the_parents(edits: dict[str, str], chosen: str, why: str) -> None:
+def test_a_choice_is_judged_by_the_actions_on_its_parents(edits: dict[str, str], chosen: str, why: str) -> None:
     found = planned(declared(**edits), "a", "b", choose=chosen)
     (refusal,) = [each for each in found.refusals if each.table == "b"]
     assert refusal.summary == f"{chosen[2:].partition('@')[0]} cannot be used for b: {why}"
@@ -149,7 +149,7 @@ def test_a_rebuild_that_is_asked_for_is_not_a_restart() -> None:
 # Seams
 
 
-def test_a_seam_keeps_the_readers_table_and_what_reads_that() -> None:
+def test_a_seam_keeps_the_table_of_the_reader_and_its_readers() -> None:
     below = ("CREATE TABLE d (k STRING) USING parquet", "INSERT INTO d SELECT k FROM STREAM c")
     made = declared(d=below)
     found = planned(
@@ -382,7 +382,7 @@ def test_keep_table_is_refused_where_columns_are_added() -> None:
     assert words(found) == ["c cannot keep its table: columns are added. leave out --keep-table"]
 
 
-def test_what_an_upgrade_test_has_shown_rules_out_a_restart_and_the_plan_says_so() -> None:
+def test_a_failed_upgrade_test_rules_out_a_restart_and_the_plan_says_so() -> None:
     made, world = declared(a=FILTERED), observed()
     assert said(planned(made, "a"), "a")[0] == "restart"
     old = world[T("a")].deployed

@@ -49,12 +49,12 @@ class Others:
         return bool(held & reads) or table in {name for name, _ in held}
 
 
-def test_a_stop_always_wins_and_nothing_runs_that_is_not_wanted() -> None:
+def test_a_stop_always_wins_and_nothing_unwanted_runs() -> None:
     ends = Counter(end for seed in range(times(30)) for end in ends_of_a_life(seed))
     assert {("deploy", "done"), ("deploy", "failed"), ("delete", "done"), ("delete", "failed")} <= set(ends), ends
 
 
-def test_what_goes_back_to_former_versions_is_stopped_as_well() -> None:
+def test_versions_replaced_by_a_rollback_are_stopped_as_well() -> None:
     ends = Counter(end for seed in range(times(20)) for end in ends_of_undos(seed))
     assert set(ends) >= {(verb, end) for verb in ("rollback", "undelete") for end in ("done", "failed")}, ends
 

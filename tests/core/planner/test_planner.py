@@ -165,7 +165,7 @@ def test_an_unknown_environment_is_a_usage_error_with_the_nearest_name() -> None
     assert caught.value.remedy == "did you mean dev?"
 
 
-def test_what_runs_and_has_not_changed_needs_no_step() -> None:
+def test_an_unchanged_running_statement_needs_no_step() -> None:
     declared = project(src="", a="src", b="a")
     found = plan(declared, running(declared))
     assert found.empty and not found.destructive and set(actions(found).values()) == {"keep"}

@@ -28,7 +28,7 @@ def retired(*tables: str, world: Observed | None = None) -> Plan:
     return plan(SHOP, released() if world is None else world, *tables, verb="retire")
 
 
-def test_what_was_replaced_goes_into_the_trash_readers_first() -> None:
+def test_replaced_versions_go_to_the_trash_readers_first() -> None:
     found = retired("a", "b")
     assert actions(found) == {"a": "retire", "b": "retire"} and found.destructive
     assert steps(found) == ["tombstone b@1", "tombstone a@1 < 1"]
@@ -38,19 +38,19 @@ def test_what_was_replaced_goes_into_the_trash_readers_first() -> None:
     assert sum("no rollback leads back" in warned.summary for warned in found.warnings) == 2
 
 
-def test_what_still_runs_stops_first_readers_before_what_they_read() -> None:
+def test_running_versions_are_stopped_first_readers_before_inputs() -> None:
     found = retired("a", "b", world=released(**running_on()))
     assert steps(found) == ["stop b@1", "stop a@1 < 1", "tombstone b@1 < 1", "tombstone a@1 < 2,3"]
 
 
-def test_every_version_that_served_before_goes_and_none_that_a_failed_run_left() -> None:
+def test_every_replaced_version_is_retired_and_no_orphan_of_a_failed_run() -> None:
     from core.observed.planner_input import OtherVersion
 
     many = {"a": {"kept": (1, 3, 4), "orphan_versions": (OtherVersion(4, "r"),), "version": 5, "former": None}}
     assert steps(retired("a", world=released(**many))) == ["tombstone a@3", "tombstone a@1"]
 
 
-def test_a_clone_that_never_served_goes_as_well_since_it_keeps_the_files_of_another_version() -> None:
+def test_a_clone_that_never_served_is_removed_because_it_keeps_files_of_its_base() -> None:
     from core.observed.planner_input import OtherVersion
 
     left = {"kept": (3, 4), "orphan_versions": (OtherVersion(4, "r"), OtherVersion(3, "q")), "former": None}
@@ -106,7 +106,7 @@ def test_an_open_ticket_prevents_it() -> None:
         ("a", {"a": {"kept": (), "former": None}}, "nothing that a replaced is still there"),
     ],
 )
-def test_what_has_nothing_to_retire_is_refused(table: str, world: dict[str, Any], summary: str) -> None:
+def test_a_table_without_replaced_versions_is_refused(table: str, world: dict[str, Any], summary: str) -> None:
     assert [r.summary for r in retired(table, world=released(**world)).refusals] == [summary]
 
 

@@ -62,7 +62,7 @@ def why(found: Plan) -> list[str]:
     return [refusal.summary.partition(": ")[2] for refusal in found.refusals]
 
 
-def test_it_is_one_step_on_a_new_checkpoint_and_ends_when_all_is_read_again() -> None:
+def test_a_rewrite_is_one_step_on_a_new_checkpoint_that_ends_once_all_is_read() -> None:
     found = planned(declared(), declared(A.replace("kind,", "upper(kind) AS kind,")))
     assert [f"{s.do} {s.table}@{s.version} {s.after}" for s in found.steps] == ["rewrite a@1 ()", "catch_up a@1 (1,)"]
     assert not found.refusals and not found.warnings and not found.approvals
@@ -138,7 +138,7 @@ def test_deletions_that_the_table_remembers_stay_as_well(edit: str, stays: Fact[
     assert len(told) == int(stays == KEYS_STAY)
 
 
-def test_what_would_restart_in_place_may_be_written_again_as_well() -> None:
+def test_an_edit_that_restarts_in_place_may_be_rewritten_as_well() -> None:
     found = planned(declared(), declared(A.replace("kind,", "upper(kind) AS kind,")), strategy="")
     assert next(iter(offered(found, "a"))) == "in_place" and "keyed" in offered(found, "a")
 
@@ -167,13 +167,11 @@ def test_what_would_restart_in_place_may_be_written_again_as_well() -> None:
     ],
     ids=["tag", "key", "sequence", "no sequence", "sequence computed", "key computed", "subquery", "union", "columns"],
 )  # fmt: skip
-def test_it_is_refused_where_rows_would_come_out_wrong(
-    before: Mapping[str, str], after: Mapping[str, str], reason: str
-) -> None:
+def test_it_is_refused_if_rows_would_be_wrong(before: Mapping[str, str], after: Mapping[str, str], reason: str) -> None:
     assert why(planned(declared(**before), declared(**after), rebuild=True)) == [reason]  # type: ignore[arg-type]
 
 
-def test_a_reader_that_is_not_tolerant_keeps_it_out() -> None:
+def test_a_reader_without_the_tag_tolerant_prevents_it() -> None:
     made = declared(parent="owner: x\n")
     assert why(planned(made, made)) == [
         "b is not tagged tolerant, which declares that it accepts repeated rows in any order"
@@ -221,7 +219,7 @@ def test_a_new_version_that_would_not_know_what_its_rows_replace_is_refused(
     assert name not in offered(planned(declared(yml=yml), declared(EDITED, yml=yml), strategy="", rebuild=True), "a")
 
 
-def test_what_begins_at_a_place_in_a_log_is_refused_likewise_and_a_first_version_is_not() -> None:
+def test_a_start_at_a_log_position_is_refused_too_but_not_for_a_first_version() -> None:
     made = declared(parent=KEYED)
     found = planned(made, made, "b", "partial", at="3")
     assert why(found) == [f"{LATE}: {UNKNOWN}"]
@@ -238,7 +236,7 @@ def test_without_a_sequence_the_later_row_is_the_newer_one_and_a_version_may_beg
     assert not planned(declared(yml=yml), declared(EDITED, yml=yml), strategy="seeded", at="now").refusals
 
 
-def test_what_is_written_again_in_place_cannot_be_held() -> None:
+def test_a_rewrite_in_place_cannot_be_held() -> None:
     asked = planned(declared(), declared(EDITED), hold=True)
     (refused,) = asked.refusals
     assert (refused.summary, refused.remedy) == (

@@ -41,7 +41,7 @@ def back(*tables: str, world: dict[T, ObservedDeployment] | None = None, verb: s
     return plan(SHOP, released() if world is None else world, *tables, verb=verb)
 
 
-def test_a_rollback_takes_the_whole_release_and_stops_what_served_after_the_swap() -> None:
+def test_a_rollback_covers_the_whole_release_and_stops_its_versions() -> None:
     found = back("a")
     assert actions(found) == {"src": "keep", "a": "rollback", "b": "rollback"} and found.destructive
     assert steps(found) == [
@@ -65,7 +65,7 @@ def test_a_version_that_still_runs_is_not_started_again() -> None:
     assert "2 additional statements on local" in {guard.summary for guard in back("b").guards}
 
 
-def test_what_runs_on_counts_among_the_statements_that_a_policy_allows() -> None:
+def test_soaking_versions_count_towards_the_statements_of_a_policy() -> None:
     running = {name: {"former": former(name, 1, running=True), "retained": (1,)} for name in ("a", "b")}
     asked = PlanRequest(tables=(T("a"),), rebuild=True, children="all")
     for world, allowed in ((released(), 4), (released(**running), 6)):
@@ -74,7 +74,7 @@ def test_what_runs_on_counts_among_the_statements_that_a_policy_allows() -> None
             assert len(made.refusals) == refusals, (most, made.guards)
 
 
-def test_what_is_read_from_outside_of_the_release_keeps_running_with_all_that_fills_it() -> None:
+def test_a_version_read_from_outside_the_release_keeps_running_with_its_inputs() -> None:
     c = deployed(SHOP.tables[T("c")], bindings={"b": 2})
     found = back("a", world=released() | {T("c"): c})
     assert not any(step.startswith("stop") for step in steps(found))
@@ -126,7 +126,7 @@ def test_deleted_tables_come_back_sources_first_and_are_served_again() -> None:
     assert actions(found) == {"src": "keep", "a": "undelete", "b": "undelete"}
 
 
-def test_it_is_superseded_once_an_older_version_that_it_reads_runs_no_more() -> None:
+def test_a_plan_is_superseded_once_an_older_version_that_it_reads_stops() -> None:
     world = released(
         a={"retained": (1,), "kept": (1,)},
         b={"served_by": "r8", "bindings": (Binding(T("src"), 0, True),), "former": former("b", 1)},
@@ -180,7 +180,7 @@ def test_a_table_that_is_no_longer_declared_can_be_restored_as_well() -> None:
     assert [step.partition(" ")[0] for step in steps(found)] == ["restore", "resume", "swap"]
 
 
-def test_another_must_approve_that_a_protected_table_goes_back() -> None:
+def test_rolling_back_a_protected_table_needs_another_logins_approval() -> None:
     made = replace(SHOP.tables[T("b")], settings=Settings(protect=True))
     shop = replace(SHOP, tables={**SHOP.tables, T("b"): made})
     assert plan(shop, released(), "a", verb="rollback").approvals == 1 and back("a").approvals == 0

@@ -104,7 +104,7 @@ def test_every_option_survives_a_round_trip_through_json(option: str) -> None:
     assert request_from_json(request_as_json(request)) == request
 
 
-def test_what_a_reference_found_and_pipelines_come_back_from_json() -> None:
+def test_references_and_pipelines_survive_a_round_trip_through_json() -> None:
     found = {"changed_since": "main", "tables": (T("d"),), "gone": (T("x"),)}
     for asked in (found, {"verb": "delete", "pipelines": (T("d"),)}):
         request = normal_request(merged(asked))
@@ -150,7 +150,7 @@ def test_a_plan_does_not_depend_on_the_order_of_its_scopes() -> None:
         ({"verb": "delete", "changed_since": "x"}, "--changed-since does not apply to a delete", "leave it out"),
     ],
 )  # fmt: skip
-def test_what_means_nothing_here_is_refused_with_the_nearest(asked: dict[str, Any], summary: str, remedy: str) -> None:
+def test_an_unknown_key_is_refused_with_the_nearest_one(asked: dict[str, Any], summary: str, remedy: str) -> None:
     refusals = resolved(PlanRequest(**asked)).refusals
     assert [(refusal.summary, refusal.remedy) for refusal in refusals] == [(summary, remedy)]
 
@@ -174,7 +174,7 @@ def test_children_are_those_of_the_products_of_what_is_asked_for_and_of_accepted
         assert resolved(PlanRequest(tables=(T("a"),), children=children)).products == products
 
 
-def test_what_is_excluded_is_warned_of_where_it_was_named_or_has_nothing_to_do_with_the_request() -> None:
+def test_excluding_a_named_or_unrelated_table_causes_a_warning() -> None:
     found = resolved(PlanRequest(tables=(T("b"), T("d")), exclude=(T("d"), T("lone"), T("c"))))
     assert [(warned.table, warned.summary) for warned in found.warnings] == [
         ("d", "is both named and excluded; it is left out"),

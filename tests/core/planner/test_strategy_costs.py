@@ -58,13 +58,13 @@ def test_a_stateless_reader_of_what_is_rebuilt_may_keep_its_table_and_a_stateful
     assert list(offered(found, "c")) == ["earliest", "partial", "seam"]
 
 
-def test_what_begins_may_begin_later() -> None:
+def test_a_first_start_may_begin_later() -> None:
     found = planned(declared(), "a", world={})
     assert list(offered(found, "a")) == ["first", "partial", "seeded"]
     assert node_of(found, "a").retention == Retention(RetentionKind.OK) and node_of(found, "a").replay_rows is None
 
 
-def test_what_is_kept_recorded_or_resumed_has_no_offers() -> None:
+def test_kept_recorded_and_resumed_statements_have_no_offers() -> None:
     world = observed(a={"state": "stopped"})
     assert not any(node.offers for node in planned(declared(), "a", "b", world=world).nodes)
 
@@ -90,7 +90,7 @@ def test_a_strategy_that_no_agent_carries_out_is_warned_of_and_refused_by_name()
     refuse_not_executable(found)
 
 
-def test_what_is_refused_names_what_may_be_had() -> None:
+def test_a_refused_choice_names_the_possible_ones() -> None:
     made = project(table("src"), table("a", "src", settings=upserted(sequence="")))
     refused = plan(made, running(made), "a", choices=(StrategyChoice(T("a"), "chain"),), rebuild=True).refusals
     assert [r.remedy for r in refused] == ["use earliest, seeded"]
@@ -105,7 +105,7 @@ def test_what_is_refused_names_what_may_be_had() -> None:
         ("a", "bytes", "disk_bytes"),
     ],
 )
-def test_one_figure_that_is_not_known_makes_the_price_unknown(of: str, unknown: str, lost: str) -> None:
+def test_an_unknown_figure_makes_the_cost_unknown(of: str, unknown: str, lost: str) -> None:
     world = observed(**{of: measured(of, **{unknown: None})})
     offer = offered(planned(declared(), "a", rebuild=True, world=world), "a")["earliest"]
     assert [
@@ -254,7 +254,7 @@ def test_readers_of_a_chained_version_continue_in_the_new_one() -> None:
     assert not node_of(found, "d").lowered
 
 
-def test_what_streams_it_and_cannot_move_keeps_a_table_from_being_chained() -> None:
+def test_a_streaming_reader_that_cannot_move_prevents_a_chain() -> None:
     named = (BELOW[0], BELOW[1].replace("FROM STREAM c", "FROM STREAM c IDENTIFIED BY c"))
     made, world = declared(c=PARTITIONED, d=named), observed()
     world[T("d")] = deployed(made.tables[T("d")], statistics=TableStatistics())
@@ -332,7 +332,7 @@ def test_a_table_with_a_reader_out_of_reach_is_not_chained() -> None:
 
 @given(cases(), st.randoms(use_true_random=False))
 @settings(max_examples=times(2))
-def test_whatever_is_offered_can_be_had(drawn: tuple[World, PlanRequest], chance: random.Random) -> None:
+def test_every_offered_strategy_can_be_chosen(drawn: tuple[World, PlanRequest], chance: random.Random) -> None:
     world, request = drawn[0], replace(drawn[1], exclude=(), choices=(), keep_table=False, start="")
     found = world.plan(request)
     nodes = [node for node in found.nodes if node.offers and not found.refusals]

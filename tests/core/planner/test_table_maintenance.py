@@ -95,7 +95,7 @@ def test_no_vacuum_keeps_less_than_its_table_says(hours: str, kept: str, refused
 
 
 @pytest.mark.parametrize("verb", ["optimize", "vacuum"])
-def test_what_has_no_log_of_versions_is_refused_with_its_reason(verb: str) -> None:
+def test_a_table_without_a_log_of_versions_is_refused_with_the_reason(verb: str) -> None:
     (parquet,) = planned(verb, "a", files=small_project.texts()).refusals
     assert parquet.summary == "a is parquet, and maintenance is not supported for that format"
     (external,) = planned(verb, "landed").refusals
@@ -118,7 +118,7 @@ def test_another_login_approves_a_vacuum_where_the_policy_asks_it_of_deletes_or_
         assert planned("optimize", "a", policy=policy).approvals == 0
 
 
-def test_only_what_is_named_and_what_applies_is_taken() -> None:
+def test_only_named_and_applicable_changes_are_taken() -> None:
     (wide,) = planned("optimize", everything=True).refusals[:1]
     assert wide.summary == "optimize takes tables by name"
     assert {r.summary for r in planned("optimize", "a", retain_h="1").refusals} == {"--retain is only for a vacuum"}

@@ -48,7 +48,7 @@ def test_every_kind_of_change_names_its_undo_or_why_there_is_none() -> None:
 
 
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: f"{edit.row} {edit.kind} {edit.what}")
-def test_what_is_printed_is_what_planning_the_old_text_does(edit: Edit) -> None:
+def test_the_printed_undo_equals_planning_the_old_texts(edit: Edit) -> None:
     plan = planned(edit, foreign=False, state=State.RUNNING)
     printed = {table for way in plan.undo if way.act == "plan undo" for table in way.tables}
     released = {table for way in plan.undo if way.act == "rollback" for table in way.tables}
@@ -108,7 +108,7 @@ def test_the_version_replaced_by_a_rebuild_serves_again_if_it_can_continue() -> 
     assert undo_sentences(found)[0].startswith("headgate rollback b  (until another plan")
 
 
-def test_an_edit_in_place_goes_back_in_place_and_says_which_rows_stay() -> None:
+def test_an_edit_in_place_is_undone_in_place_and_the_remaining_rows_are_named() -> None:
     (way,) = planned_with_prices(priced(a=FILTERED), "a").undo
     assert (way.tables, way.replay_rows) == ((T("a"),), 0)
     assert way.words.startswith("restart with the old text on the same checkpoint; the rows that are there stay")
@@ -132,7 +132,7 @@ def test_started_statements_are_stopped_and_deleted_tables_restored() -> None:
     assert (lost.act, lost.words) == ("", "it has failed or never served, or what it reads is not there any more")
 
 
-def test_a_rebuild_of_the_same_text_goes_back_to_the_version_before_or_nowhere() -> None:
+def test_a_rebuild_of_the_same_text_is_undone_by_the_previous_version_or_not_at_all() -> None:
     found = planned_with_prices(priced(), "c", rebuild=True)
     assert [(way.act, way.tables) for way in found.undo] == [("rollback", (T("c"),))]
     for why in ({"checkpoint_ok": False}, {"state": State.FAILED}):

@@ -127,7 +127,7 @@ def on(pool: Pool | None = None, engine: str = "", *, now: str = "", b: Pair = C
     return make_plan(project, "dev", observed, PlanRequest(tables=(T("b"),)), headroom=Headroom(engine=now))
 
 
-def test_what_is_not_known_of_pool_and_engine_is_no_change() -> None:
+def test_an_unknown_pool_or_engine_is_no_change() -> None:
     assert on().empty and on(Pool(), "4.2.0").empty and on(now="4.2.0").empty and on(Pool(), "4.2.0", now="4.2.0").empty
 
 

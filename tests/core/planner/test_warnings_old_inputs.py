@@ -116,6 +116,6 @@ def test_nothing_is_reported_if_all_readers_move_or_the_table_restarts_in_place(
     assert said(plan(new, running(old), "c", **B), "c") == []
 
 
-def test_who_was_not_asked_for_and_stays_is_only_left_behind() -> None:
+def test_an_unrequested_reader_that_stays_is_only_left_behind() -> None:
     found = plan(CHAIN, running(CHAIN), "a", choices=ONLY_A, **B)
     assert said(found, "c") == [] and [left.table for left in found.left_behind] == ["b", "c"]

@@ -115,7 +115,9 @@ def test_a_full_policy_is_read() -> None:
         ("roles: [a]", 9, "roles must be a mapping", "indent keys"),
     ],
 )  # fmt: skip
-def test_a_wrong_rule_says_where_and_what_to_write(rules: str, line: int, summary: str, remedy: str) -> None:
+def test_an_invalid_rule_is_reported_with_its_position_and_a_remedy(
+    rules: str, line: int, summary: str, remedy: str
+) -> None:
     _, problems = read(f"      {rules}\n")
     assert problems, "nothing was said"
     assert {problem.where.line for problem in problems if problem.where} == {line}
@@ -131,7 +133,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(RULES) | st.text(max_size=5), VALUES, max_size=4))
-def test_whatever_is_written_is_a_policy_or_a_problem_with_its_line(rules: dict[str, Any]) -> None:
+def test_every_text_is_a_policy_or_a_problem_with_its_line(rules: dict[str, Any]) -> None:
     head = yaml.safe_load(MANIFEST)
     head["environments"]["prod"]["policy"] = rules
     problems: list[Problem] = []
@@ -163,7 +165,7 @@ def test_a_role_is_a_login_s_or_a_group_s(login: str, groups: tuple[str, ...], g
     assert policy.grants("approve", login, frozenset(groups))
 
 
-def test_whoever_acts_may_view_where_viewing_is_granted() -> None:
+def test_operators_and_approvers_may_view() -> None:
     policy = Policy(roles=(("approve", ("bob",)), ("operate", ("@sre", "alice")), ("view", ("vera",))))
     assert policy.holders("view") == ("@sre", "alice", "bob", "vera")
     assert not policy.grants("view", "eve", frozenset())
@@ -220,6 +222,6 @@ def test_of_several_windows_the_one_that_ends_last_is_named() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-", "Fri 16:00 - Fri 16:00", "tomorrow", "Mon 8:00 - Tue 9:00"])
-def test_what_is_no_window_is_refused(text: str) -> None:
+def test_an_invalid_freeze_window_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_freeze_window(text)

@@ -89,7 +89,7 @@ def test_an_older_headgate_yml_that_cannot_be_read_says_nothing_of_defaults() ->
     assert since(new | {"headgate.yml": ": ["}, new).changed == ()
 
 
-def test_what_is_observed_without_texts_takes_those_of_the_commit() -> None:
+def test_observed_tables_without_texts_use_those_of_the_commit() -> None:
     texts = RevisionTexts("d", "m", "y")
     found = GitComparison("main", (A, B), (C,), {A: texts, C: texts})
     ours = RevisionTexts("x", "x", "x")

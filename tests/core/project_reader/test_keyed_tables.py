@@ -107,7 +107,7 @@ def test_the_settings_of_a_keyed_table_survive_a_round_trip() -> None:
          "4: k has a wrong condition for deletes: "),
     ],
 )  # fmt: skip
-def test_what_is_wrong_has_its_line_in_the_yml(yml: str, expected: str) -> None:
+def test_mistakes_have_their_line_in_the_yml(yml: str, expected: str) -> None:
     found = problems(project(yml))
     assert (found == []) is (expected == ""), found
     assert all(each.startswith(f"{YML}:{expected}") for each in found), found
@@ -166,7 +166,7 @@ def test_a_misspelt_mode_is_guessed_and_other_mistakes_are_reported_under_that_g
         ("mode: upsert\nsequence: at\nkey: [id]\n", 0, ""),
     ],
 )
-def test_what_is_hardly_meant_of_keys_and_sequences_is_warned_of_with_its_line(yml: str, line: int, said: str) -> None:
+def test_doubtful_keys_and_sequences_cause_a_warning_with_their_line(yml: str, line: int, said: str) -> None:
     texts = {name: text.replace("v STRING", "v STRING, f DOUBLE") for name, text in project(yml).items()}
     found = read_project(texts)[1]
     assert [(each.severity, each.where.line if each.where else 0) for each in found] == (

@@ -65,7 +65,7 @@ def test_checks_are_read_in_their_order_and_come_back_from_their_text() -> None:
         ("SELECT * FROM a; SELECT * FROM a", "it is not one query"),
     ],
 )
-def test_a_query_that_is_no_check_of_its_table_is_a_problem_in_its_line(sql: str, expected: str) -> None:
+def test_a_query_that_is_no_valid_check_is_a_problem_with_its_line(sql: str, expected: str) -> None:
     (found,) = problems(with_checks(f'owner: me\nchecks:\n  - name: x\n    sql: "{sql}"\n'))
     assert found.startswith("4: check x of a: ") and expected in found
 

@@ -224,7 +224,7 @@ def test_a_stopped_reader_does_not_prevent_a_delete_but_could_not_resume() -> No
     ]
 
 
-def test_what_is_fed_by_a_longer_way_than_its_nearest_is_starved_as_well() -> None:
+def test_a_reader_fed_by_a_longer_path_is_starved_as_well() -> None:
     declared = project(src="", a="src", rest="a", x="a", y="x", z="y", both="rest z")
     observed = running(declared)
     observed[T("rest")] = replace(observed[T("rest")], state="stopped", wanted="stopped")
@@ -235,7 +235,7 @@ def test_what_is_fed_by_a_longer_way_than_its_nearest_is_starved_as_well() -> No
     assert found == {"x": "refused", "rest": "stranded", "y": "starved", "z": "starved", "both": "starved"}
 
 
-def test_what_is_not_deployed_is_answered_as_if_all_that_is_declared_ran() -> None:
+def test_an_undeployed_table_is_answered_as_if_everything_declared_ran() -> None:
     declared = project(src="", a="src", b="a")
     only = {T("b"): deployed(declared.tables[T("b")])}
     assert not asked(declared, "a", known=PlannerInput(only)).deployed
@@ -266,7 +266,7 @@ def test_exposures_are_told_of_every_new_name_and_of_a_drop() -> None:
     assert [(o.before, o.after) for o in gone] == [("b__v1", ""), ("b__v1", "")]
 
 
-def test_each_column_names_who_uses_it_directly() -> None:
+def test_each_column_names_its_direct_users() -> None:
     columns = asked(sample(), "int_order_items").columns
     assert {column: sorted(uses) for column, uses in columns.items()} == {
         "order_id": ["int_priced_items"], "line": ["int_priced_items"],
@@ -287,7 +287,7 @@ def test_as_if_running_is_what_a_first_deploy_would_leave() -> None:
     assert as_if_running(declared)[T("b")].bindings == deployed(declared.tables[T("b")]).bindings
 
 
-def test_a_place_in_a_file_that_was_edited_since_its_deploy_says_so() -> None:
+def test_a_position_in_a_file_edited_since_its_deploy_is_marked() -> None:
     declared = project(table("src", columns="id bigint, note string"), c="src")
     edited = table("c", "src", select="SELECT id\nFROM STREAM src\nWHERE note <> ''")
     now = replace(declared, tables={**declared.tables, T("c"): edited})

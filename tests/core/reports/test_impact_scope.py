@@ -27,18 +27,18 @@ def part(root: str, observed: dict[str, ObservedDeployment] | None = None) -> st
     return " ".join(found.tables)
 
 
-def test_it_is_what_is_below_with_statement_sets_and_all_above_that() -> None:
+def test_the_scope_is_everything_below_with_statement_sets_and_everything_above_those() -> None:
     assert part("a") == "a away b c d far side src"
     assert part("other") == "other src"
 
 
-def test_what_is_bound_counts_as_what_is_read() -> None:
+def test_bound_versions_count_as_read() -> None:
     observed = {str(name): seen for name, seen in as_if_running(DECLARED).items()}
     observed["other"] = replace(observed["other"], bindings=(Binding(T("c"), 1, True),))
     assert "other" in part("a", observed).split()
 
 
-def test_a_deployment_of_which_only_the_texts_are_known_makes_it_the_whole() -> None:
+def test_a_deployment_known_only_by_its_texts_counts_as_complete() -> None:
     assert part("other", {"c": ObservedDeployment(state="running")}) == " ".join(DECLARED.tables)
 
 

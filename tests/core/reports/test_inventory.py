@@ -85,7 +85,7 @@ def test_a_table_that_is_read_streamed_and_static_by_one_statement_is_one_stream
     )
 
 
-def test_what_is_deployed_and_no_longer_declared_is_listed_and_counts_as_a_reader() -> None:
+def test_deployed_but_undeclared_tables_are_listed_and_count_as_readers() -> None:
     found = by_name(inventory_of(project(src="", a="src"), {T("gone"): serving("a", product="crm")}))
     gone = found["gone"]
     assert (gone.declared, gone.product, gone.folder, gone.parents) == (

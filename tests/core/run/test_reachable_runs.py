@@ -117,7 +117,7 @@ def explored(graph: str) -> Iterator[tuple[Reached, tuple[RunEvidence, ...]]]:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("graph", GRAPHS)
-def test_nothing_that_can_be_heard_raises_and_what_has_ended_asks_for_nothing(graph: str) -> None:
+def test_no_evidence_raises_and_an_ended_run_requests_nothing(graph: str) -> None:
     for after, evidence in reachable(graph):
         assert after.run.state not in ENDED or not after.asked, (after, evidence)
 

@@ -81,7 +81,7 @@ AFTER = {"swap": "done"}
         (replace(run(before="swap", state="failed", swap="failed"), continued_by="9-9"), 1, {}, "aborted"),
     ],
 )  # fmt: skip
-def test_each_standing_of_a_run_has_a_word(row: RunRow, serves: int, old: dict[str, Any], state: str) -> None:
+def test_each_standing_of_a_run_has_a_name(row: RunRow, serves: int, old: dict[str, Any], state: str) -> None:
     found = told(row, versions(serves, **old))
     assert found.state == state
     open_ = ("preparing", "hydrating", "validating", "ready", "held", "swapping", "observing", "retiring", "needs you")
@@ -143,7 +143,7 @@ def test_the_way_back_is_a_command_or_a_reason(serves: int, old: dict[str, Any],
     assert found.blocked == blocked and found.rollback == ("" if blocked else "headgate rollback 7f3a-1")
 
 
-def test_a_version_over_what_is_not_filled_any_more_does_not_go_back() -> None:
+def test_a_version_over_a_table_that_nothing_fills_cannot_be_rolled_back_to() -> None:
     known = [
         d if (d.table, d.version) != (T("b"), 1) else replace(d, bindings=(Binding(T("x"), 4, True),))
         for d in versions(2)
@@ -237,7 +237,7 @@ def test_a_release_that_is_being_taken_back_offers_no_second_rollback() -> None:
     assert (found.rollback, found.blocked) == ("", "run 9c0d-1 is rolling it back")
 
 
-def test_what_people_read_of_a_step_that_waits_for_its_gate_is_that_it_runs() -> None:
+def test_a_step_that_waits_for_its_gate_is_shown_as_running() -> None:
     assert [step_word(state) for state in ("gate", "running", "waits", "done")] == [
         "running",
         "running",

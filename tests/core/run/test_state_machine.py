@@ -100,7 +100,7 @@ def test_a_retried_run_continues_where_it_failed() -> None:
     assert (run.state, performed) == (RunState.DONE, [5, 6, 7, 8])
 
 
-def test_what_failed_in_a_paused_run_waits_again_once_it_is_retried_and_begins_once_it_is_resumed() -> None:
+def test_a_retried_step_of_a_paused_run_begins_once_the_run_is_resumed() -> None:
     run, _ = advance_run(rebuild(), [])
     run, _ = advance_run(run, [StepFailed(1, "Spark refused it"), OperatorControl("pause")])
     paused, intents = advance_run(run, [OperatorControl("retry")])
@@ -133,7 +133,7 @@ def test_cancel_before_the_swap_stops_the_versions_beside_the_serving_ones() -> 
     assert states(run)[7] == "cancelled"
 
 
-def test_cancel_stops_what_an_agent_that_was_killed_had_started_and_the_next_one_has_not_begun_again() -> None:
+def test_cancel_stops_starts_of_a_killed_agent_that_the_next_one_has_not_resumed() -> None:
     run = rebuild()
     for n, state in ((1, StepState.DONE), (2, StepState.GATE), (4, StepState.DONE), (5, StepState.GATE)):
         run = run.put(replace(run.step(n), state=state, tries=1))
@@ -163,7 +163,7 @@ def test_cancel_after_the_swap_stops_nothing() -> None:
     assert (run.state, intents) == (RunState.CANCELLED, ())
 
 
-def test_a_new_agent_begins_again_what_was_begun_without_evidence() -> None:
+def test_a_new_agent_repeats_steps_without_evidence() -> None:
     run, intents = advance_run(rebuild(), [])
     assert [i.step.n for i in intents if isinstance(i, PerformStep)] == [1]
     again, intents = advance_run(recover_run(run), [])

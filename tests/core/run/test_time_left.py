@@ -22,7 +22,7 @@ def step(n: int, do: StepKind, *after: int) -> Step:
     return Step(n, do, TableName("a"), 2, after, why="")
 
 
-def test_what_is_left_is_what_was_predicted_less_what_has_passed() -> None:
+def test_the_time_left_is_the_prediction_minus_the_elapsed_time() -> None:
     start, gate = step(1, StepKind.START), step(2, StepKind.CATCH_UP, 1)
     beside, swap = step(3, StepKind.CATCH_UP, 1), step(4, StepKind.SWAP, 2, 3)
     done, open_gate = Record(1, "done", 1.0), Record(2, "gate", 100.0)

@@ -153,7 +153,7 @@ def test_a_version_that_starts_later_filters_its_stream_before_all_else(written:
         ),
     ],
 )
-def test_it_does_so_where_stream_is_not_written(written: str, expected: str) -> None:
+def test_tables_without_stream_are_streamed_too(written: str, expected: str) -> None:
     (parsed,), problems = read_statements(f"INSERT INTO target {written}", "f.sql", every_table_streams=True)
     assert problems == ()
     assert compile_select(parsed, PHYSICAL, {TableName("orders"): "a"}) == expected

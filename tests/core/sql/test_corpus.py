@@ -23,7 +23,7 @@ def test_the_corpus_is_large_enough_and_spark_was_asked_about_all_of_it() -> Non
     assert sorted(RECORDED) == sorted(case.key for case in CASES)
 
 
-def test_where_we_and_spark_disagree_is_known_and_never_unsafe() -> None:
+def test_disagreements_with_spark_are_known_and_never_unsafe() -> None:
     found = [each for case in CASES for each in compared(case, RECORDED[case.key])]
     assert [str(each) for each in found if each.unsafe] == []
     assert sorted({each.key for each in found}) == sorted(disagreements())

@@ -35,7 +35,7 @@ def test_the_option_is_written_to_the_stream_alone(select: str, compiled: str) -
     assert found.replace(" AS d ON", " ON") == compiled
 
 
-def test_what_is_recorded_is_read_again() -> None:
+def test_recorded_entries_are_read_back() -> None:
     since = LogStart(T("a"), AT_TIME, "2026-01-02T03:04:05.5Z")
     assert [read_log_start(str(each)) for each in (AT_12, since)] == [AT_12, since]
     assert describe_log_start(str(AT_12)) == "a from version 12 on"

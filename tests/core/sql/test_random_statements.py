@@ -27,7 +27,7 @@ def asked(pool: LocalPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.mark.parametrize(("expected", "text"), FOUND)
-def test_what_random_statements_found_is_refused_or_accepted_as_by_spark(expected: str, text: str) -> None:
+def test_findings_of_random_statements_are_refused_or_accepted_as_by_spark(expected: str, text: str) -> None:
     _, problems = read_statements(f"INSERT INTO t {text}", "q.sql")
     assert bool(problems) is (expected == "refused"), problems
 

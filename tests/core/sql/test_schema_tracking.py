@@ -41,7 +41,7 @@ def test_each_source_has_options_of_its_own_and_a_static_side_none() -> None:
     assert with_stream_options(select, {}) == select
 
 
-def test_a_place_is_written_as_it_is() -> None:
+def test_a_position_is_written_unchanged() -> None:
     options = tracking_options("/data/it's here", 2)
     assert options[0] == ("schemaTrackingLocation", "/data/it's here/schemas/2")
     written = with_stream_options("SELECT * FROM STREAM a", {0: options})

@@ -17,7 +17,7 @@ def test_deeply_nested_texts_are_read_or_refused(text: Text) -> None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("text", list(wide_texts()), ids=lambda text: text.what)
-def test_what_people_and_generators_write_is_read(text: Text) -> None:
+def test_texts_as_people_and_generators_write_them_are_read(text: Text) -> None:
     found, problems = read_ddl(text.text, "f.sql") if text.kind == "ddl" else read_statements(text.text, "f.sql")
     assert found and problems == ()
 

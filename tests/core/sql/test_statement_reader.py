@@ -201,7 +201,7 @@ def test_state_is_found_from_below(select: str, kinds: list[str], keys: tuple[st
         ("PARTITION (d = 1) SELECT a FROM STREAM x", "PARTITION is not allowed after INSERT INTO t"),
     ],
 )
-def test_what_spark_would_refuse_is_a_problem(select: str, summary: str) -> None:
+def test_texts_that_spark_would_refuse_are_problems(select: str, summary: str) -> None:
     found = problems_of(select)
     assert len(found) == 1 and found[0].startswith(summary), found
 

@@ -77,7 +77,7 @@ def test_spark_streams_what_we_compiled_and_keeps_the_state_we_found(tables: Ses
         "SELECT i FROM stream AS a",
     ],
 )
-def test_what_the_analyser_refuses_we_refuse_too(tables: Session, select: str) -> None:
+def test_texts_that_the_analyser_refuses_are_refused_by_us_too(tables: Session, select: str) -> None:
     _, problems = read_statements(f"INSERT INTO t {select}", "dml.sql")
     assert problems
     physical = re.sub(r"\b(a|b)\b(?= |\)|$)", lambda found: TABLES[found[0]], select)

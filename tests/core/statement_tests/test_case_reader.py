@@ -112,7 +112,7 @@ def test_all_mistakes_are_reported_at_once_with_their_lines() -> None:
         ("given: &a [*a]\nexpect: []", "given must be a value of bounded size"),
     ],
 )
-def test_a_file_that_is_no_case_says_why(text: str, summary: str) -> None:
+def test_an_invalid_case_file_is_refused_with_the_reason(text: str, summary: str) -> None:
     assert any(summary in line for line in said(text))
 
 

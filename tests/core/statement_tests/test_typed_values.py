@@ -38,9 +38,7 @@ GOOD: list[tuple[str, str, object]] = [
 
 
 @pytest.mark.parametrize(("kind", "text", "value"), GOOD)
-def test_a_text_is_read_by_its_type_and_what_is_written_is_read_as_the_same(
-    kind: str, text: str, value: object
-) -> None:
+def test_a_value_is_read_by_its_type_and_survives_a_round_trip(kind: str, text: str, value: object) -> None:
     read = read_value(text)
     assert read is not None and typed_value(read, kind) == value
     again = read_value(f"[{written_value(value, kind)}]")
@@ -59,19 +57,19 @@ def test_a_text_is_read_by_its_type_and_what_is_written_is_read_as_the_same(
         ("variant", "1"), ("interval day", "1"),
     ],
 )  # fmt: skip
-def test_what_is_no_value_of_a_type_is_refused(kind: str, text: str) -> None:
+def test_invalid_values_of_a_type_are_refused(kind: str, text: str) -> None:
     read = read_value(text)
     assert read is not None
     with pytest.raises(BadValue):
         typed_value(read, kind)
 
 
-def test_types_that_no_fixture_can_hold_are_known_also_inside_of_others() -> None:
+def test_types_that_no_fixture_can_hold_are_known_even_if_nested() -> None:
     assert can_be_written("array<struct<x:decimal(3,1),y:map<string,timestamp>>>")
     assert not can_be_written("array<struct<x:variant>>")
 
 
-def test_what_arrow_gives_is_brought_into_the_same_form() -> None:
+def test_values_from_arrow_are_normalised() -> None:
     moment = datetime(2026, 1, 31, 18, tzinfo=UTC)
     kind = "struct<x:map<string,int>,y:array<timestamp>>"
     assert canonical_value({"x": [("b", 1), ("a", 2)], "y": [moment, None]}, kind) == (

@@ -64,5 +64,5 @@ def test_a_secret_in_a_text_of_a_project_is_masked(text: str, masked: str) -> No
         "http://localhost:4040/jobs",
     ],
 )
-def test_sql_without_a_secret_is_shown_as_it_is(text: str) -> None:
+def test_sql_without_a_secret_is_shown_unchanged(text: str) -> None:
     assert mask_literals(text) == text

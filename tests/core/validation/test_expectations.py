@@ -64,7 +64,7 @@ def test_columns_are_compared_by_the_tables_of_both() -> None:
     assert dict(found.changed) == {"v": "column v: bigint → int"}
 
 
-def test_what_is_another_one_each_time_is_never_compared() -> None:
+def test_non_deterministic_columns_are_never_compared() -> None:
     assert set(of_a(A.replace("ts FROM", "current_timestamp() AS ts FROM")).changed) == {"ts"}
     same = statement("b", "SELECT id, uuid() AS u FROM STREAM a", "id BIGINT, u STRING")
     assert dict(expected_differences(same, same, DDLS, {}).changed) == {
@@ -81,7 +81,7 @@ LISTED_COLUMNS = (
 )
 
 
-def test_what_depends_on_the_order_of_rows_is_compared_sorted_or_not_at_all_here_and_below() -> None:
+def test_order_dependent_columns_are_compared_sorted_or_not_at_all_here_and_downstream() -> None:
     same = statement("a", LISTED, LISTED_COLUMNS)
     found = expected_differences(same, same, DDLS, {})
     assert found.sorted == {"vs"} and found.volatile == {"one", "maps"} and found.keys == ("kind",)
@@ -131,7 +131,7 @@ def test_an_edited_column_above_changes_what_derives_from_it_and_nothing_else() 
     assert grouping.anything == "a.v: column v: v → nullif(v, 0)"
 
 
-def test_rows_that_lack_change_what_is_computed_over_groups_unless_whole_groups_lack() -> None:
+def test_missing_rows_change_aggregates_unless_whole_groups_are_missing() -> None:
     grouped = "SELECT kind, count(*) AS n FROM STREAM a GROUP BY kind"
     found = below(grouped, FILTERED, "kind STRING, n BIGINT")
     assert dict(found.changed) == {"n": "a: filter added: id > 5"}
@@ -149,7 +149,7 @@ def test_a_joined_side_that_lacks_rows_may_leave_nulls() -> None:
     assert {side for side, *_ in told(anti)} == {"old", "new"} and not anti.changed
 
 
-def test_what_cannot_be_paired_above_cannot_be_paired_below() -> None:
+def test_rows_that_cannot_be_paired_upstream_cannot_be_paired_downstream() -> None:
     found = below("SELECT id FROM STREAM a", Expectation(anything="GROUP BY changed: x → y"), "id BIGINT")
     assert found.anything == "a: GROUP BY changed: x → y"
 
@@ -163,13 +163,13 @@ def test_a_query_that_is_another_one_keeps_most_of_its_rows_unless_they_are_grou
     assert grouped.anything.startswith("GROUP BY changed") and not grouped.rewritten
 
 
-def test_what_makes_rows_alike_above_does_so_below_unless_they_are_grouped() -> None:
+def test_duplicates_from_upstream_appear_downstream_unless_grouped() -> None:
     parent = Expectation(anything="GROUP BY changed: x → y", alike="GROUP BY changed: x → y")
     assert below("SELECT id FROM STREAM a", parent, "id BIGINT").alike == "a: GROUP BY changed: x → y"
     assert below("SELECT id, count(*) AS n FROM STREAM a GROUP BY id", parent, "id BIGINT, n BIGINT").alike == ""
 
 
-def test_what_is_another_one_each_time_above_is_so_below() -> None:
+def test_non_deterministic_columns_are_so_downstream_too() -> None:
     parent = of_a(A.replace("kind,", "uuid() AS kind,"))
     assert parent.volatile == {"kind"}
     assert below("SELECT id, kind AS k FROM STREAM a", parent, "id BIGINT, k STRING").volatile == {"k"}

@@ -78,19 +78,19 @@ def test_a_version_that_has_become_empty_is_blocked_whatever_explains_rows_that_
         (51, "unexpected", "the new version lacks 51 of 100 rows of the old one, unexpected"),
     ],
 )
-def test_of_a_query_that_is_another_one_most_rows_are_there_all_the_same(gone: int, verdict: str, words: str) -> None:
+def test_a_different_query_still_shares_most_rows(gone: int, verdict: str, words: str) -> None:
     found = kept_rows_result([{"rows": 100, "gone": gone}], "the source changed")
     assert (found.verdict, found.summary) == (verdict, words)
 
 
-def test_what_explodes_rows_that_stood_twice_makes_no_more_of_them_than_that() -> None:
+def test_exploding_duplicated_rows_duplicates_them_no_further() -> None:
     exploded = Expectation(once="lateral view changed")
     for keys, verdict in ((5, "expected"), (6, "unexpected")):
         sides = [{"side": "old", "keys": 5, "excess": 5}, {"side": "new", "keys": keys, "excess": 12}]
         assert duplicates_result(ROWS, sides, exploded, declared=False).verdict == verdict
 
 
-def test_what_is_not_compared_is_named() -> None:
+def test_columns_that_are_not_compared_are_named() -> None:
     apart = Expectation(
         changed={"price": "column price: first(price) depends on the order of rows"}, volatile=frozenset({"price"})
     )
@@ -144,7 +144,7 @@ def test_more_duplicates_than_before_need_rows_that_may_be_equal(
     assert all(bool(example["why"]) is (verdict != "unexpected") for example in found.examples)
 
 
-def test_where_rows_cannot_be_paired_doubled_rows_leave_counts_and_sums_unexplained() -> None:
+def test_without_pairs_duplicated_rows_leave_counts_and_sums_unexplained() -> None:
     exploded = Expectation(anything="lateral view changed")
     old, new = side("old", 1944), side("new", 3888, sum_0="12")
     for doubled, verdict in ((True, "unexpected"), (False, "expected")):
@@ -164,7 +164,7 @@ def test_rows_of_the_new_version_are_the_same_only_with_its_own_columns() -> Non
     assert shown == "0 → 0 duplicate rows by all columns, of the old version by those that are compared"
 
 
-def test_differences_say_what_explains_them_and_what_does_not() -> None:
+def test_differences_are_split_into_explained_and_unexplained() -> None:
     groups = [
         group("old", 0, 7, 0, ('{"id":1}', None)),
         group("new", -1, 0, 2, (None, '{"id":9,"note":"password=hunter2"}')),
@@ -203,5 +203,5 @@ def test_added_and_removed_columns_are_expected() -> None:
     assert schema_result((("id", "int"),), (("id", "int"),), Expectation()).verdict == "ok"
 
 
-def test_what_has_more_than_five_million_rows_is_compared_by_a_sample() -> None:
+def test_tables_with_more_than_five_million_rows_are_compared_by_a_sample() -> None:
     assert [sampling(0, n) for n in (0, 5_000_000, 5_000_001, 50_000_000)] == [1, 1, 2, 10]

@@ -55,7 +55,7 @@ def test_the_same_script_gives_the_same_life(lives: Lives) -> None:
     assert first.trace == again.trace and len(first.trace) > 20
 
 
-def test_a_script_is_written_and_read_as_it_is() -> None:
+def test_a_script_is_written_and_read_unchanged() -> None:
     assert all(Script.from_json(draw(seed).as_json()) == draw(seed) for seed in range(200))
 
 

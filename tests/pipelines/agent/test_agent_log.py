@@ -17,7 +17,7 @@ os.write(1, b"printed\\n")
 """
 
 
-def test_a_log_is_a_few_files_and_what_is_printed_goes_into_the_newest(tmp_path: Path) -> None:
+def test_a_log_consists_of_a_few_files_and_output_goes_into_the_newest(tmp_path: Path) -> None:
     log = tmp_path / "agent.log"
     with log.open("ab") as output:
         subprocess.run([sys.executable, "-c", WRITES, str(log)], stdout=output, check=True, timeout=60)

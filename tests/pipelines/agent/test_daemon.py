@@ -52,7 +52,7 @@ class Keeper:
 
 
 @pytest.mark.parametrize("another_came", [False, True])
-def test_an_agent_whose_home_is_taken_away_ends_with_its_pool(
+def test_an_agent_whose_home_is_removed_ends_with_its_pool(
     another_came: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agents, "PoolSupervisor", Keeper)
@@ -197,7 +197,7 @@ def test_a_wait_that_counts_down_is_logged_once(
     assert sum("started again in" in record.getMessage() for record in caplog.records) == 1
 
 
-def test_what_changed_last_is_recorded_before_an_agent_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_changes_are_recorded_before_an_agent_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agents, "PoolSupervisor", Keeper)
     monkeypatch.setattr(agents, "ROUND_S", 600.0)
     places = EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a" / "agent.sock"), os.getuid())

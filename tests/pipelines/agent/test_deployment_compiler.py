@@ -45,7 +45,7 @@ def test_a_keyed_table_is_made_with_its_changes_recorded_and_written_by_its_key(
     assert (pool.running["a@v1"].mode, pool.running["b@v1"].upsert) == ("append", None)
 
 
-def test_what_the_ddl_says_of_changes_itself_is_left(agent: AgentContext, pool: Any) -> None:
+def test_a_change_feed_setting_in_the_ddl_is_left_alone(agent: AgentContext, pool: Any) -> None:
     said = "TBLPROPERTIES ('delta.enableChangeDataFeed'='true')"
     assert deploy(agent, pool, keyed(more=said)) == "done"
     assert pool.tables["a__v1"].endswith(said)
@@ -68,7 +68,7 @@ def test_an_agent_with_a_newer_writer_restarts_a_statement_with_the_one_that_it_
     assert upsert is not None and (upsert.writer, upsert.sequence, upsert.deletes) == (NEWEST_WRITER + 1, "id", "")
 
 
-def test_what_reads_changes_is_not_compared_in_a_release_and_says_so(agent: AgentContext, pool: Any) -> None:
+def test_a_reader_of_changes_is_not_compared_in_a_release_and_says_so(agent: AgentContext, pool: Any) -> None:
     assert deploy(agent, pool, keyed()) == "done"
     edited = keyed()
     dml = "pipelines/facts/p/a/sql-scripts/dml.a.sql"
@@ -83,7 +83,7 @@ def test_what_reads_changes_is_not_compared_in_a_release_and_says_so(agent: Agen
     assert notes == {"a": "equal in 7 checks", "b": why}
 
 
-def test_a_writer_is_sent_to_no_pool_of_others_that_cannot_run_it_and_the_one_that_runs_stays(
+def test_no_writer_is_sent_to_an_incompatible_remote_pool_and_the_running_one_stays(
     agent: AgentContext, pool: Any
 ) -> None:
     pool.other_python = "the pool runs Python 3.9, and Headgate 3.11"

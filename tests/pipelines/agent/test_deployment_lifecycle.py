@@ -49,7 +49,7 @@ def test_a_first_start_records_its_pool_and_engine_and_a_restart_elsewhere_what_
     assert (found.pool, found.engine) == (Pool("big", "sc://host:15002", 16, "8g", kept), "4.3.0")
 
 
-def test_of_a_version_that_was_started_before_this_was_recorded_only_the_engine_is_learnt(
+def test_only_the_engine_is_known_of_a_version_started_before_this_was_recorded(
     agent: AgentContext, pending: Deployment
 ) -> None:
     agent.ledger.put_deployment(replace(pending, started_at=5.0))

@@ -155,7 +155,7 @@ def test_a_refused_start_of_what_serves_leaves_a_new_version_running(agent: Agen
     assert (version(agent, A, 1).wanted, version(agent, A, 2).wanted) == ("stopped", "running")
 
 
-def test_a_version_that_is_not_there_is_not_stopped(agent: AgentContext, pool: Any) -> None:
+def test_a_missing_version_is_not_stopped(agent: AgentContext, pool: Any) -> None:
     deploy(agent, pool, small_project.texts())
     with pytest.raises(UsageError, match="a@v7 is not deployed"):
         fast_lane(agent).stop(("a@v7",), time.monotonic(), by="bob")
@@ -364,7 +364,7 @@ def test_a_start_of_a_table_that_a_run_is_deleting_is_refused_with_the_reason(
     assert said == ["b@v1 was deleted in the meantime"]
 
 
-def test_what_a_run_reads_is_not_changed_until_it_ends(agent: AgentContext, pool: Any) -> None:
+def test_the_inputs_of_a_run_are_not_changed_until_it_ends(agent: AgentContext, pool: Any) -> None:
     deploy(agent, pool, small_project.texts())
     child = plan(agent, small_project.texts(b="SELECT id, upper(kind) AS kind FROM STREAM a"), EVERYTHING)
     sibling = plan(agent, small_project.texts(c=FILTERED), EVERYTHING)
@@ -376,7 +376,7 @@ def test_what_a_run_reads_is_not_changed_until_it_ends(agent: AgentContext, pool
     assert drive(agent, run_id) == "done"
 
 
-def test_who_holds_a_version_is_named_after_the_wait(agent: AgentContext) -> None:
+def test_the_holder_of_a_version_is_named_after_the_wait(agent: AgentContext) -> None:
     with (
         held_elsewhere(agent, (A, 1), by="run 7f3a"),
         pytest.raises(Busy, match="a@v1 is held by run 7f3a"),
@@ -454,7 +454,7 @@ def test_a_stop_proceeds_although_a_run_holds_the_version(agent: AgentContext, p
     assert pool.stops.count("a@v1") == 2, "and is called once more after who held it"
 
 
-def test_a_stop_is_confirmed_although_who_holds_the_version_waits_for_the_ledger(
+def test_a_stop_is_confirmed_although_the_holder_of_the_version_waits_for_the_ledger(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(agent, pool, small_project.texts())

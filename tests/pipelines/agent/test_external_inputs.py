@@ -103,7 +103,9 @@ def test_it_is_registered_as_its_log_has_it_and_its_id_is_recorded(deployed: Any
     ],
     ids=["no log", "no folder", "another type", "a column less"],
 )  # fmt: skip
-def test_it_is_not_registered_where_it_is_not_as_declared(change: Any, words: str, lake: Any, pool: Any) -> None:
+def test_a_foreign_table_that_contradicts_its_ddl_is_not_registered(
+    change: Any, words: str, lake: Any, pool: Any
+) -> None:
     change(lake.files)
     state, note = register_step(lake, pool, files())
     assert state == "failed" and words in note, note
@@ -285,7 +287,7 @@ def test_a_column_that_an_input_of_files_gets_is_noted_in_the_ledger_and_not_in_
     assert landed(agent).folder not in agent.files.folders
 
 
-def test_a_plan_over_an_input_that_is_not_as_declared_is_refused_with_the_file(agent: Any) -> None:
+def test_a_plan_over_an_input_that_contradicts_its_ddl_is_refused_with_the_file(agent: Any) -> None:
     lake = agent.files
     project = small_project.project(files())
 

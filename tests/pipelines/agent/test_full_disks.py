@@ -32,7 +32,7 @@ def free(monkeypatch: pytest.MonkeyPatch, bytes: int | None, total: int = 10**12
      (WRITING, 10**11, *WRITING), (WRITING, None, *WRITING),
      (("DIVIDE_BY_ZERO", "Division by zero."), 0, "DIVIDE_BY_ZERO", "Division by zero.")],
 )  # fmt: skip
-def test_an_error_over_a_full_disk_says_which_and_what_is_free_there(
+def test_an_error_over_a_full_disk_names_the_disk_and_its_free_space(
     found: tuple[str, str], room: int | None, name: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free(monkeypatch, room)

@@ -284,9 +284,7 @@ def test_a_table_is_not_tried_again_while_a_run_swaps_another_version_in(
     assert "a__v1" in pool.tables and pool.views == {"a": "a__v2"}
 
 
-def test_what_reads_a_table_that_is_refused_waits_for_it(
-    agent: AgentContext, pool: Any, reconciler: Reconciler
-) -> None:
+def test_readers_of_a_refused_table_wait_for_it(agent: AgentContext, pool: Any, reconciler: Reconciler) -> None:
     agent.ledger.put_deployment(external_row())
     deploy(agent, "a")
     pool.refuse_table["landed"] = EngineRefused("the format is not known", error_class="DATA_SOURCE_NOT_FOUND")
@@ -309,7 +307,7 @@ def test_an_end_that_met_a_held_version_is_not_forgotten(
     assert (found(agent, BAD).state, pool.starts) == ("failed", [])
 
 
-def test_a_stop_goes_through_while_the_catalog_is_being_filled(agent: AgentContext, pool: Any) -> None:
+def test_a_stop_succeeds_while_the_catalog_is_being_filled(agent: AgentContext, pool: Any) -> None:
     deploy(agent, "a")
     runs(pool, "a")
     pool.restored = False

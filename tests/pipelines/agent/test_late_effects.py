@@ -95,7 +95,7 @@ def test_an_unrecorded_late_start_is_not_mistaken_for_the_start_of_the_new_text(
     assert pool.running["c@v1"].select == row(agent).compiled and "WHERE" in row(agent).compiled
 
 
-def test_a_late_start_that_is_as_the_ledger_has_it_is_found_and_not_begun_again(
+def test_a_late_start_that_matches_the_ledger_is_found_and_not_repeated(
     late: Any, agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
     many = len(pool.starts)

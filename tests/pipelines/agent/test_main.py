@@ -43,7 +43,7 @@ def test_a_data_folder_that_spark_would_read_as_another_one_is_refused(
     assert not home.exists()
 
 
-def test_a_text_of_others_writes_no_second_line_of_the_log() -> None:
+def test_foreign_text_does_not_start_a_second_line_of_the_log() -> None:
     try:
         raise ValueError("two\n\x1b[2J")
     except ValueError:

@@ -105,7 +105,7 @@ def test_a_pointer_whose_table_is_held_waits_and_in_doubt_none_is_moved(agent: A
     assert pool.views == BEFORE
 
 
-def test_one_that_is_refused_holds_up_no_other_and_each_is_looked_at_within_a_bounded_time(
+def test_a_refused_pointer_delays_no_other_and_each_is_checked_within_a_bounded_time(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pointers, "TABLES", 2)

@@ -394,7 +394,7 @@ def test_a_server_that_is_slow_to_answer_is_adopted_and_not_started_twice(superv
     assert machine.did == ["start", "ready", "attach", "restore"] and answers(keeper)
 
 
-def test_a_pool_of_others_is_never_started_nor_ended(supervise: Any, machine: Machine, ledger: Ledger) -> None:
+def test_a_remote_pool_is_neither_started_nor_ended(supervise: Any, machine: Machine, ledger: Ledger) -> None:
     keeper = supervise(Pool(name="shared", url="sc://spark:15002"))
     keeper.keep()
     keeper.keep()
@@ -490,7 +490,7 @@ def test_a_stopped_pool_is_found_while_every_other_call_is_answered(supervise: A
         (PoolUnreachable("no answer within 3 s"), PoolUnreachable),
     ],
 )
-def test_one_call_that_fails_like_a_stopped_pool_restarts_nothing_and_is_a_refusal_where_another_is_answered(
+def test_a_single_failure_like_a_stopped_pool_is_a_refusal_and_restarts_nothing(
     answer: HeadgateError | None, raised: type[HeadgateError], supervise: Any, machine: Machine, ledger: Ledger
 ) -> None:
     keeper = supervise()
@@ -568,7 +568,7 @@ def test_a_stopped_remote_pool_is_reported_and_never_ended(supervise: Any, machi
     assert kept(keeper) and ledger.facts().pool_state == "up"
 
 
-def test_the_end_takes_the_process_along_and_says_so(supervise: Any, machine: Machine, ledger: Ledger) -> None:
+def test_the_end_of_the_pool_ends_the_process_and_is_reported(supervise: Any, machine: Machine, ledger: Ledger) -> None:
     keeper = supervise()
     keeper.keep()
     keeper.end()

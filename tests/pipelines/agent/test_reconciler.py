@@ -107,7 +107,7 @@ def test_a_version_that_was_given_another_text_after_the_pool_was_asked_is_left_
     assert agent.ledger.deployment(A, 1) == left
 
 
-def test_what_is_started_is_the_text_that_the_ledger_has_while_it_is_held(
+def test_a_start_uses_the_text_that_the_ledger_holds_under_the_lock(
     agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
     read = deploy(agent)
@@ -199,7 +199,7 @@ def test_a_transient_failure_is_reported_and_the_statement_restarted_after_growi
     assert len(pool.starts) == 4
 
 
-def test_what_is_lost_in_another_way_after_such_an_end_does_not_wait(
+def test_a_query_lost_in_another_way_after_a_transient_end_is_restarted_at_once(
     agent: AgentContext, pool: Any, tmp_path: Path
 ) -> None:
     now = [1000.0]
@@ -444,7 +444,7 @@ def test_a_degraded_statement_that_ends_as_wanted_is_stopped(
     assert reconcile(reconciler) == "stopped"
 
 
-def test_a_stopped_statement_whose_folder_was_taken_away_says_so_until_it_is_back(
+def test_a_stopped_statement_reports_its_missing_folder_until_it_is_back(
     agent: AgentContext, reconciler: Reconciler
 ) -> None:
     def said() -> str:

@@ -93,7 +93,7 @@ def test_a_round_records_what_an_operator_has_changed_once_nobody_holds_it(agent
     assert record_names(agent.layout.data) == ("a@v1", "c@v1", "landed@v0"), "the ledger forgets it in time as well"
 
 
-def test_what_serves_is_recorded_in_a_later_round_where_a_run_had_moved_pointers_in_the_first(
+def test_the_serving_version_is_recorded_in_a_later_round_if_a_run_moved_pointers(
     agent: AgentContext, pool: Any
 ) -> None:
     deploy(agent, pool, small_project.texts())
@@ -128,7 +128,7 @@ def test_a_round_writes_nothing_where_nothing_has_changed(agent: AgentContext, p
     assert [record(agent, name) for name in ("a@v1", "_serving")] == before
 
 
-def test_one_record_that_cannot_be_read_holds_up_no_other_and_is_tried_again(agent: AgentContext, pool: Any) -> None:
+def test_an_unreadable_record_delays_no_other_and_is_retried(agent: AgentContext, pool: Any) -> None:
     deploy(agent, pool, small_project.texts())
     records = RegistryRecords(agent)
     broken = Path(agent.layout.data, "_headgate_registry", "a@v1.json")

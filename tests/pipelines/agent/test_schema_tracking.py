@@ -68,7 +68,7 @@ def ended(agent: AgentContext, tmp_path: Path, found: Deployment) -> tuple[str, 
     return after.state, [(event.summary, event.detail) for event in agent.ledger.events_of(T("c"), "state")]
 
 
-def test_one_that_ended_with_other_columns_is_started_again_and_says_why(
+def test_a_tracking_statement_that_ended_at_a_change_of_columns_is_restarted_with_the_reason(
     agent: AgentContext, pool: Any, tmp_path: Path
 ) -> None:
     state, events = ended(agent, tmp_path, put(agent, table_id="id-c"))
@@ -78,7 +78,7 @@ def test_one_that_ended_with_other_columns_is_started_again_and_says_why(
     assert not agent.ledger.events_of(T("c"), "exception")
 
 
-def test_one_that_does_not_track_columns_stays_failed(agent: AgentContext, pool: Any, tmp_path: Path) -> None:
+def test_a_statement_without_tracking_stays_failed(agent: AgentContext, pool: Any, tmp_path: Path) -> None:
     state, _ = ended(agent, tmp_path, put(agent, yml="", table_id="id-c"))
     assert state == "failed" and pool.starts == []
 

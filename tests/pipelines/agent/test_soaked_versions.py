@@ -44,7 +44,7 @@ def later(agent: AgentContext) -> None:
             agent.ledger.update_deployment(version.table, version.version, stops_at=agent.clock() - 1)
 
 
-def test_what_was_replaced_runs_on_and_stops_readers_first(soaked: AgentContext, pool: Any) -> None:
+def test_replaced_versions_continue_and_then_stop_readers_first(soaked: AgentContext, pool: Any) -> None:
     assert {"a@v1", "b@v1", "c@v1"} <= pool.running.keys()
     for version in soaked.ledger.deployments():
         if version.stops_at is not None:
@@ -156,7 +156,7 @@ def test_another_release_does_not_let_older_versions_run_on_for_longer(soaked: A
     assert {key: soaked.ledger.deployment(*key).stops_at for key in ends} == ends  # type: ignore[union-attr]
 
 
-def test_what_a_stopped_statement_that_serves_reads_runs_on(agent: AgentContext, soaked: AgentContext) -> None:
+def test_inputs_of_a_stopped_serving_statement_keep_running(agent: AgentContext, soaked: AgentContext) -> None:
     soaked.ledger.update_deployment(T("b"), 2, bindings=(Binding(T("a"), 1, True),))
     stop_in_ledger(soaked, T("b"), T("c"))
     later(soaked)
@@ -218,7 +218,7 @@ def test_a_rollback_says_what_stops_only_after_a_version_that_still_runs(
     assert "v2 stops only after c__v2, which was replaced and still reads it" in said, said
 
 
-def test_what_a_run_keeps_for_a_version_that_runs_on_stops_after_it(soaked: AgentContext, pool: Any) -> None:
+def test_inputs_kept_for_a_soaking_version_stop_after_it(soaked: AgentContext, pool: Any) -> None:
     lane.settle(soaked, pool)
     files = soaking(small_project.texts(a=UPPER, c="SELECT id, kind FROM STREAM landed"))
     assert lane.deploy(soaked, pool, files, PlanRequest(tables=(T("c"),))) == "done"

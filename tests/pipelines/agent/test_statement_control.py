@@ -65,9 +65,7 @@ def summaries(agent: AgentContext, kind: str = "state") -> list[str]:
     return [event.summary for event in agent.ledger.events(A) if event.kind == kind]
 
 
-def test_stop_start_and_restart_are_among_the_events_with_who_asked(
-    agent: AgentContext, acts: StatementControl
-) -> None:
+def test_stop_start_and_restart_are_events_with_their_caller(agent: AgentContext, acts: StatementControl) -> None:
     said = [
         act((A,), time.monotonic(), by=by)[0].outcome
         for act, by in (
@@ -88,9 +86,7 @@ def test_stop_start_and_restart_are_among_the_events_with_who_asked(
     ]
 
 
-def test_the_command_log_says_accepted_for_what_has_begun_and_unchanged_for_what_was_so_already(
-    agent: AgentContext, commands: CommandHandler
-) -> None:
+def test_the_command_log_distinguishes_accepted_from_unchanged(agent: AgentContext, commands: CommandHandler) -> None:
     for op in ("start", "stop", "stop", "start", "start"):
         commands.handle(ALICE, {"op": op, "args": {"tables": ["a"]}, "confirm": "yes"})
     outcomes = [row.outcome for row in reversed(agent.ledger.commands())]

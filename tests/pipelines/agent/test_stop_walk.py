@@ -69,7 +69,7 @@ def _ours(frame: FrameType | None) -> list[str]:
     return found
 
 
-def test_stop_goes_from_the_socket_to_spark_by_these_functions_alone(
+def test_a_stop_passes_only_these_functions_from_the_socket_to_spark(
     agent: AgentContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No thread of a write that timed out may remain.

@@ -78,7 +78,7 @@ def test_a_start_over_a_different_table_is_refused_with_the_reason(agent: Any) -
 
 
 @pytest.mark.parametrize("state", ["stopped", "failed"])
-def test_a_table_that_is_another_one_is_seen_of_a_statement_at_rest_so_that_plans_do_not_resume_it(
+def test_a_replaced_table_of_a_statement_at_rest_is_noticed_so_plans_do_not_resume_it(
     state: str, agent: Any, tmp_path: Path
 ) -> None:
     found = on_delta(agent, wanted="stopped" if state == "stopped" else "running", state=state)
@@ -116,7 +116,7 @@ def test_a_column_lost_from_a_table_is_reported_before_a_start_and_while_it_is_w
     ) and after.error.startswith(words)
 
 
-def test_a_statement_whose_table_is_replaced_while_it_runs_is_stopped_and_says_so(agent: Any) -> None:
+def test_a_statement_whose_table_is_replaced_is_stopped_with_the_reason(agent: Any) -> None:
     found = on_delta(agent)
     ChangedTables(agent).round()
     assert agent.ledger.deployment(TableName("t"), 1).state == State.RUNNING
@@ -133,7 +133,7 @@ def test_a_statement_whose_table_is_replaced_while_it_runs_is_stopped_and_says_s
     [{"wanted": "stopped", "state": "stopped"}, {"drop_after": 9.0}, {"table_id": "id-2"}],
     ids=["stopped", "deleted", "given another table by a run"],
 )
-def test_what_was_stopped_moved_or_given_another_table_meanwhile_is_not_called_replaced(
+def test_a_statement_stopped_or_rebound_meanwhile_is_not_reported_as_replaced(
     since: dict[str, Any], agent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_delta(agent)
@@ -152,7 +152,7 @@ def test_what_was_stopped_moved_or_given_another_table_meanwhile_is_not_called_r
     assert not agent.ledger.events_of(TableName("t"), "exception")
 
 
-def test_a_source_that_was_replaced_is_named_with_who_reads_it(agent: Any) -> None:
+def test_a_replaced_source_is_named_with_its_readers(agent: Any) -> None:
     parent = on_delta(agent)
     texts = RevisionTexts("CREATE TABLE c (id BIGINT) USING delta;", "INSERT INTO c SELECT id FROM STREAM t;", "")
     reads = (Binding(TableName("t"), 1, True),)

@@ -80,7 +80,7 @@ def test_a_linked_trash_folder_and_its_target_are_kept(agent: AgentContext, cloc
     assert list(elsewhere.iterdir()) == []
 
 
-def test_files_go_after_their_deadline_and_not_before(agent: AgentContext, clocks: Clocks) -> None:
+def test_files_are_deleted_after_their_deadline_and_not_before(agent: AgentContext, clocks: Clocks) -> None:
     kept = set_aside(agent, "a", drop_after=clocks.wall + 7 * DAY_S, trash="a__v1")
     clocks.wait(7 * DAY_S - 1)
     assert kept.exists()
@@ -205,13 +205,13 @@ def test_files_that_cannot_be_removed_are_tried_again(
     assert not kept.exists()
 
 
-def test_what_is_outside_the_trash_is_left_alone(agent: AgentContext, clocks: Clocks) -> None:
+def test_files_outside_the_trash_are_left_alone(agent: AgentContext, clocks: Clocks) -> None:
     outside = set_aside(agent, "a", drop_after=clocks.wall + DAY_S, trash="../tables")
     clocks.wait(2 * DAY_S)
     assert outside.exists()
 
 
-def test_what_a_half_done_undelete_has_taken_out_goes_with_the_rest(agent: AgentContext, clocks: Clocks) -> None:
+def test_tables_restored_by_an_interrupted_undelete_return_to_the_trash(agent: AgentContext, clocks: Clocks) -> None:
     left = set_aside(agent, "a", drop_after=clocks.wall + DAY_S, trash="a__v1")
     row = agent.ledger.deployment(TableName("a"), 1)
     assert row is not None
@@ -270,7 +270,7 @@ def lasts(clocks: Clocks, days: float, is_over: Callable[[], bool], *, since: fl
 
 
 @every_jump
-def test_what_was_deleted_before_the_clock_was_set_is_kept_for_its_time_and_no_longer(
+def test_a_table_deleted_before_the_clock_was_set_is_kept_exactly_for_its_time(
     jumps: tuple[float, ...], agent: AgentContext, clocks: Clocks
 ) -> None:
     kept = set_aside(agent, "a", drop_after=clocks.wall + 7 * DAY_S, trash="a__v1")
@@ -279,7 +279,7 @@ def test_what_was_deleted_before_the_clock_was_set_is_kept_for_its_time_and_no_l
 
 
 @every_jump
-def test_what_is_deleted_while_the_clock_is_wrong_is_kept_for_its_time_and_no_longer(
+def test_a_table_deleted_while_the_clock_is_wrong_is_kept_exactly_for_its_time(
     jumps: tuple[float, ...], agent: AgentContext, clocks: Clocks
 ) -> None:
     """The deletion comes after the first jump and before any check; the clock is corrected later."""
@@ -379,7 +379,7 @@ def test_a_full_disk_keeps_nothing_of_what_would_free_it(
     assert row is not None and row.trash == "" and later.exists()
 
 
-def test_files_of_others_in_the_trash_of_a_version_stay(agent: AgentContext, clocks: Clocks) -> None:
+def test_foreign_files_in_the_trash_of_a_version_are_kept(agent: AgentContext, clocks: Clocks) -> None:
     gone = set_aside(agent, "a", drop_after=clocks.wall + DAY_S, trash="a__v1")
     theirs = [gone.parent / "notes.txt", gone.parents[1] / "tables" / "mine" / "rows.csv"]
     for file in theirs:

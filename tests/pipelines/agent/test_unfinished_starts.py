@@ -142,7 +142,7 @@ def undeleting(deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatc
     deployed.stopping.clear()
 
 
-def test_what_a_cancelled_run_was_to_resume_does_not_begin_afterwards_and_reads_nothing(
+def test_versions_that_a_cancelled_run_was_to_resume_do_not_start_afterwards(
     undeleting: tuple[OpenRuns, str], deployed: AgentContext, pool: Any
 ) -> None:
     runs, run_id = undeleting
@@ -214,7 +214,7 @@ def cancel_a_restart_that_a_silent_pool_has_cut_off(
 @pytest.mark.parametrize(
     "stopped", [stopped_while_the_pool_was_down, stop_that_is_not_confirmed, stopped_after_it_had_failed]
 )
-def test_what_an_operator_had_stopped_stays_so_after_a_cancel_of_the_run_that_was_to_restart_it(
+def test_a_stopped_statement_stays_stopped_after_a_cancel_of_the_run_that_would_restart_it(
     stopped: Any, deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deployed.locks.count_above(deployed.ledger.newest_serial())
@@ -378,7 +378,7 @@ def test_a_restart_that_is_refused_after_a_retry_leaves_running_what_an_operator
     assert (version(deployed).wanted, "c@v1" in pool.running) == ("running", True)
 
 
-def test_a_restart_has_begun_although_its_checkpoint_cannot_be_read_afterwards(
+def test_a_restart_counts_as_begun_even_if_its_checkpoint_cannot_be_read_afterwards(
     deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read, begin = type(deployed.files).read, run_context.RunContext.start_unless_stopped

@@ -160,7 +160,7 @@ def test_feeds_survive_their_file() -> None:
     assert feeds_from_json({}) == Feeds()
 
 
-def test_files_appear_whole_by_a_rename_from_a_dot_file(
+def test_files_appear_complete_by_a_rename_from_a_dot_file(
     folder: DemoDataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     renamed = []
@@ -212,7 +212,7 @@ def test_a_second_generator_on_one_folder_is_refused_naming_the_first(folder: De
     assert lock_holder(folder) is None
 
 
-def test_a_book_that_is_not_ours_is_a_usage_error(folder: DemoDataFolder) -> None:
+def test_a_workbook_that_is_not_ours_is_a_usage_error(folder: DemoDataFolder) -> None:
     folder.book.write_text('{"surprise": 1}')
     with pytest.raises(UsageError, match="cannot be read"):
         run(folder, Clock(1))

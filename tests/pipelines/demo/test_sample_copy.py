@@ -32,7 +32,7 @@ def test_a_copy_holds_the_sample_with_a_fresh_id_and_its_reference_data(tmp_path
     assert all((first.data / "landing" / feed).is_dir() for feed in FEEDS)
 
 
-def test_a_copy_that_is_there_is_found_again_and_left_as_it_is(tmp_path: Path) -> None:
+def test_an_existing_copy_is_found_again_and_left_unchanged(tmp_path: Path) -> None:
     first = copy_sample(tmp_path / "demo")
     (first.folder / "headgate.yml").write_text("edited")
     again = copy_sample(tmp_path / "demo")

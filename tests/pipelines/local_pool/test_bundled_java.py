@@ -26,7 +26,7 @@ VECTOR = "jdk.incubator.vector"
         ([], []),
     ],
 )
-def test_one_module_is_dropped_and_every_other_word_is_passed_on(
+def test_one_module_is_dropped_and_every_other_argument_is_forwarded(
     given: list[str], passed_on: list[str], tmp_path: Path
 ) -> None:
     home = write_java_home(tmp_path / "java's home", _echo(tmp_path))

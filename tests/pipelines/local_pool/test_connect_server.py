@@ -129,7 +129,7 @@ def sleeping(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[
 
 
 @pytest.mark.parametrize("ended", ["by headgate", "by kill -9"])
-def test_what_a_server_has_started_ends_with_it_and_what_another_one_has_started_does_not(
+def test_child_processes_of_a_server_end_with_it_and_those_of_another_do_not(
     ended: str, tmp_path: Path, sleeping: list[subprocess.Popen[bytes]]
 ) -> None:
     homes = [tmp_path / "a", tmp_path / "b"]
@@ -266,7 +266,7 @@ def test_a_connection_without_the_token_is_refused(pool: LocalPool, token: str) 
 
 
 @pytest.mark.spark
-def test_what_a_server_has_compiled_is_kept_for_more_than_a_few_statements(session: Session) -> None:
+def test_a_server_caches_the_compiled_code_of_many_statements(session: Session) -> None:
     assert session.spark.conf.get("spark.sql.codegen.cache.maxEntries") == "5000"
 
 

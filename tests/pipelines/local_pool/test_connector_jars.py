@@ -47,7 +47,7 @@ def test_jars_are_downloaded_once_after_an_announcement(tmp_path: Path) -> None:
     assert "--packages io.delta:delta-spark_4.2_2.13:4.4.0" in calls[0] and "org.apache.hadoop:*" in calls[0]
 
 
-def test_a_jar_that_is_not_whole_is_fetched_again(tmp_path: Path) -> None:
+def test_an_incomplete_jar_is_downloaded_again(tmp_path: Path) -> None:
     program = spark(tmp_path, FETCHES)
     found = jars(tmp_path).obtain(program, "", print)
     Path(found[0]).write_text("")
@@ -70,7 +70,7 @@ def test_a_fetch_that_fails_names_the_artifact_and_leaves_nothing(tmp_path: Path
     assert list((tmp_path / "home" / "connectors").iterdir()) == []
 
 
-def test_a_folder_of_jars_is_used_as_it_is(tmp_path: Path) -> None:
+def test_a_folder_of_jars_is_used_unchanged(tmp_path: Path) -> None:
     folder = tmp_path / "lib"
     folder.mkdir()
     for jar in JARS:
@@ -110,7 +110,7 @@ def test_jars_that_cannot_do_are_named_before_the_pool_starts(
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 and then the copy was cut off"], ids=["empty", "cut off"])
-def test_a_jar_that_was_not_copied_whole_is_named_before_the_pool_starts(tmp_path: Path, content: bytes) -> None:
+def test_a_truncated_jar_is_named_before_the_pool_starts(tmp_path: Path, content: bytes) -> None:
     for name in JARS:
         (tmp_path / name).write_bytes(WHOLE)
     (tmp_path / JARS[1]).write_bytes(content)
@@ -121,7 +121,7 @@ def test_a_jar_that_was_not_copied_whole_is_named_before_the_pool_starts(tmp_pat
     assert refused.value.remedy
 
 
-def test_what_the_server_needs_is_set_and_the_pools_own_settings_win() -> None:
+def test_required_server_settings_are_set_and_the_pools_own_take_precedence() -> None:
     here = Path("/nowhere")
     found = ConnectorJars(here, here, (DELTA,), {"spark.sql.extensions": "a.B", "spark.x": "1"}).settings()
     assert found == {

@@ -46,7 +46,7 @@ def test_the_lock_of_a_killed_server_is_waited_for_until_its_files_are_closed(
         assert looked.is_set() and len(locks) == 1
 
 
-def test_a_server_that_lives_is_named_at_once_and_what_a_dead_one_has_left_after_a_bound(
+def test_a_living_server_is_named_at_once_and_remains_of_a_dead_one_after_a_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock = held_by(tmp_path, os.getpid())

@@ -23,7 +23,7 @@ STREAM_FAILED = (
 )
 
 
-def test_the_class_is_what_went_wrong_and_not_its_wrapper() -> None:
+def test_the_error_class_is_that_of_the_cause_and_not_of_its_wrapper() -> None:
     assert error_class(STREAM_FAILED) == "DIVIDE_BY_ZERO"
     assert error_class("[STREAM_FAILED] Query terminated with exception: Job aborted") == "STREAM_FAILED"
     assert error_class("[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column") == "UNRESOLVED_COLUMN.WITH_SUGGESTION"
@@ -152,7 +152,7 @@ def test_the_end_of_a_delta_stream_is_explained_with_a_remedy(text: str, words: 
     assert first_line(failed) == words
 
 
-def test_what_a_plan_would_raise_is_not_what_went_wrong() -> None:
+def test_an_error_that_explain_would_raise_is_not_the_cause() -> None:
     text = (
         "[STREAM_FAILED] Query terminated with exception: [INVALID_WHERE_CONDITION] The WHERE condition holds invalid "
         "expressions: count(1).\nProject [CASE WHEN isnull(id#5) THEN cast(raise_error(USER_RAISED_EXCEPTION, map("

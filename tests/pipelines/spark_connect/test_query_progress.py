@@ -44,7 +44,7 @@ def test_rates_of_a_first_batch_are_unknown() -> None:
     assert query_progress_from_json(first) == QueryProgress(in_rows=3)
 
 
-def test_what_arrived_before_a_first_batch_that_read_rows_is_unknown_and_not_zero() -> None:
+def test_the_input_rate_before_the_first_batch_with_rows_is_unknown_and_not_zero() -> None:
     read = {"numInputRows": 535, "inputRowsPerSecond": 0.0, "processedRowsPerSecond": 107.0}
     none = {"numInputRows": 0, "inputRowsPerSecond": 0.0, "processedRowsPerSecond": 0.0}
     first = query_progress_from_json({"sources": [read, none]})

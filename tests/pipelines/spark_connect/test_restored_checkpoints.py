@@ -95,7 +95,7 @@ def test_a_batch_that_was_cut_off_after_it_was_written_is_no_other_age(ground: A
 
 
 @pytest.mark.drill
-def test_a_batch_that_another_has_begun_meanwhile_ends_a_statement(ground: Any) -> None:
+def test_a_batch_begun_by_another_server_meanwhile_ends_a_statement(ground: Any) -> None:
     """Two servers on one checkpoint: the second has recorded the next batch before the first tries to."""
     ground.table("t")
     ground.land(10, a=0)

@@ -34,7 +34,7 @@ def test_rows_from_the_time_on_arrive_once_across_a_stop_and_an_edit(ground: Any
 
 
 @pytest.mark.drill
-def test_every_window_from_the_time_on_is_whole(ground: Any) -> None:
+def test_every_window_from_the_start_time_on_is_complete(ground: Any) -> None:
     ground.table("t", "a BIGINT, b STRING")
     ground.land(60)
     windowed = (

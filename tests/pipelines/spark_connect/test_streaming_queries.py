@@ -31,7 +31,7 @@ def test_a_started_query_fills_its_table_and_reports_progress(ground: Any) -> No
 
 
 @pytest.mark.drill
-def test_an_idle_query_is_heard_of_though_it_commits_nothing(ground: Any) -> None:
+def test_an_idle_query_is_reported_although_it_commits_nothing(ground: Any) -> None:
     """Every 10 s, as the session is configured; without a listener the silence would only grow."""
     ground.land(2)
     ground.table("t")

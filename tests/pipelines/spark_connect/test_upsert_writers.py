@@ -31,7 +31,7 @@ assert not [name for name in sys.modules if name.partition(".")[0] in ("core", "
 
 
 @pytest.mark.drill
-def test_it_runs_where_there_is_no_headgate() -> None:
+def test_the_writer_runs_without_headgate_installed() -> None:
     sent = cloudpickle.dumps(upsert_writer(UPSERT, "a@v1"))
     done = subprocess.run([sys.executable, "-I", "-c", ELSEWHERE], input=sent, capture_output=True, cwd="/")
     said = done.stdout.decode()
@@ -60,7 +60,7 @@ def queries() -> SparkQueries:
 START = QueryStart("a@v1", "SELECT 1", "a__v1", "delta", "/c", "1 second", upsert=UPSERT)
 
 
-def test_a_process_that_a_busy_pool_has_not_begun_in_time_is_tried_again(
+def test_a_process_that_a_busy_pool_did_not_start_in_time_is_retried(
     queries: SparkQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: QueryStart) -> None:
@@ -72,7 +72,7 @@ def test_a_process_that_a_busy_pool_has_not_begun_in_time_is_tried_again(
             queries.launch(START)
 
 
-def test_processes_of_writers_begin_one_after_the_other_and_what_needs_none_does_not_wait(
+def test_writer_processes_start_one_after_the_other_and_other_starts_do_not_wait(
     queries: SparkQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, let_go = threading.Event(), threading.Event()

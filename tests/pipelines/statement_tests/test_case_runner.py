@@ -145,9 +145,7 @@ def test_another_type_than_declared_fails(own_session: Session, tmp_path: Path) 
 
 
 @pytest.mark.drill
-def test_what_spark_refuses_and_what_does_not_end_leave_the_next_case_alone(
-    own_session: Session, tmp_path: Path
-) -> None:
+def test_refused_and_endless_cases_do_not_affect_the_next_one(own_session: Session, tmp_path: Path) -> None:
     refused = tables("SELECT id, nowhere AS kind FROM STREAM landed", "id BIGINT, kind STRING")
     text = "given: {landed: [{id: 1, kind: x}]}\nexpect: [{id: 1, kind: x}]"
     found = runner(own_session, tmp_path, refused).run(case_of(text, refused))

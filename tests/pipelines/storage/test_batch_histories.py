@@ -35,7 +35,7 @@ def test_marks_are_the_same_for_the_same_files_in_any_order_and_batches(tmp_path
     assert first.held == {}
 
 
-def test_what_a_reader_has_read_is_found_among_what_its_parent_held(tmp_path: Path) -> None:
+def test_the_input_of_a_reader_is_found_among_the_batches_of_its_parent(tmp_path: Path) -> None:
     """Over compacted files, and as both logs grow."""
     parent, reader = WrittenTable(tmp_path / "parent"), Consumer(tmp_path / "reader")
     histories = BatchHistories()
@@ -50,7 +50,7 @@ def test_what_a_reader_has_read_is_found_among_what_its_parent_held(tmp_path: Pa
 
 
 @pytest.mark.parametrize("seen", [-1, 3, 12])
-def test_what_was_cleaned_up_is_read_from_the_compact_file_after_it(tmp_path: Path, seen: int) -> None:
+def test_cleaned_up_batches_are_read_from_the_next_compact_file(tmp_path: Path, seen: int) -> None:
     parent, reader = WrittenTable(tmp_path / "parent"), Consumer(tmp_path / "reader")
     histories = BatchHistories()
     for batch in range(25):

@@ -109,7 +109,7 @@ def test_rows_that_come_before_lie_in_a_folder_of_the_new_table(tmp_path: Path) 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("rows", OriginRows)
-def test_a_fork_that_is_killed_anywhere_is_whole_when_it_is_done_again(
+def test_a_fork_killed_anywhere_is_complete_after_a_repetition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: OriginRows
 ) -> None:
     """Kills at each rename and link of a fork in turn; meanwhile the origin continues, as a running query does."""
@@ -153,7 +153,7 @@ def test_a_fork_that_is_killed_anywhere_is_whole_when_it_is_done_again(
     assert point > 20
 
 
-def test_twice_is_once_and_what_was_started_since_stays(tmp_path: Path) -> None:
+def test_a_repeated_stop_has_no_effect_and_later_starts_remain(tmp_path: Path) -> None:
     versions = Versions(tmp_path, 3)
     cut = versions.fork()
     Path(versions.new.checkpoint, "offsets/3").write_text("of the new version")
@@ -177,7 +177,7 @@ def test_before_the_first_batch_there_is_nothing_to_continue_from(tmp_path: Path
     assert FILES.sink_batch(versions.new.table) is None and os.path.isdir(versions.new.before)
 
 
-def test_what_is_not_whole_is_not_forked(tmp_path: Path) -> None:
+def test_an_incomplete_checkpoint_is_not_forked(tmp_path: Path) -> None:
     versions = Versions(tmp_path, 4)
     Path(versions.old.checkpoint, "state/0/1/4.delta").unlink()
     with pytest.raises(TryAgain, match="could not be copied whole"):
@@ -234,7 +234,7 @@ def test_a_version_that_begins_now_runs_its_first_batch_itself(tmp_path: Path) -
     assert not Path(versions.new.checkpoint, "sources/1").exists()
 
 
-def test_what_counts_as_read_is_no_lag_even_once_it_is_compacted(tmp_path: Path) -> None:
+def test_files_marked_as_read_are_no_lag_even_after_compaction(tmp_path: Path) -> None:
     versions = Versions(tmp_path, 3)
     source = (0, TableName("orders"), versions.old.table, "parquet")
     FILES.seed(versions.new, (FILES.seen(versions.old.table),), NOTE)

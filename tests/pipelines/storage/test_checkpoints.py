@@ -47,7 +47,7 @@ def test_prepare_leaves_nothing_behind_on_a_full_disk(
     assert list((tmp_path / "tables").iterdir()) == []
 
 
-def test_prepare_leaves_a_folder_of_the_same_run_as_it_is(tmp_path: Path) -> None:
+def test_prepare_leaves_a_folder_of_the_same_run_unchanged(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     FILES.prepare(str(folder), {"version": 1, "run": "7f3a"})
     (folder / "metadata").write_text('{"id":"abc"}')
@@ -141,7 +141,7 @@ def test_a_checkpoint_before_its_first_commit_has_consumed_nothing(tmp_path: Pat
     assert found is not None and (found.batch, found.planned, found.consumed) == (None, 0, {})
 
 
-def test_what_is_no_checkpoint_reads_as_none(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_checkpoint_reads_as_none(tmp_path: Path) -> None:
     assert FILES.read(str(tmp_path / "absent")) is None
     broken = _checkpoint(tmp_path / "broken", commits=0, planned=0)
     (broken / "metadata").write_text("not json")
@@ -170,7 +170,7 @@ def test_set_aside_moves_once_and_never_over_something(tmp_path: Path) -> None:
     assert note_of(trash) == {"n": 1}
 
 
-def test_what_is_put_back_leaves_no_empty_folder_in_the_trash(tmp_path: Path) -> None:
+def test_a_restored_folder_leaves_no_empty_folder_in_the_trash(tmp_path: Path) -> None:
     """An empty folder carries no proof of ownership, so that a purge would leave it, with the data folder around it."""
     trash = tmp_path / "trash"
     for name in ("t__v1", "c__v1"):
@@ -208,7 +208,7 @@ def test_set_aside_copies_to_another_file_system_and_restarts_an_interrupted_cop
     assert {path.relative_to(trash): path.read_bytes() for path in trash.rglob("*") if path.is_file()} == files
 
 
-def test_a_note_replaces_the_former_whole(tmp_path: Path) -> None:
+def test_a_note_replaces_the_previous_one_completely(tmp_path: Path) -> None:
     FILES.prepare(str(tmp_path / "t"), {"a": 1, "b": 2})
     FILES.note(str(tmp_path / "t"), {"a": 3})
     assert note_of(tmp_path / "t") == {"a": 3}

@@ -75,7 +75,7 @@ def test_a_new_agent_continues_from_the_stored_totals_and_reads_only_new_files(h
     assert look(before, history).produced_rows == found.produced_rows
 
 
-def test_what_was_folded_of_another_log_is_not_used(history: History, tmp_path: Path) -> None:
+def test_stored_totals_of_another_log_are_not_used(history: History, tmp_path: Path) -> None:
     before = lags_of_agent()
     look(before, history)
     folded = before.folded()
@@ -123,7 +123,7 @@ def test_a_log_rewritten_in_the_same_folder_is_read_from_its_beginning(
     }
 
 
-def test_what_an_agent_of_another_version_has_folded_is_passed_over(history: History) -> None:
+def test_totals_stored_by_another_version_of_the_agent_are_ignored(history: History) -> None:
     lags = lags_of_agent()
     lags.unfold({"source parquet /gone": "{}", "source of what": "no json", "source delta2 /x": "{}", "reading": ""})
     assert look(lags, history).files == PENDING

@@ -59,7 +59,9 @@ def test_the_agent_of_an_environment_whose_name_begins_alike_is_not_ours(
     assert agent_process.find_agent_process(place) is None
 
 
-def test_the_agent_is_who_holds_the_lock_of_its_home(place: SelectedEnvironment, home: Path, start: Start) -> None:
+def test_the_agent_is_the_process_that_holds_the_lock_of_its_home(
+    place: SelectedEnvironment, home: Path, start: Start
+) -> None:
     pid = start(HOLDS, place.where.lock, agent_process.AGENT)
     Path(place.where.lock).write_text(str(pid))
     found = agent_process.find_agent_process(place)
@@ -84,7 +86,9 @@ def test_an_agent_whose_pid_the_disk_did_not_take_is_found(
     assert found is not None and found.pid == pid
 
 
-def test_who_only_looks_at_a_lock_is_not_the_agent(place: SelectedEnvironment, home: Path, start: Start) -> None:
+def test_a_process_that_only_opens_a_lock_is_not_the_agent(
+    place: SelectedEnvironment, home: Path, start: Start
+) -> None:
     Path(place.where.lock).write_text("")
     opened = "import sys; f = open(sys.argv[1]); print(flush=True); sys.stdin.read()"
     pid = start(opened, place.where.lock, agent_process.AGENT, "--project", place.folder, "--env", place.environment)
@@ -111,7 +115,7 @@ def test_the_generator_over_a_data_folder_whose_name_begins_alike_is_not_ours(
     assert teardown.find_generator(place) is None
 
 
-def test_the_generator_is_who_holds_the_lock_of_its_data_folder(
+def test_the_generator_is_the_process_that_holds_the_lock_of_its_data_folder(
     place: SelectedEnvironment, home: Path, start: Start
 ) -> None:
     lock = Path(place.data, "generator.lock")

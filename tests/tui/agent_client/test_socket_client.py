@@ -31,7 +31,7 @@ def test_a_call_carries_op_arguments_confirmation_and_line_and_gives_the_result(
     ]
 
 
-def test_an_answer_larger_than_one_read_arrives_whole(client: AgentClient, agent: Any) -> None:
+def test_an_answer_larger_than_one_read_arrives_completely(client: AgentClient, agent: Any) -> None:
     agent.script["peek"] = {"rows": [["x" * 3_000_000]]}
     assert len(client.call("peek")["rows"][0][0]) == 3_000_000
 
@@ -119,7 +119,7 @@ def test_the_greeting_contains_the_agents_versions(client: AgentClient, agent: A
     assert client.hello() == module.AgentVersions(program="0.1.0", protocol=framing.PROTOCOL, ledger=SCHEMA_VERSION)
 
 
-def test_where_too_many_callers_connect_it_is_tried_again_and_said(
+def test_with_too_many_callers_a_connection_is_retried_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "CONNECT_S", 0.05)

@@ -64,7 +64,7 @@ def test_the_version_loads_none_of_our_packages_and_nothing_heavy(tmp_path: Path
 
 
 @pytest.mark.parametrize("verb", ["ls", "health"])
-def test_what_reads_the_ledger_alone_loads_neither_parser_nor_graph_nor_screens(
+def test_commands_that_only_read_the_ledger_load_neither_parser_nor_graph_nor_screens(
     verb: str, folder: Path, ledger: Any
 ) -> None:
     modules = loaded([verb], folder)
@@ -146,7 +146,7 @@ def test_json_carries_the_error_and_nothing_else(folder: Path, capsys: pytest.Ca
     assert set(json.loads(said.out)["error"]) == {"class", "summary", "remedy"} and said.err == ""
 
 
-def test_what_was_not_foreseen_is_one_sentence_and_a_file(
+def test_an_unexpected_error_is_one_sentence_and_a_file(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from tui.commands import ls

@@ -55,7 +55,7 @@ def test_output_is_written_in_whatever_encoding(encoding: str, folder: Path) -> 
     "words",
     ["ls", "ls --json", "plan --all", "--help", "help plans", "doctor", "inventory", "report a --yaml", "impact a"],
 )
-def test_a_reader_that_goes_away_is_no_failure(words: str, folder: Path) -> None:
+def test_a_closed_output_pipe_is_no_failure(words: str, folder: Path) -> None:
     line = f"{shlex.quote(sys.executable)} -m tui.cli {words} | head -n 1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=folder)
     code = done.stdout.splitlines()[-1]
@@ -96,7 +96,7 @@ def test_control_characters_of_a_text_never_reach_the_terminal(
     assert "\\x1b]0;" in said.out + said.err
 
 
-def test_what_a_voice_narrates_keeps_its_lines_and_no_other_control(capsys: pytest.CaptureFixture[str]) -> None:
+def test_narrated_text_keeps_its_line_breaks_and_no_other_control_character(capsys: pytest.CaptureFixture[str]) -> None:
     voice = CommandOutput(as_json=False)
     voice.say("one\ttab\r\ntwo\x1b[2J")
     voice.fail(UsageError("no \x1b[A\nsuch", remedy="do\n\x9bthis"))
@@ -106,7 +106,7 @@ def test_what_a_voice_narrates_keeps_its_lines_and_no_other_control(capsys: pyte
     assert said.out == "a\\x0ab\nä → 'x'\n"
 
 
-def test_json_for_programs_means_the_very_text_and_does_nothing_to_who_reads_it(
+def test_json_preserves_the_text_and_is_harmless_to_its_reader(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     text = "x\u202ey\u2066 \U000e0041"

@@ -74,7 +74,7 @@ def test_every_example_of_a_second_word_is_about_it(form: SubcommandSpec) -> Non
 
 
 @each_form
-def test_what_a_command_does_not_take_is_one_sentence(
+def test_an_argument_that_a_command_does_not_take_is_reported_in_one_sentence(
     typed: str, form: CommandSpec | SubcommandSpec, capsys: pytest.CaptureFixture[str]
 ) -> None:
     needed = shlex.split(form.example.splitlines()[0].removeprefix("source <(").removesuffix(")"))[1:]

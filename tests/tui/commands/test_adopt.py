@@ -24,7 +24,7 @@ def test_findings_are_listed_and_adopted_once_confirmed(agent: Any, capsys: pyte
     assert act["line"].startswith("headgate adopt --project ")
 
 
-def test_what_could_not_be_taken_over_is_named(agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_versions_that_could_not_be_adopted_are_named(agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
     agent.script["adoption"] = FOUND
     agent.script["adopt"] = {"epoch": 2, "left": ["b@v1: /c/b__v1 cannot be reached"]}
     assert exit_codes.run_command_line(["adopt", "--confirm", "dev adopt"]) == 0
@@ -40,7 +40,7 @@ def test_without_the_text_it_is_shown_and_nothing_is_adopted(agent: Any, capsys:
     assert [request["op"] for request in agent.heard] == ["adoption"]
 
 
-def test_where_nothing_is_in_doubt_nothing_is_asked(agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_doubt_adopt_asks_nothing(agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
     agent.script["adoption"] = {"doubt": "", "lines": []}
     assert written(["adopt"], capsys) == {"doubt": "", "lines": [], "epoch": None}
     assert exit_codes.run_command_line(["adopt"]) == 0

@@ -46,7 +46,7 @@ def broken(request: pytest.FixtureRequest, folder: Path) -> str:
         "runs pause 7f3a-1", "runs cancel 7f3a-1 --confirm 7f3a",
     ],
 )  # fmt: skip
-def test_what_needs_no_files_works_while_they_are_broken(
+def test_commands_that_need_no_files_work_while_these_are_broken(
     words: str, broken: str, agent: Any, ledger: Any, deployed: Any, place: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ledger.put_deployment(deployed("a"))

@@ -222,7 +222,7 @@ def test_doctor_fails_without_java(folder: Path, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.usefixtures("unusable_java")
-def test_demo_without_java_says_so_and_makes_nothing(
+def test_demo_without_java_is_refused_and_creates_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -285,7 +285,7 @@ def test_doctor_fails_on_a_broken_project_with_file_and_line(
     assert f"FAIL project   {file}:" in capsys.readouterr().out
 
 
-def test_doctor_fails_on_a_project_file_that_is_no_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_fails_on_a_project_file_that_is_not_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "headgate.yml").write_bytes(b"\xff\xfe")
     assert exit_codes.run_command_line(["doctor"]) == 1
     said = capsys.readouterr()

@@ -58,7 +58,7 @@ def known_to(place: Any, world: Any) -> PlannerInput:
 
 
 @pytest.mark.parametrize("name", ["out.yml", "out.yaml", "out.json", "OUT.JSON"])
-def test_what_is_exported_is_all_that_the_ledger_knows(name: str, world: Any, place: Any, folder: Path) -> None:
+def test_an_export_contains_everything_that_the_ledger_knows(name: str, world: Any, place: Any, folder: Path) -> None:
     assert exit_codes.run_command_line(["export", "observed", "-o", name]) == 0
     text = (folder / name).read_text(encoding="utf-8")
     assert text.startswith("{") == name.lower().endswith(".json")
@@ -92,7 +92,7 @@ def test_stdout_has_the_same_document_as_yaml_or_as_json(
     assert written(["export", "observed"], capsys)["format"] == "headgate.observed/1"
 
 
-def test_a_file_is_replaced_whole_or_stays_as_it_was(
+def test_a_file_is_replaced_completely_or_stays_unchanged(
     world: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "out.yml").write_text("before")

@@ -49,9 +49,7 @@ def test_a_product_is_the_sum_of_its_layers_and_names_what_fails(shop: Any, caps
     }  # fmt: skip
 
 
-def test_a_table_of_others_that_is_not_what_it_should_be_fails_its_product(
-    shop: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_faulty_foreign_table_fails_its_product(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
     shop.update_deployment(TableName("landed"), 0, error="landed has no table: /lake has no _delta_log")
     (p,) = written(["health", "p"], capsys)["products"]
     assert [(each["table"], each["state"]) for each in p["failing"]] == [("landed", "external"), ("b", "failed")]
@@ -65,7 +63,7 @@ def test_a_table_of_others_that_is_not_what_it_should_be_fails_its_product(
     )
 
 
-def test_what_was_never_measured_is_not_known(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unmeasured_values_are_unknown(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
     (q,) = written(["health", "q"], capsys)["products"]
     assert (q["lag_rows"], q["lag_unknown"], q["behind_s"], q["trend"]) == (None, 1, None, "unknown")
 

@@ -65,7 +65,7 @@ def test_a_ledger_makes_it_about_what_is_deployed(both: Any, capsys: pytest.Capt
     assert (dropped["refused"], b["effect"], b["state"]) == (False, "stranded", "stopped")
 
 
-def test_it_says_over_which_texts_columns_are_traced_and_where_another_one_is_deployed(
+def test_the_answer_names_the_traced_texts_and_tables_with_another_deployed_text(
     folder: Path, both: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_codes.run_command_line(["impact", "a"]) == 0

@@ -28,7 +28,7 @@ def test_before_the_first_start_the_inventory_is_what_is_declared(
     }  # fmt: skip
 
 
-def test_a_ledger_adds_versions_states_and_what_is_no_longer_declared(
+def test_a_ledger_adds_versions_states_and_undeclared_tables(
     folder: Path, ledger: Any, deployed: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ledger.put_deployment(deployed("a", version=3))

@@ -69,13 +69,13 @@ def test_a_table_with_another_deployed_text_is_marked(
     assert "another text" not in capsys.readouterr().err
 
 
-def test_a_whole_table_has_a_tree_for_each_column(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_has_a_tree_for_each_column(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["lineage", "b"]) == 0
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines() if not line.startswith(" ") and line]
     assert names[1:3] == ["b.id", "b.kind"]
 
 
-def test_what_cannot_be_followed_is_listed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_untraceable_parts_are_listed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql"
     script.write_text("INSERT INTO b SELECT id, lost AS kind FROM STREAM a;")
     assert exit_codes.run_command_line(["lineage", "b.kind"]) == 0
@@ -108,7 +108,9 @@ def test_up_and_down_exclude_each_other(folder: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(("option", "name"), [("--svg", "p.svg"), ("--html", "p.html")])
-def test_a_picture_is_written_whole(folder: Path, capsys: pytest.CaptureFixture[str], option: str, name: str) -> None:
+def test_a_picture_is_written_completely(
+    folder: Path, capsys: pytest.CaptureFixture[str], option: str, name: str
+) -> None:
     assert exit_codes.run_command_line(["lineage", "b.kind", option, name]) == 0
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", f"written: {name}\n")

@@ -197,7 +197,9 @@ def test_show_is_of_one_moment(shop: Any, capsys: pytest.CaptureFixture[str], mo
     assert (found["state"], found["versions"][0]["state"]) == ("running", "running")
 
 
-def test_show_says_what_a_table_holds_and_what_is_gone(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_gives_the_contents_of_a_table_and_its_missing_files(
+    shop: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     at, earliest = time.time() - 301, time.time() - 480
     measured = TableStatistics(at=at, rows=3639, bytes=474_649, files=207, earliest=earliest, gone=25)
     shop.put_table_statistics({(TableName("a"), 1): measured})
@@ -364,7 +366,7 @@ def test_the_audit_of_a_table_holds_its_acts_its_plans_and_its_runs(
     assert exit_codes.run_command_line(["audit", "--table", "b", "--verify"]) == 2
 
 
-def test_a_table_of_others_is_shown_as_it_was_measured_and_with_what_is_wrong_with_it(
+def test_a_foreign_table_is_shown_with_its_measurements_and_its_fault(
     shop: Any, deployed: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now, landed = time.time(), TableName("landed")

@@ -127,7 +127,7 @@ def first_agent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("words", [["--from", "now"], ["--strategy", "b=seeded@now"]])
-def test_what_no_agent_carries_out_yet_is_refused_before_anything_is_asked_of_the_agent(
+def test_an_unsupported_strategy_is_refused_before_the_agent_is_asked(
     words: list[str], first_agent: None, ledger: Any, agent: Any, deployed: Callable[..., Any], capsys: Any
 ) -> None:
     agent.script["submit_plan"] = {"confirm": "2"}
@@ -137,7 +137,7 @@ def test_what_no_agent_carries_out_yet_is_refused_before_anything_is_asked_of_th
     assert agent.heard == []
 
 
-def test_offline_it_is_planned_and_the_plan_says_so(
+def test_an_unsupported_strategy_is_planned_offline_and_the_plan_says_so(
     folder: Path, first_agent: None, running: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["plan", "b", "--rebuild", "--strategy", "b=carry-over", "--observed", running]
@@ -324,7 +324,7 @@ def test_a_plan_waits_for_the_first_look_of_an_agent_that_has_just_begun(
 
 
 @pytest.mark.parametrize(("pool_state", "code"), [("up", 4), ("starting", 4), ("down", 0)])
-def test_what_was_not_observed_yet_is_not_planned_on(
+def test_unobserved_statements_are_not_planned_on(
     pool_state: str, code: int, ledger: Any, agent: Any, deployed: Any, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip

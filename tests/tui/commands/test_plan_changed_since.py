@@ -46,7 +46,7 @@ def test_nothing_that_changed_is_an_empty_plan(cloned: Path, capsys: pytest.Capt
     assert found["request"]["changed_since"] == "main" and found["request"]["tables"] == [] == found["steps"]
 
 
-def test_what_is_edited_committed_or_new_is_found_and_the_checkout_stays(
+def test_edited_committed_and_new_files_are_found_and_the_checkout_is_unchanged(
     cloned: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     edit(cloned / SQL, "SELECT id, kind", "SELECT id, upper(kind) AS kind")
@@ -309,7 +309,7 @@ def test_a_missing_repository_or_git_is_reported(
         ("{state: running, deployed: {ddl: '', dml: '', yml: ''}}", "6a", False),
     ],
 )
-def test_what_is_deployed_says_what_the_commit_says(
+def test_deployed_tables_without_texts_have_those_of_the_commit(
     entry: str, row: str, classified: bool, cloned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     edit(cloned / SQL, "SELECT", "SELECT /* all */")

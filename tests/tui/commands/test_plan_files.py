@@ -89,7 +89,7 @@ def test_a_file_that_is_too_old_says_so(saved: Any, folder: Path, capsys: pytest
     assert "expired" in capsys.readouterr().out
 
 
-def test_a_file_of_a_plan_that_the_agent_has_says_who_approved_it(
+def test_the_file_of_a_submitted_plan_shows_who_approved_it(
     ledger: Any, saved: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan_hash = keep(ledger, saved)
@@ -100,7 +100,7 @@ def test_a_file_of_a_plan_that_the_agent_has_says_who_approved_it(
     assert standing == written(["review", plan_hash[:6]], capsys)["standing"]
 
 
-def test_a_file_is_handed_over_whole_and_then_applied(
+def test_a_plan_file_is_submitted_completely_and_then_applied(
     ledger: Any, agent: Any, saved: Any, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
     (folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql").write_text("edited since")
@@ -143,7 +143,7 @@ def test_a_file_of_another_environment_or_project_is_refused_before_anything_is_
     assert agent.heard == []
 
 
-def test_a_file_that_is_not_there_is_a_bad_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_is_a_usage_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["review", "nowhere.json"]) == 2
     assert "nowhere.json cannot be read: No such file" in capsys.readouterr().err
 
@@ -194,7 +194,7 @@ def test_plan_diff_refuses_what_says_how_a_plan_is_made(
     assert not (folder / "x.json").exists()
 
 
-def test_a_plan_that_was_applied_is_applied_no_more_from_its_file(
+def test_an_applied_plan_cannot_be_applied_again_from_its_file(
     ledger: Any, agent: Any, saved: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from core.model.errors import Refused

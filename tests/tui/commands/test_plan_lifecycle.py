@@ -275,7 +275,7 @@ def test_a_plan_whose_file_was_edited_since_is_stale_and_says_which(
     assert serving.runs.driven == []
 
 
-def test_a_plan_is_not_judged_by_files_of_others_nor_by_those_of_other_tables(
+def test_edits_in_other_checkouts_or_of_other_tables_do_not_supersede_a_plan(
     serving: Agent, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = written(["plan", "a", "--rebuild"], capsys)
@@ -365,7 +365,7 @@ def test_a_plan_is_not_undone_before_it_was_executed_while_it_runs_or_after_a_la
     assert "was not executed" in refused(["plan", "undo", open_plan["hash"]], capsys)
 
 
-def test_a_plan_that_is_undone_or_changed_no_text_says_so(
+def test_a_plan_that_was_undone_or_changed_no_text_is_reported(
     serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = executed(serving, folder, capsys)
@@ -379,7 +379,7 @@ def test_a_plan_that_is_undone_or_changed_no_text_says_so(
     assert exit_codes.run_command_line(["plan", "undo", "nothing"]) == 2
 
 
-def test_settings_go_back_with_the_text(serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_are_restored_with_the_text(serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "pipelines/facts/p/b/b.yml").write_text("trigger: 7 seconds\n")
     plan = executed(serving, folder, capsys)
     back = written(["plan", "undo", plan["hash"]], capsys)

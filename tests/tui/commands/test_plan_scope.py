@@ -190,7 +190,7 @@ def test_a_folder_outside_the_project_is_a_usage_error(
         (["--exclude", "a"], "the request is empty"),
     ],
 )
-def test_what_means_nothing_is_a_bad_command(
+def test_meaningless_combinations_are_usage_errors(
     words: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_codes.run_command_line(["plan", *words]) == 2

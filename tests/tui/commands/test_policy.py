@@ -43,7 +43,7 @@ def test_without_a_ledger_what_is_declared_is_shown(folder: Path, capsys: pytest
     assert "max_replay_rows 100M" in lines and "roles operate: @sre, ana" in lines
 
 
-def test_what_differs_is_marked_and_named(folder: Path, ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_differences_are_marked_and_named(folder: Path, ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
     declare(folder)
     ledger.put_policy(row(Policy(max_replay_rows=5_000_000, freeze=("Fri 16:00 - Mon 08:00",))))
     assert written(["policy"], capsys)["differs"] == ["max_replay_rows", "roles"]
@@ -101,7 +101,9 @@ def test_an_invalid_rule_is_reported_with_its_line(
     assert "did you mean max_statements?" in said and agent.heard == []
 
 
-def test_what_waits_is_approved_by_its_own_digest(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_waiting_policy_is_approved_by_its_digest(
+    ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert exit_codes.run_command_line(["policy", "approve", "--confirm", "x"]) == 3
     assert "no policy is waiting" in capsys.readouterr().err
     waiting = Policy(max_statements=9)
@@ -115,7 +117,7 @@ def test_what_waits_is_approved_by_its_own_digest(ledger: Any, agent: Any, capsy
     assert agent.heard[0]["args"] == {"id": waiting.digest}
 
 
-def test_what_is_recorded_protects_whatever_the_file_says(
+def test_the_recorded_protection_holds_whatever_the_file_says(
     folder: Path, place: Any, ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     environ = {"HEADGATE_HOME": str(Path(place.where.home).parents[1])}

@@ -107,7 +107,7 @@ def test_a_run_that_is_followed_is_left_when_it_is_held(
     assert f"run {held} is held" in err and f"headgate release swap {held}" in err and held in out
 
 
-def test_what_is_no_release_is_refused_and_what_is_no_run_is_a_bad_command(
+def test_a_run_that_is_no_release_is_refused_and_an_unknown_run_is_a_usage_error(
     held: str, ledger: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "there is no run 'x'" in said(["release", "show", "x"], capsys, 2)[1]
@@ -161,7 +161,7 @@ def test_a_retirement_of_a_run_is_a_plan_of_its_tables(
     assert "this needs the confirmation" in said(["release", "retire", held], capsys, 3)[1]
 
 
-def test_without_any_release_it_says_so(ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_any_release_the_command_says_so(ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(["release"], capsys) == ("", "no run has replaced a version yet\n")
 
 
@@ -191,14 +191,12 @@ def test_a_wrong_name_is_a_bad_command_in_one_sentence(act: str, held: str, caps
 
 
 @pytest.mark.parametrize("act", ACTS)
-def test_where_nothing_is_there_each_act_says_so(act: str, ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_statements_each_action_says_so(act: str, ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert "there is no run '7f3a-1'" in refused(with_reader(act, "7f3a-1"), capsys, 2)
 
 
 @pytest.mark.parametrize("act", ["list", *ACTS])
-def test_where_nothing_was_ever_started_each_act_says_so(
-    act: str, place: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_before_any_start_each_action_says_so(act: str, place: Any, capsys: pytest.CaptureFixture[str]) -> None:
     line = ["release", act] if act == "list" else with_reader(act, "7f3a-1")
     assert "has never been started on this machine" in refused(line, capsys, 4)
 

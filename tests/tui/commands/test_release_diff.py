@@ -36,7 +36,7 @@ def run(context: Context) -> int:
     return diff(context)  # type: ignore[arg-type]  # Only what it needs.
 
 
-def test_it_is_1_where_something_blocks_the_release() -> None:
+def test_the_exit_code_is_1_if_something_blocks_the_release() -> None:
     assert run(Context("ok", "expected")) == 0
     blocked = Context("ok", "unexpected", table="orders")
     assert run(blocked) == 1 and "  UNEXPECTED  differences   words" in blocked.said
@@ -59,7 +59,7 @@ def test_a_skipped_comparison_is_named_before_its_findings() -> None:
         assert skipped.said[0] == f"orders: {note}" and (len(skipped.said) > 1) == bool(verdicts)
 
 
-def test_a_run_that_has_compared_nothing_yet_says_so_and_a_table_that_it_does_not_touch_is_refused() -> None:
+def test_a_run_without_findings_says_so_and_an_unrelated_table_is_refused() -> None:
     early = Context()
     assert run(early) == 0 and early.said == ["run 7f3a-1 has compared no rows so far"]
     with pytest.raises(UsageError, match="run 7f3a-1 does nothing to pizzas"):

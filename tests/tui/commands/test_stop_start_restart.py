@@ -70,7 +70,7 @@ def test_an_invalid_name_is_a_usage_error(agent: Any) -> None:
 
 
 @pytest.mark.parametrize(("came", "words"), [(Came.STOPPED, "stopped"), (Came.SENT, "sent, not confirmed")])
-def test_a_stop_that_is_not_recorded_says_so_and_is_no_success(
+def test_an_unrecorded_stop_is_reported_and_is_no_success(
     came: Came, words: str, agent: Any, place: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     agent.script["stop"] = {"statements": [answer("a", came, recorded=False)]}
@@ -155,7 +155,7 @@ def test_a_stop_names_each_version_that_it_stops_and_the_run_that_needs_the_tabl
 
 
 @pytest.mark.parametrize("verb", TAKEN)
-def test_one_version_is_named_as_show_prints_it(
+def test_a_version_is_named_as_show_prints_it(
     verb: str, agent: Any, ledger: Any, deployed: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ledger.put_deployment(deployed("orders"))

@@ -37,7 +37,7 @@ def test_upkeep_is_planned_by_name(lake: Any, capsys: pytest.CaptureFixture[str]
     assert "vacuum a" in out and "LOSES" in out and "no command brings back the files" in out
 
 
-def test_what_cannot_be_looked_after_is_refused_in_a_sentence(lake: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_without_maintenance_is_refused_in_a_sentence(lake: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["plan", "vacuum", "a", "--retain", "167", "--offline"]) == 3
     assert "a keeps files of older versions for 168 h, and 167 h are less" in capsys.readouterr().out
     assert exit_codes.run_command_line(["plan", "vacuum", "a", "--retain", "a week", "--offline"]) == 2

@@ -56,7 +56,7 @@ def test_a_message_takes_the_lines_it_needs_and_at_most_four() -> None:
 
 
 @pytest.mark.parametrize("expected", ["yes", LONG])
-def test_a_dialog_shows_target_place_effect_command_and_what_to_type_in_full(expected: str) -> None:
+def test_a_dialog_shows_target_environment_effect_command_and_confirmation_in_full(expected: str) -> None:
     facts = ActionSummary(
         "stop", (LONG,), frozenset(), ("a", "b"), "pizzeria PROD protected", f"headgate stop {LONG} --env prod",
         "data 2s old", expected,
@@ -110,7 +110,7 @@ def test_the_body_gives_the_lines_that_a_long_sentence_takes() -> None:
     in_console(scenario)
 
 
-def test_checks_steps_and_headings_of_a_plan_and_a_run_are_whole() -> None:
+def test_checks_steps_and_headings_of_a_plan_and_a_run_are_complete() -> None:
     check = Guard("retention", "warn", "the oldest file of src_orders is of 08-01 and 34 of 90 days would be missing")
     plan = replace(sample_plan(protected=True), guards=(check,))
     row = PlanRow(plan.hash, "", "somebody", NOW - 60, NOW - 5, "refused")

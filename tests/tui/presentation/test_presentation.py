@@ -98,7 +98,7 @@ def test_filters_mean_what_they_say(text: str, wanted: set[str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["lag>many", "state=broken", "colour=red", "(", "!", "state>3"])
-def test_a_filter_that_is_not_understood_says_why_and_hides_nothing(text: str) -> None:
+def test_an_invalid_filter_gives_the_reason_and_hides_nothing(text: str) -> None:
     found = parse_filter(text)
     assert found.problem
     assert all(found.match(statement) for statement in VIEW.statements.values())
@@ -295,7 +295,7 @@ def test_the_detail_of_a_delta_table_shows_small_files_and_the_log_if_known() ->
     assert " holds      not measured" in [plain(row).rstrip() for row in shown]
 
 
-def test_what_is_stolen_from_a_terminal_s_own_language_is_drawn_as_blanks() -> None:
+def test_terminal_control_sequences_in_text_are_drawn_as_blanks() -> None:
     assert clean("a\x1b[31mb\x07") == "a [31mb "
     assert plain(fit(line("\x1b]52;c;x\x07"), 12)) == " ]52;c;x    "
 
@@ -341,7 +341,7 @@ def answered(*keys: str, gap: float = 0.2) -> OpenDialog:
     return state
 
 
-def test_only_the_whole_text_and_enter_say_yes() -> None:
+def test_only_the_complete_text_and_enter_confirm() -> None:
     assert answered("y", "e", "s", "enter").outcome == "yes"
     assert answered("enter").outcome == "safe"
     assert answered("escape").outcome == "no"
@@ -374,7 +374,7 @@ def test_typing_a_line() -> None:
     assert typing_line.complete(InputLine(":", "st", 2), ("start", "stop")).text == "start"
 
 
-def test_changes_join_differences_and_what_is_staged() -> None:
+def test_changes_combine_differences_and_staged_actions() -> None:
     backend = FakeBackend()
     drift = {one.table: one for one in backend.project().drift}
     changes = merge(drift, backend.staged_marks)
@@ -471,7 +471,7 @@ def test_a_statement_that_was_just_started_is_starting_and_not_stalled() -> None
         assert make_ledger_view(pizzeria.current).statements["till"].faulty
 
 
-def test_what_a_command_did_leaves_the_status_line_after_a_minute() -> None:
+def test_the_result_of_a_command_leaves_the_status_line_after_a_minute() -> None:
     live = freshness(VIEW.snapshot, NOW)
     assert "stop crm_orders: done" in standing_message(VIEW, live, NOW)[0]
     assert standing_message(VIEW, live, NOW + 31)[0] == ""

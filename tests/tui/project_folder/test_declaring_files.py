@@ -38,7 +38,7 @@ def test_folders_of_test_cases_declare_nothing(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["../../elsewhere", "nowhere"])
-def test_a_link_that_is_not_followed_is_a_problem(target: str, folder: Path) -> None:
+def test_an_unfollowed_link_is_a_problem(target: str, folder: Path) -> None:
     (folder.parent / "elsewhere").mkdir(exist_ok=True)
     (folder / "pipelines/linked").symlink_to(target)
     with pytest.raises(InvalidProject) as caught:
@@ -77,7 +77,7 @@ def test_test_cases_are_read_by_the_folders_of_tables(folder: Path) -> None:
     assert found == {"pipelines/facts/p/a/tests/one.yml": "x", "pipelines/facts/p/a/tests/rows.csv": "x"}
 
 
-def test_a_test_case_that_is_no_text_is_named(folder: Path) -> None:
+def test_a_test_case_that_is_not_text_is_named(folder: Path) -> None:
     (folder / "pipelines/facts/p/a/tests/one.yml").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match=r"tests/one\.yml cannot be read"):
         read_test_files(str(folder), ["pipelines/facts/p/a"])

@@ -71,12 +71,12 @@ def test_a_project_that_is_reached_through_a_link_has_one_folder_and_one_data_fo
         assert select_environment({}, str(folder), project=spelled) == real
 
 
-def test_a_protected_place_says_so_in_its_title(folder: Path) -> None:
+def test_a_protected_environment_is_marked_in_the_title(folder: Path) -> None:
     assert select_environment({}, str(folder), environment="prod").title == "shop PROD protected"
 
 
 @pytest.mark.parametrize("version", [36, SCHEMA_VERSION, SCHEMA_VERSION + 1])
-def test_what_the_ledger_protects_stays_so_while_it_is_of_another_release(
+def test_protection_in_the_ledger_holds_while_the_ledger_is_of_another_release(
     folder: Path, tmp_path: Path, version: int
 ) -> None:
     environ = {"HEADGATE_HOME": str(tmp_path / "home")}
@@ -94,7 +94,7 @@ def test_an_empty_option_means_no_default(folder: Path) -> None:
         select_environment({}, str(folder), project="")
 
 
-def test_an_environment_that_is_not_declared_is_usage(folder: Path) -> None:
+def test_an_undeclared_environment_is_a_usage_error(folder: Path) -> None:
     with pytest.raises(UsageError) as refused:
         select_environment({}, str(folder), environment="stage")
     assert "dev, prod" in refused.value.remedy

@@ -118,7 +118,7 @@ def test_the_same_content_is_read_once(home: dict[str, str], tmp_path: Path, mon
         read(home, tmp_path, FORMS["flow"])
 
 
-def test_what_is_kept_counts_only_whole_and_unchanged(home: dict[str, str], tmp_path: Path) -> None:
+def test_stored_totals_count_only_if_complete_and_unchanged(home: dict[str, str], tmp_path: Path) -> None:
     head = read(home, tmp_path, FORMS["block"])
     (kept,) = kept_files(home)
     whole = kept.read_text()
@@ -137,7 +137,7 @@ def test_one_file_is_kept_for_a_folder_however_often_it_is_edited(home: dict[str
     assert kept.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_another_user_wrote_is_not_believed(
+def test_a_cache_file_by_another_user_is_not_trusted(
     home: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read(home, tmp_path, FORMS["block"])
@@ -150,7 +150,7 @@ def test_what_another_user_wrote_is_not_believed(
         read(home, tmp_path, FORMS["block"])
 
 
-def test_where_nothing_can_be_kept_it_is_read_each_time(tmp_path: Path) -> None:
+def test_without_a_writable_cache_everything_is_read_each_time(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("a file where a folder should be")
     for environ in ({}, {"HEADGATE_HOME": str(tmp_path / "home")}):
         assert read(environ, tmp_path, FORMS["block"]).protected_by_name == {"dev": False, "prod": True}

@@ -33,7 +33,7 @@ def test_two_processes_find_what_one_finds(texts: Mapping[str, str]) -> None:
     assert facts.take_fresh() == alone(texts)
 
 
-def test_what_is_known_is_not_read_again(texts: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_entries_are_not_read_again(texts: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: Any) -> None:
         raise AssertionError("a process was started")
 
@@ -43,7 +43,7 @@ def test_what_is_known_is_not_read_again(texts: Mapping[str, str], monkeypatch: 
     assert facts.take_fresh() == {}
 
 
-def test_where_no_process_can_be_started_all_is_left_to_the_first(
+def test_if_no_process_can_be_started_the_first_reads_everything(
     texts: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: Any) -> None:

@@ -20,7 +20,7 @@ def bound(path: Path) -> None:
         made.bind(str(path))
 
 
-def test_what_a_shell_pipes_into_a_name_is_read(tmp_path: Path) -> None:
+def test_a_named_pipe_from_a_shell_is_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=("tables: {a: running}",))
     writer.start()

@@ -38,7 +38,7 @@ def test_the_file_that_a_link_leads_to_is_written_and_the_link_stays(tmp_path: P
 
 @pytest.mark.parametrize("linked", [True, False])
 @pytest.mark.parametrize("kind", [stat.S_IFIFO, stat.S_IFDIR])
-def test_what_is_no_regular_file_is_refused_and_stays(tmp_path: Path, kind: int, linked: bool) -> None:
+def test_anything_but_a_regular_file_is_refused_and_left_alone(tmp_path: Path, kind: int, linked: bool) -> None:
     there = tmp_path / "there"
     (os.mkfifo if kind == stat.S_IFIFO else os.mkdir)(there)
     if linked:

@@ -118,7 +118,7 @@ def test_detail_of_a_statement_is_equal_until_something_changes(answers: Console
     assert answers.detail(TableName("unknown_table")).versions == ()
 
 
-def test_what_is_asked_to_be_typed_is_the_agent_s_own_ladder(answers: ConsoleBackend) -> None:
+def test_the_requested_confirmation_is_that_of_the_agent(answers: ConsoleBackend) -> None:
     asked = answers.agent.confirmation
     assert asked("stop", ["a"]).text == "yes"
     assert asked("stop", ["a", "b"]).text == "2"
@@ -127,7 +127,7 @@ def test_what_is_asked_to_be_typed_is_the_agent_s_own_ladder(answers: ConsoleBac
     assert (many.level, many.text.split()[0]) == ("C3", "dev")
 
 
-def test_what_the_agent_answers_is_one_line() -> None:
+def test_the_answer_of_the_agent_is_one_line() -> None:
     done = (
         ActOutcome(TableName("a"), 1, Came.STOPPED, 1.0, 210.0),
         ActOutcome(TableName("b"), 1, Came.NOT_STOPPED, 1.0, 5.0, error=EngineRefused("the session is closed")),
@@ -180,7 +180,7 @@ def test_a_plan_whose_file_was_edited_since_is_not_executed_and_says_so(
     [(("deploy",), ("deploy", False)), (("hold",), ("deploy", True)), (("deploy", "hold"), ("deploy", True)),
      (("delete",), ("delete", False)), (("delete", "hold"), None), (("delete", "deploy"), None)],
 )  # fmt: skip
-def test_what_is_staged_as_held_makes_the_plan_hold(
+def test_a_table_staged_as_held_makes_the_plan_hold(
     verbs: tuple[str, ...], asked: tuple[str, bool] | None, answers: ConsoleBackend, ledger, monkeypatch, tmp_path: Path
 ) -> None:
     folder = place_of(tmp_path).folder

@@ -106,7 +106,7 @@ def test_release_opens_the_run_of_a_release() -> None:
     in_console(scenario)
 
 
-def test_what_cannot_be_undone_says_why() -> None:
+def test_a_plan_that_cannot_be_undone_gives_the_reason() -> None:
     class Nothing(FakeBackend):
         def undo(self, word: str) -> str:
             raise Refused("plan 7f3a was not executed: nothing is to be undone", remedy="leave it to expire")

@@ -40,7 +40,7 @@ def test_a_run_that_failed_before_the_console_started_is_only_in_the_header() ->
 
 
 @pytest.mark.parametrize("typed", ["ack", "ack a49d", "run a49d-00001"])
-def test_it_is_acknowledged_by_word_or_by_being_opened(typed: str) -> None:
+def test_a_failed_run_is_acknowledged_by_command_or_by_opening_it(typed: str) -> None:
     backend = FakeBackend()
 
     async def scenario(console: Console) -> None:

@@ -62,7 +62,7 @@ def test_a_run_that_replaces_versions_shows_its_pairs_and_its_steps(size: tuple[
     in_console(scenario, size=size, backend=ReleasingBackend(release_of("held")))
 
 
-def test_a_cancel_and_a_stop_name_what_they_leave_stopped_and_who_waits() -> None:
+def test_a_cancel_and_a_stop_name_the_stopped_versions_and_the_waiting_runs() -> None:
     backend = ReleasingBackend(release_of("held"))
     found = backend.run(RUN)
     assert found is not None
@@ -87,7 +87,7 @@ def test_a_cancel_and_a_stop_name_what_they_leave_stopped_and_who_waits() -> Non
     in_console(scenario, backend=backend)
 
 
-def test_one_version_is_stopped_by_its_name() -> None:
+def test_a_version_is_stopped_by_its_name() -> None:
     backend = ReleasingBackend(release_of("held"))
     one = next(line for line in backend.current.statements if line.table == "order_items")
     new = one._replace(version=2, active=False)
@@ -133,7 +133,7 @@ def test_the_word_is_given_with_its_text() -> None:
     ("state", "key", "why"),
     [("hydrating", "W", "the run does not wait for a word to swap"), ("held", "O", "nothing has been swapped")],
 )
-def test_what_is_not_possible_says_why(state: str, key: str, why: str) -> None:
+def test_impossible_actions_give_the_reason(state: str, key: str, why: str) -> None:
     async def scenario(console: Console) -> None:
         await opened(console)
         await console.press(key)

@@ -436,7 +436,7 @@ def row_of(console: Console, table: str) -> str:
     return next(row for row in console.text().splitlines() if row.startswith(f"  {table}"))
 
 
-def test_what_was_unstaged_is_not_drawn_as_staged_any_more() -> None:
+def test_an_unstaged_row_is_no_longer_drawn_as_staged() -> None:
     class Staging(FakeBackend):
         def unstage(self, tables):
             left = tuple(mark for mark in self.current.staged if mark.table not in tables)
@@ -486,7 +486,7 @@ def test_a_message_that_something_is_under_way_ends_with_it() -> None:
     in_console(scenario)
 
 
-def test_what_was_staged_is_followed_by_the_key_of_the_screen_in_front() -> None:
+def test_after_staging_the_next_key_of_the_current_screen_is_named() -> None:
     async def scenario(console: Console) -> None:
         await find(console, "till")
         await console.press("D")
@@ -503,7 +503,7 @@ def test_what_was_staged_is_followed_by_the_key_of_the_screen_in_front() -> None
     in_console(scenario)
 
 
-def test_what_changed_is_one_key_away_and_newest_first() -> None:
+def test_the_history_is_one_key_away_and_newest_first() -> None:
     async def scenario(console: Console) -> None:
         await find(console, "till")
         await console.press("c")
@@ -747,7 +747,7 @@ def test_rows_that_do_not_fit_are_counted_as_more_below() -> None:
     in_console(scenario, backend=Full())
 
 
-def test_quiet_branches_are_folded_and_what_is_faulty_stays_open() -> None:
+def test_quiet_branches_are_folded_and_faulty_ones_stay_open() -> None:
     async def scenario(console: Console) -> None:
         await find(console, "till")
         await console.press("z", "z")

@@ -47,7 +47,7 @@ def test_an_act_on_a_name_that_there_is_not_is_refused_with_the_nearest_before_i
     in_console(scenario, size=(160, 40))
 
 
-def test_staging_a_table_that_is_as_it_is_declared_says_so() -> None:
+def test_staging_an_unchanged_table_says_so() -> None:
     async def scenario(console: Console) -> None:
         await types(console, "deploy crm_orders oven_load")
         await console.until(lambda: "deploy staged" in console.status(), "the answer")

@@ -54,7 +54,7 @@ def test_a_ghost_stays_as_long_as_a_dialog_is_open() -> None:
     in_console(scenario)
 
 
-def test_a_second_version_that_goes_leaves_a_ghost_too() -> None:
+def test_a_second_deleted_version_also_leaves_a_tombstone() -> None:
     backend = FakeBackend()
     row = next(one for one in backend.current.statements if one.table == "till")
     beside = row._replace(version=2, active=False)
@@ -74,7 +74,7 @@ def test_a_second_version_that_goes_leaves_a_ghost_too() -> None:
     in_console(scenario, backend=backend)
 
 
-def test_what_is_deployed_no_more_is_marked_no_more() -> None:
+def test_an_undeployed_table_is_no_longer_marked() -> None:
     async def scenario(console: Console) -> None:
         for table in ("till", "menu_sales"):
             assert console.screen.table.choose(table)

@@ -133,7 +133,7 @@ def test_the_stage_is_recorded_as_what_is_typed_and_unstage_says_what_was_on_it(
     assert [request["line"] for request in agent.heard] == [":delete a b", ":unstage a b"]
 
 
-def test_one_line_a_table_is_the_version_that_serves(ledger: Any, deployed: Any, place: SelectedEnvironment) -> None:
+def test_a_table_has_one_line_for_its_serving_version(ledger: Any, deployed: Any, place: SelectedEnvironment) -> None:
     ledger.put_deployment(deployed("a", version=1, active=True))
     ledger.put_deployment(deployed("a", version=2, active=False, state="starting"))
     snapshot = EnvironmentService(place, {}).snapshot()

@@ -126,7 +126,7 @@ class Lake:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(40))
-def test_exactly_what_is_ours_is_gone_from_a_lake_of_others(
+def test_exactly_our_files_are_deleted_from_a_shared_data_folder(
     seed: int, place: SelectedEnvironment, data: Path, tmp_path: Path
 ) -> None:
     outside = tmp_path / "outside"
@@ -138,7 +138,7 @@ def test_exactly_what_is_ours_is_gone_from_a_lake_of_others(
     assert contents(outside) == elsewhere
 
 
-def test_a_trash_folder_of_others_without_anything_of_ours_stays(place: SelectedEnvironment, data: Path) -> None:
+def test_a_foreign_trash_folder_without_our_files_is_kept(place: SelectedEnvironment, data: Path) -> None:
     (data / "trash" / "2024" / "q1").mkdir(parents=True)
     (data / "trash" / "thesis.txt").write_text("mine")
     before = contents(data)
@@ -146,7 +146,7 @@ def test_a_trash_folder_of_others_without_anything_of_ours_stays(place: Selected
     assert contents(data) == before
 
 
-def test_files_of_others_below_the_trash_of_a_version_stay(place: SelectedEnvironment, data: Path) -> None:
+def test_foreign_files_below_the_trash_of_a_version_are_kept(place: SelectedEnvironment, data: Path) -> None:
     version_folder(data / "trash" / "a__v1" / "tables" / "a__v1")
     (data / "trash" / "a__v1" / "notes.txt").write_text("mine")
     everything(place)
@@ -180,7 +180,7 @@ def test_the_lock_of_a_server_that_lives_stays(place: SelectedEnvironment, data:
     assert contents(data) == {teardown.LOCK_FILE: ""}
 
 
-def test_the_home_goes_file_by_file_and_what_somebody_keeps_there_stays(place: SelectedEnvironment, data: Path) -> None:
+def test_the_home_is_deleted_file_by_file_and_foreign_files_are_kept(place: SelectedEnvironment, data: Path) -> None:
     home = Path(place.where.home)
     for name in (
         "agent.lock",
@@ -222,7 +222,7 @@ def contents_of_home(place: SelectedEnvironment) -> set[str]:
     return {path.name for path in Path(place.where.home).iterdir()}
 
 
-def test_what_took_the_place_of_a_folder_after_the_question_stays(place: SelectedEnvironment, data: Path) -> None:
+def test_a_folder_replaced_after_the_confirmation_is_kept(place: SelectedEnvironment, data: Path) -> None:
     ours = version_folder(data / "tables" / "a__v1")
     found = teardown.marked(place)
     (ours / teardown.OWNER_FILE).write_text(json.dumps({"ledger": OTHER}))
@@ -230,7 +230,7 @@ def test_what_took_the_place_of_a_folder_after_the_question_stays(place: Selecte
     assert ours.exists() and str(ours) not in gone
 
 
-def test_a_version_that_cannot_be_deleted_whole_keeps_its_proof(
+def test_an_incompletely_deleted_version_keeps_its_proof_of_ownership(
     place: SelectedEnvironment, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, unlink = version_folder(data / "tables" / "a__v1"), os.unlink
@@ -313,7 +313,7 @@ def test_a_folder_that_is_closed_to_us_stays_and_is_no_error(
     assert not (data / "tables").exists() and (data / teardown.RECORDS_FOLDER).exists()
 
 
-def test_what_somebody_has_put_into_a_demo_stays(demo: SelectedEnvironment) -> None:
+def test_foreign_files_in_a_demo_are_kept(demo: SelectedEnvironment) -> None:
     mine = {"notes.md", "pipelines/mine.sql", "data/mine.csv", "data/landing/orders/mine.json"}
     for name in mine:
         (Path(demo.folder) / name).write_text("mine")
@@ -330,7 +330,7 @@ def test_a_copy_of_a_demo_that_became_another_project_is_no_demo(demo: SelectedE
     assert contents(Path(demo.folder)) == before
 
 
-def test_a_folder_is_removed_whole_and_its_links_lead_nowhere(tmp_path: Path) -> None:
+def test_a_folder_is_removed_completely_without_following_links(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
     (kept / "file").touch()

@@ -39,7 +39,7 @@ def test_lists_are_about_what_a_selector_means(
     assert tables(written(["ls", *words.split()], capsys)) == expected
 
 
-def test_what_is_not_deployed_is_joined_as_the_files_say(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_undeployed_static_sides_are_those_of_the_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tables(written(["ls", "+a+"], capsys)) == ["a", "b", "landed"]
 
 

@@ -73,7 +73,7 @@ def test_only_a_weaker_join_condition_may_multiply_rows() -> None:
     assert edit == "join changed"
 
 
-def test_of_a_table_that_a_stream_is_joined_to_the_tables_rows_decide() -> None:
+def test_a_join_with_a_table_is_decided_by_the_rows_of_the_table() -> None:
     ((_, _, table, equated),) = multipliers(PLAIN, "SELECT s.id FROM d JOIN STREAM s ON d.id = s.id")
     assert (table, equated) == ("d", {"id"})
 

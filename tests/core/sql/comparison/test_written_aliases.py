@@ -23,7 +23,7 @@ def test_each_alias_of_a_canonical_text_is_known() -> None:
     )
 
 
-def test_of_a_text_that_cannot_be_read_nothing_is_known() -> None:
+def test_nothing_is_known_of_an_unreadable_text() -> None:
     assert written_aliases("SELECT FROM WHERE") == {}
 
 

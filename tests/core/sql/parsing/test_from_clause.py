@@ -79,7 +79,7 @@ def test_state_below_brackets_is_seen(select: str, kinds: list[str]) -> None:
         ),
     ],
 )
-def test_what_spark_refuses_is_refused_below_brackets(select: str, summary: str) -> None:
+def test_texts_that_spark_refuses_are_refused_inside_brackets_too(select: str, summary: str) -> None:
     parsed, problems = read_statements(f"INSERT INTO t {select}", "dml.sql")
     assert parsed == ()
     assert any(problem.summary.startswith(summary) for problem in problems), problems

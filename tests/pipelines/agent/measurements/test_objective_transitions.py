@@ -50,7 +50,7 @@ def test_a_new_agent_continues_from_the_records_and_records_nothing_twice(measur
     assert [kind for kind, _ in recorded(measured)] == ["missed", "met"]
 
 
-def test_what_is_stopped_or_does_not_serve_misses_nothing(measured: AgentContext) -> None:
+def test_stopped_and_non_serving_versions_miss_no_objective(measured: AgentContext) -> None:
     judge = ObjectiveTransitions(measured)
     measure(measured, judge, *[900.0] * 10, of=replace(OWN, wanted="stopped"))
     measure(measured, judge, *[900.0] * 10, of=replace(OWN, active=False))

@@ -79,7 +79,7 @@ def take(agent: AgentContext, measurer: TableStatisticsCollector) -> dict[TableN
     return {table: found for (table, _), found in agent.ledger.table_statistics().items()}
 
 
-def test_a_round_measures_every_table_and_what_a_rebuild_would_miss(agent: AgentContext, landed: Landed) -> None:
+def test_a_round_measures_every_table_and_the_files_a_rebuild_would_miss(agent: AgentContext, landed: Landed) -> None:
     measurer = TableStatisticsCollector(agent, PoolUtilization())
     found = take(agent, measurer)
     size = sum(entry["size"] for entry in landed.table.entries)
@@ -136,7 +136,7 @@ def test_a_new_agent_knows_when_a_table_was_measured_last(agent: AgentContext, l
     assert take(agent, TableStatisticsCollector(agent, PoolUtilization())) == found
 
 
-def test_what_cannot_be_reached_keeps_the_figures_that_were_known(
+def test_unreachable_tables_keep_their_last_known_figures(
     agent: AgentContext, landed: Landed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measurer = TableStatisticsCollector(agent, PoolUtilization())
@@ -150,7 +150,7 @@ def test_what_cannot_be_reached_keeps_the_figures_that_were_known(
     assert take(agent, measurer) == found
 
 
-def test_what_the_ledger_did_not_take_is_measured_again_at_the_next_tick(
+def test_measurements_that_the_ledger_rejected_are_taken_again_at_the_next_tick(
     agent: AgentContext, landed: Landed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measurer = TableStatisticsCollector(agent, PoolUtilization())
@@ -172,9 +172,7 @@ def test_a_log_that_cannot_be_read_keeps_no_other_table_from_being_measured(
     assert set(take(agent, TableStatisticsCollector(agent, PoolUtilization()))) == {LANDED}
 
 
-def test_a_table_that_is_not_there_and_a_checkpoint_that_is_not_have_no_figures(
-    agent: AgentContext, landed: Landed
-) -> None:
+def test_missing_tables_and_checkpoints_have_no_figures(agent: AgentContext, landed: Landed) -> None:
     os.rename(landed.table.folder, f"{landed.table.folder}.away")
     os.rename(landed.checkpoint, f"{landed.checkpoint}.away")
     assert take(agent, TableStatisticsCollector(agent, PoolUtilization()))[A] == TableStatistics(
@@ -289,7 +287,7 @@ def test_the_rate_and_the_state_of_the_last_batches_stay_when_the_statement_stop
     assert (found.rate_rows_s, found.state_rows, found.state_bytes) == (450.0, 5, 500)
 
 
-def test_an_input_with_a_log_has_its_rows_and_its_newest_version_within_half_a_minute_and_nothing_that_is_not_known(
+def test_an_input_with_a_log_has_its_rows_and_newest_version_within_half_a_minute(
     agent: AgentContext, tmp_path: Path
 ) -> None:
     written = WrittenLog(tmp_path / "lake")

@@ -73,7 +73,7 @@ def test_a_command_that_is_done_takes_little_room(handler: CommandHandler, agent
 
 
 @pytest.mark.parametrize("request_", [{"op": LONG}, {"op": "stop", "args": [1]}, {"op": "stop", "args": "a"}])
-def test_what_is_no_command_is_refused_and_stored_nowhere(
+def test_an_unknown_command_is_refused_and_not_stored(
     request_: dict[str, Any], handler: CommandHandler, agent: AgentContext
 ) -> None:
     with pytest.raises(HeadgateError) as raised:
@@ -102,7 +102,7 @@ def test_ten_refusals_in_a_minute_are_stored_and_of_the_rest_the_number(
 
 
 @pytest.mark.parametrize("write", ["add_command", "add_audit"])
-def test_what_a_full_ledger_did_not_take_is_recorded_once_it_can_be_written(
+def test_actions_that_a_full_ledger_did_not_record_are_recorded_once_possible(
     write: str, handler: CommandHandler, agent: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written, is_full = getattr(type(agent.ledger), write), [True]
@@ -125,7 +125,7 @@ def test_what_a_full_ledger_did_not_take_is_recorded_once_it_can_be_written(
     assert command.at == audit.at < acted_at
 
 
-def test_a_text_that_fits_is_stored_as_it_is() -> None:
+def test_a_text_that_fits_is_stored_unchanged() -> None:
     assert cut("x" * 40, 40) == "x" * 40
     assert cut("x" * 1000, 40) == "x" * (40 - len("… (1,000 characters)")) + "… (1,000 characters)"
 
@@ -139,7 +139,7 @@ UNCHANGING = {
 
 
 @pytest.mark.parametrize("request_", UNCHANGING.values(), ids=UNCHANGING.keys())
-def test_of_commands_that_change_nothing_ten_are_stored_in_a_minute(
+def test_ten_commands_without_effect_are_stored_per_minute(
     request_: dict[str, Any], handler: CommandHandler, agent: AgentContext
 ) -> None:
     agent.ledger.update_deployment(TableName("a"), 1, wanted="stopped", state="stopped")
@@ -168,7 +168,7 @@ def test_a_word_to_a_run_that_is_repeated_is_counted_and_another_word_is_stored(
     assert told == ["pause"] * 100 + ["cancel"]
 
 
-def test_what_changes_something_else_each_time_is_stored_each_time(
+def test_commands_with_a_new_effect_each_time_are_stored_each_time(
     handler: CommandHandler, agent: AgentContext
 ) -> None:
     names = [f"t{number}" for number in range(3 * STORED)]
@@ -178,7 +178,9 @@ def test_what_changes_something_else_each_time_is_stored_each_time(
     assert [row.subject for row in reversed(agent.ledger.commands(1000))] == names
 
 
-def test_what_a_caller_has_staged_is_bounded_over_all_commands(handler: CommandHandler, agent: AgentContext) -> None:
+def test_the_staged_tables_of_a_caller_are_bounded_over_all_commands(
+    handler: CommandHandler, agent: AgentContext
+) -> None:
     def stage(folder: str, count: int) -> None:
         tables = [f"t{number}" for number in range(count)]
         handler.handle(CALLER, {"op": "stage", "args": {"tables": tables, "folder": folder}})
@@ -214,7 +216,7 @@ def test_an_unrecorded_but_completed_action_is_not_reported_as_failed(
 
 
 @pytest.mark.parametrize("field", ["confirm", "line"])
-def test_a_field_that_is_no_text_is_refused_before_anything_is_done(
+def test_a_non_text_field_is_refused_before_anything_is_done(
     field: str, handler: CommandHandler, agent: AgentContext
 ) -> None:
     refused(handler, op="stop", args={"tables": ["a"]}, **{"confirm": "yes", field: ["yes"]})
@@ -241,7 +243,7 @@ def test_seconds_are_a_number_and_bounded(seconds: Any) -> None:
     ],
     ids=["a value", "a key", "bytes", "deep"],
 )
-def test_what_could_not_be_recorded_is_refused_in_one_sentence_and_carries_nothing_out(
+def test_a_request_that_could_not_be_recorded_is_refused_and_has_no_effect(
     body: bytes, handler: CommandHandler, agent: AgentContext, tmp_path: Path
 ) -> None:
     server = SocketServer(str(tmp_path / "s" / "agent.sock"), {}, handler.handle)

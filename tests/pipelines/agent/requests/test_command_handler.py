@@ -44,7 +44,7 @@ def test_every_request_that_is_sent_has_an_answer_and_the_other_way_round(answer
     assert sent() == answered
 
 
-def test_deadlines_roles_and_what_an_older_agent_is_asked_are_about_requests_that_exist(answered: set[str]) -> None:
+def test_tables_of_deadlines_roles_and_older_requests_name_existing_requests(answered: set[str]) -> None:
     assert set(DEADLINES_S) <= answered
     assert set(NEEDED) <= answered
     assert answered >= WITH_AN_OLDER_AGENT

@@ -86,7 +86,7 @@ def closed(caller: socket.socket) -> bool:
         return True
 
 
-def test_a_stop_goes_through_behind_a_thousand_idle_connections(connect: Callable[[], socket.socket]) -> None:
+def test_a_stop_succeeds_behind_a_thousand_idle_connections(connect: Callable[[], socket.socket]) -> None:
     before = threading.active_count()
     most = 0
     idle = []
@@ -143,7 +143,7 @@ def test_a_caller_who_does_not_greet_is_let_go(
     ],
     ids=["too long for any frame", "too long for a greeting", "deep", "no object"],
 )
-def test_what_is_no_greeting_ends_its_connection_alone(
+def test_an_invalid_greeting_ends_only_its_own_connection(
     greeting: bytes, connect: Callable[[], socket.socket], caplog: pytest.LogCaptureFixture
 ) -> None:
     wrong = connect()
@@ -214,7 +214,7 @@ def test_with_too_many_in_all_whoever_has_most_loses_one(
     assert not has_place(slots, many[0]) and all(has_place(slots, slot) for slot in few)
 
 
-def test_who_is_being_answered_keeps_the_place_and_the_others_take_turns(
+def test_a_connection_being_answered_keeps_its_slot_and_the_others_take_turns(
     slots: ConnectionSlots, enter: Callable[[int], Slot | None]
 ) -> None:
     mine = [enter(ANA) for _ in range(MOST_OF_A_USER)]
@@ -227,7 +227,9 @@ def test_who_is_being_answered_keeps_the_place_and_the_others_take_turns(
     assert has_place(slots, first) and has_place(slots, second) and not has_place(slots, third)
 
 
-def test_where_not_even_a_stop_fits_nobody_enters(slots: ConnectionSlots, enter: Callable[[int], Slot | None]) -> None:
+def test_if_not_even_a_stop_fits_every_connection_is_refused(
+    slots: ConnectionSlots, enter: Callable[[int], Slot | None]
+) -> None:
     for n in range(MOST_OF_A_USER + RESERVED):
         slot = enter(ANA)
         assert slot is not None and slot.for_stops is (n >= MOST_OF_A_USER)

@@ -196,9 +196,7 @@ def test_a_word_that_overtakes_the_look_at_its_run_acts_on_nothing_that_another_
     assert (wanted_of(agent), pool.running) == (wanted, running)
 
 
-def test_a_run_that_another_run_went_on_from_is_not_opened_again_by_a_word_from_before(
-    failed: str, agent: AgentContext, pool: Any
-) -> None:
+def test_a_continued_run_is_not_reopened_by_an_earlier_command(failed: str, agent: AgentContext, pool: Any) -> None:
     agent.ledger.tell_run(failed, OperatorControl("retry", by="bob"), at=1.0)
     after = lane.submit(agent, lane.plan(agent, UPPER, replace(REBUILD, continues=failed)))
     assert agent.ledger.advance_run(after, was="running", state="failed", ended_at=2.0, steps=())

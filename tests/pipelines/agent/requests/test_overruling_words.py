@@ -127,7 +127,7 @@ def test_a_rollback_is_applied_in_a_freeze_and_nothing_else(desk: Desk) -> None:
         (1, LEE, {}, "catch_up", ""),
     ],
 )
-def test_the_comparison_of_a_plan_that_needed_an_approval_is_skipped_by_an_approver_who_is_not_its_author(
+def test_only_an_approver_other_than_the_author_skips_the_comparison_of_an_approved_plan(
     approvals: int,
     caller: Any,
     roles: dict[str, tuple[str, ...]],

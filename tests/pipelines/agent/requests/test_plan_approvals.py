@@ -50,7 +50,7 @@ def test_sudo_does_not_make_another_person(guarded: Desk, again: Caller) -> None
     assert guarded.approve(plan, Caller(pid=3, uid=SERVICE, login_uid=501))["approved"] == 1
 
 
-def test_who_submits_a_plan_of_another_does_not_become_its_author(guarded: Desk) -> None:
+def test_resubmitting_a_plan_does_not_change_its_author(guarded: Desk) -> None:
     plan = guarded.plan()
     guarded.hand_over_file(plan, LEE)
     guarded.hand_over_file(plan, BOB)
@@ -59,7 +59,7 @@ def test_who_submits_a_plan_of_another_does_not_become_its_author(guarded: Desk)
     assert guarded.approve(plan, BOB)["approved"] == 1
 
 
-def test_what_needs_no_approval_or_can_no_longer_be_applied_is_not_approved(desk: Desk) -> None:
+def test_plans_without_need_of_approval_and_closed_plans_cannot_be_approved(desk: Desk) -> None:
     plan = desk.plan()
     desk.hand_over(plan)
     with pytest.raises(Refused, match="needs no approval"):

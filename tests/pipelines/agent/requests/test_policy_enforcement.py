@@ -262,7 +262,7 @@ def test_a_stop_is_taken_with_the_text_of_a_protected_environment_too(
         handler().handle(ALICE, {"op": "stop", "args": {"tables": ["a"]}, "confirm": given})
 
 
-def test_what_is_no_policy_is_refused(handler: Callable[[], CommandHandler]) -> None:
+def test_an_invalid_policy_is_refused(handler: Callable[[], CommandHandler]) -> None:
     commands, files = handler(), texts()
     with pytest.raises(UsageError, match="texts"):
         commands.handle(ALICE, {"op": "policy_apply", "args": {"id": "x"}, "confirm": "yes"})
@@ -320,7 +320,7 @@ def test_a_command_is_refused_without_its_role(roles: CommandHandler, op: str) -
         assert found is (uid not in may), (op, uid)
 
 
-def test_a_refusal_names_who_has_the_role_and_is_recorded(roles: CommandHandler, prod: AgentContext) -> None:
+def test_a_refusal_names_the_holders_of_the_role_and_is_recorded(roles: CommandHandler, prod: AgentContext) -> None:
     with pytest.raises(Refused) as caught:
         roles.handle(Caller(1, 70004, None), {"op": "apply", "args": {"hash": "7f3a"}, "confirm": "dev 7f3a"})
     assert caught.value.summary == "eve may not apply plans: the policy grants operate to @sre, alice"
@@ -332,7 +332,7 @@ def test_a_refusal_names_who_has_the_role_and_is_recorded(roles: CommandHandler,
     [("stop", {"tables": ["a"]}), ("run", {"id": "7f3a", "act": "cancel"}), ("run", {"id": "7f3a", "act": "pause"}),
      ("unstage", {"tables": ["a"]}), ("status", {}), ("measure", {"tables": []})],
 )  # fmt: skip
-def test_what_stops_or_looks_at_no_rows_is_anybodys(roles: CommandHandler, op: str, args: dict[str, Any]) -> None:
+def test_everybody_may_stop_and_see_everything_but_rows(roles: CommandHandler, op: str, args: dict[str, Any]) -> None:
     assert not refused_for_a_role(roles, Caller(1, 70004, None), op, args)
 
 
@@ -348,13 +348,15 @@ def test_the_agent_says_which_roles_a_caller_has(roles: CommandHandler) -> None:
     assert found == {70001: operator, 70002: ["view", "approve"], 70003: operator, 70004: [], 70005: ["view"]}
 
 
-def test_everybody_views_where_no_policy_says_who(handler: Callable[[], CommandHandler]) -> None:
+def test_everybody_may_view_without_a_policy(handler: Callable[[], CommandHandler]) -> None:
     commands = handler()
     assert commands.handle(Caller(1, 70004, None), {"op": "status"})["roles"] == ["view", "operate", "approve"]
     assert not refused_for_a_role(commands, Caller(1, 70004, None), "peek", {"table": "a"})
 
 
-def test_analysis_is_recorded_with_who_asked_and_whether_they_might(roles: CommandHandler, prod: AgentContext) -> None:
+def test_an_analysis_is_recorded_with_the_caller_and_whether_it_was_allowed(
+    roles: CommandHandler, prod: AgentContext
+) -> None:
     questions = [{"new": {"select": "SELECT 1 AS i", "tables": {}}}] * 2
     roles.handle(ALICE, {"op": "opinion", "args": {"questions": questions}})
     assert refused_for_a_role(roles, Caller(1, 70005, None), "opinion", {"questions": questions})

@@ -182,7 +182,7 @@ def test_a_ledger_that_is_lost_right_after_a_swap_knows_by_whom_and_over_what_ea
 
 
 @pytest.mark.parametrize("ledger_id", ["ledger", "new"])
-def test_what_is_in_the_trash_is_adopted_as_well_and_can_be_undeleted(shop: Shop, ledger_id: str) -> None:
+def test_versions_in_the_trash_are_adopted_and_can_be_undeleted(shop: Shop, ledger_id: str) -> None:
     agent = shop.serve()
     deploy(agent, shop.pool, small_project.texts())
     commit(agent, 4, "a__v1", "b__v1", "c__v1")
@@ -217,7 +217,7 @@ def test_an_adoption_that_is_killed_before_the_mark_is_done_again(
     assert rows(agent) == before
 
 
-def test_the_catalog_is_whole_before_anything_can_start(
+def test_the_catalog_is_complete_before_anything_can_start(
     lost: tuple[AgentContext, dict[str, Any]], shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent, _ = lost
@@ -287,7 +287,7 @@ def forget(agent: AgentContext) -> None:
         (forget, "is not in the registry and has no record: it stays as it is, and version 2 of a", False),
     ],
 )
-def test_what_does_not_agree_is_not_started_and_its_number_not_used_again(
+def test_inconsistent_versions_are_not_started_and_their_numbers_not_reused(
     spoil: Callable[[AgentContext], None],
     said: str,
     registered: bool,
@@ -364,7 +364,7 @@ def test_a_run_of_an_older_ledger_whose_tables_have_gone_on_ends_failed(older: A
     )  # fmt: skip
 
 
-def test_one_checkpoint_out_of_reach_is_named_and_holds_up_no_other(
+def test_an_unreachable_checkpoint_is_named_and_delays_no_other(
     older: AgentContext, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = TableCheckpoints.read

@@ -41,7 +41,7 @@ def ask(desk: Desk, caller: Any = LEE, confirm: str = "dev 7f3a", **args: Any) -
     return desk.commands.handle(caller, request)
 
 
-def test_a_word_is_passed_on_with_who_gave_it_and_recorded(desk: Desk, told: list[Any]) -> None:
+def test_a_command_is_forwarded_with_its_author_and_recorded(desk: Desk, told: list[Any]) -> None:
     held(desk)
     with pytest.raises(ConfirmationNeeded, match="dev 7f3a"):
         ask(desk, confirm="yes")

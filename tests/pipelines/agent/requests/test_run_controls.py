@@ -78,7 +78,7 @@ def test_a_skip_is_in_the_ledger_before_it_is_answered(failed: str, agent: Agent
 
 
 @pytest.mark.parametrize("act", ["retry", "skip"])
-def test_a_release_that_a_newer_one_has_overtaken_is_not_taken_up(act: str, failed: str, agent: AgentContext) -> None:
+def test_a_release_overtaken_by_a_newer_one_is_not_resumed(act: str, failed: str, agent: AgentContext) -> None:
     other = small_project.texts(a="SELECT id, lower(kind) AS kind FROM STREAM landed")
     assert lane.drive(agent, lane.submit(agent, lane.plan(agent, other, REBUILD))) == "done"
     row = agent.ledger.run(failed)

@@ -140,7 +140,7 @@ def _login_can_be_written() -> bool:
 
 @pytest.mark.skipif(not _login_can_be_written(), reason="only root can start processes that write a login uid")
 @pytest.mark.parametrize(("uid", "person"), [(12345, 12345), (0, 4242)], ids=["a user", "root, as sudo"])
-def test_who_writes_his_own_login_uid_stays_who_he_is(uid: int, person: int, tmp_path: Path) -> None:
+def test_a_process_that_writes_its_login_uid_keeps_its_identity(uid: int, person: int, tmp_path: Path) -> None:
     # An abstract name needs no access to a folder by that user.
     name = f"headgate-{tmp_path}"
     with socket.socket(socket.AF_UNIX) as listener:

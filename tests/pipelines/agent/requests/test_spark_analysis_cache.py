@@ -80,7 +80,7 @@ def test_table_that_cannot_be_made_leaves_one_question_unanswered(agent: AgentCo
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("old", [False, True])
-def test_what_an_analysis_would_run_or_read_never_reaches_spark(
+def test_functions_that_an_analysis_would_run_or_read_never_reach_spark(
     agent: AgentContext, pool: ScriptedPool, select: str, ddl: str, why: str, old: bool
 ) -> None:
     unsafe = AnalysedRevision(select, ((TableName("a"), ddl),) if ddl else ())
@@ -117,7 +117,7 @@ def test_asking_without_time_asks_nothing(agent: AgentContext, pool: ScriptedPoo
 
 
 @pytest.mark.parametrize("said", [SAID, TryAgain("slow")])
-def test_what_was_made_is_dropped_each_time(
+def test_temporary_objects_are_dropped_each_time(
     agent: AgentContext, pool: ScriptedPool, said: AnalysisAnswer | TryAgain
 ) -> None:
     pool.answers = {ONE.key: said}
@@ -180,7 +180,7 @@ def test_frame_that_is_wrong_is_a_usage_error(commands: CommandHandler, args: di
         commands.handle(CALLER, {"op": "opinion", "args": args})
 
 
-def test_what_an_upgrade_test_has_shown_is_kept_for_the_plans_of_these_texts(
+def test_the_result_of_an_upgrade_test_is_kept_for_plans_of_these_texts(
     agent: AgentContext, commands: CommandHandler
 ) -> None:
     old, new = "0" * 64, "f" * 64

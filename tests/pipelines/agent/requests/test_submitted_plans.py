@@ -238,7 +238,7 @@ def test_nothing_is_applied_in_a_freeze_window(desk: Desk) -> None:
         desk.apply(plan)
 
 
-def test_a_strategy_that_is_not_carried_out_is_refused_by_name(desk: Desk) -> None:
+def test_an_unsupported_strategy_is_refused_by_name(desk: Desk) -> None:
     plan = desk.plan()
     nodes = tuple(replace(node, strategy="later") if node.table == "a" else node for node in plan.nodes)
     later = edited(plan, nodes=nodes)
@@ -269,7 +269,7 @@ def test_an_actor_without_the_role_is_refused(desk: Desk) -> None:
     assert desk.runs.driven == [] and desk.agent.ledger.approvals(plan.hash) == ()
 
 
-def test_a_row_that_is_not_what_its_hash_names_is_refused(desk: Desk) -> None:
+def test_a_row_that_does_not_match_its_hash_is_refused(desk: Desk) -> None:
     plan = desk.plan()
     body = json.loads(canonical_text(plan_as_json(replace(plan, guards=(Guard("pool", "ok", ""),)))))
     desk.agent.ledger.put_plan(plan_row(plan, body=json.dumps(body), author="lee", created_at=NOW))

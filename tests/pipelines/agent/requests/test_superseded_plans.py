@@ -62,7 +62,7 @@ def test_a_stop_and_a_start_in_between_make_a_plan_stale_and_are_named(by_file: 
         desk.hand_over_file(plan) if by_file else desk.apply(plan)
 
 
-def test_an_act_that_changes_nothing_and_a_measurement_leave_a_plan_as_it_is(desk: Desk) -> None:
+def test_an_action_without_effect_and_a_measurement_leave_a_plan_unchanged(desk: Desk) -> None:
     plan = desk.plan()
     desk.hand_over(plan)
     act(desk, "start")

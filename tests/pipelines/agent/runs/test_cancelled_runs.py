@@ -65,7 +65,7 @@ def at_rest(agent: AgentContext, pool: Any) -> dict[str, Any]:
     return {**found, "deployments": rows, "running": [], "aside": dict(agent.files.aside)}  # type: ignore[attr-defined]
 
 
-def test_a_delete_that_is_cancelled_while_the_ledger_takes_no_tombstone_goes_back(
+def test_a_delete_cancelled_while_the_ledger_rejects_its_tombstone_is_reverted(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(agent, pool, small_project.texts())
@@ -88,7 +88,7 @@ def test_a_delete_that_is_cancelled_while_the_ledger_takes_no_tombstone_goes_bac
 
 @pytest.mark.parametrize("verb", ["delete", "undelete"])
 @pytest.mark.parametrize("error", [TryAgain("the data folder cannot be reached"), Busy("c@v1 is held by the purge")])
-def test_what_cannot_go_back_yet_keeps_a_cancelled_run_open_until_it_can(
+def test_a_pending_revert_keeps_a_cancelled_run_open(
     error: TryAgain, verb: str, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(agent, pool, small_project.texts())
@@ -137,7 +137,7 @@ def test_a_delete_moves_nothing_while_the_ledger_takes_nothing(
 
 @pytest.mark.parametrize("plan_is", ["readable", "missing"])
 @pytest.mark.parametrize("where", ["tombstone", "before tombstone running", "evidence unpoint"])
-def test_a_delete_that_is_cancelled_after_a_kill_goes_back(
+def test_a_delete_cancelled_after_a_kill_is_reverted(
     where: str, plan_is: str, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(agent, pool, small_project.texts())
@@ -212,7 +212,7 @@ def test_a_swap_that_is_cancelled_before_the_ledger_has_it_is_not_recorded_as_se
     assert pool.views == SERVING
 
 
-def test_what_serves_after_a_cancel_is_recorded_later_where_the_data_folder_takes_nothing(
+def test_the_serving_version_after_a_cancel_is_recorded_later_if_the_data_folder_is_full(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(agent, pool, small_project.texts())

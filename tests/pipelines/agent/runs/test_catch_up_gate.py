@@ -93,7 +93,7 @@ def agent() -> FakeAgent:
 BEHIND = {"lag_files": 40, "lag_rows": 90_000, "behind_s": 900.0}
 
 
-def test_it_opens_with_as_many_good_measurements_in_a_row(agent: FakeAgent) -> None:
+def test_a_gate_opens_after_the_required_number_of_good_measurements(agent: FakeAgent) -> None:
     assert agent.looks(POLLS - 1) == GateReading(False, f"lag 0 files, {POLLS - 1} of {POLLS} checks within the limit")
     assert agent.looks(1) == GateReading(True, "caught up: lag 0 files")
 
@@ -127,7 +127,7 @@ def test_before_the_first_batch_it_is_that_which_is_waited_for_and_no_limit(agen
     assert found.note == f"lag 40 rows, 9 s behind, before its first batch, 0 of {POLLS} checks within the limit"
 
 
-def test_one_measurement_counts_once_however_often_it_is_looked_at(agent: FakeAgent) -> None:
+def test_a_measurement_counts_once_however_often_it_is_read(agent: FakeAgent) -> None:
     agent.looks(1)
     for _ in range(10):
         agent.wait(1)
@@ -135,7 +135,7 @@ def test_one_measurement_counts_once_however_often_it_is_looked_at(agent: FakeAg
     assert agent.gate.good == 1
 
 
-def test_what_was_measured_before_it_opened_does_not_count() -> None:
+def test_measurements_from_before_the_gate_began_do_not_count() -> None:
     agent = FakeAgent()
     agent.measure()
     for _ in range(5):
@@ -196,7 +196,7 @@ def within(**figures: Any) -> bool:
         ({"batch": None, "lag_files": 1, "lag_rows": 1, "behind_s": 0.0}, False),
     ],
 )
-def test_what_counts_as_caught_up(figures: dict[str, Any], caught_up: bool) -> None:
+def test_the_limits_within_which_a_version_has_caught_up(figures: dict[str, Any], caught_up: bool) -> None:
     assert within(**figures) is caught_up
 
 
@@ -210,7 +210,7 @@ def test_a_version_that_serves_itself_has_not_caught_up_because_it_lags_as_it_do
 @pytest.mark.parametrize(
     "figures", [{"lag_files": 1, "lag_rows": 1, "rows_total": 1_000_000}, {"lag_files": 1, "behind_s": 0.0}]
 )
-def test_what_is_joined_as_it_is_must_hold_everything(figures: dict[str, Any], agent: FakeAgent) -> None:
+def test_a_static_side_must_be_complete(figures: dict[str, Any], agent: FakeAgent) -> None:
     agent.gate = CatchUpGate(opened_at=agent.passed, whole=True)
     agent.look()
     assert not agent.looks(POLLS + 2, **figures).open
@@ -311,7 +311,7 @@ def test_a_lag_that_is_known_in_between_begins_the_wait_again(agent: FakeAgent) 
         assert not agent.looks(1, lag_files=None, batch=batch).failed
 
 
-def test_a_gate_that_is_opened_again_waits_the_whole_time_for_a_measurement() -> None:
+def test_a_reopened_gate_waits_the_full_time_for_a_measurement() -> None:
     agent = FakeAgent()
     agent.wait(UNKNOWN_S)
     agent.gate = CatchUpGate(opened_at=agent.passed)
@@ -367,7 +367,7 @@ def test_a_reopened_gate_starts_counting_again(agent: FakeAgent) -> None:
     assert agent.looks(1).open
 
 
-def test_a_gate_that_is_opened_again_waits_the_whole_time_for_a_batch(agent: FakeAgent) -> None:
+def test_a_reopened_gate_waits_the_full_time_for_a_batch(agent: FakeAgent) -> None:
     agent.looks(1, **BEHIND)
     agent.wait(SILENT_S - 10)
     agent.gate = CatchUpGate(opened_at=agent.passed)
@@ -451,7 +451,7 @@ def test_a_lag_that_falls_slowly_is_waited_for(agent: FakeAgent) -> None:
         assert not agent.looks(1, **(BEHIND | {"lag_rows": 90_000 - batch, "batch": batch})).failed
 
 
-def test_what_a_plan_joins_as_it_is_and_all_that_fills_it_must_be_whole() -> None:
+def test_a_static_side_and_everything_that_fills_it_must_be_complete() -> None:
     declared = project(table("src"), table("e", "src"), table("d", "e"), table("b", "src"), table("a", "b d!"))
     whole = {(str(name), number) for name, number in joined_whole(plan(declared, {}))}
     assert whole == {("d", 1), ("e", 1), ("src", 0)}

@@ -106,7 +106,7 @@ def test_an_agent_that_died_inside_of_a_fork_is_followed_by_one_that_ends_it(
     assert of(deployed, 2).clone_of == 1
 
 
-def test_what_lacks_files_is_not_cloned_and_serves_on_under_its_pointer(deployed: AgentContext, pool: Any) -> None:
+def test_a_table_with_missing_files_is_not_cloned_and_keeps_serving(deployed: AgentContext, pool: Any) -> None:
     files: Any = deployed.files
     files.lost[(of(deployed, 1).folder, 7)] = ("/lake/c/part-1", "/lake/c/part-2")
     run = lane.submit(deployed, lane.plan(deployed, FILTERED, chosen("fork")))
@@ -138,7 +138,7 @@ def retired(agent: AgentContext) -> Plan:
     return make_plan(small_project.project(FILTERED), "dev", seen, PlanRequest(verb="retire", tables=(T("c"),)))
 
 
-def test_what_a_clone_needs_is_not_retired_until_the_clone_does_not_serve(deployed: AgentContext, pool: Any) -> None:
+def test_the_base_of_a_clone_is_not_retired_while_the_clone_serves(deployed: AgentContext, pool: Any) -> None:
     applied(deployed, pool, FILTERED, chosen("fork"))
     (refusal,) = retired(deployed).refusals
     assert refusal.summary == "c__v2 is a clone of c__v1, whose files hold its rows"

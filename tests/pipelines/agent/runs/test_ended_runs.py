@@ -138,7 +138,7 @@ def let_words_be_read(agent: AgentContext, patch: pytest.MonkeyPatch, *, times: 
     patch.setattr(type(agent.ledger), "run_words", lambda _, of: (next(looks), read(of))[1])
 
 
-def test_a_run_that_has_ended_hears_the_skip_of_a_start_that_was_begun_and_refuses_it(
+def test_an_ended_run_refuses_the_skip_of_a_begun_start(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = submit(agent, plan(agent, small_project.texts(), EVERYTHING))
@@ -170,7 +170,7 @@ def test_a_run_that_ends_with_a_word_unheard_waits_between_its_looks(
     assert drive(agent, run_id) == "cancelled" and len(waits) == 1
 
 
-def test_who_ends_a_run_waits_for_the_step_that_is_under_way(agent: AgentContext, pool: Any) -> None:
+def test_ending_a_run_waits_for_the_current_step(agent: AgentContext, pool: Any) -> None:
     deploy(agent, pool, small_project.texts())
     run_id = submit(agent, plan(agent, UPPER, REBUILD))
     with held_elsewhere(agent, (TableName("a"), 2)):

@@ -53,7 +53,7 @@ def behind_at_the_swap(agent: AgentContext, pool: Any, patch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("fails", [refused, failing, losing, behind, behind_at_the_swap])
-def test_what_serves_is_as_it_was_and_the_change_is_still_to_be_deployed(
+def test_the_serving_version_is_unchanged_and_the_change_still_to_be_deployed(
     fails: Fails, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lane.deploy(agent, pool, small_project.texts())

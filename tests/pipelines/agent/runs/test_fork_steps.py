@@ -116,7 +116,7 @@ def test_a_version_of_two_tables_is_rebuilt_into_one(deployed: AgentContext, poo
     assert pool.views["c"] == "c__v3" and of(deployed, 3).before_ddl == ""
 
 
-def test_what_begins_now_counts_the_files_of_its_sources_as_read(deployed: AgentContext, pool: Any) -> None:
+def test_a_version_that_begins_now_counts_the_files_of_its_sources_as_read(deployed: AgentContext, pool: Any) -> None:
     _, run = applied(deployed, pool, FILTERED, chosen("seeded", "now"))
     files: Any = deployed.files
     assert files.seeded == [(of(deployed, 2).checkpoint, None, "")]
@@ -126,7 +126,7 @@ def test_what_begins_now_counts_the_files_of_its_sources_as_read(deployed: Agent
 
 
 @pytest.mark.parametrize(("strategy", "at"), [("carry_over", ""), ("seeded", "now")])
-def test_a_version_that_was_begun_from_nothing_ends_the_run_and_blue_serves_on(
+def test_a_version_that_started_empty_ends_the_run_and_the_old_one_keeps_serving(
     deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch, strategy: str, at: str
 ) -> None:
     def taken(*given: Any, **more: Any) -> Any:

@@ -129,7 +129,7 @@ def test_a_swap_whose_wait_ends_while_the_pool_is_silent_leaves_no_pointer_moved
     assert cut_off[-1] != before == pool.views
 
 
-def test_a_retry_waits_the_whole_time_again(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_retry_waits_the_full_time_again(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     closed = Closed(lambda: "lag 7 rows")
     run_id = rebuild(agent, pool, closed, monkeypatch, "look")
     before = closed.looks

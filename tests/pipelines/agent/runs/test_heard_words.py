@@ -263,7 +263,7 @@ def test_a_word_that_meets_a_bug_of_ours_takes_a_run_up_once(
     assert len(met) == 2
 
 
-def test_a_run_that_meets_a_bug_of_ours_is_taken_up_again_by_a_new_word_and_by_no_round(
+def test_a_run_that_hits_a_bug_is_resumed_by_a_new_command_only(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     met = []

@@ -217,7 +217,7 @@ def test_the_word_needs_a_held_run_its_text_and_no_freeze(agent: AgentContext) -
     ("approvals", "author", "refused"),
     [(0, CALLER.person, False), (1, CALLER.person, True), (1, None, True), (1, CALLER.person + 1, False)],
 )
-def test_what_needed_an_approval_is_let_go_by_another_login(
+def test_a_release_that_needed_an_approval_is_confirmed_by_another_login(
     approvals: int, author: int | None, refused: bool, agent: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, run_id, driven = begun(agent)

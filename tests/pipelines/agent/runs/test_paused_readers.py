@@ -68,7 +68,7 @@ def test_nothing_that_streams_a_table_runs_while_it_gets_a_column(deployed: Agen
     assert sorted(said) == [(t, words.format("it" if t == "a" else "a")) for t in "abc"]
 
 
-def test_a_wider_type_goes_the_same_way(deployed: AgentContext, pool: Any) -> None:
+def test_a_wider_type_is_handled_in_the_same_way(deployed: AgentContext, pool: Any) -> None:
     short, wide = (_typed(kind) for kind in ("INT", "BIGINT"))
     assert lane.deploy(deployed, pool, short) == "done"
     pool.starts.clear()
@@ -123,7 +123,7 @@ def reconcile(agent: AgentContext, pool: Any) -> None:
     reconciler.round(before, pool.connection().queries.active(), ())
 
 
-def test_what_was_stopped_by_an_operator_stays_so(deployed: AgentContext, pool: Any) -> None:
+def test_a_statement_stopped_by_an_operator_stays_stopped(deployed: AgentContext, pool: Any) -> None:
     deployed.ledger.update_deployment(T("b"), 1, wanted="stopped", state="stopped", query_id="", run_id="")
     pool.running.pop("b@v1")
     assert lane.deploy(deployed, pool, WIDER) == "done"

@@ -83,7 +83,7 @@ def serving(agent: AgentContext) -> dict[str, str]:
     return {str(d.table): f"{d.table}__v{d.version}" for d in agent.ledger.deployments() if d.active and not d.external}
 
 
-def test_one_refusal_is_tried_again(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_refusal_is_retried(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = begun(agent, pool)
     refuse(monkeypatch, {"b__v2": 1})
     assert lane.drive(agent, run_id) == "done"
@@ -202,7 +202,7 @@ def test_an_interrupted_swap_that_is_not_resumed_leaves_no_pointer_moved(
     assert pool.views == AFTER == serving(agent)
 
 
-def test_pointers_that_a_silent_pool_has_left_moved_go_back_while_a_version_is_behind(
+def test_pointers_left_moved_by_a_silent_pool_move_back_while_a_version_is_behind(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id, behind = begun(agent, pool), iter(["", "", "", "lag 7 rows"])
@@ -270,7 +270,7 @@ def test_a_swap_that_the_ledger_has_is_done_although_one_of_its_versions_has_fai
 
 
 @pytest.mark.parametrize("word", ["cancel", "pause"])
-def test_a_word_that_is_heard_before_a_swap_is_tried_again_takes_it_for_done_where_the_ledger_has_it(
+def test_a_command_before_a_repeated_swap_treats_it_as_done_if_the_ledger_has_it(
     word: str, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = begun(agent, pool)

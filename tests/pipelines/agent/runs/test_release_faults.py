@@ -61,7 +61,7 @@ def test_a_full_disk_at_the_record_of_what_serves_leaves_no_pointer_moved(
     assert pool.views == serving(agent) != BEFORE
 
 
-def test_pointers_that_a_silent_pool_kept_from_going_back_go_back_when_it_answers(
+def test_pointers_that_a_silent_pool_did_not_move_back_move_when_it_answers(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     run_id = begun(agent, pool)
@@ -117,7 +117,7 @@ def test_a_failed_release_does_not_swap_over_a_newer_one(
     assert pool.views == newer == serving(agent)
 
 
-def test_what_has_caught_up_a_day_ago_is_measured_again_before_the_swap(
+def test_a_version_that_caught_up_a_day_ago_is_measured_again_before_the_swap(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lane.deploy(agent, pool, small_project.texts())

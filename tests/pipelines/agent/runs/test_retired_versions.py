@@ -75,7 +75,7 @@ def test_a_swap_that_is_done_again_leaves_a_closed_ticket_closed(agent: AgentCon
     assert agent.ledger.tickets() == kept
 
 
-def test_what_was_replaced_goes_into_the_trash_and_is_purged_after_its_time(agent: AgentContext, pool: Any) -> None:
+def test_replaced_versions_go_to_the_trash_and_are_purged_after_their_deadline(agent: AgentContext, pool: Any) -> None:
     files = soaking(A_REBUILD[0])
     assert lane.deploy(agent, pool, files, A_REBUILD[1]) == "done"
     assert len(pool.running) == 6

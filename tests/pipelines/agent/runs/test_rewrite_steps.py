@@ -107,7 +107,7 @@ def test_if_no_checkpoint_can_be_made_it_continues_as_before(
     assert pool.running["a@v1"].checkpoint == before.checkpoint
 
 
-def test_where_no_checkpoint_can_be_made_a_stopped_statement_stays_stopped(
+def test_if_no_checkpoint_can_be_made_a_stopped_statement_stays_stopped(
     old: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fast_lane(old).stop((T("a"),), time.monotonic(), by="bob")
@@ -121,7 +121,7 @@ def test_where_no_checkpoint_can_be_made_a_stopped_statement_stays_stopped(
     assert (row(old).wanted, "a@v1" in pool.running) == ("stopped", False)
 
 
-def test_it_is_done_where_the_checkpoint_of_before_cannot_be_moved_into_the_trash(
+def test_it_is_done_even_if_the_old_checkpoint_cannot_be_moved_to_the_trash(
     old: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = row(old).checkpoint
@@ -136,13 +136,13 @@ def test_it_is_done_where_the_checkpoint_of_before_cannot_be_moved_into_the_tras
     assert told == [("the former checkpoints of a@v1 are not in the trash", "the trash cannot be reached")]
 
 
-def test_a_cancelled_run_leaves_it_running_on_what_it_has_begun(old: AgentContext, pool: Any) -> None:
+def test_a_cancelled_run_leaves_it_running_on_its_new_start(old: AgentContext, pool: Any) -> None:
     run = submit(old, plan(old, UPPER, REWRITE_A))
     assert drive(old, run, OperatorControl("cancel")) == "cancelled"
     assert "a@v1" in pool.running
 
 
-def test_it_is_not_stopped_while_nothing_could_be_started(old: AgentContext, pool: Any) -> None:
+def test_it_is_not_stopped_while_nothing_can_be_started(old: AgentContext, pool: Any) -> None:
     run, stops = submit(old, plan(old, UPPER, REWRITE_A)), list(pool.stops)
     pool.restored = False
     assert drive(replace(old, monotonic=partial(next, count(0.0, 500.0))), run) == "failed"

@@ -454,7 +454,7 @@ def test_a_gate_that_cannot_be_looked_at_for_a_moment_keeps_its_count(
 
 
 @pytest.mark.parametrize("where", ["_perform", "poll"])
-def test_our_own_bug_fails_its_step_and_is_not_begun_for_ever(
+def test_our_own_bug_fails_its_step_and_is_not_repeated_forever(
     where: str, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> Any:
@@ -551,7 +551,7 @@ def test_a_run_whose_plan_cannot_be_read_has_swapped_what_the_registry_says_it_h
     assert {"a@v2", "b@v2", "c@v2"} <= pool.running.keys()
 
 
-def test_a_run_that_meets_a_bug_of_ours_is_not_begun_each_second_for_ever(
+def test_a_run_that_hits_a_bug_is_not_restarted_every_second(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: Any) -> Any:

@@ -85,7 +85,7 @@ def test_it_continues_at_the_batch_of_the_new_version_with_the_same_input(old: A
         (reads("1:x"), reads(), "b@v1 has committed no batch yet"),
     ],
 )
-def test_it_fails_where_nothing_fits_and_has_never_been_stopped(
+def test_a_seam_without_a_matching_batch_fails_and_never_stops_the_statement(
     a2: BatchHistory, b1: BatchHistory, why: str, old: AgentContext, pool: Any
 ) -> None:
     have_read(old, reads("1:x"), a2, b1)
@@ -120,7 +120,7 @@ def test_it_continues_as_before_if_it_advanced_until_it_was_stopped(
     assert row(old, "b", 1).bindings[0].version == 1 and not old.files.seeded  # type: ignore[attr-defined]  # A double's.
 
 
-def test_it_is_done_where_the_checkpoint_of_before_cannot_be_moved_into_the_trash(
+def test_it_is_done_even_if_the_old_checkpoint_cannot_be_moved_to_the_trash(
     old: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     have_read(old, reads("1:x"), reads("1:x"), reads("1:w"))
@@ -273,7 +273,7 @@ def test_a_table_with_a_log_that_has_a_batch_more_than_is_committed_does_not_mov
     assert _unless_half_done(old, deployment, place) == Unaligned("batch 2 of b@v1 is written, not committed")
 
 
-def test_it_is_not_stopped_while_nothing_could_be_started(
+def test_it_is_not_stopped_while_nothing_can_be_started(
     old: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     have_read(old, reads("1:x", "3:x"), reads("2:x", "3:x", "4:x"), reads("1:w", "1:w", "2:w"))

@@ -31,7 +31,7 @@ def version(agent: AgentContext, table: str, number: int) -> Deployment:
     return found
 
 
-def test_the_filter_is_in_the_compiled_text_alone_and_what_reads_the_version_is_rebuilt_from_it(
+def test_the_filter_is_only_in_the_compiled_text_and_readers_are_rebuilt_from_the_version(
     agent: AgentContext, pool: Any
 ) -> None:
     deploy(agent, pool, texts())

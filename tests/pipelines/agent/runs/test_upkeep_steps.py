@@ -103,7 +103,7 @@ def test_no_vacuum_deletes_what_a_reader_has_still_to_read(lake: AgentContext, p
     assert lane.drive(lake, run_id, OperatorControl("retry")) == "done"
 
 
-def test_what_was_purged_reads_no_more(lake: AgentContext, pool: Any) -> None:
+def test_purged_versions_are_no_readers(lake: AgentContext, pool: Any) -> None:
     lake.files.unread["b__v1"] = 7  # type: ignore[attr-defined]  # Scripted.
     lake.ledger.tombstone(T("b"), 1, drop_after=1.0, trash="")
     assert lane.drive(lake, run_of(lake, "vacuum", "a")) == "done"
@@ -158,7 +158,7 @@ class AtOnce:
         self._work()
 
 
-def test_what_met_other_files_has_been_done_by_an_agent_before(lake: AgentContext, pool: Any) -> None:
+def test_upkeep_that_met_different_files_was_done_by_an_earlier_agent(lake: AgentContext, pool: Any) -> None:
     def conflict(what: str) -> None:
         lake.files.upkept["a__v1"] = Upkeep(3, 1)  # type: ignore[attr-defined]  # Scripted.
         raise EngineRefused("files were deleted by a concurrent OPTIMIZE", error_class="DELTA_CONCURRENT_DELETE_DELETE")
@@ -194,7 +194,7 @@ def test_a_pool_that_is_lost_meanwhile_is_asked_again(lake: AgentContext, pool: 
 
 
 @pytest.mark.parametrize("error", [Busy("a@v1 is held by the reconciler"), LedgerUnavailable("the ledger is locked")])
-def test_whoever_holds_the_version_and_a_locked_ledger_are_waited_for(
+def test_a_held_version_and_a_locked_ledger_are_waited_for(
     error: HeadgateError, lake: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited, work = iter([error]), upkeep_steps._look_after_now
@@ -304,7 +304,7 @@ def test_a_cancelled_run_ends_what_it_looks_after(lake: AgentContext, pool: Any)
     assert pool.ended_reads == {f"headgate-{run_id}-1"}
 
 
-def test_what_was_cancelled_while_readers_were_looked_at_does_not_begin_on_the_pool(
+def test_upkeep_cancelled_during_its_check_of_readers_does_not_begin_on_the_pool(
     lake: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked, until = threading.Event(), threading.Event()

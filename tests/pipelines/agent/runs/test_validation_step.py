@@ -116,7 +116,7 @@ def test_a_lateral_view_that_doubles_rows_blocks_here_and_downstream_with_figure
     assert pool.views["a"] == "a__v1"
 
 
-def test_where_nothing_blocks_the_note_names_the_figures_first(served: AgentContext, pool: Any) -> None:
+def test_if_nothing_blocks_the_note_names_the_figures_first(served: AgentContext, pool: Any) -> None:
     pool.answered["count(*) AS rows"] = (("side", "rows"), (("old", 10), ("new", 20)))
     exploded = small_project.texts(a="SELECT id, kind FROM STREAM landed LATERAL VIEW explode(array(1, 2)) twice")
     run = submit(served, plan(served, exploded, REBUILD_A))
@@ -132,7 +132,7 @@ def swap_note(agent: AgentContext, run: str) -> str:
     return next(step.note for step in row.steps if step.do == StepKind.SWAP)
 
 
-def test_who_has_looked_at_differences_may_skip_the_step(served: AgentContext, pool: Any) -> None:
+def test_differences_can_be_accepted_by_skipping_the_step(served: AgentContext, pool: Any) -> None:
     pool.answered["WITH uneven"] = (DIFFERENCE, DOUBLED)
     run = submit(served, plan(served, UPPER, REBUILD_A))
     assert drive(served, run) == "failed"
@@ -260,7 +260,7 @@ def test_rows_of_unreadable_batches_never_count_as_no_rows(served: AgentContext,
      ({"state": State.STOPPED, "wanted": "stopped"}, "a@v1 is stopped and has read less"),
      ({"checkpoint_ok": False}, "the checkpoint of a@v1 does not say what it has read")],
 )  # fmt: skip
-def test_a_version_that_reads_no_more_is_not_waited_for(
+def test_a_version_that_stopped_reading_is_not_waited_for(
     state: dict[str, Any], why: str, served: AgentContext, pool: Any
 ) -> None:
     made = plan(served, UPPER, REBUILD_A)
@@ -402,9 +402,7 @@ def test_an_environment_without_validation_has_no_such_step(served: AgentContext
     assert [step.do for step in plan(served, files, REBUILD_A).steps if step.do == "validate"] == []
 
 
-def test_what_was_edited_in_place_explains_what_a_rebuild_of_the_same_text_puts_right(
-    served: AgentContext, pool: Any
-) -> None:
+def test_edits_in_place_explain_the_differences_of_a_rebuild_of_the_same_text(served: AgentContext, pool: Any) -> None:
     filtered = small_project.texts(c="SELECT id, kind FROM STREAM a WHERE id > 1")
     deploy(served, pool, filtered)
     assert pool.running["c@v1"].select.endswith("WHERE id > 1")

@@ -30,7 +30,7 @@ TEXTS = RevisionTexts(ddl="CREATE TABLE a (id INT) USING parquet", dml="INSERT I
         ({"begins_where": ("raw.ts >= 1",)}, "a@v1 begins with raw.ts >= 1, in any number"),
     ],
 )
-def test_what_the_serving_version_holds_besides_its_text_may_differ_in_any_way(
+def test_rows_of_the_serving_version_from_other_texts_may_differ_in_any_way(
     known: dict[str, Any], words: str, agent: AgentContext
 ) -> None:
     old, new = (

@@ -13,12 +13,12 @@ from pipelines.storage.checkpoints import LOGS, TableCheckpoints
 T = TableName("t")
 
 
-def test_what_has_a_log_has_something_that_reads_it() -> None:
+def test_every_format_with_a_log_has_a_reader() -> None:
     assert LOGS.keys() == {name for name, format in TABLE_FORMATS.items() if format.transaction_log}
 
 
 @pytest.mark.parametrize("format", [*LOGS, *map(format_of_others, LOGS)])
-def test_a_table_that_is_not_there_is_nothing_and_no_error(format: str, tmp_path: Path) -> None:
+def test_a_missing_table_is_nothing_and_no_error(format: str, tmp_path: Path) -> None:
     files, folder = TableCheckpoints("ledger"), str(tmp_path / "t")
     assert files.identity(folder, format) == "" and files.columns(folder, format) is None
     assert files.properties(folder, format) == {} and files.written_by_hand(folder, format) is None

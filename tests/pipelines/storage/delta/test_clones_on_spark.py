@@ -84,7 +84,7 @@ def test_a_clone_is_made_as_of_the_batch_however_far_its_table_has_come_since(la
 
 
 @pytest.mark.long
-def test_what_is_carried_over_has_each_row_after_the_cut_once(lake: Any) -> None:
+def test_a_carried_over_version_has_each_row_after_the_cut_once(lake: Any) -> None:
     select = streams(lake)
     begun(lake, "g", OriginRows.LEFT)
     lake.insert("p", 10, at=200)
@@ -114,7 +114,7 @@ def own_files(lake: Any, table: str) -> list[Path]:
 
 
 @pytest.mark.long
-def test_a_clone_breaks_when_files_of_what_it_was_cloned_from_go(lake: Any) -> None:
+def test_a_clone_breaks_when_files_of_its_base_are_deleted(lake: Any) -> None:
     """Hence the base of a clone is neither moved to the trash nor vacuumed while the clone exists."""
     streams(lake)
     cut = begun(lake, "g", OriginRows.INSIDE)
@@ -183,7 +183,7 @@ def test_a_place_to_begin_at_is_heeded_in_a_first_batch_alone(lake: Any) -> None
     assert ids(lake, "g") == [*range(100, 110), *range(200, 210)]
 
 
-def test_spark_refuses_a_version_that_is_not_there_and_so_do_we(lake: Any) -> None:
+def test_spark_refuses_a_missing_version_and_so_do_we(lake: Any) -> None:
     streams(lake, "USING delta TBLPROPERTIES ('delta.checkpointInterval'='2')")
     beyond = LogStart(TableName("p"), AT_VERSION, "9")
     why = lake.files.why_not_from(lake.place("p"), "delta", beyond, takes_changes=False)

@@ -27,7 +27,7 @@ def lag(files: TableCheckpoints, tmp_path: Path) -> Any:
     return files.lag(str(tmp_path / "cp"), ((0, P, str(tmp_path / "p"), "delta"),))[0]
 
 
-def test_what_waits_is_counted_from_the_position_within_a_version(files: TableCheckpoints, tmp_path: Path) -> None:
+def test_pending_input_is_counted_from_the_position_within_a_version(files: TableCheckpoints, tmp_path: Path) -> None:
     written, now = WrittenLog(tmp_path / "p"), time.time()
     written.commit(1, 2, 4, at=now - 100)
     written.commit(8, at=now - 50)
@@ -98,9 +98,7 @@ def test_a_statement_that_reads_files_and_delta_has_a_lag_of_both_in_the_order_o
     assert (second.table, second.rows, second.versions) == ("p", 3, 1)
 
 
-def test_of_a_hundred_parents_a_look_at_the_lag_reads_what_is_new_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_lag_over_a_hundred_parents_reads_only_new_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = TableCheckpoints("ledger", logs={"delta": DeltaTables(refresh_s=0)})
     read: list[int] = []
     real = delta_log._actions
@@ -142,7 +140,7 @@ def test_a_log_cleaned_up_while_it_is_read_is_reported(files: TableCheckpoints, 
         (tmp_path / "away").rename(written.log / f"{gone:020}.json")
 
 
-def test_what_waits_for_a_reader_that_is_far_behind_is_read_once(
+def test_pending_input_of_a_reader_far_behind_is_read_once(
     files: TableCheckpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delta_log, "KEPT_COMMITS", 20)
@@ -169,9 +167,7 @@ def test_what_waits_for_a_reader_that_is_far_behind_is_read_once(
     assert len(read) - first < 10
 
 
-def test_what_was_looked_at_of_a_log_does_not_count_for_one_that_was_put_in_its_place(
-    files: TableCheckpoints, tmp_path: Path
-) -> None:
+def test_knowledge_of_a_log_does_not_count_for_its_replacement(files: TableCheckpoints, tmp_path: Path) -> None:
     written, sources = WrittenLog(tmp_path / "p"), ((0, P, str(tmp_path / "p"), "delta"),)
     (path,) = written.commit(1)
     written.commit(1)

@@ -48,7 +48,7 @@ def test_a_commit_is_read_once_however_often_it_is_asked_for(tmp_path: Path, mon
     assert len(read) == 4
 
 
-def test_what_was_taken_out_is_not_held_and_rows_read_may_be_gone(files: TableCheckpoints, tmp_path: Path) -> None:
+def test_removed_rows_are_not_held_and_read_rows_may_be_gone(files: TableCheckpoints, tmp_path: Path) -> None:
     written, folder = WrittenLog(tmp_path / "p"), str(tmp_path / "p")
     paths = written.commit(3, 4)
     commit_batch(tmp_path / "cp", 0, offset_line(written, 2))
@@ -175,7 +175,7 @@ def test_a_reader_holds_the_rows_of_a_batch_until_rows_change_in_another_way(
     assert held == {"id-1:2:0": (0, 0), "id-1:3:0": (0, 0), "id-1:5:0": (1, 1)}
 
 
-def test_of_a_long_log_the_newest_commits_are_held_and_older_ones_read_again(
+def test_the_newest_commits_of_a_long_log_are_held_and_older_ones_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delta_log, "KEPT_COMMITS", 3)
@@ -261,7 +261,7 @@ def test_the_oldest_version_is_determined_by_commits_alone(tmp_path: Path) -> No
     assert found.first() == 1
 
 
-def test_a_folder_is_there_or_not_and_what_cannot_be_looked_at_is_neither(tmp_path: Path) -> None:
+def test_a_folder_exists_or_not_and_an_unreachable_one_is_neither(tmp_path: Path) -> None:
     files = TableCheckpoints("ledger")
     (tmp_path / "file").write_text("")
     assert files.is_there(str(tmp_path))

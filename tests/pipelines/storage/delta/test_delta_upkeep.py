@@ -34,7 +34,7 @@ def unread(tmp_path: Path, moment: float = LATE + 1, *, takes_changes: bool = Fa
     [(1, -1, False, 1), (2, -1, False, 2), (2, 0, False, 2), (2, 1, False, None), (3, -1, False, None),
      (4, -1, False, None), (2, -1, True, 2), (2, 2, True, 2), (2, 3, True, None), (3, -1, True, None)],
 )  # fmt: skip
-def test_what_was_read_of_a_version_or_a_snapshot_may_go_and_the_rest_may_not(
+def test_read_files_of_a_version_or_snapshot_may_be_deleted_and_the_rest_may_not(
     version: int, index: int, snapshot: bool, first: int | None, written: WrittenLog, tmp_path: Path
 ) -> None:
     commit_batch(tmp_path / "cp", 5, offset_line(written, version, index, snapshot=snapshot))

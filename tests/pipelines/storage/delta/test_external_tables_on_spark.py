@@ -63,7 +63,7 @@ def why_other(lake: Any, foreign: Foreign, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", ["foreign", "a {c} [d] é#"])
-def test_it_is_registered_and_read_and_nothing_in_its_folder_changes(name: str, lake: Any) -> None:
+def test_a_foreign_table_is_registered_and_read_without_changes_in_its_folder(name: str, lake: Any) -> None:
     foreign = made(lake, name)
     foreign.insert(5)
     foreign.sql("ALTER TABLE {t} ADD COLUMNS (more INT)")
@@ -112,7 +112,7 @@ def test_changes_by_the_owner_are_reported_with_operation_and_version(change: st
     assert why_other(lake, foreign, take_changes={0}) is None
 
 
-def test_a_static_side_that_its_owner_re_creates_is_read_as_it_is_and_one_that_is_gone_ends_its_reader(
+def test_a_recreated_static_side_is_read_as_it_is_and_a_missing_one_ends_its_reader(
     lake: Any,
 ) -> None:
     foreign = made(lake)
@@ -144,7 +144,7 @@ def test_a_static_side_that_its_owner_re_creates_is_read_as_it_is_and_one_that_i
     assert not Path(foreign.folder).exists(), "and it makes nothing"
 
 
-def test_what_is_registered_follows_the_log_of_its_owner(lake: Any) -> None:
+def test_a_registered_table_follows_the_log_of_its_owner(lake: Any) -> None:
     foreign = made(lake)
     foreign.insert(2)
     table = register(lake, foreign)

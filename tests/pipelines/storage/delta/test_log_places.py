@@ -59,7 +59,7 @@ def test_a_history_has_the_first_version_and_the_rows_of_the_newest_ones(tmp_pat
 
 
 @pytest.mark.usefixtures("on_disk")
-def test_what_the_log_holds_may_be_begun_at_and_nothing_else(tmp_path: Path) -> None:
+def test_only_versions_in_the_log_are_valid_start_positions(tmp_path: Path) -> None:
     folder = written(tmp_path).folder
     assert [why(folder, at) for at in ("0", "3", "5", moment(-9), moment(120), moment(300))] == [None] * 6
     assert why(folder, "6") == "p ends with version 5, which is before 6"

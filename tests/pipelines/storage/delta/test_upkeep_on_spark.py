@@ -34,7 +34,7 @@ def unread(lake: Any, child: str, parent: str, **more: Any) -> int | None:
 
 
 @pytest.mark.long
-def test_what_optimize_and_vacuum_have_done_is_in_the_log(lake: Any) -> None:
+def test_the_log_records_the_results_of_optimize_and_vacuum(lake: Any) -> None:
     name, place = many_files(lake, "p"), lake.place("p")
     assert lake.files.kept_h(place, "delta") == 0.0 and lake.files.upkeep(f"{place}/delta", "OPTIMIZE", "t") is None
     lake.upkeep.optimize(name, "t")

@@ -71,7 +71,7 @@ def test_a_delete_under_readers_is_refused_at_the_key_with_their_names(screen: s
     in_console(scenario, backend=pizzeria(("bob", "order_items", "deploy")))
 
 
-def test_readers_that_go_too_or_rest_keep_nothing() -> None:
+def test_readers_that_are_deleted_too_or_at_rest_keep_nothing() -> None:
     async def scenario(console: Console) -> None:
         await at(console, "order_items")
         await console.press("X")
@@ -197,7 +197,7 @@ def test_wide_shows_other_figures(size: tuple[int, int]) -> None:
     in_console(scenario, size=size)
 
 
-def test_a_wrong_filter_says_so_as_long_as_it_is_wrong_and_no_longer() -> None:
+def test_an_invalid_filter_is_reported_only_as_long_as_it_is_invalid() -> None:
     async def scenario(console: Console) -> None:
         await console.press("/")
         await console.type("lag>>")

@@ -42,7 +42,7 @@ def release(state: str = "hydrating", **known: Any) -> Release:
     return Release(**(every | known))
 
 
-def test_a_release_that_catches_up_names_the_slowest_what_is_left_and_what_limits_it() -> None:
+def test_a_hydrating_release_names_the_slowest_table_its_backlog_and_its_bottleneck() -> None:
     found = release_details(release(), NOW)
     assert found[0] == f"release 9f2c-1  hydrating since {clock(NOW - 60)}  by ana"
     assert found[1] == "  orders v2 is behind by 12k rows, 4m left; most of a batch is reading."
@@ -83,7 +83,7 @@ def test_a_version_that_processes_less_than_arrives_does_not_converge() -> None:
         ("done", {}, ""),
     ],
 )  # fmt: skip
-def test_each_state_says_what_to_do(state: str, known: dict[str, Any], said: str) -> None:
+def test_each_state_gives_advice(state: str, known: dict[str, Any], said: str) -> None:
     expected = said.format(since=clock(NOW - 60), until=clock(NOW + 60))
     assert verdict(release(state, **known), NOW) == expected
 
@@ -117,7 +117,7 @@ def test_a_list_has_the_way_back_of_each() -> None:
     assert way_words(release(blocked="orders v1: it is deleted"), NOW) == "no rollback: orders v1: it is deleted"
 
 
-def test_a_list_says_the_lag_of_both_versions_and_what_is_waited_for() -> None:
+def test_a_list_shows_the_lag_of_both_versions_and_the_pending_condition() -> None:
     found = release_lines([release(left=Seconds(0.0, 80.0))], NOW)
     assert found == (
         f"9f2c-1  hydrating since {clock(NOW - 60)}, up to 80 s left  1 table",
@@ -133,7 +133,7 @@ def test_a_list_says_the_lag_of_both_versions_and_what_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("state", ["aborted", "needs you", "rolled back"])
-def test_what_serves_stopped_is_named_with_the_command_that_starts_it(state: str) -> None:
+def test_a_stopped_serving_version_is_named_with_the_command_that_starts_it(state: str) -> None:
     rests = replace(PAIR, old=replace(OLD, state="stopped", runs=False))
     said = verdict(release(state, pairs=(rests,), note="nothing was swapped"), NOW)
     assert said.endswith(". orders v1 serves and is stopped: headgate start orders starts it.")
@@ -149,7 +149,7 @@ def test_unknown_values_are_shown_as_unknown() -> None:
     assert trend_of(replace(NEW, trend="")) == trend_of(replace(NEW, runs=False)) == "-"
 
 
-def test_a_ticket_says_who_reads_what_from_where_and_until_when() -> None:
+def test_a_ticket_names_reader_table_cutover_and_deadline() -> None:
     one = MigrationTicket(
         "9f2c-1", "orders", "BI", "", "ana", False, "orders__v1", "orders__v2", 41, NOW - 60, NOW + 60
     )  # type: ignore[arg-type]  # A name as it is.

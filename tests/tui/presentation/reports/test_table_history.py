@@ -129,7 +129,7 @@ def test_states_are_listed_if_they_are_faults_or_have_a_reason() -> None:
 
 
 @pytest.mark.parametrize("words", ["running → failed", "it did not go on", "stopped by bob"])
-def test_what_an_event_says_decides_nothing(words: str) -> None:
+def test_the_sentence_of_an_event_decides_nothing(words: str) -> None:
     by_act = state_event(1.0, ("a", 1), ("running", "stopped"), cause=EventCause.STOP, by="bob")
     failed = state_event(2.0, ("a", 1), ("running", "failed"))
     quiet = state_event(3.0, ("a", 1), ("starting", "running"))

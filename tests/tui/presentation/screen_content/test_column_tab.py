@@ -65,7 +65,7 @@ def test_untraced_columns_are_reported() -> None:
     assert "   kept.kind: lost cannot be traced: no source has such a column" in found
 
 
-def test_before_the_files_are_read_and_when_they_cannot_be_it_says_so() -> None:
+def test_unread_and_unreadable_files_are_reported() -> None:
     assert texts(None)[-1] == "   reading the files"
     assert texts(ColumnDetails(missing="the project has 2 problems"))[-1] == "   the project has 2 problems"
 

@@ -93,7 +93,7 @@ def test_review_counts_the_approvals_of_others(given: Sequence[ApprovalRow], hea
         (waiting(), replace(ROW, status="applied", run_id="7f3a-1"), (), "bob", "already applied, run 7f3a-1"),
     ],
 )
-def test_who_may_approve(
+def test_the_logins_that_may_approve(
     plan: Plan, row: PlanRow, given: Sequence[ApprovalRow], user: str, against: str | None
 ) -> None:
     assert not_approvable(plan, row, given, user=user, now=NOW) == against
@@ -109,7 +109,7 @@ def test_review_shows_each_guard_with_its_verdict_the_worst_first() -> None:
     ]  # fmt: skip
 
 
-def test_review_shows_what_may_be_chosen_for_the_row_and_what_is_not_carried_out() -> None:
+def test_the_review_shows_the_choices_of_a_row_and_unsupported_ones() -> None:
     node = next(node for node in sample_plan().nodes if node.action is Action.REBUILD)
     offers = (
         StrategyOffer("earliest", 81_000_000, 870.0),

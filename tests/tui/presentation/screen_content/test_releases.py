@@ -41,7 +41,7 @@ def test_the_last_cell_says_how_far_a_version_is_let(gate: str, checks: str, sai
     assert shown(pairs=(replace(PAIR, gate=gate, checks=checks),))[-1].endswith(f" {said}")
 
 
-def test_of_many_pairs_those_that_are_behind_furthest_are_shown_and_the_others_counted() -> None:
+def test_of_many_pairs_the_furthest_behind_are_shown_and_the_others_counted() -> None:
     pairs = tuple(
         replace(PAIR, table=f"t{n}", gate="done" if n == 9 else "gate", new=replace(PAIR.new, lag_rows=n))
         for n in range(10)

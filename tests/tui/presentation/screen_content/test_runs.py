@@ -55,7 +55,7 @@ def test_a_step_that_waits_shows_its_range() -> None:
     assert "1\N{EN DASH}2 s" in plain(step_row(SWAP, (2,), (), 120, RowContext(UNICODE, 110.0)))
 
 
-def test_table_version_and_what_a_pointer_points_to_are_whole_in_eighty_columns() -> None:
+def test_table_version_and_pointer_target_are_complete_in_eighty_columns() -> None:
     name, look = "int_seated_orders", RowContext(UNICODE, 110.0)
     made = replace(START, table=name, version=1, state="done", note="")
     swapped = replace(SWAP, table=name, version=0, state="done", note=f"{name} → {name}__v1")

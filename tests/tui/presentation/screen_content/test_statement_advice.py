@@ -35,7 +35,7 @@ def test_a_statement_behind_its_objective_never_keeps_up() -> None:
     assert "keeps up" not in words and tone is Tone.BAD
 
 
-def test_what_has_committed_nothing_since_its_start_is_not_said_to_keep_up() -> None:
+def test_a_statement_without_a_batch_since_its_start_is_not_said_to_keep_up() -> None:
     started = {
         "state": "starting",
         "started_at": NOW - 97,
@@ -56,7 +56,7 @@ def test_what_has_committed_nothing_since_its_start_is_not_said_to_keep_up() -> 
     assert "output or watermark does not advance" in verdict(trend="stalled", **started)[0]
 
 
-def test_what_was_started_within_its_trigger_says_since_when_and_what_waits() -> None:
+def test_a_statement_started_within_its_trigger_shows_its_start_and_pending_input() -> None:
     started = {"state": "starting", "started_at": NOW - 20, "committed_at": NOW - 60}
     begun = "It is starting: it was started 20s ago and has processed nothing yet"
     assert verdict(trend="growing", trigger="40 seconds", lag_rows=12, **started) == (

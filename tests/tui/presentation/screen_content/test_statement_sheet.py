@@ -110,7 +110,7 @@ def test_the_fault_of_an_input_is_shown_below_it_and_in_the_inspector() -> None:
     assert "lies in /lake/pizzas" in shown and "1.2M rows" in shown and "has no _delta_log" in shown
 
 
-def test_an_input_that_is_wrong_is_a_fault_in_tree_and_branch_and_one_that_is_not_has_none() -> None:
+def test_a_faulty_input_is_a_fault_in_tree_and_branch_and_a_healthy_one_is_not() -> None:
     backend, columns = FakeBackend(), columns_for(80, wide=False)
     well = make_ledger_view(backend.current)
     backend.change("pizzas", error=GONE)

@@ -18,6 +18,6 @@ def test_a_plan_that_was_handed_over_is_submitted_and_not_done() -> None:
     assert standing(op="submit_plan", subject="7f3a").startswith("plan 7f3a: submitted in 0.2 s, by alice")
 
 
-def test_what_has_failed_goes_away_after_a_minute() -> None:
+def test_a_failure_message_disappears_after_a_minute() -> None:
     assert "stop orders: failed" in standing(subject="orders", outcome="failed")
     assert standing(NOW + COMMAND_S, subject="orders", outcome="failed") == ""

@@ -46,7 +46,7 @@ def test_every_character_is_drawn_as_wide_as_textual_and_terminals_count() -> No
 
 
 @pytest.mark.drill
-def test_what_is_counted_without_richs_table_is_one_cell_there() -> None:
+def test_characters_counted_without_richs_table_have_one_cell_in_it() -> None:
     for char in EVERY:
         if clean(char) == char and width_of(char) == 1:
             assert get_character_cell_size(char) == 1, hex(ord(char))
@@ -59,7 +59,7 @@ def test_a_clean_text_is_as_wide_as_textual_counts(text: str) -> None:
 
 
 @given(TEXTS, st.integers(0, 12))
-def test_what_is_fitted_has_its_width_for_textual_too(text: str, width: int) -> None:
+def test_fitted_text_has_the_same_width_for_textual(text: str, width: int) -> None:
     assert cell_len(plain(fit(line(text), width))) == width
     assert line_width(fit(line(text, "x"), width)) == width
     assert cell_len(crop(text, width)) <= width
@@ -93,7 +93,7 @@ def test_a_text_has_as_many_cells_as_textual_counts(text: str) -> None:
         ("हि", "ह\ufffd"),
     ],
 )
-def test_what_terminals_disagree_about_is_drawn_in_a_form_that_they_agree_on(text: str, drawn: str) -> None:
+def test_characters_of_disputed_width_are_drawn_in_an_undisputed_form(text: str, drawn: str) -> None:
     assert clean(text) == drawn
 
 

@@ -36,7 +36,7 @@ def test_rows_are_counted_as_the_tree_lists_them(closed: frozenset[str]) -> None
     assert rows_of(view_of(), closed) == shown(view_of(), closed)
 
 
-def test_as_much_is_open_as_fits_and_what_has_something_to_say_always() -> None:
+def test_as_much_as_fits_is_open_and_faulty_branches_always_are() -> None:
     view = view_of(till="behind")
     whole = shown(view, frozenset())
     assert folded_to_fit(view, whole) == frozenset()
@@ -67,14 +67,14 @@ def test_a_branch_that_turns_unhealthy_opens_unless_a_person_has_closed_it() -> 
     assert "layer:sales/fact" in closed
 
 
-def test_what_has_opened_by_itself_stays_open_when_all_is_well_again() -> None:
+def test_a_branch_that_opened_by_itself_stays_open_after_recovery() -> None:
     folding = TreeFolding()
     folding.closed(view_of(), 19)
     folding.closed(view_of(oven_load="behind"), 19)
     assert KITCHEN_FACTS not in folding.closed(view_of(), 19)
 
 
-def test_what_a_person_opened_stays_open_in_a_smaller_terminal() -> None:
+def test_a_branch_opened_by_a_person_stays_open_in_a_smaller_terminal() -> None:
     folding = TreeFolding()
     folding.chosen["layer:crm/fact"] = False
     assert "layer:crm/fact" not in folding.closed(view_of(), 60)
