@@ -90,7 +90,7 @@ def test_an_edit_of_the_table_changes_sink_or_schema(find: str, put: str, names:
         (replace(POOL, conf=(*POOL.conf, ("spark.sql.session.timeZone", "UTC"))), {"conf_restartable"}),
     ],
 )
-def test_the_recorded_environment_of_a_statement_is_pool_and_configuration(pool: Pool, names: set[str]) -> None:
+def test_the_fingerprint_of_the_environment_covers_pool_and_configuration(pool: Pool, names: set[str]) -> None:
     assert changed(prints(pool=pool)) == names
 
 

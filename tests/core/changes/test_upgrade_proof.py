@@ -26,7 +26,7 @@ def test_a_restart_that_a_test_has_shown_to_be_wrong_becomes_a_rebuild() -> None
     assert evidence_of(found)[0].endswith("must not continue from its checkpoint: case one: rows are wrong")
 
 
-def test_it_applies_only_to_these_two_texts() -> None:
+def test_an_upgrade_proof_applies_only_to_its_two_texts() -> None:
     assert shown(RESTART, NEW, OLD) == shown(RESTART, None) == RESTART
     rebuild = Change(ChangeKind.STATE_CHANGED, Action.REBUILD)
     assert shown(rebuild) == rebuild

@@ -143,7 +143,7 @@ def test_only_statements_on_the_way_are_read(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("direction", [UPSTREAM, DOWNSTREAM])
-def test_the_generated_graph_has_its_edges_and_no_cycle(direction: str) -> None:
+def test_the_lineage_of_a_project_follows_the_edges_of_its_table_graph(direction: str) -> None:
     declared = project()
     tracer, graph = LineageTracer(declared), table_graph(declared)
     for table in tracer.tables():

@@ -90,7 +90,7 @@ def test_readers_outside_the_plan_are_told_that_they_are_stopped() -> None:
     ]
 
 
-def test_exposures_are_asked_to_restart_their_readers_themselves() -> None:
+def test_exposures_are_asked_to_restart_their_own_streams() -> None:
     before = running(on_delta("a", "b", "c"))
     after = on_delta("a", "b", "c", a=WIDER)
     settings = replace(after.tables[T("a")].settings, readers=("billing (ann)", "audit"))

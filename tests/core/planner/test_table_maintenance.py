@@ -118,7 +118,7 @@ def test_another_login_approves_a_vacuum_where_the_policy_asks_it_of_deletes_or_
         assert planned("optimize", "a", policy=policy).approvals == 0
 
 
-def test_only_named_and_applicable_changes_are_taken() -> None:
+def test_optimize_and_vacuum_take_tables_by_name_and_only_their_own_options() -> None:
     (wide,) = planned("optimize", everything=True).refusals[:1]
     assert wide.summary == "optimize takes tables by name"
     assert {r.summary for r in planned("optimize", "a", retain_h="1").refusals} == {"--retain is only for a vacuum"}

@@ -38,7 +38,7 @@ def test_bound_versions_count_as_read() -> None:
     assert "other" in part("a", observed).split()
 
 
-def test_a_deployment_known_only_by_its_texts_counts_as_complete() -> None:
+def test_a_deployment_without_bindings_makes_the_scope_the_whole_project() -> None:
     assert part("other", {"c": ObservedDeployment(state="running")}) == " ".join(DECLARED.tables)
 
 

@@ -78,7 +78,7 @@ def test_a_version_that_has_become_empty_is_blocked_whatever_explains_rows_that_
         (51, "unexpected", "the new version lacks 51 of 100 rows of the old one, unexpected"),
     ],
 )
-def test_a_different_query_still_shares_most_rows(gone: int, verdict: str, words: str) -> None:
+def test_rows_kept_over_a_different_query_may_only_lack_a_few(gone: int, verdict: str, words: str) -> None:
     found = kept_rows_result([{"rows": 100, "gone": gone}], "the source changed")
     assert (found.verdict, found.summary) == (verdict, words)
 
@@ -164,7 +164,7 @@ def test_rows_of_the_new_version_are_the_same_only_with_its_own_columns() -> Non
     assert shown == "0 → 0 duplicate rows by all columns, of the old version by those that are compared"
 
 
-def test_differences_are_split_into_explained_and_unexplained() -> None:
+def test_differences_name_their_explanation_or_are_unexpected() -> None:
     groups = [
         group("old", 0, 7, 0, ('{"id":1}', None)),
         group("new", -1, 0, 2, (None, '{"id":9,"note":"password=hunter2"}')),

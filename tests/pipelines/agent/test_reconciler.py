@@ -199,7 +199,7 @@ def test_a_transient_failure_is_reported_and_the_statement_restarted_after_growi
     assert len(pool.starts) == 4
 
 
-def test_a_query_lost_in_another_way_after_a_transient_end_is_restarted_at_once(
+def test_a_query_lost_after_a_transient_end_is_restarted_without_a_pause(
     agent: AgentContext, pool: Any, tmp_path: Path
 ) -> None:
     now = [1000.0]

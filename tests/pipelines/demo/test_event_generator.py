@@ -212,7 +212,7 @@ def test_a_second_generator_on_one_folder_is_refused_naming_the_first(folder: De
     assert lock_holder(folder) is None
 
 
-def test_a_workbook_that_is_not_ours_is_a_usage_error(folder: DemoDataFolder) -> None:
+def test_a_foreign_state_file_is_a_usage_error(folder: DemoDataFolder) -> None:
     folder.book.write_text('{"surprise": 1}')
     with pytest.raises(UsageError, match="cannot be read"):
         run(folder, Clock(1))

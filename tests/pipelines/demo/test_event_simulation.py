@@ -99,7 +99,7 @@ def test_seatings_refer_to_known_clients_and_orders_to_seatings_before_them() ->
     assert all(seated[row["assignment_id"]] <= event_ms(row, "orders") for row in at_tables)
 
 
-def test_a_saved_history_continues_as_if_it_had_never_been_saved() -> None:
+def test_a_saved_generator_state_continues_as_if_it_had_never_been_saved() -> None:
     book = GeneratorState()
     seconds(30, book=book)
     again = generator_state_from_json(json.loads(json.dumps(book.as_json())))

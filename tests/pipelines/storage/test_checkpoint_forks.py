@@ -153,7 +153,7 @@ def test_a_fork_killed_anywhere_is_complete_after_a_repetition(
     assert point > 20
 
 
-def test_a_repeated_stop_has_no_effect_and_later_starts_remain(tmp_path: Path) -> None:
+def test_a_repeated_fork_changes_nothing_and_keeps_later_batches(tmp_path: Path) -> None:
     versions = Versions(tmp_path, 3)
     cut = versions.fork()
     Path(versions.new.checkpoint, "offsets/3").write_text("of the new version")

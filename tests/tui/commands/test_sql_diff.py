@@ -117,7 +117,7 @@ def test_an_unparsable_text_is_reported_once_with_its_line_and_a_remedy(
     ]
 
 
-def test_a_fingerprint_of_the_neighbouring_files_exists(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fingerprints_cover_the_ddl_beside_the_statement(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(here / "t/sql-scripts", **{"dml.t": ROWS, "ddl.t": DDL})
     before = run(capsys, "sql", "t/sql-scripts/dml.t.sql")["fingerprints"]
     write(here / "t/sql-scripts", **{"ddl.t": DDL.replace("v BIGINT", "v STRING")})

@@ -54,7 +54,7 @@ def test_a_ghost_stays_as_long_as_a_dialog_is_open() -> None:
     in_console(scenario)
 
 
-def test_a_second_deleted_version_also_leaves_a_tombstone() -> None:
+def test_a_second_removed_version_also_leaves_a_ghost_row() -> None:
     backend = FakeBackend()
     row = next(one for one in backend.current.statements if one.table == "till")
     beside = row._replace(version=2, active=False)

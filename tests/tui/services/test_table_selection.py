@@ -39,7 +39,7 @@ def test_lists_are_about_what_a_selector_means(
     assert tables(written(["ls", *words.split()], capsys)) == expected
 
 
-def test_undeployed_static_sides_are_those_of_the_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inputs_of_undeployed_tables_are_those_of_the_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tables(written(["ls", "+a+"], capsys)) == ["a", "b", "landed"]
 
 

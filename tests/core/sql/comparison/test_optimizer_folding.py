@@ -69,7 +69,7 @@ def test_expressions_that_spark_may_simplify_are_part_of_the_state(condition: st
         ("nullif(sum(v), max(id))", False),
     ],
 )
-def test_a_value_is_the_whole_state_or_a_part_of_it(value: str, whole: bool) -> None:
+def test_a_value_holds_the_whole_state_or_a_part_that_spark_may_simplify(value: str, whole: bool) -> None:
     assert (read(f"SELECT k, {value} AS s {SOURCE}").read_above == "") is whole
 
 
