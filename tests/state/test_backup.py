@@ -93,7 +93,7 @@ def test_an_incomplete_copy_gets_no_name(
     assert not list(tmp_path.glob("copy.db*"))
 
 
-def test_a_restore_brings_back_what_was_and_keeps_what_it_replaces(
+def test_a_restore_installs_the_backup_and_keeps_the_replaced_ledger(
     ledger: Ledger, path: Path, facts: EnvironmentRow, deployment: Made, tmp_path: Path
 ) -> None:
     ledger.put_deployment(deployment("orders"))

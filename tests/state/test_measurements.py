@@ -98,7 +98,9 @@ def test_after_an_hour_one_a_minute_stays_and_thinning_again_changes_nothing(led
 
 
 @pytest.mark.drill
-def test_after_a_day_one_a_quarter_of_an_hour_stays_and_after_a_week_none(ledger: Ledger, deployment: Made) -> None:
+def test_after_a_day_one_sample_per_quarter_of_an_hour_stays_and_after_a_week_none(
+    ledger: Ledger, deployment: Made
+) -> None:
     deployed(ledger, deployment, "orders", "payments")
     now = fill(ledger, 9 * DAY, every_s=60)
     ledger.thin_samples(now)
@@ -151,7 +153,7 @@ def test_ten_thousand_statements_and_a_week_of_samples_stay_under_one_gigabyte(
     assert (pages - free - empty) * size * (10_000 / count) < 1e9
 
 
-def test_exceptions_of_one_fingerprint_count_up_and_others_stand_alone(ledger: Ledger) -> None:
+def test_exceptions_of_one_fingerprint_are_counted_and_others_are_separate(ledger: Ledger) -> None:
     def failed(at: float, table: str, fingerprint: str, kind: str = "exception") -> int:
         return ledger.add_event(
             EventRow(

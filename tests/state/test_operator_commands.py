@@ -59,9 +59,7 @@ def test_that_a_query_is_gone_is_recorded_of_its_run_alone_and_says_nothing_of_w
     assert (row.wanted, row.state, row.run_id) == ("stopped", "stopped", "")
 
 
-def test_a_stop_holds_against_the_runs_from_before_it(
-    ledger: Ledger, path: Path, deployment: Callable[..., Deployment]
-) -> None:
+def test_a_stop_holds_against_earlier_runs(ledger: Ledger, path: Path, deployment: Callable[..., Deployment]) -> None:
     create_run(ledger, run_row(id="before", serial=1))
     create_run(ledger, run_row(id="after", serial=3))
     ledger.stop_statements(["orders@v1"], word(2))

@@ -89,7 +89,7 @@ def test_a_text_that_was_altered_in_the_file_is_read_again(path: Path) -> None:
     assert read(ParseCacheFile(str(path)), texts()) > 0
 
 
-def test_a_place_that_cannot_be_written_is_no_cache(tmp_path: Path) -> None:
+def test_an_unwritable_location_is_no_cache(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for where in (str(tmp_path / "file" / "facts.db"), ""):
         assert read(ParseCacheFile(where), texts()) > 0
@@ -236,7 +236,7 @@ def test_a_project_is_known_by_all_of_its_texts(path: Path) -> None:
     assert ParseCacheFile(str(path), "of other readers").load_project(texts()) is None
 
 
-def test_a_project_takes_the_place_of_the_one_before(path: Path) -> None:
+def test_a_project_replaces_the_previous_one(path: Path) -> None:
     cache, other = ParseCacheFile(str(path)), texts(b="SELECT id, upper(kind) AS kind FROM STREAM a")
     cache.save_project(texts(), read_whole(texts()))
     cache.save_project(other, read_whole(other))

@@ -152,7 +152,7 @@ def test_reading_imports_neither_sqlite_utils_nor_the_parsers() -> None:
     assert found.stdout.strip() == ""
 
 
-def test_a_version_that_is_deleted_again_keeps_its_first_deadline_and_place(ledger: Ledger, deployment: Made) -> None:
+def test_a_version_deleted_again_keeps_its_first_deadline_and_folder(ledger: Ledger, deployment: Made) -> None:
     ledger.put_deployment(deployment("orders", 3))
     ledger.tombstone(ORDERS, 3, drop_after=99.0, trash="/data/trash/x")
     ledger.tombstone(ORDERS, 3, drop_after=500.0, trash="/data/trash/y")

@@ -97,7 +97,7 @@ def test_deployed_texts_that_cannot_be_read_give_no_revision() -> None:
     assert read_revision(name, other, Settings()) is None
 
 
-def test_a_trigger_is_no_business_of_a_table_that_others_fill() -> None:
+def test_an_external_table_has_no_trigger() -> None:
     old = revision(RevisionTexts("CREATE TABLE t (id BIGINT) USING parquet LOCATION 'landing'", "", YML))
     found = classify(old, replace(old, settings=Settings(trigger="5 seconds"), texts=replace(old.texts, yml="")))
     assert (found.kind, found.action) == (ChangeKind.DESCRIPTION, Action.RECORD)

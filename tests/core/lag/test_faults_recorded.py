@@ -53,7 +53,7 @@ def test_ten_minutes_have_no_fault(recorded: Recorded) -> None:
     assert [(one.at, one.table, one.why) for one in well if one.fault] == []
 
 
-def test_statements_on_one_input_with_the_same_lag_say_the_same_word(recorded: Recorded) -> None:
+def test_statements_with_the_same_input_and_lag_have_the_same_trend(recorded: Recorded) -> None:
     phases, said = recorded
     groups = list(same_lag([one for one in said if one.at < phases["stopped"]]))
     assert len(groups) > 200

@@ -371,7 +371,7 @@ def test_lag_in_files_has_a_trend_and_an_eta_but_no_rate_in_rows() -> None:
     st.lists(st.tuples(st.floats(0.1, 20), st.integers(0, 10**9), st.integers(0, 10**6)), max_size=60),
     st.sampled_from(list(State)), st.sampled_from(list(Trend)),
 )  # fmt: skip
-def test_any_samples_give_one_word_and_numbers_only_where_they_belong(
+def test_any_samples_give_one_trend_and_numbers_only_where_they_are_meaningful(
     steps: list[tuple[float, int, int]], state: State, previous: Trend
 ) -> None:
     at, points = 0.0, []

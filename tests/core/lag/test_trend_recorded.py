@@ -35,7 +35,7 @@ def test_a_statement_that_keeps_up_on_an_overloaded_machine_is_steady_throughout
     assert {found.trend for at, found in recorded("overloaded.csv") if at > 30} == {Trend.STEADY}
 
 
-def test_recorded_course_of_the_driven_demo_has_one_word_for_each_phase() -> None:
+def test_the_recorded_demo_has_one_trend_for_each_phase() -> None:
     """Rate x5 reached the statement at 140 s and x0.2 at 258 s; the generator paused at 357 s and resumed at 480 s."""
     said = [(at, str(found.trend)) for at, found in recorded("driven.csv") if at < 550]
     course = [(at, word) for (at, word), (_, before) in zip(said[1:], said, strict=False) if word != before]

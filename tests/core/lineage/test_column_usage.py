@@ -73,7 +73,7 @@ def test_a_part_of_with_is_looked_through() -> None:
     assert used("kind", a=f"id: {select}") == []
 
 
-def test_a_table_that_is_reached_by_two_ways_names_the_lines_of_both() -> None:
+def test_a_table_reached_by_two_paths_names_the_lines_of_both() -> None:
     assert used(
         "kind",
         a="x: SELECT kind AS x FROM STREAM landed",

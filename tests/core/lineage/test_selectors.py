@@ -52,7 +52,7 @@ def test_a_selector_means_the_paths_of_its_graph(readings, tags, words, by_tag) 
 
 
 @given(up=DEPTHS, name=st.sampled_from(NAMES), down=DEPTHS)
-def test_a_word_is_read_as_it_was_written(up: str | None, name: TableName, down: str | None) -> None:
+def test_a_selector_is_read_as_written(up: str | None, name: TableName, down: str | None) -> None:
     depth = {None: 0, "": None}
     word = typed(up, name, down)
     expected = Selector((name,), up=depth.get(up, up and int(up)), down=depth.get(down, down and int(down)))
@@ -61,7 +61,7 @@ def test_a_word_is_read_as_it_was_written(up: str | None, name: TableName, down:
 
 
 @given(st.text(alphabet="+0123456789abtg:_ ,`", max_size=12))
-def test_any_word_is_a_selector_or_a_mistake_with_a_remedy(word: str) -> None:
+def test_any_argument_is_a_selector_or_a_mistake_with_a_remedy(word: str) -> None:
     try:
         parse_selector(word)
     except HeadgateError as error:

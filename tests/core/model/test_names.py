@@ -22,12 +22,12 @@ def test_a_version_that_is_no_number_is_refused(number: str) -> None:
 
 
 @pytest.mark.parametrize("number", [*(each for each in NOT_NUMBERS if each != "0"), "03"])
-def test_a_query_whose_version_is_no_number_is_not_ours(number: str) -> None:
+def test_a_query_with_an_invalid_version_is_not_ours(number: str) -> None:
     assert split_query(f"a@v{number}") is None
 
 
 @pytest.mark.parametrize("name", ["a", "@v1", "A@v1", "a b@v1", "a@v1@v2", "x" * 121 + "@v1"])
-def test_a_query_whose_table_is_no_table_is_not_ours(name: str) -> None:
+def test_a_query_with_an_invalid_table_name_is_not_ours(name: str) -> None:
     assert split_query(name) is None
 
 

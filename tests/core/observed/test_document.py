@@ -265,7 +265,7 @@ def test_all_mistakes_come_at_once() -> None:
     assert len(caught.value.problems) == 3
 
 
-def test_a_time_need_not_stand_in_quotes() -> None:
+def test_a_time_needs_no_quotes() -> None:
     document = "tables: {a: {state: failed, since: 2026-01-01}, b: {state: failed, since: 2026-01-01T02:03:04Z}}"
     found = planner_input_from_text(document, "o.yml", "dev").observed
     assert [each.since for each in found.values()] == ["2026-01-01", "2026-01-01T02:03:04+00:00"]

@@ -115,7 +115,7 @@ def found(versions: Any) -> dict[TableName, int]:
     return {one.table: one.version for one in versions}
 
 
-def test_every_way_to_stand_has_one_answer_whatever_the_order() -> None:
+def test_every_combination_of_states_has_one_answer_in_any_order() -> None:
     assert found(serving_versions(DEPLOYMENTS).values()) == SERVING
     assert found(serving_versions(reversed(DEPLOYMENTS)).values()) == SERVING
     for ways in (*ways_of(1), *ways_of(2), *ways_of(3)):

@@ -22,7 +22,7 @@ def test_a_plan_survives_a_round_trip_through_text() -> None:
     assert plan_from_json(json.loads(json.dumps(plan_as_json(one())))) == one()
 
 
-def test_the_documented_keys_are_there() -> None:
+def test_the_documented_keys_exist() -> None:
     data = plan_as_json(one())
     assert data["format"] == "headgate.plan/1"
     assert {

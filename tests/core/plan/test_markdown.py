@@ -95,14 +95,14 @@ def test_hostile_text_still_makes_only_one_row() -> None:
     assert "<img" not in text and "</details>" not in text
 
 
-def test_a_text_with_fences_of_its_own_stays_inside_of_ours() -> None:
+def test_a_text_with_code_fences_stays_inside_ours() -> None:
     text = plan_as_markdown(changed(new="SELECT 1 -- ````\n```\n</details>"))
     inside = text.split("<details>")[1]
     assert inside.splitlines()[2] == "`````diff"
     assert inside.split("</details>")[-2].rstrip().endswith("`````")
 
 
-def test_a_text_brings_no_control_characters_along() -> None:
+def test_control_characters_of_a_text_are_escaped() -> None:
     text = plan_as_markdown(changed(new="SELECT 1 AS `\x1b[2J\x07`"))
     assert "+SELECT 1 AS `\\x1b[2J\\x07`" in text and "\x1b" not in text and "\x07" not in text
 

@@ -291,7 +291,7 @@ def test_unknown_differs_from_nothing(parts: dict[str, Any], replay: str, eta: s
     assert (replay_words(found), eta_words(found)) == (replay, eta)
 
 
-def test_an_offer_has_its_price_and_says_whether_it_is_carried_out() -> None:
+def test_an_offer_has_its_cost_and_says_whether_it_is_supported() -> None:
     offers = (
         StrategyOffer("earliest", 81_000_000, 870.0, 5, 3_100_000_000, ()),
         StrategyOffer("later", None, None, None, None, ("rows from before its start position",), "no old rows"),

@@ -23,7 +23,7 @@ T = TableName
 
 
 @pytest.mark.parametrize("folder", LAYER_FOLDERS)
-def test_a_layer_is_named_by_its_word_or_by_its_folder(folder: str) -> None:
+def test_a_layer_is_selected_by_its_name_or_its_folder(folder: str) -> None:
     assert parse_layer(folder) == parse_layer(f" {LAYER_FOLDERS[folder].upper()}") == LAYER_FOLDERS[folder]
 
 
@@ -38,12 +38,12 @@ def test_a_layer_that_there_is_not_names_the_nearest(text: str, remedy: str) -> 
     ("text", "children"),
     [("none", "none"), ("all", "all"), (" product ", "product"), ("b,a, b", "a,b"), ("sales", "sales")],
 )
-def test_children_are_a_word_or_products(text: str, children: str) -> None:
+def test_children_are_a_keyword_or_products(text: str, children: str) -> None:
     assert parse_children(text) == children
 
 
 @pytest.mark.parametrize("text", ["", " , ", "none,all", "all,sales"])
-def test_words_for_children_stand_alone(text: str) -> None:
+def test_keywords_for_children_cannot_be_combined(text: str) -> None:
     with pytest.raises(UsageError):
         parse_children(text)
 

@@ -54,7 +54,7 @@ def running(declared: Project) -> dict[TableName, ObservedDeployment]:
 WIDER = "kind STRING, more INT"
 
 
-def test_a_column_on_delta_is_added_while_its_readers_stand_still() -> None:
+def test_a_delta_column_is_added_while_its_readers_are_stopped() -> None:
     found = planned(on_delta("a", "b", "c", a=WIDER), running(on_delta("a", "b", "c")))
     assert actions(found) == {"landed": "keep", "a": "restart", "b": "resume", "c": "resume"}
     assert steps(found) == ["alter a@1", "restart a@1 < 1", "swap a < 2", "resume b@1 < 1", "resume c@1 < 1"]

@@ -140,7 +140,7 @@ def test_a_pipeline_of_a_table_that_is_read_is_refused_or_takes_its_readers() ->
     assert gone(delete(pipelines=(T("b"),), children="all")) == ["sink", "b"]
 
 
-def test_a_pipeline_takes_no_reader_for_the_sake_of_a_parent_that_others_share() -> None:
+def test_a_pipeline_includes_no_reader_because_of_a_shared_parent() -> None:
     for children in ("product", "all"):
         found = delete(pipelines=(T("sink"),), children=children)
         assert gone(found) == ["sink", "b"] and not found.refusals

@@ -255,7 +255,7 @@ def test_nothing_protected_is_changed_in_place(policy: Policy, node: dict[str, A
     assert found is None or found.verdict == "deny"
 
 
-def test_a_table_that_is_written_again_in_place_is_rebuilt_where_the_policy_asks_of_rebuilds() -> None:
+def test_a_rewrite_in_place_counts_as_a_rebuild_for_the_policy() -> None:
     node = {"strategy": Strategy.KEYED, "version": 1}
     found = judged(CHAIN, chain(), rebuild("c"), Policy(approve=("rebuild",)), nodes={"c": node})["approval"]
     assert (found.verdict, found.summary) == ("approve", "another login must approve it: it rebuilds c")

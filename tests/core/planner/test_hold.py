@@ -21,7 +21,7 @@ SHOP = project(src="", a="src", b="a")
 REBUILD = PlanRequest(tables=(T("a"),), rebuild=True, children="all")
 
 
-def test_every_version_has_caught_up_before_the_word_is_waited_for_and_nothing_swaps_without_it() -> None:
+def test_every_version_catches_up_before_the_hold_and_nothing_swaps_without_a_confirmation() -> None:
     found = make_plan(SHOP, "dev", running(SHOP), replace(REBUILD, hold=True))
     assert steps(found) == [
         "create a@2", "start a@2 < 1", "catch_up a@2 < 2", "create b@2 < 2", "start b@2 < 2,4", "catch_up b@2 < 3,5",
@@ -62,7 +62,7 @@ def test_only_a_deploy_is_asked_to_hold(verb: str) -> None:
     assert refused.summary == f"--hold does not apply to a {verb}"
 
 
-def test_the_eta_leaves_the_wait_for_a_word_out() -> None:
+def test_the_eta_excludes_the_wait_for_a_confirmation() -> None:
 
     found = make_plan(SHOP, "dev", running(SHOP), replace(REBUILD, hold=True))
     nodes = [replace(node, replay_rows=0) for node in found.nodes]
@@ -72,7 +72,7 @@ def test_the_eta_leaves_the_wait_for_a_word_out() -> None:
     assert with_hold == without and with_hold is not None
 
 
-def test_a_restart_in_place_says_how_a_version_to_hold_is_asked_for() -> None:
+def test_a_restart_in_place_says_how_to_request_a_version_that_can_be_held() -> None:
     edited = project(table("a", "src", mark="new"), src="", b="a")
     found = make_plan(edited, "dev", running(SHOP), replace(REBUILD, rebuild=False, hold=True))
     assert {node.action for node in found.nodes if node.table == "a"} == {"restart"}

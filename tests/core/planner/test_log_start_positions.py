@@ -100,6 +100,6 @@ def test_a_rebuilt_upstream_table_has_another_log() -> None:
         ("b=partial@Committed: 2026-01-02T03:04", "committed:2026-01-02T03:04:00Z"),
     ],
 )
-def test_a_place_in_a_log_is_typed(text: str, at: str) -> None:
+def test_a_log_position_is_parsed(text: str, at: str) -> None:
     assert parse_choice(text).at == at
     assert parse_start(text.partition("@")[2]) == at

@@ -82,7 +82,7 @@ def test_a_stopped_parent_is_started_for_its_reader_and_the_plan_says_so(statefu
 
 
 @pytest.mark.parametrize("state", ["failed", "degraded", "completed", "unknown"])
-def test_a_child_that_does_not_run_well_is_rebuilt_beside_what_is_there(state: str) -> None:
+def test_an_unhealthy_child_is_rebuilt_beside_its_present_version(state: str) -> None:
     declared = project(src="", a="src", b="a")
     found = plan(declared, running(declared, b=state), "a", rebuild=True)
     assert warned(found, "b") == f"is {state}; it is rebuilt beside the existing version; nothing of it is destroyed"

@@ -155,7 +155,7 @@ def test_plan_is_as_written(path: Path) -> None:
     assert drawn(make_plan(declared, "dev", observed, request)) == expected
 
 
-def test_the_fixtures_are_there() -> None:
+def test_the_fixtures_exist() -> None:
     assert len(FIXTURES) > 20
 
 

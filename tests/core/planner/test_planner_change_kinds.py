@@ -262,7 +262,7 @@ def test_every_row_does_what_was_reviewed() -> None:
     assert "\n".join(table()) + "\n" == GOLDEN.read_text()
 
 
-def test_every_kind_of_change_is_there() -> None:
+def test_every_kind_of_change_is_tested() -> None:
     assert {edit.row for edit in EDITS} == {facts.code for facts in CHANGE_KINDS} | {"?"}
 
 

@@ -149,7 +149,7 @@ def test_the_order_of_files_makes_no_difference(graph: str) -> None:
     assert len(hashes) == 1
 
 
-def test_the_scenarios_are_there() -> None:
+def test_the_scenarios_exist() -> None:
     assert [len(list(scenarios(graph))) for graph in GRAPHS] == [14, 13]
 
 

@@ -210,7 +210,7 @@ def test_an_undelete_says_what_served_later_and_is_gone_and_ends_with_its_time_i
 
 
 @pytest.mark.parametrize(("minutes", "said"), [(0.0, False), (30.0, True)])
-def test_the_way_back_of_a_release_says_for_how_long_it_takes_seconds(minutes: float, said: bool) -> None:
+def test_the_undo_of_a_release_says_until_when_it_takes_seconds(minutes: float, said: bool) -> None:
     declared = project(src="", a="src")
     here = replace(declared.environments["dev"], soak_min=minutes)
     found = plan(replace(declared, environments={"dev": here}), running(declared), "a", rebuild=True)

@@ -91,7 +91,7 @@ def test_an_option_beside_a_scope_keeps_the_scope(scope: str, option: str) -> No
 
 
 @pytest.mark.parametrize(("one", "other"), list(combinations(OPTIONS, 2)))
-def test_two_options_stand_beside_each_other_or_say_why_not(one: str, other: str) -> None:
+def test_two_options_can_be_combined_or_the_reason_is_given(one: str, other: str) -> None:
     found = resolved(merged({"tables": (T("b"),)}, OPTIONS[one], OPTIONS[other]))
     said = [refusal.summary for refusal in found.refusals]
     contradict = ["a rebuild creates a new table, but --keep-table keeps the existing one"]
@@ -188,7 +188,7 @@ def test_only_what_was_asked_for_one_by_one_is_named() -> None:
     assert resolved(PlanRequest(tables=(T("a"),), changed_since="main")).named == frozenset()
 
 
-def test_a_table_that_was_stopped_on_purpose_stays_so_when_only_a_reference_found_it() -> None:
+def test_a_stopped_table_stays_stopped_if_only_a_git_reference_selected_it() -> None:
     observed = domain_builders.running(SHOP, b="stopped")
     observed[T("b")] = domain_builders.deployed(SHOP.tables[T("b")], state="stopped", wanted="stopped")
     found = domain_builders.plan(SHOP, observed, "b", changed_since="main")

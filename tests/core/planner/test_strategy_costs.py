@@ -150,7 +150,7 @@ def test_history_that_is_gone_is_a_refusal_with_what_is_missing() -> None:
 
 
 @pytest.mark.parametrize("start", ["earliest", "now", "2026-01-03T00:00:00Z"])
-def test_a_place_to_begin_takes_what_is_left(start: str) -> None:
+def test_a_start_position_reads_the_remaining_rows(start: str) -> None:
     found = planned(declared(), "a", rebuild=True, start=start, world=observed(a=measured("a", gone=3)))
     assert not found.refusals
 
@@ -353,7 +353,7 @@ def test_a_table_rebuilt_from_a_partial_one_loses_rows_as_well() -> None:
     assert not any(node.loses for node in whole.nodes)
 
 
-def test_a_plan_is_predicted_from_start_to_swap_and_so_is_its_way_back() -> None:
+def test_a_plan_and_its_undo_are_predicted_from_start_to_swap() -> None:
     """The ETA was once the time of reading alone, 10 s for a, though a run takes three times as long."""
     took = dict.fromkeys(("create", "start", "validate", "swap", "stop", "restart"), Seconds(1.0, 3.0))
     asked = PlanRequest(tables=(T("a"),), rebuild=True, children="none")

@@ -93,7 +93,7 @@ def executed(edit: Edit, plan: Plan) -> dict[T, ObservedDeployment]:
     return found
 
 
-def test_a_price_is_that_of_the_way_back() -> None:
+def test_the_cost_of_an_undo_is_that_of_its_plan() -> None:
     lost = observed(b={"checkpoint_ok": False})
     (way, readers) = planned_with_prices(priced(b=SUM), "b", world=lost).undo
     assert (way.act, way.tables, way.replay_rows, way.eta_s) == ("plan undo", (T("b"),), 800, 16.0)
@@ -148,7 +148,7 @@ def test_a_plan_that_is_refused_or_does_nothing_has_nothing_to_undo() -> None:
 
 
 @pytest.mark.parametrize("asked", [{"verb": "delete"}, {}], ids=["deleted", "edited"])
-def test_the_way_back_takes_what_was_read_on_the_way_there(
+def test_planning_an_undo_reuses_what_the_plan_has_computed(
     asked: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[str] = []

@@ -96,7 +96,7 @@ def test_a_rebound_static_side_provides_the_new_table() -> None:
     assert said(found, "c") == ["reads the new a, and the old one through b, which stays on a__v1"]
 
 
-def test_of_many_tables_above_the_first_are_named_and_the_others_counted() -> None:
+def test_of_many_upstream_tables_the_first_are_named_and_the_others_counted() -> None:
     names = "stuv"
     wide = declared(
         *(f"{n}<src" for n in names), *(f"x{n}<{n}" for n in names), "c<" + " ".join(f"x{n}" for n in names)

@@ -365,7 +365,7 @@ def test_names_compare_without_case() -> None:
     assert good(found).tables[T("a")].parsed.reads[0].table == "src"  # type: ignore[union-attr]  # a has a statement
 
 
-def test_defaults_stand_in_for_what_a_table_does_not_say() -> None:
+def test_defaults_apply_to_settings_that_a_table_omits() -> None:
     found = texts(("pipelines/facts/p/a/a.yml", "owner: me\n"), src="", a="SELECT id FROM STREAM src")
     found["headgate.yml"] += "defaults: {trigger: 3 seconds, owner: all}\n"
     assert good(found).tables[T("a")].settings == Settings(trigger="3 seconds", owner="me")

@@ -68,7 +68,7 @@ def test_every_fact_is_used_when_it_is_known() -> None:
     assert again.take_fresh() == {}
 
 
-def test_problems_stand_in_the_file_that_is_read_whatever_file_had_them_first() -> None:
+def test_problems_name_the_file_that_is_read_even_if_the_text_was_cached_for_another() -> None:
     facts = ParseCache()
     facts.statements("SELECT", "one.sql")
     packed = facts.take_fresh()

@@ -89,7 +89,7 @@ def test_asked_for_where_it_cannot_be_it_is_a_problem_of_its_line(
     assert read is not None and not problems
 
 
-def test_a_place_of_ones_own_is_refused() -> None:
+def test_a_user_defined_schema_location_is_refused() -> None:
     _, problems = read_project(project("SELECT id, v FROM STREAM p WITH ('schemaTrackingLocation'='/tmp/x')"))
     (problem,) = problems
     assert problem.summary == "schemaTrackingLocation is not an option of a streaming read"

@@ -139,7 +139,7 @@ def test_a_lost_column_is_what_a_plan_of_the_edit_decides(words: str) -> None:
     assert answer.refused == bool(plan.refusals)
 
 
-def test_a_rebuild_in_the_sample_takes_its_product_along_and_leaves_others_behind() -> None:
+def test_a_rebuild_in_the_sample_includes_its_product_and_leaves_others_behind() -> None:
     found = asked(sample(), "int_order_items")
     assert shown(of(found, ImpactEvent.REBUILT)) == [
         "rebuilt 1 int_priced_items < int_order_items",

@@ -42,7 +42,7 @@ def test_a_deployment_without_bindings_makes_the_scope_the_whole_project() -> No
     assert part("other", {"c": ObservedDeployment(state="running")}) == " ".join(DECLARED.tables)
 
 
-def test_a_pointer_that_leads_elsewhere_is_looked_at() -> None:
+def test_a_pointer_to_another_table_is_considered() -> None:
     observed = {str(name): seen for name, seen in as_if_running(DECLARED).items()}
     observed["far"] = replace(observed["far"], pointer="other__v1")
     assert "far" in part("other", observed).split()

@@ -113,7 +113,7 @@ def test_a_pair_has_both_versions_with_their_figures_and_says_what_limits_them()
     assert (a.gate, a.note) == ("gate", "said") and (b.new.trend, b.new.slowest) == ("", "")
 
 
-def test_the_time_that_is_left_leaves_the_wait_for_a_word_out() -> None:
+def test_the_time_left_excludes_the_wait_for_a_confirmation() -> None:
     row = run(before="hold", hold="gate")
     steps = tuple(
         replace(s, predicted_low_s=0.0 if s.do == "hold" else 2.0, predicted_high_s=0.0 if s.do == "hold" else 3.0)
@@ -138,7 +138,7 @@ def test_the_time_that_is_left_leaves_the_wait_for_a_word_out() -> None:
         (1, {"served_by": "back"}, "the versions that it swapped in no longer serve"),
     ],
 )
-def test_the_way_back_is_a_command_or_a_reason(serves: int, old: dict[str, Any], blocked: str | None) -> None:
+def test_the_rollback_is_a_command_or_a_reason(serves: int, old: dict[str, Any], blocked: str | None) -> None:
     found = told(run(state="done"), versions(serves, **old))
     assert found.blocked == blocked and found.rollback == ("" if blocked else "headgate rollback 7f3a-1")
 

@@ -150,7 +150,7 @@ def test_cancel_gives_up_what_was_made_and_never_started() -> None:
     assert intents == (AbortVersions((("a", 2), ("b", 2))),)
 
 
-def test_a_new_agent_finds_a_hold_as_it_was_and_hears_the_word_at_once() -> None:
+def test_a_new_agent_finds_a_hold_unchanged_and_accepts_its_confirmation_at_once() -> None:
     word, swap = step(1, StepKind.HOLD, "a"), step(2, StepKind.SWAP, "a", 1)
     held = Run("r", RunState.RUNNING, (StepProgress(word, StepState.GATE, 1), StepProgress(swap)))
     _, intents = advance_run(recover_run(held), [OperatorControl("swap", by="bob")])

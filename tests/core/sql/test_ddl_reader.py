@@ -37,7 +37,7 @@ def test_a_path_among_the_options_is_the_location(options: str) -> None:
     assert (ddl.location, [key for key, _ in ddl.options]) == ("/landing", ["multiLine"] if "multi" in options else [])
 
 
-def test_a_location_that_is_there_twice_is_refused_as_spark_does() -> None:
+def test_a_repeated_location_is_refused_as_by_spark() -> None:
     ddl, (problem,) = read_ddl("CREATE TABLE t (x INT) USING json OPTIONS (path '/a') LOCATION '/a'", "f.sql")
     assert ddl is None and problem.summary == "the table's location is given twice: the second is path in OPTIONS"
 

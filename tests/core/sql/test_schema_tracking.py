@@ -24,7 +24,7 @@ from core.sql.statement_reader import read_any
         ),
     ],
 )  # fmt: skip
-def test_options_stand_first_in_those_of_a_stream(select: str, expected: str) -> None:
+def test_added_options_are_first_among_those_of_a_stream(select: str, expected: str) -> None:
     written = with_stream_options(select, {0: (("k", "v"),)})
     assert written == expected
     (found,), _ = read_any(written, "")

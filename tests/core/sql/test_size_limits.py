@@ -46,7 +46,7 @@ def test_strings_side_by_side_are_one_string() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "one line", "\n", "a\nb", "a\n\nb\n"])
-def test_every_place_has_the_line_that_counting_gives(text: str) -> None:
+def test_every_position_has_the_line_found_by_counting(text: str) -> None:
     source = open_sql(text, "f.sql")
     assert [source.line(at) for at in range(len(text) + 1)] == [
         text[:at].count("\n") + 1 for at in range(len(text) + 1)

@@ -294,7 +294,7 @@ def test_a_parse_error_quotes_the_token_and_has_a_remedy(text: str, summary: str
     assert problem.remedy.endswith(remedy)
 
 
-def test_a_problem_quotes_the_text_around_its_place() -> None:
+def test_a_problem_quotes_the_text_around_its_position() -> None:
     _, (problem,) = read_statements("INSERT INTO t\nSELECT k\nFROM STREAM a WITH (maxFilesPerTriger=1)", "p/dml.t.sql")
     assert str(problem.where) == "p/dml.t.sql:3:21"
     assert problem.detail == "FROM STREAM a WITH (maxFilesPerTriger=1)\n                    ^"

@@ -13,7 +13,7 @@ def test_equal_multisets_have_no_difference_in_whatever_order() -> None:
     assert not compare_rows(COLUMNS, rows, reversed(rows))
 
 
-def test_a_row_that_is_there_once_too_often_is_unexpected() -> None:
+def test_a_row_that_occurs_once_too_often_is_unexpected() -> None:
     found = compare_rows(COLUMNS, [(1, 0.5)], [(1, 0.5), (1, 0.5)])
     assert (found.missing, found.unexpected) == ((), ((1, 0.5),))
 

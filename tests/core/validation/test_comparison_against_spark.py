@@ -105,7 +105,7 @@ def test_with_a_key_a_changed_row_is_one_and_not_two(compared: Compared) -> None
     }
 
 
-def test_rows_that_a_filter_removes_are_expected_and_others_that_lack_are_not(compared: Compared) -> None:
+def test_rows_removed_by_a_filter_are_expected_and_other_missing_rows_are_not(compared: Compared) -> None:
     filtered = Expectation(rows=(RowEffect(RowSide.OLD, "filter added: id > 2", "NOT coalesce((`id` > 2), false)"),))
     found = compared.judge(rows(1, 2, 3, 4), rows(3, 4), filtered)
     assert set(verdicts(found).values()) == {"expected"}

@@ -97,7 +97,7 @@ def test_order_dependent_columns_are_compared_sorted_or_not_at_all_here_and_down
     assert lower.changed["head"] == "a.vs lists values in any order"
 
 
-def test_rows_that_stand_more_often_above_do_so_below_and_groups_of_them_have_other_values() -> None:
+def test_duplicates_upstream_duplicate_downstream_rows_and_change_groups() -> None:
     distinct = of_a(A.replace("SELECT", "SELECT DISTINCT").replace("raw", "raw WATERMARK ts DELAY OF INTERVAL 1 DAY"))
     assert distinct.once == "DISTINCT added" and distinct.withheld == ((RowSide.NEW, "ts"),)
     assert below("SELECT id FROM STREAM a", distinct, "id BIGINT").once == "a: DISTINCT added"

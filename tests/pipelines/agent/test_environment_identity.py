@@ -428,9 +428,7 @@ def test_an_adoption_does_not_promise_to_start_what_has_failed(agent: AgentConte
     ]
 
 
-def test_a_start_on_a_machine_that_the_policy_lets_move_takes_the_checkpoint_over(
-    agent: AgentContext, pool: Any
-) -> None:
+def test_a_start_on_a_machine_allowed_by_policy_adopts_the_checkpoint(agent: AgentContext, pool: Any) -> None:
     found = put_made(agent, deployment_row(state="stopped"))
     agent.files.machine, agent.files.told = "m-1", {"epoch": 1, "machine": "m-2"}  # type: ignore[attr-defined, misc]  # Scripted.
     environment = replace(agent.layout.environment, policy=Policy(machine_moves="allow"))

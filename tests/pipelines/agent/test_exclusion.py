@@ -163,7 +163,7 @@ def test_a_missing_version_is_not_stopped(agent: AgentContext, pool: Any) -> Non
 
 
 @pytest.mark.parametrize("before_step", ["create", "start", "catch_up", "swap"])
-def test_a_retry_is_the_later_word(before_step: str, agent: AgentContext, pool: Any) -> None:
+def test_a_retry_overrules_an_earlier_command(before_step: str, agent: AgentContext, pool: Any) -> None:
     deploy(agent, pool, small_project.texts())
     made = plan(agent, small_project.texts(a=UPPER), REBUILD)
     step = next(step for step in made.steps if step.do.value == before_step)

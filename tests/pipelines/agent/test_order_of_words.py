@@ -461,7 +461,7 @@ def test_a_torn_or_binary_line_costs_only_itself(line: bytes, deployed: AgentCon
 
 
 @pytest.mark.parametrize("name", ["gone", "a@v9", "gone@v1"])
-def test_a_stop_of_what_is_not_there_changes_nothing_else(name: str, deployed: AgentContext) -> None:
+def test_a_stop_of_a_missing_statement_changes_nothing_else(name: str, deployed: AgentContext) -> None:
     path = Path(deployed.folder, "emergency.jsonl")
     path.write_text(json.dumps({**WHOLE, "tables": [name, "b"], "serial": 9}) + "\n")
     lane = fast_lane(deployed)
@@ -472,9 +472,7 @@ def test_a_stop_of_what_is_not_there_changes_nothing_else(name: str, deployed: A
     }  # fmt: skip
 
 
-def test_a_line_that_is_there_twice_is_one_stop(
-    deployed: AgentContext, monkeypatch: pytest.MonkeyPatch, pool: Any
-) -> None:
+def test_a_repeated_line_is_one_stop(deployed: AgentContext, monkeypatch: pytest.MonkeyPatch, pool: Any) -> None:
     lane, path = fast_lane(deployed), Path(deployed.folder, "emergency.jsonl")
     stop_while_the_ledger_is_locked(lane, monkeypatch, "a")
     written = path.read_bytes()

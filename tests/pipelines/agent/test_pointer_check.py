@@ -122,7 +122,7 @@ def test_a_refused_pointer_delays_no_other_and_each_is_checked_within_a_bounded_
     assert pool.views == BEFORE
 
 
-def test_a_table_that_a_failed_delete_took_out_of_the_catalog_is_there_again_with_its_pointer(
+def test_a_table_that_a_failed_delete_unregistered_is_registered_again_with_its_pointer(
     agent: AgentContext, pool: Any
 ) -> None:
     lane.deploy(agent, pool, small_project.texts())

@@ -300,9 +300,7 @@ def test_a_missing_checkpoint_of_a_stopped_statement_is_seen(agent: AgentContext
     assert observe(agent.ledger.deployments())[A].why_lost == found.lost
 
 
-def test_a_checkpoint_that_is_behind_its_table_is_seen_before_anybody_starts_it(
-    agent: AgentContext, reconciler: Reconciler
-) -> None:
+def test_a_checkpoint_behind_its_table_is_noticed_before_a_start(agent: AgentContext, reconciler: Reconciler) -> None:
     deploy(agent, wanted="stopped", state="stopped")
     agent.files.sink = 7  # type: ignore[attr-defined]  # Scripted.
     reconcile(reconciler)

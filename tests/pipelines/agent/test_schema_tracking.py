@@ -44,7 +44,7 @@ def put(agent: AgentContext, yml: str = TRACKED, **more: Any) -> Deployment:
     return put_made(agent, deployment_row("c", compiled=compiled, **about, **more))
 
 
-def test_each_stream_of_delta_has_a_place_below_the_checkpoint_that_is_started_from(agent: AgentContext) -> None:
+def test_every_delta_stream_has_a_schema_location_below_its_checkpoint(agent: AgentContext) -> None:
     found = put(agent)
     for checkpoint in (found.checkpoint, "/other/checkpoint"):
         text = select_of(agent, replace(found, checkpoint=checkpoint))

@@ -223,7 +223,9 @@ def test_tables_restored_by_an_interrupted_undelete_return_to_the_trash(agent: A
     assert gone is not None and gone.trash == ""
 
 
-def test_a_checkpoint_from_before_a_seam_is_purged_after_its_time_also_of_a_version_that_serves(clocks: Clocks) -> None:
+def test_the_checkpoint_from_before_a_seam_is_purged_after_its_deadline_even_of_a_serving_version(
+    clocks: Clocks,
+) -> None:
     agent = clocks.agent
     agent.ledger.put_deployment(deployment_row("b", active=True))
     trash = Path(agent.layout.data, "trash", "b__v1")

@@ -399,7 +399,7 @@ def test_a_restart_counts_as_begun_even_if_its_checkpoint_cannot_be_read_afterwa
     assert "WHERE" in pool.running["c@v1"].select
 
 
-def test_a_version_that_is_held_is_started_before_the_word_where_a_kill_has_cut_its_start_off(
+def test_a_held_version_whose_start_was_interrupted_is_started_before_the_confirmation(
     deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rebuilt = small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed")

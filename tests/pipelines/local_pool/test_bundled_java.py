@@ -34,7 +34,7 @@ def test_one_module_is_dropped_and_every_other_argument_is_forwarded(
     assert done.stdout.split("\0")[:-1] == passed_on
 
 
-def test_the_program_takes_the_place_of_the_script(tmp_path: Path) -> None:
+def test_the_program_replaces_the_script(tmp_path: Path) -> None:
     program = tmp_path / "pid"
     program.write_text(f"#!{sys.executable}\nimport os\nprint(os.getpid())\n")
     program.chmod(0o755)

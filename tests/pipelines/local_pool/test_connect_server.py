@@ -181,9 +181,7 @@ def test_a_stale_pool_file_never_leads_to_a_second_server(
     assert (record.read_text() if record.exists() else None) == written, "nothing was written over it"
 
 
-def test_a_copied_home_takes_no_server_for_its_own_and_ends_none(
-    tmp_path: Path, sleeping: list[subprocess.Popen[bytes]]
-) -> None:
+def test_a_copied_home_adopts_no_server_and_ends_none(tmp_path: Path, sleeping: list[subprocess.Popen[bytes]]) -> None:
     home, copy = tmp_path / "home", tmp_path / "copy"
     home.mkdir()
     assert LocalPool(home, Pool()).start()

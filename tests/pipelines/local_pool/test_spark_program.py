@@ -31,7 +31,7 @@ def test_a_spark_that_was_installed_elsewhere_since_is_found(tmp_path: Path) -> 
     assert (home / "jars/spark-core.jar").exists()
 
 
-def test_a_package_that_only_our_own_variable_leads_to_keeps_its_zip(
+def test_a_package_found_only_by_our_own_variable_keeps_its_zip(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spark = installed(tmp_path)

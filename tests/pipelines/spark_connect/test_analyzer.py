@@ -212,7 +212,7 @@ def test_every_function_of_the_server_has_been_gone_through(session: Session) ->
     assert known <= BUILTINS
 
 
-def test_path_in_place_of_a_table_is_not_read(analysis: SparkAnalysis, tmp_path: Path) -> None:
+def test_a_path_instead_of_a_table_is_not_read(analysis: SparkAnalysis, tmp_path: Path) -> None:
     (tmp_path / "notes.json").write_text('{"secret": 1}')
     said = opinion(analysis, f"SELECT * FROM json.`{tmp_path}`")
     assert said.columns == () and said.refused is not None

@@ -76,7 +76,7 @@ def made(ground: Any, columns: str, folder: str, name: str = "t", **more: str) -
     return physical
 
 
-def test_a_table_that_is_there_as_declared_is_taken_whatever_its_types(ground: Any) -> None:
+def test_an_existing_table_as_declared_is_accepted_in_any_notation_of_types(ground: Any) -> None:
     for _ in range(2):
         made(ground, TYPES, "one place", clauses="PARTITIONED BY (b) COMMENT 'all' TBLPROPERTIES ('k'='v')")
     plain = made(ground, "a BIGINT, b STRING", "./two//", "plain")
@@ -84,7 +84,7 @@ def test_a_table_that_is_there_as_declared_is_taken_whatever_its_types(ground: A
     made(ground, "a BIGINT, b STRING", "two", "plain")
 
 
-def test_a_new_table_takes_one_call_and_one_that_is_there_is_compared(ground: Any) -> None:
+def test_a_new_table_takes_one_call_and_an_existing_one_is_compared(ground: Any) -> None:
     ground.table("warm")
     said: list[str] = []
     run, described = ground.tables._run, ground.tables._described
@@ -96,7 +96,7 @@ def test_a_new_table_takes_one_call_and_one_that_is_there_is_compared(ground: An
     assert said[1:] == ["CREATE TABLE IF", "DESCRIBE"]
 
 
-def test_a_table_that_another_client_made_or_dropped_is_made_or_compared_all_the_same(ground: Any) -> None:
+def test_a_table_that_another_client_made_or_dropped_is_made_or_compared_nevertheless(ground: Any) -> None:
     mine, ground.tables = ground.tables, SparkTables(ground.session)
     physical = made(ground, "a BIGINT", "theirs")
     theirs, ground.tables = ground.tables, mine
@@ -141,7 +141,7 @@ def test_a_request_that_spark_refuses_leaves_every_table_and_pointer_to_be_made_
         ("a BIGINT, b STRING", "one", {"format": "json"}, "is parquet in the catalog, not json"),
     ],
 )
-def test_a_table_that_is_there_and_is_another_is_refused(
+def test_an_existing_but_different_table_is_refused(
     columns: str, folder: str, more: dict[str, str], said: str, ground: Any
 ) -> None:
     made(ground, "a BIGINT, b STRING", "one")
@@ -188,7 +188,7 @@ def test_a_pointer_is_read_back_and_altered_where_it_exists(ground: Any) -> None
     assert ground.tables.standing((stands, both, *others)) == {stands, both}
 
 
-def test_a_pointer_that_another_client_made_or_dropped_is_set_all_the_same(ground: Any) -> None:
+def test_a_pointer_that_another_client_made_or_dropped_is_set_nevertheless(ground: Any) -> None:
     first, second = ground.table("t"), ground.table("u")
     view, other = f"v_{ground.mark}", SparkTables(ground.session)
     ground.tables.unpoint("none")
@@ -337,7 +337,7 @@ def test_a_partitioned_table_is_written_partitioned(ground: Any) -> None:
     assert ground.count(f"SELECT count(*) FROM {physical} WHERE b = 'b1'") == 2
 
 
-def test_a_partitioned_table_is_written_partitioned_also_after_it_was_registered_again(ground: Any) -> None:
+def test_a_partitioned_table_is_written_partitioned_even_after_another_registration(ground: Any) -> None:
     physical = ground.table("t", "a BIGINT, b STRING", partitioned="b")
     ground.land(6)
     ground.start("t", f"SELECT a, b FROM STREAM {ground.source}")

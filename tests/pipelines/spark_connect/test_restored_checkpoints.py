@@ -33,7 +33,7 @@ def check(ground: Any) -> None:
     refuse_other_age("t@v1", *ages(ground))
 
 
-def test_a_checkpoint_restored_from_an_older_copy_loses_rows_without_a_word_and_is_refused(ground: Any) -> None:
+def test_a_checkpoint_restored_from_an_older_copy_loses_rows_silently_and_is_refused(ground: Any) -> None:
     physical, checkpoint = ground.table("t"), ground.checkpoint("t")
     run_batches(ground, 1)
     shutil.copytree(checkpoint, f"{checkpoint}.copy")

@@ -121,7 +121,7 @@ def test_a_parent_that_was_replaced_is_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("note", [True, False], ids=["a table", "a folder that a late task made"])
-def test_an_empty_table_that_took_the_place_of_the_parent_is_missing(tmp_path: Path, note: bool) -> None:
+def test_an_empty_table_in_place_of_the_parent_counts_as_missing(tmp_path: Path, note: bool) -> None:
     table, consumer, measure = _pair(tmp_path)
     done = consumer.plan(table.write())
     measure(done)

@@ -33,7 +33,7 @@ def footers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return read
 
 
-def test_written_table_holds_what_its_log_names_and_is_there(tmp_path: Path, footers: list[str]) -> None:
+def test_a_written_table_holds_the_existing_files_of_its_log(tmp_path: Path, footers: list[str]) -> None:
     table, folders = WrittenTable(tmp_path / "t"), TableFolders()
     for n in range(12):
         table.write(rows=n, at=1000.0 + n)

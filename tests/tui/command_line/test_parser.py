@@ -37,7 +37,7 @@ def test_every_strategy_is_explained_as_it_is_typed(words: str, capsys: pytest.C
 
 
 @each_form
-def test_every_second_word_has_a_help_of_its_own(
+def test_every_subcommand_has_its_own_help(
     typed: str, form: CommandSpec | SubcommandSpec, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_codes.run_command_line([*typed.split(), "--help"]) == 0
@@ -69,7 +69,7 @@ def test_every_argument_is_explained(typed: str, form: CommandSpec | SubcommandS
 
 
 @pytest.mark.parametrize("form", [each for spec in COMMAND_SPECS for each in spec.subcommands], ids=lambda it: it.name)
-def test_every_example_of_a_second_word_is_about_it(form: SubcommandSpec) -> None:
+def test_every_example_of_a_subcommand_uses_it(form: SubcommandSpec) -> None:
     assert all(line.split()[2] == form.name for line in form.example.splitlines())
 
 
@@ -92,7 +92,7 @@ def test_every_example_is_in_the_grammar(typed: str, form: CommandSpec | Subcomm
         assert f"{found.verb} {found.subcommand}".startswith(typed)
 
 
-def test_no_example_has_a_word_that_a_shell_takes_for_itself(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_example_has_an_argument_that_a_shell_interprets(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["--help"]) == 0
     shown = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  headgate ")]
     examples = [line for _, form in FORMS for line in form.example.splitlines() if not line.startswith("source ")]
@@ -138,7 +138,7 @@ def test_a_page_of_the_manual_is_wrapped_without_losing_a_word(capsys: pytest.Ca
         ("plan", "", []),
     ],
 )
-def test_a_table_may_be_called_as_a_second_word(line: str, subcommand: str, tables: list[str]) -> None:
+def test_a_table_may_be_named_like_a_subcommand(line: str, subcommand: str, tables: list[str]) -> None:
     if line == "plan diff":
         with pytest.raises(UsageError, match="are required: A, B"):
             read(line)
@@ -147,7 +147,7 @@ def test_a_table_may_be_called_as_a_second_word(line: str, subcommand: str, tabl
     assert (found.subcommand, found.tables) == (subcommand, tables)
 
 
-def test_a_second_word_is_found_behind_options_wherever_they_stand() -> None:
+def test_a_subcommand_is_found_after_options() -> None:
     lines = ("--env dev runs skip 7f --step 3", "runs --env dev skip --step 3 7f", "runs --step 3 --env dev skip 7f")
     assert {(found.verb, found.subcommand, found.run, found.step, found.env) for found in map(read, lines)} == {
         ("runs", "skip", "7f", 3, "dev")

@@ -64,7 +64,7 @@ def test_a_new_statement_reads_its_parents_columns(folder: Path, capsys: pytest.
     assert written(["plan", "c"], capsys)["order"] == ["landed", "a", "b", "c"]
 
 
-def test_a_new_external_table_has_a_place_to_land(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_external_table_has_a_landing_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["init", "table", "clicks"]) == 0
     assert (folder / "data/landing/clicks").is_dir()
     capsys.readouterr()
@@ -187,7 +187,7 @@ def test_an_impossible_delta_input_is_refused_with_the_reason(
     assert sorted((*folder.rglob("*"), *(folder.parent / "lake").rglob("*"))) == before
 
 
-def test_doctor_judges_everything_and_each_remedy_is_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_checks_everything_and_every_remedy_exists(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exit_codes.run_command_line(["doctor", "--json"])
     found = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
     assert {"java", "python", "disk", "terminal", "project", "home", "agent", "pool", "ledger"} <= set(found)
@@ -230,7 +230,7 @@ def test_demo_without_java_is_refused_and_creates_nothing(
     assert "FAIL java" in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
-def test_demo_leaves_a_folder_alone_that_is_not_ours(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_leaves_a_foreign_folder_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(folder.rglob("*"))
     assert exit_codes.run_command_line(["demo", str(folder), "--no-console"]) == 3
     assert exit_codes.run_command_line(["demo", "settle", str(folder)]) == 2

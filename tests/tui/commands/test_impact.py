@@ -83,7 +83,7 @@ def _stopped(ledger: Any) -> Any:
     return replace(ledger.deployment("b", 1), state="stopped", wanted="stopped")
 
 
-def test_a_file_of_what_is_deployed_takes_the_ledgers_place(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_observed_document_replaces_the_ledger(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "observed.json").write_text(json.dumps({"tables": {"landed": "running", "a": "running", "b": "running"}}))
     assert written(["impact", "a", "--observed", "observed.json"], capsys)["basis"] == "deployed"
 

@@ -229,11 +229,11 @@ def test_show_says_how_many_files_are_small_and_how_long_the_log_is(
     assert next(line[1] for line in told_lines if line[0] == "holds") == "5 rows  500 B in 3 files, 3 below 16 MB"
 
 
-def test_wait_returns_once_the_state_is_there(shop: Any) -> None:
+def test_wait_returns_once_the_state_is_reached(shop: Any) -> None:
     assert exit_codes.run_command_line(["wait", "a", "--state", "running", "--timeout", "5"]) == 0
 
 
-def test_wait_for_a_lag_takes_no_figure_from_before_the_question(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wait_for_a_lag_ignores_earlier_measurements(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["wait", "a", "--lag", "0", "--timeout", "0.2"]) == 1
     assert "not reached within" in capsys.readouterr().err
 

@@ -146,9 +146,7 @@ def test_a_mark_of_byte_order_is_no_difference(cloned: Path, capsys: pytest.Capt
 LINKED = "pipelines/facts/p/b/shared.txt"
 
 
-def test_a_script_that_is_a_link_is_compared_by_what_it_leads_to(
-    cloned: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_linked_script_is_compared_by_its_target(cloned: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (cloned / SQL).rename(cloned / LINKED)
     (cloned / SQL).symlink_to("../shared.txt")
     git(cloned, "add", "-A")
@@ -160,7 +158,7 @@ def test_a_script_that_is_a_link_is_compared_by_what_it_leads_to(
 
 
 @pytest.mark.parametrize("absolute", [True, False])
-def test_a_link_out_of_the_repository_counts_by_where_it_leads(
+def test_a_link_out_of_the_repository_counts_by_its_target(
     absolute: bool, cloned: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outside = tmp_path_factory.mktemp("outside")

@@ -52,7 +52,7 @@ def said(line: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> 
     return found.out, found.err
 
 
-def test_a_held_release_is_listed_and_shown_with_the_word_that_it_waits_for(
+def test_a_held_release_is_listed_and_shown_with_the_command_that_it_waits_for(
     held: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, _ = said(["release"], capsys)
@@ -90,7 +90,9 @@ def test_health_names_what_is_held(held: str, capsys: pytest.CaptureFixture[str]
     assert (one["run"], one["state"]) == (held, "held")
 
 
-def test_the_word_is_given_with_environment_and_run(held: str, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_swap_is_confirmed_with_environment_and_run(
+    held: str, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     out, err = said(["release", "swap", held], capsys, 3)
     assert out == "" and "this needs the confirmation 'dev 7f3a'" in err and not agent.heard
     agent.script["run"] = {"run": held, "act": "swap"}
@@ -116,7 +118,7 @@ def test_a_run_that_is_no_release_is_refused_and_an_unknown_run_is_a_usage_error
     assert "sway" in said(["release", "sway"], capsys, 2)[1]
 
 
-def test_open_tickets_stand_below_a_release(held: str, ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_open_tickets_are_listed_below_a_release(held: str, ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
     ledger.activate({T("a"): 2, T("b"): 2}, by=held, at=5.0)
     ledger.open_tickets([MigrationTicket(held, T("a"), "BI", "", "ana", False, "a__v1", "a__v2", 41, 5.0, 9e9)])
     out, _ = said(["release", "show", held], capsys)
@@ -201,7 +203,7 @@ def test_before_any_start_each_action_says_so(act: str, place: Any, capsys: pyte
     assert "has never been started on this machine" in refused(line, capsys, 4)
 
 
-def test_without_an_agent_the_word_and_a_close_say_so(held: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_an_agent_a_swap_and_a_close_are_refused(held: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no agent is running" in refused(["release", "swap", held, "--confirm", "dev 7f3a"], capsys, 4)
     assert "no agent is running" in refused(["release", "close", held, "BI"], capsys, 4)
 
@@ -229,7 +231,7 @@ def test_a_run_without_a_comparison_is_not_said_to_compare_later(
     assert said(["release", "diff", "9f2c-1"], capsys)[1] == "run 9f2c-1 compares no rows\n"
 
 
-def test_a_release_whose_rollback_is_under_way_offers_none(
+def test_a_release_being_rolled_back_offers_no_rollback(
     held: str, ledger: Any, place: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ledger.activate({T("a"): 2, T("b"): 2}, by=held, at=5.0)

@@ -86,7 +86,7 @@ def test_sql_of_several_statements_gives_them_together_and_one_by_one(
     assert [read["table"] for read in found["reads"]] == ["a", "b"]
 
 
-def test_sql_that_cannot_be_read_is_a_problem_with_its_place(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_sql_is_a_problem_with_its_position(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(here, q="INSERT INTO t\nSELECT id FROM STREAM a WHERE (id")
     (problem,) = run(capsys, "sql", "q.sql", code=2)["problems"]
     assert (problem["file"], problem["line"]) == ("q.sql", 2)
@@ -278,7 +278,7 @@ def answered(same: bool, **new: Any) -> dict[str, Any]:
         ((";", " WHERE id > 1;"), answered(False, sources=[]), "6a", False),
     ],
 )
-def test_diff_takes_sparks_word_only_for_the_worse(
+def test_sparks_analysis_can_only_make_a_diff_more_severe(
     folder: Path,
     agent: Any,
     capsys: pytest.CaptureFixture[str],

@@ -34,7 +34,7 @@ def words(lines: tuple[Line, ...]) -> str:
     return " ".join(" ".join(plain(one) for one in lines).split())
 
 
-def test_a_folded_line_has_every_word_its_tones_and_its_indent() -> None:
+def test_a_wrapped_line_keeps_every_word_its_tones_and_its_indent() -> None:
     content = line("   LEFT BEHIND  ", ("crm_orders stays on order_items__v1 ", Tone.BAD), "x" * 50)
     rows = fold(content, 30)
     assert all(line_width(row) <= 30 for row in rows)

@@ -25,7 +25,7 @@ def test_a_name_without_a_folder_is_one_of_the_folder_one_is_in(
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_the_file_that_a_link_leads_to_is_written_and_the_link_stays(tmp_path: Path, there: bool) -> None:
+def test_the_target_of_a_link_is_written_and_the_link_stays(tmp_path: Path, there: bool) -> None:
     (tmp_path / "far").mkdir()
     if there:
         (tmp_path / "far" / "real").write_text("old")

@@ -26,7 +26,7 @@ def test_every_screen_that_is_opened_is_in_the_table_and_the_other_way_round() -
 
 
 @pytest.mark.parametrize("name", SCREENS)
-def test_every_screen_of_the_table_is_there_and_takes_keys(name: str) -> None:
+def test_every_screen_of_the_table_exists_and_accepts_keys(name: str) -> None:
     module, kind = SCREENS[name]
     screen = getattr(import_module(f"tui.screens.{module}"), kind)
     assert issubclass(screen, ConsoleScreen)

@@ -115,7 +115,7 @@ def test_enter_alone_keeps_it_held() -> None:
     in_console(scenario, backend=ReleasingBackend(release_of("held")))
 
 
-def test_the_word_is_given_with_its_text() -> None:
+def test_a_swap_is_confirmed_with_its_text() -> None:
     async def scenario(console: Console) -> None:
         await opened(console)
         await console.press("W")
@@ -143,7 +143,7 @@ def test_impossible_actions_give_the_reason(state: str, key: str, why: str) -> N
 
 
 @pytest.mark.parametrize("how", ["O", "rollback"])
-def test_the_way_back_is_planned_and_reviewed(how: str) -> None:
+def test_the_rollback_is_planned_and_reviewed(how: str) -> None:
     async def scenario(console: Console) -> None:
         await opened(console)
         if how == "O":

@@ -137,7 +137,7 @@ def test_neighbouring_text_stays_in_its_column(name: str, edge: int) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_cell_that_is_cut_at_the_edge_leaves_nothing_of_before(name: str) -> None:
+def test_a_cell_cut_at_the_edge_leaves_no_remains_of_the_previous_frame(name: str) -> None:
     for room in range(5):
         shadow = ShadowScreen(6, 1)
         shadow.put(0, 0, [("######", PLAIN)], 6)

@@ -64,7 +64,7 @@ def test_a_filter_that_the_output_does_not_show_has_no_predicate(filtered: str) 
     assert row[0] == "old" and row[2] == ""
 
 
-def test_a_changed_filter_removes_rows_and_brings_others() -> None:
+def test_a_changed_filter_removes_rows_and_adds_others() -> None:
     assert [row[:2] for row in rows(effects(f"{PLAIN} WHERE id > 3", f"{PLAIN} WHERE id > 5"))] == [
         ("old", "filter added: id > 5"),
         ("new", "filter removed: id > 3"),
@@ -132,7 +132,7 @@ def test_a_column_of_a_lateral_view_is_named_by_its_exploded_expression() -> Non
     assert str(found.changed["kind"]) == "column kind: upper(kind) → `explode(tags)`.tag"
 
 
-def test_only_removing_a_group_key_or_distinct_makes_rows_alike() -> None:
+def test_only_removing_a_group_key_or_distinct_duplicates_rows() -> None:
     assert str(effects(GROUPED, GROUPED.replace(", kind", "")).alike).startswith("GROUP BY changed")
     assert effects(GROUPED, f"{GROUPED}, v").alike is None
     distinct = PLAIN.replace("SELECT", "SELECT DISTINCT")
@@ -166,7 +166,7 @@ def test_a_lateral_view_drops_only_rows_with_an_empty_collection(view: str, side
     assert not effects(PLAIN, viewed).anything
 
 
-def test_a_branch_of_a_union_brings_rows_that_are_equal_to_no_others() -> None:
+def test_a_branch_of_a_union_adds_rows_that_equal_no_others() -> None:
     twice = f"{PLAIN} UNION ALL {PLAIN} WHERE id > 3"
     (added,), (removed,) = effects(PLAIN, twice).rows, effects(twice, PLAIN).rows
     assert (added.side, added.alike, removed.side) == (RowSide.NEW, False, RowSide.OLD)

@@ -90,7 +90,7 @@ def test_every_input_is_a_column_of_a_table_that_is_read(written: Written) -> No
 
 @settings(max_examples=examples(300))
 @given(st.sampled_from(CASES), st.data())
-def test_lineage_never_raises_for_a_deleted_or_repeated_word(
+def test_lineage_never_raises_for_a_deleted_or_repeated_token(
     case: tuple[str, str, list[str]], data: st.DataObject
 ) -> None:
     words = case[1].split(" ")

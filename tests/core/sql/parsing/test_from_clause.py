@@ -19,7 +19,7 @@ PLACES = [tuple(block.strip().splitlines()) for block in BLOCKS if not block.sta
 
 
 @pytest.mark.parametrize(("select", "expected"), [place[1:] for place in PLACES], ids=[place[0] for place in PLACES])
-def test_a_relation_is_read_in_every_place_of_the_grammar(select: str, expected: str) -> None:
+def test_a_relation_is_read_at_every_position_of_the_grammar(select: str, expected: str) -> None:
     parsed, problems = read_any(select, "q.sql")
     if expected.startswith("! "):
         errors = [problem.summary for problem in problems if problem.severity is Severity.ERROR]

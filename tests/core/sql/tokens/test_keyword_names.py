@@ -115,7 +115,7 @@ def test_a_function_without_brackets_is_the_function() -> None:
         assert bare is not None and bare != quoted, word
 
 
-def test_a_word_that_is_kept_from_names_asks_for_backticks() -> None:
+def test_a_reserved_word_as_a_name_asks_for_backticks() -> None:
     _, problems = read_any("SELECT a like, b FROM STREAM s", "q.sql")
     assert "`like` needs backticks as a name" in problems[0].remedy
 
@@ -123,7 +123,7 @@ def test_a_word_that_is_kept_from_names_asks_for_backticks() -> None:
 @pytest.mark.spark
 @pytest.mark.drill
 @pytest.mark.long
-def test_spark_takes_each_word_as_recorded() -> None:
+def test_spark_reads_each_keyword_as_recorded() -> None:
     with spark_parser() as spark:
         assert spark.keywords() - set(WORDS) == set()
         for each in PLACES:

@@ -122,7 +122,7 @@ def test_input_that_waits_longer_than_the_objective_is_a_fault_for_a_new_agent_t
 
 
 @pytest.mark.parametrize("declared_by", ["table", "environment"])
-def test_a_declared_objective_takes_the_place_of_the_minute(measured: AgentContext, declared_by: str) -> None:
+def test_a_declared_objective_replaces_the_default_minute(measured: AgentContext, declared_by: str) -> None:
     if declared_by == "table":
         texts = RevisionTexts("d", SQL, "objective: {behind: 5 minutes}\n")
         measured.ledger.update_deployment(A, 1, texts=texts, revision="patient")

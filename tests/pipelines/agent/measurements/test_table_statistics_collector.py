@@ -199,7 +199,7 @@ def test_an_asker_gets_figures_at_once_and_hears_what_was_not_measured(
         ask(tables=["a"], seconds="soon")
 
 
-def test_room_is_the_disk_below_the_data_and_the_pool_that_is_there(
+def test_capacity_is_the_disk_of_the_data_folder_and_the_present_pool(
     agent: AgentContext, pool: ScriptedPool, tmp_path: Path
 ) -> None:
     load = PoolUtilization()

@@ -155,7 +155,7 @@ def test_ten_commands_without_effect_are_stored_per_minute(
     assert [event.count for event in agent.ledger.events(limit=1000)] in ([], [300])
 
 
-def test_a_word_to_a_run_that_is_repeated_is_counted_and_another_word_is_stored(
+def test_a_repeated_command_to_a_run_is_counted_and_a_different_one_stored(
     handler: CommandHandler, agent: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create_run(agent.ledger, run_row("h", id="7f3a-1"))

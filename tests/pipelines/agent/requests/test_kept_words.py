@@ -117,7 +117,7 @@ def test_a_cancel_of_a_failed_run_that_was_answered_is_carried_out_by_the_next_a
     assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
 
 
-def test_a_word_to_swap_that_was_answered_ends_the_hold_in_the_next_agent(agent: AgentContext, pool: Any) -> None:
+def test_an_answered_swap_confirmation_ends_the_hold_in_the_next_agent(agent: AgentContext, pool: Any) -> None:
     lane.deploy(agent, pool, small_project.texts())
     run_id = lane.submit(agent, lane.plan(agent, UPPER, HELD))
     before = OpenRuns(agent)
@@ -136,7 +136,7 @@ def test_a_word_to_swap_that_was_answered_ends_the_hold_in_the_next_agent(agent:
     assert (state_of(agent, run_id), pool.views) == ("done", SWAPPED)
 
 
-def test_a_word_is_carried_out_once(release: str, agent: AgentContext, pool: Any) -> None:
+def test_a_command_is_carried_out_once(release: str, agent: AgentContext, pool: Any) -> None:
     asked(agent, release, "pause")
     row = agent.ledger.run(release)
     assert row is not None
@@ -179,7 +179,7 @@ def next_run(failed: str, agent: AgentContext, pool: Any) -> str:
 
 
 @pytest.mark.parametrize("act", ["cancel", "retry", "skip"])
-def test_a_word_that_overtakes_the_look_at_its_run_acts_on_nothing_that_another_run_continues(
+def test_a_command_during_the_check_of_its_run_touches_no_version_of_a_continuing_run(
     act: str, failed: str, next_run: str, agent: AgentContext, pool: Any
 ) -> None:
     row, running, wanted = agent.ledger.run(failed), dict(pool.running), wanted_of(agent)
@@ -232,7 +232,7 @@ def test_no_command_takes_effect_after_a_cancel(act: str, release: str, agent: A
 
 
 @pytest.mark.parametrize("act", ["cancel", "pause"])
-def test_a_word_that_the_ledger_does_not_take_is_not_answered_as_accepted(
+def test_an_unrecorded_command_is_not_answered_as_accepted(
     act: str, release: str, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def locked(*_: Any, **more: Any) -> None:
@@ -263,7 +263,7 @@ def test_a_retry_or_skip_is_refused_where_its_run_was_cancelled_after_the_look_a
 @pytest.mark.sampled
 @pytest.mark.parametrize("state", ["done", "failed", "cancelled"])
 @pytest.mark.parametrize("act", sorted(HEARD_IN))
-def test_a_word_that_means_nothing_to_a_run_that_has_ended_is_refused_with_its_state(
+def test_a_command_without_meaning_for_an_ended_run_is_refused_with_its_state(
     act: str, state: str, release: str, agent: AgentContext
 ) -> None:
     ends: Callable[..., bool] = agent.ledger.advance_run

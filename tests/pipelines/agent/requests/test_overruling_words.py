@@ -157,7 +157,7 @@ def test_only_an_approver_other_than_the_author_skips_the_comparison_of_an_appro
         (BOB, {"operate": (LEE.name,), "approve": ("eve",)}, "grants operate to 70001"),
     ],
 )
-def test_the_word_to_swap_what_needed_an_approval_is_another_persons(
+def test_a_swap_that_needed_an_approval_is_confirmed_by_another_person(
     caller: Any, roles: dict[str, tuple[str, ...]], refused: str, desk: Desk, told: list[Any]
 ) -> None:
     begun(desk, "running", 1, hold="gate")

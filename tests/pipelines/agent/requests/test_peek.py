@@ -60,9 +60,7 @@ def test_a_refusal_by_spark_over_an_existing_table_is_reported_unchanged(
         commands.handle(HERE, {"op": "peek", "args": {"table": "t"}})
 
 
-def test_a_table_that_is_there_may_be_empty(
-    agent: Any, commands: CommandHandler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_existing_table_may_be_empty(agent: Any, commands: CommandHandler, monkeypatch: pytest.MonkeyPatch) -> None:
     agent.ledger.put_deployment(deployment_row("t"))
     agent.files.held = FolderContents(0, 0, 0, True, None)
     reads(agent, monkeypatch, (("id",), ()))

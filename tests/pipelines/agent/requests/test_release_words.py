@@ -52,7 +52,7 @@ def test_a_command_is_forwarded_with_its_author_and_recorded(desk: Desk, told: l
     assert (done.op, done.subject, done.outcome, refused.outcome) == ("swap", "7f3a-1", "accepted", "refused")
 
 
-def test_sudo_lets_nobody_swap_his_own_plan_that_needed_an_approval(desk: Desk, told: list[Any]) -> None:
+def test_sudo_does_not_let_an_author_swap_a_plan_that_needed_an_approval(desk: Desk, told: list[Any]) -> None:
     desk.rule(approve=("rebuild",))
     made = held(desk, author_process_uid=0)
     assert made.approvals

@@ -68,7 +68,7 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest
     assert list((tmp_path / "theirs").iterdir()) == []
 
 
-def test_a_folder_of_ours_that_others_can_write_is_closed_and_what_lay_there_is_replaced(tmp_path: Path) -> None:
+def test_our_folder_that_others_can_write_is_closed_and_its_contents_replaced(tmp_path: Path) -> None:
     folder = tmp_path / "open"
     folder.mkdir()
     folder.chmod(0o777)

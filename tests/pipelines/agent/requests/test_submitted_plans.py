@@ -206,7 +206,7 @@ def test_a_damaged_file_is_a_bad_command(damage: dict[str, Any], desk: Desk) -> 
         desk.hand_over(plan, **{"plan": plan_as_json(plan), "created_at": NOW, **damage})
 
 
-def test_an_expired_plan_is_refused_also_from_a_file(desk: Desk) -> None:
+def test_an_expired_plan_is_refused_even_from_a_file(desk: Desk) -> None:
     plan, saved = desk.plan(), desk.plan(replace(REBUILD_A, nonce="file"))
     desk.hand_over(plan)
     desk.now = NOW + 24 * 3600.0

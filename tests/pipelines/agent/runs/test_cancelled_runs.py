@@ -313,9 +313,7 @@ def test_a_cancelled_rollback_stops_what_it_has_resumed(agent: AgentContext, poo
     assert sorted(pool.running) == ["a@v2", "b@v2", "c@v2"]
 
 
-def test_a_cancelled_rollback_leaves_a_version_that_another_statement_has_begun_to_read(
-    agent: AgentContext, pool: Any
-) -> None:
+def test_a_cancelled_rollback_keeps_a_version_that_another_statement_now_reads(agent: AgentContext, pool: Any) -> None:
     run_id = rolled_back_half(agent, pool)
     read_by_another(agent, pool, "a")
     assert drive(agent, run_id, CANCEL) == "cancelled"

@@ -243,7 +243,7 @@ def test_dropped_rows_fail_a_version_that_nothing_serves_beside(agent: FakeAgent
     assert not agent.looks(1, dropped_by_watermark=0).failed
 
 
-def test_dropped_rows_fail_it_also_once_it_has_caught_up(agent: FakeAgent) -> None:
+def test_dropped_rows_fail_the_gate_even_after_it_has_caught_up(agent: FakeAgent) -> None:
     agent.looks(POLLS - 1)
     assert agent.looks(1, dropped_by_watermark=1).failed
 
@@ -292,7 +292,7 @@ def test_a_version_that_is_never_measured_fails_it_in_the_end_whatever_the_clock
     assert agent.look() == UNMEASURED
 
 
-def test_a_lag_that_stays_unknown_fails_it_also_while_batches_are_committed(agent: FakeAgent) -> None:
+def test_a_lag_that_stays_unknown_fails_the_gate_even_while_batches_are_committed(agent: FakeAgent) -> None:
     agent.looks(1, **BEHIND)
     known_at = agent.passed
     for batch in range(200):

@@ -89,7 +89,7 @@ def accept(agent: AgentContext, run_id: str, act: str) -> None:
 
 
 @pytest.mark.parametrize("act", ["retry", "skip", "resume"])
-def test_no_word_from_before_a_run_was_ended_takes_it_up_again(act: str, agent: AgentContext, pool: Any) -> None:
+def test_no_command_from_before_a_run_was_ended_resumes_it(act: str, agent: AgentContext, pool: Any) -> None:
     deploy(agent, pool, small_project.texts())
     run_id = submit(agent, plan(agent, UPPER, REBUILD))
     accept(agent, run_id, act)
@@ -119,7 +119,7 @@ def test_a_retry_pending_while_a_run_is_ended_does_not_revive_its_thread(agent: 
     assert (state_of(agent, run_id), pool.views) == ("failed", SERVING)
 
 
-def test_a_cancel_from_before_a_run_was_ended_is_carried_out(agent: AgentContext, pool: Any) -> None:
+def test_a_cancel_given_before_a_run_was_ended_is_carried_out(agent: AgentContext, pool: Any) -> None:
     deploy(agent, pool, small_project.texts())
     run_id = submit(agent, plan(agent, UPPER, REBUILD))
     accept(agent, run_id, "skip")
@@ -157,7 +157,7 @@ def test_an_ended_run_refuses_the_skip_of_a_begun_start(
     assert told == [f"step {start.n} of run {run_id}, start c, was not skipped: it waits"]
 
 
-def test_a_run_that_ends_with_a_word_unheard_waits_between_its_looks(
+def test_a_run_that_ends_with_an_unread_command_waits_between_its_polls(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = submit(agent, plan(agent, small_project.texts(), EVERYTHING))

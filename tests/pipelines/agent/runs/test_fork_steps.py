@@ -75,7 +75,7 @@ def test_a_version_continues_from_the_checkpoint_of_the_serving_one(
     assert pool.views["c"] == ("c__v2_before + c__v2" if before else "c__v2")
 
 
-def test_rows_from_before_are_registered_as_the_old_version_stores_them(deployed: AgentContext, pool: Any) -> None:
+def test_earlier_rows_are_registered_as_the_old_version_stores_them(deployed: AgentContext, pool: Any) -> None:
     applied(deployed, pool, PARTITIONED, chosen("chain"))
     new = of(deployed, 2)
     assert f"LOCATION '{new.folder}/_before'" in new.before_ddl and "PARTITIONED" not in new.before_ddl

@@ -245,7 +245,7 @@ def test_a_pause_during_the_last_step_does_not_fail_a_run_that_has_finished(agen
     assert state_of(agent, run_id) == "done"
 
 
-def test_a_word_that_meets_a_bug_of_ours_takes_a_run_up_once(
+def test_a_command_that_hits_a_bug_resumes_a_run_once(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     met = []

@@ -81,7 +81,7 @@ def released(agent: AgentContext, made: Plan, run_id: str) -> Release:
     return found
 
 
-def test_nothing_is_swapped_before_the_word_and_everything_after_it(agent: AgentContext, pool: Any) -> None:
+def test_nothing_is_swapped_before_the_confirmation_and_everything_after_it(agent: AgentContext, pool: Any) -> None:
     agent.layout = replace(agent.layout, environment=replace(agent.layout.environment, soak_min=30))
     made, run_id, driven = begun(agent)
     assert set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"} and len(pool.running) == 6
@@ -177,7 +177,7 @@ def test_a_hold_has_an_end_and_a_retry_waits_again(agent: AgentContext) -> None:
     assert ended(agent, run_id) == "done"
 
 
-def test_a_hold_is_not_skipped_and_a_word_before_it_is_not_kept(agent: AgentContext, pool: Any) -> None:
+def test_a_hold_cannot_be_skipped_and_an_earlier_confirmation_does_not_count(agent: AgentContext, pool: Any) -> None:
     made = lane.plan(agent, A_REBUILD[0], HELD)
     run_id = lane.submit(agent, made)
     driven = OpenRuns(agent)
@@ -192,7 +192,7 @@ def test_a_hold_is_not_skipped_and_a_word_before_it_is_not_kept(agent: AgentCont
     assert ended(agent, run_id) == "cancelled"
 
 
-def test_the_word_needs_a_held_run_its_text_and_no_freeze(agent: AgentContext) -> None:
+def test_confirming_a_swap_needs_a_held_run_its_text_and_no_freeze(agent: AgentContext) -> None:
     _, run_id, driven = begun(agent)
     row, text = row_of(agent, run_id), f"dev {run_id[:4]}"
     check_word(agent, CALLER, row, text)

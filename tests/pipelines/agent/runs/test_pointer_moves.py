@@ -124,7 +124,7 @@ def test_a_first_pointer_that_was_made_is_dropped_again(
     assert "a" not in pool.views
 
 
-def test_a_kill_at_any_point_of_the_way_back_leaves_all_pointers_or_none(
+def test_a_kill_at_any_point_of_moving_back_leaves_all_pointers_moved_or_none(
     tmp_path: Path, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = begun(agent, pool)
@@ -301,7 +301,7 @@ def test_a_cancel_takes_a_swap_for_done_that_the_ledger_has_and_whose_poll_could
 
 
 @pytest.mark.parametrize("polled", [False, True])
-def test_a_swap_that_meets_a_bug_of_ours_leaves_no_pointer_moved(
+def test_a_swap_that_hits_a_bug_leaves_no_pointer_moved(
     polled: bool, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id, behind = begun(agent, pool), iter(["lag 7 rows"] if polled else [])

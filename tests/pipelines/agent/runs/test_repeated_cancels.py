@@ -91,7 +91,7 @@ def test_a_cancel_stops_what_an_operator_had_started_before_it(agent: AgentConte
     assert sorted(pool.running) == [*SERVING]
 
 
-def test_a_cancel_stops_what_was_started_by_a_word_that_was_accepted_before_it_and_recorded_after_it(
+def test_a_cancel_stops_starts_accepted_before_it_and_recorded_after_it(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(agent, pool, small_project.texts())

@@ -191,7 +191,7 @@ def test_a_command_given_during_an_outside_end_is_reported_to_its_author(
     assert summary == f"the command to resume run {run_id} was not carried out: the run is failed"
 
 
-def test_a_run_whose_thread_records_a_pause_during_an_end_from_outside_is_ended_all_the_same(
+def test_a_run_that_records_a_pause_during_an_outside_end_is_ended_nevertheless(
     release: str, agent: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = run_ends._failed

@@ -113,7 +113,7 @@ def test_purged_versions_are_no_readers(lake: AgentContext, pool: Any) -> None:
     ("kept", "retain_h", "said"),
     [(None, "", "cannot be read from its log"), (720.0, "168", "its log says that it retains files for 720 h")],
 )
-def test_the_log_has_the_last_word_on_what_is_retained(
+def test_the_log_decides_how_long_files_are_retained(
     lake: AgentContext, pool: Any, kept: float | None, retain_h: str, said: str
 ) -> None:
     lake.files.kept = kept  # type: ignore[attr-defined]  # Scripted.

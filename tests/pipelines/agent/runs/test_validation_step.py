@@ -147,7 +147,7 @@ def test_differences_can_be_accepted_by_skipping_the_step(served: AgentContext, 
 @pytest.mark.parametrize(
     ("act", "ends"), [("skip", "done"), ("cancel", "cancelled"), ("stop", "failed"), ("agent", "running")]
 )
-def test_a_comparison_that_nobody_waits_for_any_more_ends_and_lets_the_next_one_run(
+def test_an_abandoned_comparison_ends_and_lets_the_next_one_run(
     act: str, ends: str, served: AgentContext, pool: Any
 ) -> None:
     run = submit(served, plan(served, UPPER, REBUILD_A))

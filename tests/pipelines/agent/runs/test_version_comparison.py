@@ -48,7 +48,7 @@ TIMED = RevisionTexts(
 GROUPED = "INSERT INTO a SELECT 1 AS id, ts AS at FROM STREAM raw WATERMARK ts DELAY OF INTERVAL 1 DAY GROUP BY ts"
 
 
-def test_only_rows_from_before_its_time_are_more_than_a_version_that_begins_later_has(agent: AgentContext) -> None:
+def test_a_version_that_begins_later_lacks_only_rows_from_before_its_start(agent: AgentContext) -> None:
     raw = external_row("raw", texts=RevisionTexts("CREATE TABLE raw (id INT, ts TIMESTAMP) USING json LOCATION 'r'"))
     known = {(TableName("raw"), 0): raw}
     reads = (Binding(TableName("raw"), 0, True),)
@@ -125,7 +125,7 @@ def test_rows_that_distinct_withholds_are_those_that_its_watermark_has_not_passe
     assert [(row.side.value, row.predicate) for row in back][-1] == ("new", "at >= timestamp_millis(61000)")
 
 
-def test_late_rows_make_no_group_stand_twice(agent: AgentContext) -> None:
+def test_late_rows_do_not_duplicate_a_group(agent: AgentContext) -> None:
     behind = AlignedPair(4, 5, 60_000, 61_000, same_watermarks=False)
     grouped = replace(TIMED, dml=GROUPED)
     for texts, alike in ((TIMED, True), (grouped, False)):

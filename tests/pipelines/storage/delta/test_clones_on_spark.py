@@ -175,7 +175,7 @@ def test_a_version_begins_with_the_rows_of_a_version_or_of_a_time(lake: Any) -> 
 
 
 @pytest.mark.long
-def test_a_place_to_begin_at_is_heeded_in_a_first_batch_alone(lake: Any) -> None:
+def test_a_start_position_applies_only_to_the_first_batch(lake: Any) -> None:
     streams(lake)
     lake.run("g", begun_at(lake, "g", LogStart(TableName("p"), AT_VERSION, "2")))
     lake.insert("p", 10, at=200)

@@ -39,7 +39,7 @@ def test_types_that_are_not_known_are_not_guessed(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.drill
-def test_a_log_says_of_its_columns_what_spark_says_also_from_a_checkpoint(lake: Any) -> None:
+def test_a_log_has_the_same_columns_as_spark_even_from_a_checkpoint(lake: Any) -> None:
     name = lake.table("p", TYPES)
 
     def described() -> dict[str, str]:

@@ -182,7 +182,7 @@ def test_batches_without_a_row_are_in_the_tables_record_as_well(lake: Any) -> No
     assert lake.files.sink_batch(lake.place("c"), format="delta", query="another") is None
 
 
-def test_a_checkpoint_restored_from_an_older_copy_loses_rows_without_a_word_and_is_refused(lake: Any) -> None:
+def test_a_checkpoint_restored_from_an_older_copy_loses_rows_silently_and_is_refused(lake: Any) -> None:
     lake.table("p")
     lake.table("c")
     select, checkpoint = f"SELECT id, v FROM STREAM {lake.name('p')}", lake.checkpoint("c")

@@ -68,7 +68,7 @@ NEW_LIST = {"type": "array", "elementType": struct(field("y", of="x")), "contain
     ],
     ids=["renamed", "dropped", "dropped by place", "in a struct", "in a list", "mapped", "added", "wider", "moved"],
 )
-def test_a_column_is_lost_by_its_name_or_its_place_in_the_files(
+def test_a_column_is_lost_by_its_logical_or_its_physical_name(
     tmp_path: Path, before: tuple[Any, ...], after: tuple[Any, ...], what: str
 ) -> None:
     log = WrittenLog(tmp_path / "p")

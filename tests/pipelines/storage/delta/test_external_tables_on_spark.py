@@ -81,7 +81,7 @@ def test_a_foreign_table_is_registered_and_read_without_changes_in_its_folder(na
     assert (held.rows, held.exact) == (12, True)
 
 
-def test_an_escape_in_a_place_is_three_letters_to_delta_which_makes_a_folder_where_it_has_no_log(lake: Any) -> None:
+def test_delta_reads_an_escape_in_a_location_literally_and_creates_a_folder_without_a_log(lake: Any) -> None:
     foreign = made(lake, "a b")
     foreign.insert(2)
     for n, place in enumerate((f"{lake.folder}/a%20b", f"file:{lake.folder}/a%20b")):
@@ -190,7 +190,7 @@ FEATURES = {
     [("checkpoints v2", "json"), pytest.param("checkpoints v2", "parquet", marks=pytest.mark.long),
      *(pytest.param(feature, "json", marks=pytest.mark.long) for feature in FEATURES if feature != "checkpoints v2")],
 )  # fmt: skip
-def test_features_that_a_foreign_table_has_change_no_figure_also_behind_a_cleaned_log(
+def test_features_of_a_foreign_table_change_no_figure_even_behind_a_cleaned_log(
     feature: str, top: str, lake: Any
 ) -> None:
     columns, rest = FEATURES[feature]

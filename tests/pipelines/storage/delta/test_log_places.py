@@ -68,7 +68,7 @@ def test_only_versions_in_the_log_are_valid_start_positions(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("on_disk")
-def test_rows_that_were_changed_after_a_place_end_a_stream_that_begins_there(tmp_path: Path) -> None:
+def test_rows_changed_after_a_position_end_a_stream_that_begins_there(tmp_path: Path) -> None:
     log = written(tmp_path)
     log.commit(1, removes=("part-1-0.parquet",))
     end = "a stream of rows from before does not go on over that"

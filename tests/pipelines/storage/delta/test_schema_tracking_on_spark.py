@@ -116,7 +116,7 @@ def test_without_the_required_settings_it_never_continues(lake: Any) -> None:
 
 
 @pytest.mark.long
-def test_it_can_begin_later_also_behind_a_column_that_was_renamed_and_end_again(lake: Any) -> None:
+def test_tracking_can_begin_later_even_behind_a_renamed_column_and_end_again(lake: Any) -> None:
     name = lake.table("p", "id BIGINT, v INT, w INT", MAPPED)
     lake.table("c", "id BIGINT, v BIGINT")
     plain = f"SELECT id, v FROM STREAM {name}"

@@ -167,7 +167,7 @@ def test_rows_without_a_valid_key_end_the_statement_with_the_reason_and_nothing_
 
 
 @pytest.mark.long
-def test_without_a_sequence_the_row_of_the_later_batch_is_kept_also_where_a_microsecond_is_all_that_differs(
+def test_without_a_sequence_the_later_row_is_kept_even_if_only_a_microsecond_differs(
     lake: Any,
 ) -> None:
     lake.folder = lake.folder / "[prod] {a}"

@@ -43,7 +43,7 @@ def test_the_picture_is_well_formed_for_any_sql_and_shows_it() -> None:
     assert "<b>" not in lineage_html(found).replace("</b>", "")
 
 
-def test_every_table_and_column_on_the_way_is_there() -> None:
+def test_every_table_and_column_on_the_path_exists() -> None:
     texts = re.findall(r"<text[^>]*>([^<]*)", lineage_svg(lineage("a.x b.y", "b.y c.z", "a.q c.")))
     assert {"a", "b", "c", "x", "q", "y", "z"} <= set(texts)
 
@@ -52,7 +52,7 @@ ENDS = st.integers(0, 9)
 
 
 @given(st.lists(st.tuples(ENDS, ENDS).filter(lambda pair: pair[0] < pair[1]), min_size=1, max_size=30))
-def test_boxes_and_slots_keep_apart_and_ways_lead_to_the_right(pairs: list[tuple[int, int]]) -> None:
+def test_boxes_and_slots_do_not_overlap_and_edges_lead_to_the_right(pairs: list[tuple[int, int]]) -> None:
     ways = [(f"t{a}", f"t{b}") for a, b in pairs]
     names = sorted({name for way in ways for name in way})
     sizes = {name: (100.0, 30.0 + 10 * len(name)) for name in names}

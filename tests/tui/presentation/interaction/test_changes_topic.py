@@ -39,7 +39,7 @@ def test_choices_are_named_as_they_are_typed_with_unsupported_ones_apart(
     assert named[1] == [typed[each] for each in facts.instead if each not in EXECUTABLE]
 
 
-def test_every_word_that_a_kind_offers_is_explained_above() -> None:
+def test_every_strategy_that_a_kind_offers_is_explained_above() -> None:
     introduction = changes_topic().split(" (0)")[0]
     for strategy in sorted({strategy for facts in CHANGE_KINDS for strategy in facts.instead}):
         assert f"\n    {Strategy(strategy).replace('_', '-')} " in introduction

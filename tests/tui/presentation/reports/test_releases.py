@@ -105,7 +105,7 @@ def test_a_failure_is_shown_by_its_first_sentence_and_in_full_below() -> None:
     assert all(len(line) <= 120 for line in found) and any(line.endswith("at last") for line in found)
 
 
-def test_a_list_has_the_way_back_of_each() -> None:
+def test_a_list_shows_the_rollback_of_each_release() -> None:
     soaking = replace(PAIR, old=replace(OLD, stops_at=NOW + 600), serves=2)
     found = release_lines([release("observing", pairs=(soaking,), blocked="", old_until=NOW + 600)], NOW)
     until = clock(NOW + 600)

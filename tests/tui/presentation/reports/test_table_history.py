@@ -67,7 +67,7 @@ def test_a_swap_of_several_pointers_is_listed_in_the_history_of_each_table() -> 
     assert [entry.kind for entry in found] == ["deploy", "serves"]
 
 
-def test_after_a_rollback_the_version_from_before_serves() -> None:
+def test_after_a_rollback_the_previous_version_serves() -> None:
     swap = Step(1, StepKind.SWAP, A, 1, (), "", tables=(A,))
     plan = plan_of(A, steps=(swap,), action=Action.ROLLBACK, from_version=2, version=1)
     stop = StepRow(2, "stop", "a", 2, "done", started_at=3.0, ended_at=4.0)

@@ -23,7 +23,7 @@ def texts(found: ColumnDetails | None, width: int = 80) -> list[str]:
     return [plain(each).rstrip() for each in column_lines(found, width)]
 
 
-def test_the_chosen_column_is_marked_and_followed_both_ways() -> None:
+def test_the_chosen_column_is_marked_and_traced_in_both_directions() -> None:
     assert [" ".join(text.split()) for text in texts(facts("kept", "kind"))] == [
         "",
         "COLUMNS h and l choose another",

@@ -59,7 +59,7 @@ def test_the_rollback_is_shown_below_once_a_new_version_serves() -> None:
     assert shown(state="done", serves=True, blocked="orders v1: it is deleted")[-1].endswith("orders v1: it is deleted")
 
 
-def test_open_tickets_stand_at_the_end() -> None:
+def test_open_tickets_are_listed_at_the_end() -> None:
     one = MigrationTicket("9f2c-1", ORDERS, "BI", "", "", False, "orders__v1", "orders__v2", 4, NOW, NOW + 60)
     found = shown(tickets=(one,) * 5)
     assert sum("BI reads orders__v1" in row for row in found) == 3 and found[-1] == " and 2 more open tickets"
