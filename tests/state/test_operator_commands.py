@@ -1,4 +1,4 @@
-"""Words of operators: the newest on each subject counts, whatever the order in which they are written."""
+"""Commands of operators: the newest on each subject counts, whatever the order in which they are written."""
 
 from collections.abc import Callable
 from itertools import permutations

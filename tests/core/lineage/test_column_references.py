@@ -1,4 +1,4 @@
-"""The lines of a reader that name a parent's column."""
+"""The lines of a reader's statement that name a parent's column."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Only the table of formats may name a format."""
+"""No code outside the table of formats compares the name of a format."""
 
 import ast
 from pathlib import Path

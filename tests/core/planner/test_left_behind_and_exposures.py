@@ -1,4 +1,4 @@
-"""Exposures: each is told the table it reads now and after the swap, and no other is mentioned."""
+"""Exposures: a plan names the table that each reads now and after the swap, and mentions no other exposure."""
 
 from typing import Any
 

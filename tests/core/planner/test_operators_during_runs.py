@@ -19,7 +19,7 @@ OFTEN = 0.15
 
 
 class Others:
-    """An operator and a failing neighbour; remembers the last word on each table."""
+    """An operator and a failing neighbour; remembers the last command on each table."""
 
     def __init__(self, pool: Simulated, chance: random.Random) -> None:
         self._pool, self._chance = pool, chance
@@ -129,7 +129,7 @@ def ends_of_a_life(seed: int) -> Iterator[tuple[str, str]]:
 
 
 def a_word(pool: Simulated, agent: Agent, chance: random.Random) -> OperatorControl:
-    """Return an operator's reaction to a failed run: retry, cancel, or skip a step that can be skipped."""
+    """Return an operator's reaction to a failed run: retry, cancel, or skip a skippable step."""
     steps = pool.journal[agent.run_id]
     run = Run(agent.run_id, pool.runs[agent.run_id], tuple(steps.values()))
     skippable = [n for n in steps if why_not_skipped(run, n) is None]

@@ -1,4 +1,4 @@
-"""Keyed tables in a project: their settings, Problems with their places, and who may stream them."""
+"""Keyed tables in a project: their settings, Problems with their positions, and the statements that may stream them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Loading a project: every mistake is a Problem with its place and a remedy, and all are reported at once."""
+"""Loading a project: every mistake is a Problem with its position and a remedy, and all are reported at once."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""`checks:` in a table's yml: accepted forms, Problems with their places, and the meaning of a change."""
+"""`checks:` in a table's yml: accepted forms, Problems with their positions, and the effect of a change."""
 
 from collections.abc import Mapping
 

@@ -45,7 +45,7 @@ def done(plan: Plan, action: Action) -> set[str]:
 
 
 def shown(answer: ImpactAnswer) -> list[str]:
-    """Return a line per table: effect, depth, name, what leads to it, and the place that names the column."""
+    """Return a line per table: effect, depth, name, the table that leads to it, and the line that names the column."""
     return [
         f"{one.effect} {one.depth} {one.table} < "
         + " ".join(f"{reading.table}{'' if reading.streamed else '!'}" for reading in one.through)

@@ -68,7 +68,7 @@ def answers(intent: RunIntent) -> tuple[RunEvidence, ...]:
 
 
 def spoken(run: Run) -> Iterator[tuple[OperatorControl, ...]]:
-    """Yield no word, each word, and each pair of words in both orders."""
+    """Yield no command, each command, and each pair of commands in both orders."""
     plain = [OperatorControl(act) for act in ("pause", "resume", "cancel", "retry", "swap")]
     words = [*plain, *(OperatorControl("skip", progress.step.n) for progress in run.steps)]
     yield ()
@@ -89,7 +89,7 @@ def bounded(run: Run) -> Run:
 
 
 def following(found: Reached) -> Iterator[tuple[Reached, tuple[RunEvidence, ...]]]:
-    """Yield what a run can become next: by answers and words, or under a new agent."""
+    """Yield what a run can become next: by answers and commands, or under a new agent."""
     for words in spoken(found.run):
         again = recover_run(found.run) if found.run.state not in ENDED else found.run
         for run, evidence in [(again, words), *((found.run, (*said, *words)) for said in heard(found.asked))]:

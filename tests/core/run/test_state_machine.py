@@ -1,4 +1,4 @@
-"""A run driven by values: order, propagation of failures, operators' words, and what a new agent finds."""
+"""A run driven by values: order, propagation of failures, operators' commands, and what a new agent finds."""
 
 import itertools
 from dataclasses import replace

@@ -117,7 +117,7 @@ class ScriptedPool:
     widened: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     """Each clone: its name, the folder and version of its base, and its own folder."""
     recorded: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """What logs were told that they contain: for each query, the table's folder and the batch."""
+    """Batches that tests have recorded in logs: for each query, the table's folder and the batch."""
     late: list[str] = field(default_factory=list)
     """Methods of ports whose next call misses its deadline; such a call waits in `overdue`."""
     overdue: list["LateCall"] = field(default_factory=list)
@@ -409,7 +409,7 @@ class ScriptedFiles:
     not_from: dict[str, str] = field(default_factory=dict)
     """The reason why no stream can begin at a position in a log."""
     logged: bool = False
-    """True if a table has the batch of a fork only once its log was told so."""
+    """True if a table has the batch of a fork only once it is recorded in the log."""
     versions: dict[int, int] = field(default_factory=lambda: {1: 7})
     """Versions of a table with a log, by batch."""
     by_hand: dict[str, tuple[int, str]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The agent's log is bounded, whoever writes into it."""
+"""The agent's log has a bounded size, whichever process writes into it."""
 
 import logging
 import subprocess

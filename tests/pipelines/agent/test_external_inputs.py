@@ -1,4 +1,4 @@
-"""Delta tables of others in the agent: registered where their log is, compared with their DDL, and left alone."""
+"""Foreign Delta tables in the agent: registered where their log is, compared with their DDL, and never changed."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +31,7 @@ ALL = PlanRequest(everything=True, children="all")
 
 
 def files(ddl: str = DDL, **selects: str) -> dict[str, str]:
-    """Return a project whose input is somebody else's Delta table."""
+    """Return a project whose input is a foreign Delta table."""
     found = small_project.texts(**selects)
     place = next(path for path in found if path.endswith("ddl.landed.sql"))
     return found | {place: ddl, "headgate.yml": found["headgate.yml"] + "connectors: {delta: {}}\n"}

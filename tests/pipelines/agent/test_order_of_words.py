@@ -1,4 +1,4 @@
-"""Of two operators' words the later one holds, whichever way each came, and evidence never changes an intent."""
+"""Of two operators' commands the later one holds, by whichever path, and evidence never changes an intent."""
 
 import json
 import threading

@@ -39,7 +39,7 @@ def acts(agent: AgentContext, tmp_path: Path) -> StatementControl:
 
 
 class ToldRuns:
-    """A run lane that records the words it receives."""
+    """A run lane that records the commands it receives."""
 
     def __init__(self) -> None:
         self.told: list[str] = []

@@ -1,4 +1,4 @@
-"""The five changes of the demo on a copy of the sample."""
+"""The changes of `headgate demo change`, on a copy of the sample."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Settling: the feeds end with complete files, closing events are later than every window, and feeds can resume."""
+"""`headgate demo settle`: feeds end with complete files, closing events are later than every window, feeds resume."""
 
 import json
 import subprocess

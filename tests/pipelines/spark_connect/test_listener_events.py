@@ -1,4 +1,4 @@
-"""What is retained of events, without a server: the newest progress, and when a run was last heard."""
+"""What is retained of events, without a server: the newest progress, and when a run last reported."""
 
 import json
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Records as files: written completely, unchanged by a round trip, and reported by path if broken."""
+"""Registry records as files: written completely, unchanged by a round trip, and reported by path if broken."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Every place for a relation in Spark's grammar, each with a statement that reads one there.
+"""Every position of a relation in Spark's grammar, each with a statement that reads one there.
 
 `tests/fixtures/corpus/{brackets_of_joins,places_of_relations}.txt` hold most of them with Spark's own verdicts.
 """

@@ -14,7 +14,7 @@ _HEAD, _WORDS, *_PLACES = (
 )
 WORDS = _WORDS.split()
 EVERY = 7
-"""Outside the drill, every seventh word is tried in each place."""
+"""Outside the drill, every seventh word is tried in each position."""
 # Words that we accept as names only in some places: elsewhere they are more likely an error, or belong to the grammar.
 _REFUSED = """
     ALL AND ANTI ARRAY AS ASOF BETWEEN BY CASE COLLATE CROSS DELETE DISTINCT DIV ESCAPE EXCEPT FROM FULL GROUP HAVING IF
@@ -29,7 +29,7 @@ CALLED = frozenset(("CURRENT_DATE", "CURRENT_TIMESTAMP", "CURRENT_USER", "SESSIO
 
 
 class Place(NamedTuple):
-    """A place where a name can stand."""
+    """A position at which a name is allowed."""
 
     name: str
     text: str
@@ -58,7 +58,7 @@ def reading(text: str) -> object:
 
 
 def wrong(place: Place, words: list[str]) -> list[str]:
-    """Return the words that we treat differently from Spark in a place."""
+    """Return the words that we treat differently from Spark in a position."""
     found = []
     for word in words:
         ours, quoted = (reading(place.text.format(w=w)) for w in (word.lower(), f"`{word.lower()}`"))

@@ -1,4 +1,4 @@
-"""Statistics of tables: what the ledger learns of a real folder, how often, and what callers are told."""
+"""Statistics of tables: what is recorded of a real folder, how often, and what callers receive."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Words to a run that an agent has accepted: the next agent processes each of them once, in order."""
+"""Commands to a run that an agent has accepted: the next agent processes each of them once, in order."""
 
 import os
 from collections.abc import Callable
@@ -36,14 +36,14 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class DiesAfterItsAnswers(OpenRuns):
-    """A run lane whose agent is killed after it answers and before a run hears of it."""
+    """A run lane whose agent is killed after it answers and before a run reads the command."""
 
     def wake(self, run_id: str) -> None:
         return
 
 
 def asked(agent: AgentContext, run_id: str, *acts: str, runs: type[OpenRuns] = DiesAfterItsAnswers) -> None:
-    """Send words about a run to the agent's desk."""
+    """Send commands on a run to the agent's desk."""
     figures = TableStatisticsCollector(agent, PoolUtilization())
     handler = CommandHandler(agent, fast_lane(agent), runs(agent), figures, lambda pool: None)
     for act in acts:

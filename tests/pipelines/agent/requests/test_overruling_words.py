@@ -1,4 +1,4 @@
-"""Words that let a run continue, during a freeze and despite a failed check of a plan that needed an approval."""
+"""Commands that let a run continue, during a freeze and despite a failed check of a plan that needed an approval."""
 
 import json
 from dataclasses import replace

@@ -23,7 +23,7 @@ CALLER = Caller(1, os.getuid(), None)
 
 
 class DiesAfterItsAnswer:
-    """A run lane that never receives a word."""
+    """A run lane that never receives a command."""
 
     def wake(self, run_id: str) -> None:
         return
@@ -37,7 +37,7 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def asked(agent: AgentContext, run_id: str, act: str, step: int = 0) -> None:
-    """Send a word about a run to an agent that dies before its run hears it."""
+    """Send a command on a run to an agent that dies before its run reads it."""
     figures = TableStatisticsCollector(agent, PoolUtilization())
     runs: Any = DiesAfterItsAnswer()
     handler = CommandHandler(agent, fast_lane(agent), runs, figures, lambda pool: None)

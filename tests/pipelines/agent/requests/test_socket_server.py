@@ -1,4 +1,4 @@
-"""The agent's socket: it keeps accepting, lies in a private folder, and identifies callers correctly."""
+"""The agent's socket: it keeps accepting, is in a private folder, and identifies callers correctly."""
 
 import errno
 import os

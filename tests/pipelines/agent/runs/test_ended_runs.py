@@ -80,7 +80,7 @@ def test_an_ended_run_can_be_cancelled_by_a_command_accepted_meanwhile(agent: Ag
 
 
 def accept(agent: AgentContext, run_id: str, act: str) -> None:
-    """Accept a word as the agent's desk does, without notifying anybody."""
+    """Accept a command as the agent's desk does, without notifying anybody."""
     if act == "retry":
         agent.ledger.retry_run(run_id, serial=agent.locks.start(), by="ana", at=1.0)
     else:
@@ -133,7 +133,7 @@ def test_a_cancel_given_before_a_run_was_ended_is_carried_out(agent: AgentContex
 
 
 def let_words_be_read(agent: AgentContext, patch: pytest.MonkeyPatch, *, times: int) -> None:
-    """Fail a run that looks for words more than `times` times, which it might do forever."""
+    """Fail a run that polls for commands more than `times` times, which it might do forever."""
     read, looks = agent.ledger.run_words, iter(range(times))
     patch.setattr(type(agent.ledger), "run_words", lambda _, of: (next(looks), read(of))[1])
 

@@ -1,4 +1,4 @@
-"""Done means it works: a start waits for its first batch within a time limit, and earlier failures fail the run."""
+"""A start is done once its first batch is committed within a time limit; an earlier failure fails the run."""
 
 from dataclasses import replace
 from functools import partial

@@ -1,4 +1,4 @@
-"""An operator's word to a run is heard before each effect, in order, and the run's end is reported once."""
+"""Operators' commands to a run are read before each effect, in order, and the run's end is reported once."""
 
 import threading
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def at(agent: AgentContext, where: str, act: Callable[[], object]) -> AgentConte
 
 
 def tell(agent: AgentContext, run_id: str, act: str) -> None:
-    """Accept a word without notifying anybody."""
+    """Accept a command without notifying anybody."""
     agent.ledger.tell_run(run_id, OperatorControl(act, by="bob"), at=1.0)
 
 

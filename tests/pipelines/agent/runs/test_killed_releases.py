@@ -1,4 +1,4 @@
-"""A held release over a scripted pool, and a rollback, killed at every point while another actor works."""
+"""A held release and a rollback over a scripted pool, killed at every point while another actor works."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""A run's end and the words that it did not carry out are reported once, in the transaction that records them."""
+"""A run's end and the commands that it did not carry out are reported once, in the transaction that records them."""
 
 import sqlite3
 from dataclasses import replace

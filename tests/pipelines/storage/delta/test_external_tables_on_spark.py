@@ -1,4 +1,4 @@
-"""Delta tables written by others, on real Spark: registered and read, but never created or changed by us."""
+"""Foreign Delta tables on real Spark: registered and read, but never created or changed by us."""
 
 import os
 import shutil

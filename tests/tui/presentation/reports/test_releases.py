@@ -1,4 +1,4 @@
-"""Releases in words and as data: what each waits for, both versions, and the rollback or why there is none."""
+"""Releases as text and as data: what each waits for, both versions, and the rollback or why there is none."""
 
 import json
 from dataclasses import replace
