@@ -440,7 +440,7 @@ def test_columns_behind_a_star_are_left_to_spark(select: str) -> None:
 @pytest.mark.parametrize(
     "place", ["/lake/orders", "lake/orders", "/lake/a b", "file:/lake/orders", "file:///lake/orders"]
 )
-def test_a_foreign_delta_table_is_streamed_and_read_as_a_static_side(place: str) -> None:
+def test_an_external_delta_table_is_streamed_and_read_as_a_static_side(place: str) -> None:
     with_delta = MANIFEST + "connectors: {delta: {}}\n"
     orders = ("pipelines/sources/p/orders/sql-scripts/ddl.orders.sql",
               ddl("orders", rest=f"USING delta LOCATION '{place}'"))  # fmt: skip
@@ -474,7 +474,7 @@ def with_orders(select: str, yml: str = "", rest: str = "") -> Mapping[str, str]
          [f"{SRC_A}/dml.a.sql:2: a streams the changes of orders and does not say which"]),
     ],
 )  # fmt: skip
-def test_changes_of_a_foreign_table_are_read_if_both_sides_declare_them(
+def test_changes_of_an_external_table_are_read_if_both_sides_declare_them(
     select: str, yml: str, rest: str, expected: list[str]
 ) -> None:
     found = with_orders(select, yml, rest)

@@ -1,4 +1,4 @@
-"""Foreign Delta tables in the agent: registered where their log is, compared with their DDL, and never changed."""
+"""External Delta tables in the agent: registered where their log is, compared with their DDL, and never changed."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +31,7 @@ ALL = PlanRequest(everything=True, children="all")
 
 
 def files(ddl: str = DDL, **selects: str) -> dict[str, str]:
-    """Return a project whose input is a foreign Delta table."""
+    """Return a project whose input is an external Delta table."""
     found = small_project.texts(**selects)
     place = next(path for path in found if path.endswith("ddl.landed.sql"))
     return found | {place: ddl, "headgate.yml": found["headgate.yml"] + "connectors: {delta: {}}\n"}
@@ -103,7 +103,7 @@ def test_it_is_registered_as_its_log_has_it_and_its_id_is_recorded(deployed: Any
     ],
     ids=["no log", "no folder", "another type", "a column less"],
 )  # fmt: skip
-def test_a_foreign_table_that_contradicts_its_ddl_is_not_registered(
+def test_an_external_table_that_contradicts_its_ddl_is_not_registered(
     change: Any, words: str, lake: Any, pool: Any
 ) -> None:
     change(lake.files)
@@ -121,7 +121,7 @@ def test_a_property_that_is_declared_is_one_that_its_log_must_have(lake: Any, po
     forks.applied(lake, pool, files(ddl), PlanRequest(everything=True, children="all", nonce="n"))
 
 
-def test_a_new_declaration_of_a_foreign_table_is_compared_and_nothing_is_altered(deployed: Any, pool: Any) -> None:
+def test_a_new_declaration_of_an_external_table_is_compared_and_nothing_is_altered(deployed: Any, pool: Any) -> None:
     wider = files(DDL.replace("kind STRING", "kind STRING, more INT"))
     plan, _ = forks.applied(deployed, pool, wider, PlanRequest(tables=(T("landed"),)))
     assert [(step.do, step.table) for step in plan.steps] == [("register", "landed")]
@@ -214,7 +214,7 @@ def said(agent: AgentContext, table: str = "landed") -> list[tuple[str, str]]:
     return [(event.summary, event.detail) for event in agent.ledger.events_of(T(table), "exception")]
 
 
-def test_a_fault_of_a_foreign_table_is_reported_once_and_withdrawn(deployed: Any) -> None:
+def test_a_fault_of_an_external_table_is_reported_once_and_withdrawn(deployed: Any) -> None:
     rounds, gone = ChangedTables(deployed), f"landed has no table: {LAKE} has no _delta_log"
     rounds.round()
     assert (landed(deployed).error, said(deployed)) == ("", [])
@@ -234,7 +234,7 @@ def test_a_fault_of_a_foreign_table_is_reported_once_and_withdrawn(deployed: Any
     assert "ddl.landed.sql declares kind string" in landed(deployed).error
 
 
-def test_a_recreated_foreign_table_is_reported_once_with_both_ids(deployed: Any) -> None:
+def test_a_recreated_external_table_is_reported_once_with_both_ids(deployed: Any) -> None:
     deployed.files.ids[LAKE] = "id-2"
     for _ in range(2):
         ChangedTables(deployed).round()
@@ -313,7 +313,7 @@ def test_a_plan_over_an_input_that_contradicts_its_ddl_is_refused_with_the_file(
     [f"the log of {LAKE} cannot be read: it asks for newFeature, which is not read here", "/lake is not there",
      f"{LAKE} cannot be reached: Permission denied", f"the disk under {LAKE} is full: No space left on device"],
 )  # fmt: skip
-def test_the_reason_for_missing_figures_of_a_foreign_table_is_shown_until_they_are_known(
+def test_the_reason_for_missing_figures_of_an_external_table_is_shown_until_they_are_known(
     summary: str, deployed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def identity(folder: str, format: str) -> str:

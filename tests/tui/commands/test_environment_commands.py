@@ -133,7 +133,7 @@ def test_creating_an_external_input_says_where_its_files_go_and_what_to_do_next(
 
 
 def on_delta(folder: Path, manifest: str = MANIFEST + "connectors: {delta: {}}\n") -> None:
-    """Create a foreign Delta table beside the project, and another one inside its data folder."""
+    """Create an external Delta table beside the project, and another one inside its data folder."""
     (folder / "headgate.yml").write_text(manifest)
     kinds = {"id": "long", "two words": "string", "at": "timestamp", "by": {"type": "array", "elementType": "date"}}
     for place in (folder.parent / "lake", folder / "data/lake"):

@@ -49,7 +49,7 @@ def test_a_product_is_the_sum_of_its_layers_and_names_what_fails(shop: Any, caps
     }  # fmt: skip
 
 
-def test_a_faulty_foreign_table_fails_its_product(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_faulty_external_table_fails_its_product(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
     shop.update_deployment(TableName("landed"), 0, error="landed has no table: /lake has no _delta_log")
     (p,) = written(["health", "p"], capsys)["products"]
     assert [(each["table"], each["state"]) for each in p["failing"]] == [("landed", "external"), ("b", "failed")]

@@ -366,7 +366,7 @@ def test_the_audit_of_a_table_holds_its_acts_its_plans_and_its_runs(
     assert exit_codes.run_command_line(["audit", "--table", "b", "--verify"]) == 2
 
 
-def test_a_foreign_table_is_shown_with_its_measurements_and_its_fault(
+def test_an_external_table_is_shown_with_its_measurements_and_its_fault(
     shop: Any, deployed: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now, landed = time.time(), TableName("landed")

@@ -380,7 +380,7 @@ def test_a_checkpoint_of_policy_v2_is_read_with_the_files_that_it_names(
     assert files.sink_batch(str(tmp_path), format="delta", query="q") == 3
 
 
-def test_the_log_of_a_foreign_table_is_in_its_folder_and_ours_is_one_level_below(tmp_path: Path) -> None:
+def test_the_log_of_an_external_table_is_in_its_folder_and_ours_is_one_level_below(tmp_path: Path) -> None:
     files, others = TableCheckpoints("ledger"), format_of_others("delta")
     log = WrittenLog(tmp_path)
     log.commit(5)

@@ -1,4 +1,4 @@
-"""Foreign Delta tables on real Spark: registered and read, but never created or changed by us."""
+"""External Delta tables on real Spark: registered and read, but never created or changed by us."""
 
 import os
 import shutil
@@ -63,7 +63,7 @@ def why_other(lake: Any, foreign: Foreign, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", ["foreign", "a {c} [d] é#"])
-def test_a_foreign_table_is_registered_and_read_without_changes_in_its_folder(name: str, lake: Any) -> None:
+def test_an_external_table_is_registered_and_read_without_changes_in_its_folder(name: str, lake: Any) -> None:
     foreign = made(lake, name)
     foreign.insert(5)
     foreign.sql("ALTER TABLE {t} ADD COLUMNS (more INT)")
@@ -190,7 +190,7 @@ FEATURES = {
     [("checkpoints v2", "json"), pytest.param("checkpoints v2", "parquet", marks=pytest.mark.long),
      *(pytest.param(feature, "json", marks=pytest.mark.long) for feature in FEATURES if feature != "checkpoints v2")],
 )  # fmt: skip
-def test_features_of_a_foreign_table_change_no_figure_even_behind_a_cleaned_log(
+def test_features_of_an_external_table_change_no_figure_even_behind_a_cleaned_log(
     feature: str, top: str, lake: Any
 ) -> None:
     columns, rest = FEATURES[feature]
