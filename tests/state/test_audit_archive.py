@@ -130,7 +130,7 @@ def test_an_entry_that_no_archive_holds_cannot_be_deleted(ledger: Ledger, path: 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.5, 0.77, 0.999, 1.0])
 @pytest.mark.parametrize("parts", [0, 1])
-def test_a_kill_before_the_rows_leave_loses_and_doubles_nothing(
+def test_a_kill_before_rows_leave_the_ledger_neither_loses_nor_duplicates_any(
     ledger: Ledger, path: Path, facts: EnvironmentRow, parts: int, share: float
 ) -> None:
     fill(ledger, *range(10), 30)
@@ -301,7 +301,7 @@ def test_the_chain_holds_from_the_archive_into_the_ledger(
     assert words(path) == found
 
 
-def test_a_ledger_that_was_restored_leaves_what_the_other_has_archived(
+def test_a_restored_ledger_leaves_the_archives_of_the_other(
     ledger: Ledger, path: Path, facts: EnvironmentRow, tmp_path: Path
 ) -> None:
     fill(ledger, *range(6))

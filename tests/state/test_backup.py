@@ -69,7 +69,7 @@ def test_a_backup_while_the_agent_writes_is_a_consistent_snapshot(ledger: Ledger
     assert {found.name for found in tmp_path.glob("backup*")} == {f"backup {n}.db" for n in range(5)}, "nothing beside"
 
 
-def test_a_backup_writes_over_nothing(ledger: Ledger, path: Path, tmp_path: Path) -> None:
+def test_a_backup_overwrites_nothing(ledger: Ledger, path: Path, tmp_path: Path) -> None:
     into = tmp_path / "there"
     into.write_text("mine")
     with pytest.raises(Refused, match="exists already"):

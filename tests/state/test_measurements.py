@@ -84,7 +84,7 @@ def test_nothing_of_the_last_hour_is_thinned(ledger: Ledger, deployment: Made) -
     assert ledger.samples(ORDERS, 1) == before and len(before) == 720
 
 
-def test_after_an_hour_one_a_minute_stays_and_thinning_again_changes_nothing(ledger: Ledger, deployment: Made) -> None:
+def test_after_an_hour_one_sample_per_minute_stays_and_thinning_is_idempotent(ledger: Ledger, deployment: Made) -> None:
     deployed(ledger, deployment, "orders", "payments")
     now = fill(ledger, 3 * HOUR)
     ledger.thin_samples(now)

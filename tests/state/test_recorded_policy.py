@@ -31,7 +31,7 @@ def test_the_policy_in_force_is_read_back_completely_with_its_protections(ledger
     assert ledger.recorded_policy() == OPEN and not ledger.facts().protected
 
 
-def test_a_policy_that_waits_changes_nothing_and_gives_way_to_the_next(ledger: Ledger) -> None:
+def test_a_pending_policy_changes_nothing_and_is_replaced_by_the_next(ledger: Ledger) -> None:
     ledger.put_policy(row(SHUT, IN_FORCE))
     ledger.put_policy(row(OPEN, WAITING))
     later = Policy(max_statements=9)

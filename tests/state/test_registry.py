@@ -44,7 +44,7 @@ def test_each_version_knows_when_it_began_to_serve_and_what_it_replaced(ledger: 
     )
 
 
-def test_a_line_says_what_its_version_keeps_and_when_it_began_to_serve(ledger: Ledger, deployment: Made) -> None:
+def test_a_version_line_shows_its_state_and_the_time_it_began_to_serve(ledger: Ledger, deployment: Made) -> None:
     for version, mode, stateful in ((1, "append", False), (2, "upsert/2", False), (3, "upsert/2", True)):
         ledger.put_deployment(deployment("orders", version, mode=mode, stateful=stateful, active=False))
     ledger.activate({ORDERS: 2}, by="run2", at=20.0)

@@ -21,7 +21,7 @@ def test_a_table_is_served_by_its_active_version_with_its_figures(
     assert (kept.lag_rows, kept.exact, kept.trend) == (4, False, "steady")
 
 
-def test_without_an_active_version_the_newest_is_shown_and_nothing_measured_is_not_known(
+def test_without_an_active_version_the_newest_is_shown_and_unmeasured_values_are_unknown(
     ledger: Ledger, path: Path, deployment: Callable[..., Deployment]
 ) -> None:
     for version in (1, 3, 2):

@@ -27,7 +27,7 @@ def test_a_change_has_its_kind_and_evidence(edit: Edit) -> None:
 
 
 @pytest.mark.parametrize("edit", PAIRS, ids=lambda edit: edit.name)
-def test_a_revision_beside_itself_is_kept(edit: Edit) -> None:
+def test_an_unchanged_revision_is_kept(edit: Edit) -> None:
     assert classify(edit.old, edit.old) == classify(edit.new, edit.new) == Change(ChangeKind.NONE, Action.KEEP)
 
 

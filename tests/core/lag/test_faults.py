@@ -73,7 +73,7 @@ def test_a_failure_is_reported_at_once_and_one_fault_may_follow_another() -> Non
     assert failed.heard(FaultSign(Fault.STARVED), 5.0).said.fault is Fault.STARVED
 
 
-def test_behind_is_the_oldest_input_nothing_waiting_is_no_time_and_a_source_that_is_gone_is_unknown() -> None:
+def test_behind_is_the_age_of_the_oldest_input_zero_without_input_and_unknown_without_a_source() -> None:
     def source(name: str, files: int, oldest_s: float | None, newest_s: float | None, gone: bool = False) -> SourceLag:
         return SourceLag(TableName(name), files, 0, 0, True, oldest_s, newest_s=newest_s, missing=gone)
 

@@ -190,7 +190,7 @@ def test_a_stream_of_rows_has_no_columns_of_a_change_feed() -> None:
     assert [(gap.name, gap.reason) for gap in found.gaps] == [("_change_type", "no source has such a column")]
 
 
-def test_the_tree_says_that_a_column_is_of_the_change_feed() -> None:
+def test_the_tree_marks_columns_of_the_change_feed() -> None:
     keyed, _ = read_project(KEYED)
     assert keyed is not None
     rows = tree(LineageTracer(keyed).trace(ColumnOrigin(T("marked"), "n"), UPSTREAM))

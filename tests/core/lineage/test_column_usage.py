@@ -47,7 +47,7 @@ def used(column: str, **statements: str) -> list[str]:
         "SELECT id FROM STREAM landed AS l\nWHERE EXISTS (SELECT 1 FROM side AS s WHERE s.id = l.kind)",
     ],
 )
-def test_a_condition_uses_a_column_and_makes_nothing_from_it(clause: str) -> None:
+def test_a_condition_uses_a_column_without_an_output(clause: str) -> None:
     assert used("kind", a=f"id: {clause}") == ["a.@3"]
     assert used("amount", a=f"id: {clause}") == []
 

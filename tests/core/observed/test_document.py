@@ -192,7 +192,7 @@ def test_every_value_of_a_table_has_its_key() -> None:
         ({"format": "headgate.observed/2"}, "the document: its format is not headgate.observed/1"),
     ],
 )  # fmt: skip
-def test_a_wrong_document_says_what(document: Any, summary: str) -> None:
+def test_an_invalid_document_is_reported_with_the_reason(document: Any, summary: str) -> None:
     with pytest.raises(InvalidProject) as caught:
         known_of(document, "dev")
     assert [problem["summary"] for problem in caught.value.problems] == [summary]

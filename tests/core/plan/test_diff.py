@@ -16,7 +16,7 @@ from tests.core.plan.test_rendering import changed
 from tests.support.domain_builders import plan, project, running, table
 
 
-def test_a_plan_differs_in_nothing_from_itself() -> None:
+def test_a_plan_equals_itself() -> None:
     assert compare_plans(one(), one()) == ()
     assert difference_lines(one(), one()) == (f"plan {one().hash[:12]} → {one().hash[:12]}: the same",)
     assert difference_as_json(one(), one())["same"] is True

@@ -75,7 +75,7 @@ def test_a_plan_that_no_agent_was_given_says_how_to_plan_it() -> None:
         ("\x1b]0;x\x07 \x9b1m", "\\\\x1b\\]0;x\\\\x07 \\\\x9b1m"),
     ],
 )
-def test_nothing_in_a_text_is_markdown_or_html(raw: str, safe: str) -> None:
+def test_text_in_markdown_is_escaped(raw: str, safe: str) -> None:
     assert escape_markdown(raw) == safe
 
 

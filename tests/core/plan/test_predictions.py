@@ -48,7 +48,7 @@ def of_step(found: PlanPrediction, n: int) -> tuple[float | None, float | None]:
     return found.steps[n - 1].predicted_low_s, found.steps[n - 1].predicted_high_s
 
 
-def test_a_plan_counts_start_trigger_reading_gate_and_swap_and_gates_beside_each_other(
+def test_the_prediction_of_a_plan_covers_start_trigger_reading_parallel_gates_and_swap(
     nodes: tuple[PlanNode, ...],
 ) -> None:
     found = predicted(nodes)

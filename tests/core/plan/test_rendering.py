@@ -173,7 +173,7 @@ def test_a_step_names_what_it_acts_on(do: StepKind, version: int, words: str) ->
     assert step_words(Step(1, do, T("a"), version, (), "", "")) == words
 
 
-def test_a_child_says_that_its_parent_is_re_created() -> None:
+def test_a_reader_says_that_its_parent_is_recreated() -> None:
     declared = project(src="", a="src", b="a")
     found = plan(declared, running(declared), "a", rebuild=True)
     assert [change_words(node) for node in found.nodes] == ["none", "rebuild requested", "upstream re-created"]
@@ -248,7 +248,7 @@ def test_a_warning_follows_the_name_of_its_table() -> None:
 
 
 @pytest.mark.parametrize("width", [80, 160])
-def test_a_plan_with_everything_is_drawn_as_kept(width: int) -> None:
+def test_a_plan_with_every_section_is_rendered_as_recorded(width: int) -> None:
     kept = Path(__file__).parents[2] / "fixtures" / "plans" / f"everything_{width}.txt"
     assert "\n".join(plan_lines(everything(), width, LEE)) + "\n" == kept.read_text()
 
@@ -259,7 +259,7 @@ def test_everything_fits_any_width(width: int) -> None:
         assert len(line) <= width and line == line.rstrip()
 
 
-def test_a_plan_that_nobody_has_says_what_it_needs_and_no_author() -> None:
+def test_an_unsubmitted_plan_shows_its_approvals_and_no_author() -> None:
     head = " ".join(plan_lines(everything(), 160)[:1])
     assert "author" not in head and "expires" not in head and "approvals 0 of 2" in head
     refused = replace(everything(), refusals=(PlanRefusal("a", "it cannot be", "do this"),), steps=())

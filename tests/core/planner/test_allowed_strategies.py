@@ -102,7 +102,7 @@ def test_exposures_are_asked_to_restart_their_own_streams() -> None:
     ]
 
 
-def test_readers_that_do_not_run_are_left_alone_and_wake_nobody() -> None:
+def test_readers_at_rest_are_left_alone_and_start_no_parent() -> None:
     before = running(on_delta("a", "b", "c"))
     before[T("b")] = replace(before[T("b")], state="stopped", wanted="stopped")
     before[T("c")] = replace(before[T("c")], state="failed")
@@ -128,7 +128,7 @@ def test_the_losses_of_a_statement_are_shown_if_known() -> None:
     assert evidence_of(node) == (why,) and node.reason.words == "it cannot continue from its checkpoint"
 
 
-def test_a_reader_that_ended_at_a_dropped_column_is_restarted_once_it_is_to_track_columns() -> None:
+def test_a_reader_that_ended_at_a_dropped_column_is_restarted_once_it_tracks_columns() -> None:
     made, why = on_delta("a", "b"), "a__v1, which b@v1 reads, is another one since version 4: its column was dropped"
     before = running(made)
     kind = TableFaultKind.STREAM_COLUMNS_CHANGED
@@ -217,7 +217,7 @@ def test_a_statement_keeps_its_table_across_a_rebuild_whatever_it_writes_and_str
     assert [step.do for step in found.steps if step.table == "b"] == ["seam"]
 
 
-def test_a_plan_says_what_its_statements_take_of_a_keyed_table() -> None:
+def test_a_plan_shows_what_its_statements_read_from_a_keyed_table() -> None:
     selects = {
         "b": "SELECT id, _change_type AS kind FROM STREAM a",
         "c": "SELECT id, kind FROM STREAM a WITH ('skipChangeCommits'='true')",
@@ -229,7 +229,7 @@ def test_a_plan_says_what_its_statements_take_of_a_keyed_table() -> None:
     }
 
 
-def test_a_table_that_begins_to_replace_rows_is_rebuilt_with_what_takes_its_changes() -> None:
+def test_a_table_that_becomes_keyed_is_rebuilt_with_the_readers_of_its_changes() -> None:
     selects = {"b": "SELECT id, '_change_type' AS kind FROM STREAM a", "c": "SELECT id, kind FROM STREAM landed"}
     before = on_delta("a", "b", selects=selects)
     found = planned(on_delta("a", "b", selects=selects, keyed="a"), running(before), children="all")

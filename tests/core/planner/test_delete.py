@@ -90,7 +90,7 @@ def test_readers_are_deleted_before_their_inputs() -> None:
         assert order.index(child) < order.index(parent)
 
 
-def test_a_product_keeps_what_others_read_and_says_for_whom() -> None:
+def test_deleting_a_product_keeps_tables_that_others_read_and_names_them() -> None:
     found = delete(products=("sales",))
     assert gone(found) == ["sink", "b"] and not found.refusals
     assert said(found) == ["a stays: other (crm) reads it"]

@@ -63,7 +63,7 @@ def chain() -> dict[TableName, ObservedDeployment]:
     return running(CHAIN)
 
 
-def test_without_figures_and_policy_verdicts_say_unknown_where_the_planner_cannot_see() -> None:
+def test_without_figures_and_policy_verdicts_are_unknown() -> None:
     found = judged(CHAIN, chain(), rebuild("c"))
     assert {name: guard.verdict for name, guard in found.items()} == {
         "checkpoint": "ok", "views": "ok", "readers": "ok", "rates": "ok", "history": "unknown", "disk": "unknown",

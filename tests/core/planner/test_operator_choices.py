@@ -141,7 +141,7 @@ def test_a_choice_is_judged_by_the_actions_on_its_parents(edits: dict[str, str],
     assert node_of(found, "b").action == "rebuild" and found.empty
 
 
-def test_a_rebuild_that_is_asked_for_is_not_a_restart() -> None:
+def test_a_requested_rebuild_is_not_a_restart() -> None:
     found = planned(declared(), "a", rebuild=True, choose="a=in-place")
     assert words(found)[0].startswith("in-place cannot be used for a: a rebuild was requested")
 

@@ -73,7 +73,7 @@ def test_a_rewrite_is_one_step_on_a_new_checkpoint_that_ends_once_all_is_read() 
     assert way.act == "plan undo", "the old text over what is there, as any edit is undone"
 
 
-def test_nothing_is_stored_or_run_twice_and_all_history_is_asked_for() -> None:
+def test_nothing_is_stored_or_run_twice_and_the_whole_history_is_requested() -> None:
     found = planned(declared(), declared(A.replace("kind,", "upper(kind) AS kind,")))
     said = {guard.name: (guard.verdict, guard.summary) for guard in found.guards}
     assert said["disk"] == ("ok", "no table is stored twice")

@@ -35,7 +35,7 @@ def warned(found: Plan) -> list[str]:
 TWICE = f"{OLD} JOIN menu AS q ON q.id IN (i.id, 1)"
 
 
-def test_a_join_that_doubles_rows_is_the_first_that_a_plan_of_80_columns_says() -> None:
+def test_a_join_that_multiplies_rows_is_named_first_in_a_plan_of_80_columns() -> None:
     found = planned(f"{TWICE} WHERE i.id > 1 AND i.id < 9")
     lines = plan_lines(found, 80)
     (row,) = (at for at, line in enumerate(lines) if "~a " in line)

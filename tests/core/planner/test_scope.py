@@ -169,7 +169,7 @@ def test_of_many_unknown_names_only_the_first_are_compared_with_every_known_one(
     ] * 2
 
 
-def test_children_are_those_of_the_products_of_what_is_asked_for_and_of_accepted_ones() -> None:
+def test_children_belong_to_the_products_of_the_request_and_to_accepted_ones() -> None:
     for children, products in (("product", {"sales"}), ("crm", {"sales", "crm"}), ("none", set()), ("all", {"sales"})):
         assert resolved(PlanRequest(tables=(T("a"),), children=children)).products == products
 

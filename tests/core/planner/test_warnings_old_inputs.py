@@ -36,7 +36,7 @@ CHAIN = declared("a<src", "b<a", "c<b")
         {"children": "none", "choices": ONLY_A},
     ],
 )
-def test_a_table_between_two_asked_ones_that_stays_on_the_old_one_is_named_for_the_lower(
+def test_a_table_left_behind_between_two_requested_ones_is_named_for_the_lower(
     request_: dict[str, Any],
 ) -> None:
     found = plan(CHAIN, running(CHAIN), "a", "c", **request_)
@@ -53,7 +53,7 @@ def test_so_is_one_of_another_product_and_one_that_all_but_it_are_asked_for() ->
     ]
 
 
-def test_so_is_one_above_which_a_new_table_starts() -> None:
+def test_a_reader_left_behind_above_a_table_that_starts_is_named_too() -> None:
     world = running(CHAIN)
     del world[T("c")]
     assert said(plan(CHAIN, world, "a", "c", choices=ONLY_A, **B), "c") == [

@@ -69,7 +69,7 @@ def test_wrong_column_names_the_table_that_lacks_it_and_its_own_line(select: str
     assert [f"{each.where}: {each.summary}" for each in wrong(select)] == [f"{TOTALS}:{line}: totals reads {summary}"]
 
 
-def test_wrong_column_has_the_nearest_one_as_remedy_else_all() -> None:
+def test_an_unknown_column_suggests_the_nearest_one_or_lists_all() -> None:
     assert [each.remedy for each in wrong("SELECT TOTL AS id FROM STREAM o")] == ["did you mean total?"]
     assert [each.remedy for each in wrong("SELECT x AS id FROM STREAM o")] == ["columns: id, total, ts"]
 

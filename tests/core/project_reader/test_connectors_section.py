@@ -25,7 +25,7 @@ def test_a_name_alone_is_what_this_version_brings() -> None:
     assert read("") == ((), [])
 
 
-def test_a_folder_of_jars_alone_fetches_nothing() -> None:
+def test_with_a_folder_of_jars_nothing_is_downloaded() -> None:
     found, problems = read("connectors: {delta: {jars: [lib/delta]}}")
     assert not problems and found[0].coordinates == () and found[0].jars == ("lib/delta",)
 

@@ -84,7 +84,7 @@ def test_an_older_ddl_that_cannot_be_read_leaves_a_changed_table_without_texts()
     assert found.changed == (B,) and found.before == {}
 
 
-def test_an_older_headgate_yml_that_cannot_be_read_says_nothing_of_defaults() -> None:
+def test_an_unreadable_older_headgate_yml_has_no_defaults() -> None:
     new = small_project.texts()
     assert since(new | {"headgate.yml": ": ["}, new).changed == ()
 

@@ -204,7 +204,7 @@ def test_a_stream_of_changes_needs_a_table_that_records_them() -> None:
         ("SELECT id, v AS what FROM STREAM k WITH ('skipChangeCommits'='true')", ""),
     ],
 )  # fmt: skip
-def test_a_stream_of_a_keyed_table_says_what_it_takes(child: str, expected: str) -> None:
+def test_a_stream_of_a_keyed_table_shows_whether_it_reads_rows_or_changes(child: str, expected: str) -> None:
     found = project(child=child)
     assert problems(found) == ([f"{DML.format('c', 'c')}:2: {expected}"] if expected else [])
     if not expected:
@@ -271,7 +271,7 @@ def test_what_a_child_reads_is_declared_in_its_yml_and_refused_there(child: str,
     assert found == ([CHILD_YML.removesuffix("c.yml") + expected] if expected else [])
 
 
-def test_a_table_that_begins_to_replace_rows_changes_what_its_child_takes() -> None:
+def test_a_table_that_becomes_keyed_changes_what_its_child_reads() -> None:
     child = "SELECT id, '_change_type' AS what FROM STREAM k"
     before, _ = read_project(project("", child=child))
     assert before is not None

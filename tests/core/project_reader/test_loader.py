@@ -161,7 +161,7 @@ def test_all_problems_come_at_once_with_file_and_line() -> None:
         ("- a\n", "headgate.yml:1: headgate.yml must be a mapping of keys to values"),
     ],
 )  # fmt: skip
-def test_a_wrong_manifest_says_where(manifest: str, expected: str) -> None:
+def test_an_invalid_manifest_is_reported_with_its_line(manifest: str, expected: str) -> None:
     found = errors({"headgate.yml": manifest})
     assert expected in [f"{p.where}: {p.summary}" for p in found]
 
@@ -208,7 +208,7 @@ def test_a_manifest_with_everything_is_read() -> None:
         ("readers: [bi (me), bi (you)]\n", "a.yml:1: readers must be a list that names bi once"),
     ],
 )
-def test_a_wrong_setting_says_where(yml: str, expected: str) -> None:
+def test_an_invalid_setting_is_reported_with_its_line(yml: str, expected: str) -> None:
     found = texts(("pipelines/facts/p/a/a.yml", yml), src="", a="SELECT id FROM STREAM src")
     assert problems(found) == [f"pipelines/facts/p/a/{expected}"]
 

@@ -65,7 +65,7 @@ class _Acting:
 
 
 @pytest.mark.parametrize("found", [_Acting(), (Project, ()), ("no project", ()), 7, None])
-def test_nothing_but_a_project_is_made(found: object, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_a_project_is_created(found: object, capsys: pytest.CaptureFixture[str]) -> None:
     assert unpack_project(pickle.dumps(found), texts()) is None
     assert capsys.readouterr().out == ""
 

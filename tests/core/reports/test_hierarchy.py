@@ -60,7 +60,7 @@ def test_a_chain_may_be_longer_than_python_recurses() -> None:
     assert [row.depth for row in rows] == list(range(3000))
 
 
-def test_a_deployment_that_reads_the_other_way_than_the_files_does_not_lead_around_for_ever() -> None:
+def test_a_deployment_that_contradicts_the_files_causes_no_endless_loop() -> None:
     declared = project(src="", a="src", b="a")
     found = {entry.table: entry for entry in inventory_of(declared, {T("a"): serving("b"), T("b"): serving("a")})}
     rows = hierarchy(found, T("a"), DOWNSTREAM)

@@ -162,7 +162,7 @@ def test_a_drop_in_the_sample_is_refused_by_its_readers_and_starves_theirs() -> 
     ]
 
 
-def test_a_lost_column_is_followed_to_what_is_made_from_it() -> None:
+def test_a_lost_column_is_traced_to_its_derived_columns() -> None:
     answer = of(asked(sample(), "pizzas.price_cents", children="all"), ImpactEvent.COLUMN_LOST)
     assert shown(answer) == [
         "refused 1 int_priced_items < pizzas! @ dml.int_priced_items.sql:3 -> price_cents",
@@ -170,7 +170,7 @@ def test_a_lost_column_is_followed_to_what_is_made_from_it() -> None:
     ]
 
 
-def test_a_column_that_only_decides_rows_or_groups_is_used_and_makes_nothing() -> None:
+def test_a_column_that_only_selects_rows_or_groups_is_used_without_an_output() -> None:
     declared = sample()
     where = of(asked(declared, "int_order_items.status"), ImpactEvent.COLUMN_LOST).reached[0]
     assert (where.effect, where.place, where.output_columns) == (ImpactEffect.REFUSED, "dml.int_priced_items.sql:6", ())

@@ -101,7 +101,7 @@ def test_a_run_that_replaces_nothing_is_no_release() -> None:
     assert release_of(first, run(first), (), (), now=NOW) is None
 
 
-def test_a_pair_has_both_versions_with_their_figures_and_says_what_limits_them() -> None:
+def test_a_pair_shows_both_versions_with_their_figures_and_bottlenecks() -> None:
     slow = {"addBatch": 90, "getBatch": 600, "walCommit": 10}
     new = Measurement(T("a"), 2, NOW, lag_rows=900, trend="draining", eta_s=8.0, in_rows_s=5.0, durations=slow)
     old = Measurement(T("a"), 1, NOW, lag_files=0, trend="idle")
@@ -162,7 +162,7 @@ def test_a_rollback_takes_seconds_while_all_that_was_replaced_runs() -> None:
     assert told(run(state="done"), versions(2, stops_at=900.0)).old_until is None, "it runs on only while it is read"
 
 
-def test_a_rollback_says_that_it_rolls_back_until_it_has() -> None:
+def test_a_rollback_is_shown_as_rolling_back_until_it_is_done() -> None:
     forward = replace(HELD, request=replace(HELD.request, verb="rollback"))
     nodes = tuple(replace(node, version=1, from_version=2) for node in HELD.nodes if node.version)
     back = replace(forward, nodes=nodes)

@@ -114,7 +114,7 @@ def test_a_kept_step_lets_the_next_one_begin() -> None:
     assert (states(run)[8], run.state) == ("kept", RunState.DONE)
 
 
-def test_a_paused_run_begins_nothing_but_looks_at_its_gates() -> None:
+def test_a_paused_run_begins_no_step_but_polls_its_gates() -> None:
     run, _ = advance_run(rebuild(), [])
     run, _ = advance_run(run, [StepDone(1)])
     run, _ = advance_run(run, [StepDone(2)])

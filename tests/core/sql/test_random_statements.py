@@ -35,7 +35,7 @@ def test_findings_of_random_statements_are_refused_or_accepted_as_by_spark(expec
 @pytest.mark.sampled
 @pytest.mark.spark
 @pytest.mark.parametrize(("expected", "text"), FOUND)
-def test_spark_refuses_and_accepts_what_the_list_says(asked: Asked, expected: str, text: str) -> None:
+def test_spark_refuses_and_accepts_as_listed(asked: Asked, expected: str, text: str) -> None:
     failure, _ = asked.start(text)
     assert bool(failure) is (expected == "refused"), failure
 

@@ -53,7 +53,7 @@ def test_every_position_has_the_line_found_by_counting(text: str) -> None:
     ]
 
 
-def test_a_chain_of_parts_that_build_on_each_other_grows_with_its_length_alone() -> None:
+def test_a_chain_of_dependent_with_queries_costs_time_linear_in_its_length() -> None:
     def canonical(parts: int) -> str:
         chain = ", ".join(f"c{n} AS (SELECT id, v + v AS v FROM c{n - 1} WHERE v > {n})" for n in range(1, parts))
         text = f"INSERT INTO t WITH c0 AS (SELECT id, v FROM STREAM orders), {chain} SELECT id, v FROM c{parts - 1}"

@@ -48,7 +48,7 @@ def tables(parsed: ParsedStatement) -> tuple[tuple[object, ...], ...]:
 
 
 @given(st.sampled_from(STATEMENTS), st.data())
-def test_white_space_comments_and_case_mean_nothing(statement: str, data: st.DataObject) -> None:
+def test_white_space_comments_and_case_are_irrelevant(statement: str, data: st.DataObject) -> None:
     written = ""
     for piece in pieces(statement):
         change = data.draw(st.sampled_from((str, str.upper, str.lower)))

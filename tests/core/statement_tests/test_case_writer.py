@@ -40,7 +40,7 @@ def test_a_case_is_read_again_as_it_was_written_with_the_rows_that_were_recorded
     assert first[-1] is None
 
 
-def test_a_statement_that_writes_nothing_expects_nothing() -> None:
+def test_a_case_whose_statement_writes_nothing_expects_nothing() -> None:
     declared = tables("SELECT id, kind FROM STREAM landed")
     text = written_case(first_case(declared[A], declared), [], declared)
     assert text.endswith("expect: []\n")

@@ -74,7 +74,7 @@ def test_a_rebuild_where_rows_are_the_same_stays_a_rebuild() -> None:
     assert not any("DISAGREE" in each for each in words(PLAIN, NAMED, UpgradeVerdict.MIXED))
 
 
-def test_a_case_that_was_not_tried_says_only_what_a_plan_would_do() -> None:
+def test_a_case_that_did_not_run_shows_only_the_action_of_a_plan() -> None:
     tables = small_project.project(small_project.texts()).tables
     change = planned_change(revision(PLAIN), revision(FILTERED), tables)
     skipped = replace(CaseResult("", "a", "one", CaseOutcome.SKIPPED, "it has one part"))

@@ -103,7 +103,7 @@ def test_no_writer_is_sent_to_an_incompatible_remote_pool_and_the_running_one_st
     deployment_lifecycle.start(elsewhere, found, stops=agent.locks.stops((T("a"), 1)))
 
 
-def test_a_column_that_a_table_has_got_and_its_text_has_not_is_left_to_the_next_text(
+def test_an_altered_column_missing_from_the_deployed_text_is_left_to_the_next_text(
     agent: AgentContext, pool: Any
 ) -> None:
     """A run that is cancelled after its ALTER leaves the older text running."""

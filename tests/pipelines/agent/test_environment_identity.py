@@ -213,7 +213,7 @@ def test_the_new_owner_of_the_data_folder_is_named_but_not_whether_it_still_serv
             identity.refuse_doubt()
 
 
-def test_a_data_folder_out_of_reach_is_no_doubt_and_nothing_starts_meanwhile(place: Place) -> None:
+def test_an_unreachable_data_folder_raises_no_doubt_but_nothing_starts_meanwhile(place: Place) -> None:
     with create_or_open(place.home / "ledger.db", environment_row()) as ledger:
         identity = place.identity(ledger)
         with pytest.raises(Busy):
@@ -438,7 +438,7 @@ def test_a_start_on_a_machine_allowed_by_policy_adopts_the_checkpoint(agent: Age
     assert agent.files.taken_over == [found.checkpoint]  # type: ignore[attr-defined]  # Scripted.
 
 
-def test_a_ledger_that_headgate_restore_has_put_back_is_in_doubt_until_it_is_adopted(tmp_path: Path) -> None:
+def test_a_ledger_installed_by_headgate_restore_is_in_doubt_until_adopted(tmp_path: Path) -> None:
     place = Place(tmp_path)
     assert place.serve() == ""
     ledger = place.home / "ledger.db"

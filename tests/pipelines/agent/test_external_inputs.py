@@ -62,7 +62,7 @@ def landed(agent: AgentContext) -> Any:
     return agent.ledger.deployment(T("landed"), 0)
 
 
-def test_an_input_that_is_registered_again_while_it_is_looked_at_keeps_what_that_has_recorded(deployed: Any) -> None:
+def test_an_input_registered_again_during_its_check_keeps_the_new_record(deployed: Any) -> None:
     deployed.files.ids[LAKE] = "id-2"
 
     def registered() -> None:

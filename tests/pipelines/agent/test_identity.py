@@ -80,9 +80,7 @@ def test_a_table_that_is_gone_is_no_older_copy(agent: AgentContext, pool: Any, s
     assert pool.starts == []
 
 
-def test_a_batch_that_was_written_and_not_committed_is_done_again(
-    agent: AgentContext, pool: Any, stopped: Deployment
-) -> None:
+def test_a_written_but_uncommitted_batch_is_repeated(agent: AgentContext, pool: Any, stopped: Deployment) -> None:
     agent.files.planned = agent.files.sink = 2  # type: ignore[attr-defined]  # Scripted.
     start_it(agent, stopped)
     assert pool.starts == ["a@v1"]

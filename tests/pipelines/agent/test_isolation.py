@@ -296,7 +296,7 @@ def test_readers_of_a_refused_table_wait_for_it(agent: AgentContext, pool: Any, 
     assert "it waits for landed, which is not in the pool's catalog" in found(agent, BAD).error
 
 
-def test_an_end_that_met_a_held_version_is_not_forgotten(
+def test_an_end_reported_while_the_version_was_held_is_not_lost(
     agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
     deploy(agent, "a")

@@ -154,7 +154,7 @@ def test_a_stop_of_the_old_version_before_the_new_one_is_made_does_not_fail_the_
 # A stop that is applied late.
 
 
-def test_a_stop_that_waited_for_the_ledger_changes_nothing_of_what_was_started_since(
+def test_a_stop_that_waited_for_the_ledger_does_not_affect_later_starts(
     deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lane = fast_lane(deployed)
@@ -204,7 +204,7 @@ def test_a_stop_after_a_start_does_not_count_as_a_repetition_of_an_earlier_stop(
     assert not deployed.locks.has_unrecorded_stop((A, 1))
 
 
-def test_a_stop_whose_write_ends_late_changes_nothing_of_what_was_started_since(
+def test_a_stop_whose_write_ends_late_does_not_affect_later_starts(
     deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread that waits for the ledger is abandoned, and writes once the ledger is free."""
@@ -343,7 +343,7 @@ def test_a_restart_that_spark_refuses_says_that_the_statement_was_stopped(deploy
     assert "a@v1" not in pool.running and version(deployed, A, 1).state == "failed"
 
 
-def test_a_restart_of_what_rests_does_not_say_that_it_was_stopped(deployed: AgentContext, pool: Any) -> None:
+def test_a_restart_of_a_statement_at_rest_is_not_reported_as_a_stop(deployed: AgentContext, pool: Any) -> None:
     stop(fast_lane(deployed), "a")
     pool.refuse["a@v1"] = EngineRefused("no such column", error_class="UNRESOLVED_COLUMN")
     with pytest.raises(EngineRefused) as refused:

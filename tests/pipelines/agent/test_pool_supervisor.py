@@ -301,7 +301,7 @@ def test_a_new_agent_adopts_the_pool_and_its_session(supervise: Any, machine: Ma
     assert said(ledger) == before
 
 
-def test_a_session_that_is_refused_for_ever_begins_a_generation(
+def test_a_permanently_refused_session_starts_a_new_generation(
     supervise: Any, machine: Machine, ledger: Ledger
 ) -> None:
     supervise().keep()

@@ -267,9 +267,7 @@ def test_journalled_stops_are_reported_once_however_often_the_ledger_is_locked(
     assert [row.subject for row in agent.ledger.audits()] == ["b", "a"]
 
 
-def test_a_stop_of_what_the_ledger_does_not_know_keeps_no_other_from_being_taken(
-    agent: AgentContext, reconciler: Reconciler
-) -> None:
+def test_a_stop_of_an_unknown_statement_does_not_block_others(agent: AgentContext, reconciler: Reconciler) -> None:
     deploy(agent)
     journal_stop(agent, reconciler, "gone")
     journal_stop(agent, reconciler, "a")
@@ -308,9 +306,7 @@ def test_a_checkpoint_behind_its_table_is_noticed_before_a_start(agent: AgentCon
     assert found is not None and not found.checkpoint_ok
 
 
-def test_a_checkpoint_of_somebody_else_is_never_started_on(
-    agent: AgentContext, pool: Any, reconciler: Reconciler
-) -> None:
+def test_a_foreign_checkpoint_is_never_used(agent: AgentContext, pool: Any, reconciler: Reconciler) -> None:
     deploy(agent)
     agent.files.owner = "another ledger"  # type: ignore[attr-defined]  # Scripted.
     assert reconcile(reconciler) == "failed"

@@ -119,7 +119,7 @@ def test_the_session_is_recorded_and_is_no_version(agent: AgentContext) -> None:
     assert (recorded_session(agent.layout.data), record_names(agent.layout.data)) == ("s-2", ())
 
 
-def test_a_round_writes_nothing_where_nothing_has_changed(agent: AgentContext, pool: Any) -> None:
+def test_a_round_without_changes_writes_nothing(agent: AgentContext, pool: Any) -> None:
     deploy(agent, pool, small_project.texts())
     RegistryRecords(agent).round()
     before = [record(agent, name) for name in ("a@v1", "_serving")]

@@ -209,7 +209,7 @@ def test_a_version_of_the_release_before_the_last_holds_what_it_reads_as_long_as
     assert lane.deploy(agent, pool, files, gone) == "done"
 
 
-def test_a_rollback_says_what_stops_only_after_a_version_that_still_runs(
+def test_a_rollback_names_versions_that_stop_only_after_a_soaking_one(
     twice: tuple[AgentContext, dict[str, str]], pool: Any
 ) -> None:
     agent, files = twice

@@ -129,7 +129,7 @@ def test_unstage_answers_with_what_was_staged_by_this_caller_in_this_folder(
     assert {(mark.actor, mark.table) for mark in agent.ledger.staged()} == {("alice", "b"), ("bob", "c")}
 
 
-def test_a_stop_that_no_disk_takes_is_called_and_said_not_to_be_recorded(
+def test_a_stop_that_no_disk_can_record_is_carried_out_and_reported_as_unrecorded(
     agent: AgentContext, pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acts: StatementControl
 ) -> None:
     def full(*_: Any, **__: Any) -> None:
@@ -156,7 +156,7 @@ def test_a_start_that_is_refused_stays_stopped(agent: AgentContext, pool: Any, a
     assert found is not None and (found.wanted, found.state) == ("stopped", "stopped")
 
 
-def test_a_restart_of_what_has_failed_leaves_it_failed_where_it_is_refused(
+def test_a_refused_restart_of_a_failed_statement_leaves_it_failed(
     agent: AgentContext, pool: Any, acts: StatementControl
 ) -> None:
     acts.stop((A,), time.monotonic(), by="alice")

@@ -340,7 +340,7 @@ def test_a_row_is_not_forgotten_before_its_time_however_the_clock_is_set(
     assert is_kept() == (sum(jumps) < -100)
 
 
-def test_a_row_of_the_time_when_the_clock_said_1970_is_not_forgotten_once_it_is_right(
+def test_a_row_dated_1970_by_a_wrong_clock_is_not_deleted_once_the_clock_is_right(
     agent: AgentContext, clocks: Clocks
 ) -> None:
     clocks.wall -= 56 * YEAR_D * DAY_S
@@ -359,7 +359,7 @@ def test_a_machine_that_is_off_every_night_forgets_in_days_of_the_calendar(agent
     assert forgetting_time(agent.ledger.clock_check(), clocks.wall, FORGETS_S) == clocks.wall
 
 
-def test_a_full_disk_keeps_nothing_of_what_would_free_it(
+def test_a_full_disk_does_not_prevent_a_purge(
     agent: AgentContext, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ledger accepts no writes at all; files are deleted, and the ledger records it once it can."""

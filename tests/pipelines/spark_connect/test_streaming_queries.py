@@ -60,7 +60,7 @@ def test_a_second_start_by_name_finds_the_first(ground: Any) -> None:
     assert len(ground.mine()) == 1
 
 
-def test_a_query_that_was_started_in_another_way_or_by_nobody_known_is_not_the_one_asked_for(ground: Any) -> None:
+def test_a_query_started_differently_or_by_an_unknown_caller_is_not_the_requested_one(ground: Any) -> None:
     ground.table("t")
     select = f"SELECT a, b FROM STREAM {ground.source}"
     first = ground.start("t", select)

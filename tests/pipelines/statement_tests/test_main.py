@@ -61,7 +61,7 @@ def until(condition: Callable[[], object]) -> None:
 
 
 @pytest.mark.drill
-def test_a_server_ends_with_an_asker_that_is_killed_in_the_middle(tmp_path: Path) -> None:
+def test_a_server_ends_with_a_caller_that_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
     asker = started(folder)

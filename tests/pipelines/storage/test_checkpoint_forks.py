@@ -66,7 +66,7 @@ def log_of(table: str) -> list[dict[str, Any]]:
     return [json.loads(line) for text in texts for line in text[1:] if line]
 
 
-def test_a_fork_ends_with_the_newest_committed_batch_and_has_an_id_of_its_own(tmp_path: Path) -> None:
+def test_a_fork_ends_with_the_newest_committed_batch_and_has_its_own_id(tmp_path: Path) -> None:
     versions = Versions(tmp_path, 5)
     versions.table.write()
     versions.query.plan("file:///in/5.json")
@@ -190,7 +190,7 @@ def test_an_incomplete_checkpoint_is_not_forked(tmp_path: Path) -> None:
         versions.fork()
 
 
-def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     versions = Versions(tmp_path, 2)
     Path(versions.old.table, "part 1.parquet").unlink()
     with pytest.raises(Refused, match=r"part 1.parquet is gone, and its table names it"):

@@ -151,7 +151,7 @@ def test_a_folder_that_is_no_checkpoint_reads_as_none(tmp_path: Path) -> None:
     assert FILES.read(str(empty)) is None
 
 
-def test_a_version_s_checkpoints_are_its_first_and_those_of_seams(tmp_path: Path) -> None:
+def test_the_checkpoints_of_a_version_are_its_first_and_those_of_seams(tmp_path: Path) -> None:
     for name in ("b__v1", "b__v1.a__v2.7", "b__v11", "b__v11.a__v2.7", "bb__v1"):
         FILES.prepare(str(tmp_path / name), {"run": "7f3a"})
     assert FILES.made_beside(str(tmp_path / "b__v1")) == (str(tmp_path / "b__v1"), str(tmp_path / "b__v1.a__v2.7"))
@@ -214,7 +214,7 @@ def test_a_note_replaces_the_previous_one_completely(tmp_path: Path) -> None:
     assert note_of(tmp_path / "t") == {"a": 3}
 
 
-def test_a_path_that_cannot_be_reached_says_try_again(tmp_path: Path) -> None:
+def test_an_unreachable_path_exits_with_try_again(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TryAgain, match="cannot be reached"):
         FILES.prepare(str(tmp_path / "file" / "c"), {})

@@ -199,7 +199,9 @@ def test_a_landing_folder_is_listed_without_hidden_files_and_with_partitions(tmp
 
 
 @pytest.mark.parametrize("format", FILES.values(), ids=FILES)
-def test_folder_without_what_was_read_is_another_one_where_files_are_kept(tmp_path: Path, format: TableFormat) -> None:
+def test_a_folder_without_its_read_files_is_a_different_one_for_formats_that_keep_files(
+    tmp_path: Path, format: TableFormat
+) -> None:
     consumer, landing = Consumer(tmp_path / "c"), tmp_path / "landing"
     landing.mkdir()
     done = consumer.plan(f"file://{landing}/cleaned up")

@@ -98,7 +98,7 @@ def test_a_newer_ledger_is_refused_and_both_versions_are_named(client: AgentClie
 
 
 @pytest.mark.parametrize("op", sorted(module.DEADLINES_S))
-def test_an_older_agent_is_asked_for_nothing_but_looking_and_stop(client: AgentClient, agent: Any, op: str) -> None:
+def test_an_older_agent_gets_only_reads_and_stops(client: AgentClient, agent: Any, op: str) -> None:
     agent.hello = agent.hello | {"program": "0.0.9", "protocol": framing.PROTOCOL - 1}
     if op in module.WITH_AN_OLDER_AGENT:
         assert client.call(op) == {}

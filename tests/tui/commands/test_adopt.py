@@ -32,7 +32,9 @@ def test_versions_that_could_not_be_adopted_are_named(agent: Any, capsys: pytest
     assert written(["adopt", "--confirm", "dev adopt"], capsys)["left"] == ["b@v1: /c/b__v1 cannot be reached"]
 
 
-def test_without_the_text_it_is_shown_and_nothing_is_adopted(agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_confirmation_the_findings_are_shown_and_nothing_is_adopted(
+    agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     agent.script["adoption"] = FOUND
     assert exit_codes.run_command_line(["adopt"]) == 3
     said = capsys.readouterr().err

@@ -156,7 +156,9 @@ def test_an_interrupt_says_in_one_line_what_continues(
     assert goes_on in rest and rest.count("\n") == 1, rest
 
 
-def test_apply_without_its_text_sends_nothing(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_apply_without_a_confirmation_sends_nothing(
+    ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     plan_hash = submitted(ledger, agent, capsys)
     assert exit_codes.run_command_line(["apply", plan_hash[:6]]) == 3
     assert agent.heard == []
@@ -171,9 +173,7 @@ def test_a_hash_that_is_too_short_names_no_plan(
     assert agent.heard == [] and "too short" in capsys.readouterr().err
 
 
-def test_a_hash_that_begins_two_plans_names_neither(
-    ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_ambiguous_hash_prefix_names_no_plan(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
     plan_hash = submitted(ledger, agent, capsys)
     other = plan_hash[:6] + plan_hash[6:][::-1]
     ledger.put_plan(replace(ledger.plan(plan_hash), hash=other, created_at=2.0))

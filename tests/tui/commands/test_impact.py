@@ -26,7 +26,7 @@ def both(ledger: Any, deployed: Any) -> Any:
     return ledger
 
 
-def test_before_the_first_start_it_is_about_what_is_declared(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_before_the_first_start_impact_uses_declared_tables(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = written(["impact", "A"], capsys)
     assert list(found) == [
         "format",

@@ -57,7 +57,7 @@ def test_ls_shows_state_version_lag_and_trend(shop: Any, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("command", ["ls", "lag"])
-def test_a_starved_statement_says_so_once(
+def test_a_starved_statement_is_marked_once(
     command: str, ledger: Any, deployed: Any, measured: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ledger.put_deployment(deployed("a"))
@@ -101,7 +101,7 @@ def test_an_unknown_table_names_the_nearest(shop: Any, capsys: pytest.CaptureFix
     assert "did you mean landed?" in capsys.readouterr().err
 
 
-def test_a_folder_that_is_gone_while_we_are_in_it_is_usage(
+def test_a_deleted_current_folder_is_a_usage_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "gone").mkdir()

@@ -160,7 +160,7 @@ def test_a_plan_that_the_agent_finds_stale_is_computed_again(ledger: Any, agent:
     assert [heard["op"] for heard in agent.heard] == ["opinion", "submit_plan", "submit_plan"]
 
 
-def test_a_plan_is_computed_again_for_as_long_as_what_it_is_made_of_moves(
+def test_a_plan_is_computed_again_as_long_as_its_input_changes(
     ledger: Any, agent: Any, deployed: Callable[..., Any]
 ) -> None:
     """After a start of the pool the agent repeatedly sees one more running statement than the console did."""
@@ -178,7 +178,7 @@ def test_a_plan_is_computed_again_for_as_long_as_what_it_is_made_of_moves(
     assert len(hashes) == len(set(hashes)) == 7
 
 
-def test_a_plan_that_is_refused_and_in_which_nothing_moves_is_given_up(
+def test_a_refused_plan_with_unchanged_input_is_abandoned(
     ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     agent.script["submit_plan"] = Stale("the environment changed")
@@ -244,7 +244,7 @@ def test_a_plan_is_computed_once_without_an_agent(ledger: Any, folder: Path, mon
 
 
 @pytest.mark.parametrize("said", [{"answers": [], "unanswered": "the pool is silent"}, TryAgain("the pool is silent")])
-def test_a_plan_never_fails_by_spark_and_says_that_it_is_not_confirmed(
+def test_a_plan_never_fails_because_of_spark_and_says_that_it_is_unconfirmed(
     said: Any, ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     agent.script = {"opinion": said, "submit_plan": {"confirm": "2"}}

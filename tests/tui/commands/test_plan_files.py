@@ -207,7 +207,7 @@ def test_an_applied_plan_cannot_be_applied_again_from_its_file(
     assert written(["review", "b.json"], capsys)["standing"]["run"] == "7f3a-1"
 
 
-def test_a_plan_is_printed_as_markdown_from_wherever_it_is(
+def test_a_plan_is_printed_as_markdown_from_a_file_and_from_the_ledger(
     ledger: Any, saved: Any, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_codes.run_command_line(["plan", "b", "--offline", "--markdown", "--exit-code"]) == 10

@@ -136,7 +136,7 @@ def test_a_saved_plan_is_refused_if_its_tables_change_and_says_which(
     assert serving.runs.driven == []
 
 
-def test_a_plan_made_offline_is_handed_over_from_its_file_after_its_project_was_edited(
+def test_an_offline_plan_is_submitted_from_its_file_after_its_project_was_edited(
     serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = written(["plan", "a", "--rebuild", "--offline", "--save", "a.json"], capsys)

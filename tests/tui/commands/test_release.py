@@ -102,9 +102,7 @@ def test_a_swap_is_confirmed_with_environment_and_run(
     assert request["line"].startswith(f"headgate release swap {held} --confirm 'dev 7f3a' --project ")
 
 
-def test_a_run_that_is_followed_is_left_when_it_is_held(
-    held: str, agent: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_following_a_run_ends_when_it_is_held(held: str, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
     out, err = said(["runs", held, "--follow"], capsys)
     assert f"run {held} is held" in err and f"headgate release swap {held}" in err and held in out
 

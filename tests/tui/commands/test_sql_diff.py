@@ -68,7 +68,7 @@ def test_sql_reads_stdin_and_takes_every_table_as_a_stream(
         assert [read["streaming"] for read in json.loads(capsys.readouterr().out)["reads"]] == [streaming]
 
 
-def test_sql_reads_as_the_project_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sql_reads_tables_as_the_project_declares(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql"
     place.write_text("INSERT INTO b SELECT id, kind FROM a")
     (place.parents[1] / "b.yml").write_text("reads: stream\n")

@@ -277,7 +277,7 @@ def test_every_end_of_the_process_is_reported_and_its_folder_is_deleted(
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_a_process_that_says_nothing_is_ended(
+def test_a_silent_process_is_ended(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(folder)

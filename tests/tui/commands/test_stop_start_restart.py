@@ -47,7 +47,7 @@ def test_an_act_is_sent_once_it_is_confirmed(
     ("words", "text"),
     [(["stop", "a"], "yes"), (["stop", "a", "b", "--yes"], "2"), (["stop", "a", "--env", "prod", "--yes"], "a")],
 )
-def test_without_the_text_nothing_is_sent(
+def test_without_a_confirmation_nothing_is_sent(
     words: list[str], text: str, agent: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_codes.run_command_line(words) == 3

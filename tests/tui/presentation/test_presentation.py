@@ -93,7 +93,7 @@ def matching(text: str) -> set[str]:
         ("staged=deploy", {"oven_load"}),
     ],
 )
-def test_filters_mean_what_they_say(text: str, wanted: set[str]) -> None:
+def test_filters_select_the_matching_rows(text: str, wanted: set[str]) -> None:
     assert matching(text) == wanted
 
 

@@ -78,7 +78,7 @@ def test_a_new_version_and_a_delete_arrive(answers: ConsoleBackend, ledger) -> N
     assert name_of(5) not in view.statements
 
 
-def test_without_a_ledger_it_says_what_to_do_and_raises_nothing(tmp_path: Path) -> None:
+def test_without_a_ledger_the_remedy_is_shown_without_an_exception(tmp_path: Path) -> None:
     answers = ConsoleBackend(EnvironmentService(place_of(tmp_path / "nothing"), {}))
     snapshot = answers.snapshot(None)
     assert "never been started" in snapshot.problem

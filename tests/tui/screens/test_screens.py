@@ -79,7 +79,7 @@ def test_enter_in_the_same_burst_as_the_text_does_not_confirm() -> None:
     in_console(scenario)
 
 
-def test_a_question_is_about_the_rows_it_was_asked_about_even_when_they_move() -> None:
+def test_a_dialog_applies_to_its_original_rows_even_if_they_move() -> None:
     async def scenario(console: Console) -> None:
         await find(console, "order_items")
         await console.press("T")
@@ -241,7 +241,7 @@ def test_an_external_table_is_never_acted_on() -> None:
     in_console(scenario)
 
 
-def test_a_paste_is_text_in_a_filter_and_nothing_elsewhere() -> None:
+def test_a_paste_is_text_in_a_filter_and_ignored_elsewhere() -> None:
     async def scenario(console: Console) -> None:
         from textual import events
 
@@ -387,7 +387,7 @@ def test_a_terminal_that_is_too_small_shows_the_required_size(size: tuple[int, i
     in_console(scenario)
 
 
-def test_a_console_without_a_ledger_says_what_to_do() -> None:
+def test_a_console_without_a_ledger_shows_the_remedy() -> None:
     backend = FakeBackend()
     backend.current = type(backend.current)(
         read_at=0.0, problem="pizzeria dev has never been started on this machine", remedy="start it: headgate up"
@@ -473,7 +473,7 @@ def test_the_footer_shows_the_keys_of_an_open_dialog_and_no_others() -> None:
     in_console(scenario)
 
 
-def test_a_message_that_something_is_under_way_ends_with_it() -> None:
+def test_a_progress_message_ends_with_its_operation() -> None:
     async def scenario(console: Console) -> None:
         await console.press("r")
         await console.until(lambda: "reloading" not in console.status(), "the end of the reload")

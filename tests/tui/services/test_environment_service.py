@@ -56,7 +56,7 @@ def test_an_unreadable_file_is_named(folder: Path) -> None:
     assert "b.yml" in refused.value.summary
 
 
-def test_a_project_that_is_gone_says_so(folder: Path, place: SelectedEnvironment) -> None:
+def test_a_missing_project_is_reported(folder: Path, place: SelectedEnvironment) -> None:
     folder.rename(folder.parent / "elsewhere")
     with pytest.raises(UsageError) as refused:
         read_files(place.folder)

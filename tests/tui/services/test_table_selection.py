@@ -53,7 +53,7 @@ def test_an_act_leaves_out_external_tables_that_a_selector_brings(
     assert agent.heard[-1]["args"]["tables"] == ["b"]
 
 
-def test_a_plan_is_of_the_tables_that_a_selector_means_and_says_them_by_name(
+def test_a_plan_covers_the_tables_of_a_selector_and_lists_them_by_name(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = written(["plan", "1+b", "--offline"], capsys)

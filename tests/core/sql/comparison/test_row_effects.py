@@ -42,7 +42,7 @@ def rows(found: StatementEffects) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("select", [PLAIN, GROUPED, NESTED])
-def test_the_same_query_does_nothing(select: str) -> None:
+def test_an_unchanged_query_has_no_effect_on_rows(select: str) -> None:
     found = effects(select, select)
     assert (dict(found.changed), found.rows, found.anything) == ({}, (), None)
 

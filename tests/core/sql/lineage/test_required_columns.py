@@ -83,7 +83,7 @@ def test_columns_are_required_of_the_tables_that_may_have_them(select: str, expe
         "SELECT q.k FROM (SELECT id FROM STREAM o) AS q",
     ],
 )
-def test_nothing_is_promised_where_names_need_the_whole_lineage(select: str) -> None:
+def test_names_that_need_the_whole_lineage_are_not_guessed(select: str) -> None:
     assert required(select) is None
 
 

@@ -108,7 +108,7 @@ def revisions(case: Case, text: str) -> list[Revision]:
     ]
 
 
-def test_a_statement_beside_itself_is_kept_and_beside_another_writing_recorded() -> None:
+def test_an_unchanged_statement_is_kept_and_a_reformatted_one_recorded() -> None:
     others = []
     for case in readable():
         again = revisions(case, rewritten(case.text, ["\n"], [True]))

@@ -85,7 +85,7 @@ def test_a_new_agent_continues_from_the_samples_of_the_previous_one(measured: Ag
     assert rounds(measured, LagCollector(measured), 4) == "growing"
 
 
-def test_a_new_agent_says_nothing_of_what_is_stopped_by_what_was_measured_while_it_ran(measured: AgentContext) -> None:
+def test_a_new_agent_does_not_judge_a_stopped_statement_by_earlier_measurements(measured: AgentContext) -> None:
     assert rounds(measured, LagCollector(measured), 9) == "growing"
 
     class Stopped(Files):

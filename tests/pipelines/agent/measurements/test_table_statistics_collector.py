@@ -165,9 +165,7 @@ def test_measurements_that_the_ledger_rejected_are_taken_again_at_the_next_tick(
     assert set(take(agent, measurer)) == {A, LANDED}
 
 
-def test_a_log_that_cannot_be_read_keeps_no_other_table_from_being_measured(
-    agent: AgentContext, landed: Landed
-) -> None:
+def test_an_unreadable_log_does_not_prevent_measuring_other_tables(agent: AgentContext, landed: Landed) -> None:
     (landed.table.folder / "_spark_metadata" / "3").write_text("v1\nnothing of Spark's")
     assert set(take(agent, TableStatisticsCollector(agent, PoolUtilization()))) == {LANDED}
 

@@ -351,7 +351,7 @@ def test_an_older_ledger_adopts_what_was_made_after_it(older: AgentContext, shop
     assert (sorted(shop.pool.starts), shop.pool.running["a@v1"].select) == (["a@v1", "c@v2"], "SELECT 2")
 
 
-def test_a_run_of_an_older_ledger_whose_tables_have_gone_on_ends_failed(older: AgentContext) -> None:
+def test_a_run_of_an_older_ledger_whose_tables_have_moved_on_ends_failed(older: AgentContext) -> None:
     from core.run.records import StepRow
 
     step = StepRow(n=1, do="restart", table=A, version=1, state="waits")

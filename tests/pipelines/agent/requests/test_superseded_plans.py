@@ -83,7 +83,7 @@ def test_planning_another_text_supersedes_the_older_plan_and_says_by_what(desk: 
 
 @pytest.mark.parametrize("ahead_s", [3600.0, 86_400.0 * 30])
 @pytest.mark.parametrize("executed", [False, True])
-def test_a_plan_that_was_made_by_a_clock_that_was_ahead_is_older_than_one_made_now(
+def test_a_plan_dated_by_a_clock_that_was_ahead_is_older_than_a_new_one(
     executed: bool, ahead_s: float, desk: Desk
 ) -> None:
     desk.now += ahead_s

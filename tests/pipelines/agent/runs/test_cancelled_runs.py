@@ -115,7 +115,7 @@ def test_a_pending_revert_keeps_a_cancelled_run_open(
     assert at_rest(agent, pool) == before
 
 
-def test_a_delete_moves_nothing_while_the_ledger_takes_nothing(
+def test_a_delete_moves_nothing_while_the_ledger_is_not_writable(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(agent, pool, small_project.texts())
@@ -176,7 +176,7 @@ def test_an_undelete_that_is_cancelled_after_a_kill_leaves_all_in_the_trash(
 
 
 @pytest.mark.parametrize("at", [1, 2])
-def test_a_cancelled_undelete_of_a_clone_leaves_what_it_is_a_clone_of_in_the_trash(
+def test_a_cancelled_undelete_of_a_clone_leaves_its_base_in_the_trash(
     at: int, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(agent, pool, small_project.texts())

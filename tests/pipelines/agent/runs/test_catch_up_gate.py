@@ -98,7 +98,7 @@ def test_a_gate_opens_after_the_required_number_of_good_measurements(agent: Fake
     assert agent.looks(1) == GateReading(True, "caught up: lag 0 files")
 
 
-def test_a_gate_that_opens_says_the_watermark(agent: FakeAgent) -> None:
+def test_an_opening_gate_reports_the_watermark(agent: FakeAgent) -> None:
     found = agent.looks(POLLS, watermark="2026-01-01T00:00:00Z")
     assert found == GateReading(True, "caught up: lag 0 files, watermark 2026-01-01T00:00:00Z")
 
@@ -122,7 +122,7 @@ def test_a_limit_of_zero_rows_is_not_shown_beside_the_age_limit(agent: FakeAgent
     assert agent.looks(1, **small).note.startswith("lag 7 rows, 30 s behind, limit 25 s, 0 of 3")
 
 
-def test_before_the_first_batch_it_is_that_which_is_waited_for_and_no_limit(agent: FakeAgent) -> None:
+def test_before_the_first_batch_the_gate_waits_for_it_and_shows_no_limit(agent: FakeAgent) -> None:
     found = agent.looks(1, batch=None, lag_files=4, lag_rows=40, behind_s=9.0)
     assert found.note == f"lag 40 rows, 9 s behind, before its first batch, 0 of {POLLS} checks within the limit"
 
@@ -145,7 +145,7 @@ def test_measurements_from_before_the_gate_began_do_not_count() -> None:
     assert agent.looks(POLLS).open
 
 
-def test_a_bad_measurement_begins_the_count_again(agent: FakeAgent) -> None:
+def test_a_bad_measurement_resets_the_count(agent: FakeAgent) -> None:
     agent.looks(POLLS - 1)
     assert not agent.looks(1, **BEHIND).open
     assert not agent.looks(POLLS - 1).open
@@ -322,7 +322,7 @@ def test_a_reopened_gate_waits_the_full_time_for_a_measurement() -> None:
 
 
 @pytest.mark.parametrize("jump", [3600.0, -3600.0, 1e7, -1e7])
-def test_a_clock_that_is_set_fails_nothing_and_opens_nothing(jump: float, agent: FakeAgent) -> None:
+def test_setting_the_clock_neither_fails_nor_opens_a_gate(jump: float, agent: FakeAgent) -> None:
     agent.looks(1, **BEHIND)
     agent.wall += jump
     assert not agent.look().failed
@@ -349,7 +349,7 @@ def test_silence_lasts_as_long_as_it_did_whatever_the_clock_says(agent: FakeAgen
     assert reading.failed
 
 
-def test_a_ledger_that_cannot_be_read_takes_nothing_of_the_count(agent: FakeAgent) -> None:
+def test_an_unreadable_ledger_does_not_reset_the_count(agent: FakeAgent) -> None:
     agent.looks(POLLS - 1)
     agent.locked = True
     with pytest.raises(LedgerUnavailable):

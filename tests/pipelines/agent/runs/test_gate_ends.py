@@ -87,7 +87,7 @@ def failure(agent: AgentContext, run_id: str, do: str) -> str:
     ("gate", "do", "waits"),
     [("look", "catch_up", "lag 7 rows"), ("why_closed", "swap", "c@v2 is behind again: lag 7 rows")],
 )
-def test_a_gate_that_never_opens_ends_and_says_what_to_do(
+def test_a_gate_that_never_opens_ends_with_a_remedy(
     gate: str, do: str, waits: str, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed = Closed(lambda: "lag 7 rows")
@@ -97,7 +97,7 @@ def test_a_gate_that_never_opens_ends_and_says_what_to_do(
 
 
 @pytest.mark.parametrize("error", [PoolUnreachable("the pool is silent"), LedgerUnavailable("the ledger is locked")])
-def test_a_gate_that_nobody_can_look_at_ends_too(
+def test_a_gate_that_cannot_be_measured_ends_too(
     error: Exception, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unreachable() -> str:

@@ -177,7 +177,7 @@ def test_a_cancel_after_a_kill_at_any_point_leaves_what_served_or_what_was_swapp
         trial.agent.ledger.close()
 
 
-def test_a_stop_after_a_kill_at_any_point_is_met_and_a_retry_ends_the_run(begun: Begun, points: range) -> None:
+def test_a_stop_after_a_kill_at_any_point_is_respected_and_a_retry_ends_the_run(begun: Begun, points: range) -> None:
     ends = set()
     for at in points:
         trial = begun(str(at))

@@ -288,7 +288,7 @@ def test_a_command_before_a_repeated_swap_treats_it_as_done_if_the_ledger_has_it
     wait_until(lambda: not runs._woken, 10)
 
 
-def test_a_cancel_takes_a_swap_for_done_that_the_ledger_has_and_whose_poll_could_not_say_so(
+def test_a_cancel_treats_a_recorded_swap_as_done_even_if_its_poll_failed(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id, behind = begun(agent, pool), iter(["lag 7 rows"])
@@ -357,7 +357,7 @@ def cut_off_once(real: Callable[..., float]) -> Callable[..., float]:
         (Action.REBUILD, 1, 1, "a shows all columns of a__v1"),
     ],
 )
-def test_a_pointer_that_stays_at_its_version_is_not_said_to_move(
+def test_a_pointer_that_stays_at_its_version_is_not_reported_as_moved(
     action: Action, before: int, version: int, said: str
 ) -> None:
     node = SimpleNamespace(action=action, from_version=before, version=version)

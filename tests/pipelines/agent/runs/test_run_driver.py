@@ -536,7 +536,7 @@ def test_a_run_whose_plan_cannot_be_read_can_be_cancelled(plan_is: str, agent: A
 
 
 @pytest.mark.parametrize("word", [None, OperatorControl("cancel")])
-def test_a_run_whose_plan_cannot_be_read_has_swapped_what_the_registry_says_it_has(
+def test_a_run_with_an_unreadable_plan_has_swapped_what_the_registry_records(
     word: OperatorControl | None, agent: AgentContext, pool: Any
 ) -> None:
     run_id, lane = unreadable(agent, pool, "of another version")

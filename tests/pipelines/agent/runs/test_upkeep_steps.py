@@ -290,7 +290,7 @@ def test_the_keys_that_were_deleted_are_looked_after_before_their_table(
     assert pool.looked_after == [f"{verb} a__v1{hours}"], "no key was deleted yet"
 
 
-def test_a_cancelled_run_ends_what_it_looks_after(lake: AgentContext, pool: Any) -> None:
+def test_a_cancelled_run_ends_its_upkeep(lake: AgentContext, pool: Any) -> None:
     until = threading.Event()
     pool.looks_after = lambda what: until.wait(20)
     run_id = run_of(lake, "optimize", "a")

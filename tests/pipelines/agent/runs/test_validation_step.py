@@ -333,7 +333,7 @@ def test_a_pool_that_does_not_answer_is_asked_again_and_a_refusal_fails_the_step
     assert step_of(served, again).note.startswith("FAILED_READ_FILE: the file is broken; headgate runs retry ")
 
 
-def test_a_comparison_that_cannot_read_the_ledger_begins_again(
+def test_a_comparison_that_cannot_read_the_ledger_is_repeated(
     served: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     locked, compare = iter([LedgerUnavailable("the ledger is locked")]), version_comparison.VersionComparison.compare

@@ -59,7 +59,7 @@ def test_a_log_has_the_same_columns_as_spark_even_from_a_checkpoint(lake: Any) -
 
 @pytest.mark.spark
 @pytest.mark.drill
-def test_tables_that_are_as_their_logs_say_are_registered_in_one_request(lake: Any) -> None:
+def test_tables_that_match_their_logs_are_registered_in_one_request(lake: Any) -> None:
     names = {table: lake.table(table, TYPES) for table in ("p", "q", "other", "unknown")}
     lake.sql(f"ALTER TABLE {names['q']} ADD COLUMNS (later INT)")
     found = {table: lake.files.columns(lake.place(table), "delta") for table in names}

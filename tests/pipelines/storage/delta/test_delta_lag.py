@@ -54,7 +54,7 @@ def test_rows_that_wait_of_a_merge_are_those_that_it_changed(files: TableCheckpo
     assert (lag(files, tmp_path).rows, lag(files, tmp_path).exact) == (None, False)
 
 
-def test_a_file_without_statistics_makes_rows_unknown_and_nothing_else(files: TableCheckpoints, tmp_path: Path) -> None:
+def test_a_file_without_statistics_makes_only_the_row_count_unknown(files: TableCheckpoints, tmp_path: Path) -> None:
     written = WrittenLog(tmp_path / "p")
     written.commit(3, None)
     found = lag(files, tmp_path)

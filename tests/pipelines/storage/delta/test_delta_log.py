@@ -87,7 +87,7 @@ def test_a_log_recreated_in_a_folder_with_the_same_inode_is_a_different_log(tmp_
     assert (log.id, log.active().rows) == ("id-2", 9)
 
 
-def test_a_copy_that_ends_earlier_is_not_what_was_read(files: TableCheckpoints, tmp_path: Path) -> None:
+def test_a_shorter_copy_of_a_log_is_not_the_log_that_was_read(files: TableCheckpoints, tmp_path: Path) -> None:
     written = WrittenLog(tmp_path / "p")
     for _ in range(3):
         written.commit(1)

@@ -158,7 +158,7 @@ def test_a_registered_table_follows_the_log_of_its_owner(lake: Any) -> None:
 
 
 @pytest.mark.long
-def test_its_changes_are_streamed_where_its_own_log_says_that_it_records_them(lake: Any) -> None:
+def test_its_changes_are_streamed_if_its_own_log_records_them(lake: Any) -> None:
     foreign = made(lake, rest="TBLPROPERTIES ('delta.enableChangeDataFeed'='true')")
     foreign.insert(5)
     table = register(lake, foreign)

@@ -176,7 +176,7 @@ def test_a_look_is_about_the_row_under_the_cursor_whatever_is_marked() -> None:
 
 
 @pytest.mark.parametrize("key", ["E", "P"])
-def test_a_key_of_another_screen_says_that_it_does_nothing_here(key: str) -> None:
+def test_a_key_of_another_screen_is_reported_as_without_effect(key: str) -> None:
     async def scenario(console: Console) -> None:
         await console.press(key)
         assert f"{key}: not here" in said(console)

@@ -15,7 +15,7 @@ def block(facts: ChangeKindDefinition) -> list[str]:
 
 
 @pytest.mark.parametrize("facts", CHANGE_KINDS, ids=lambda facts: facts.kind.name)
-def test_a_kind_says_what_is_done_why_what_is_lost_and_shows_an_edit(facts: ChangeKindDefinition) -> None:
+def test_a_kind_lists_action_reason_losses_and_an_example(facts: ChangeKindDefinition) -> None:
     rows = block(facts)
     said = " ".join(" ".join(rows).split())
     for words in (

@@ -19,7 +19,7 @@ def test_no_help_speaks_in_codes(screen: str) -> None:
     assert not [level for level in ConfirmationLevel if f"[{level}]" in told]
 
 
-def test_help_says_which_act_asks_and_which_does_not() -> None:
+def test_help_shows_which_actions_ask() -> None:
     told = "\n".join(plain(row) for row in help_lines("home", ActionContext(), 100))
     assert "Stage a deploy of the files as they are (no question)" in told
     assert "Stop now; table and checkpoint are kept (asks first)" in told

@@ -50,7 +50,7 @@ def test_only_what_is_unexpected_or_failed_blocks() -> None:
     assert [blocks(result("x", verdict, "")) for verdict in verdicts] == [False, False, False, True, True]
 
 
-def test_as_data_it_is_all_there() -> None:
+def test_the_data_is_complete() -> None:
     found = json.loads(json.dumps(result_as_json(FOUND[1])))
     assert found["old"] == {"version": 1, "batch": 120} and found["new"] == {"version": 2, "batch": 3}
     assert [example["why"] for example in found["examples"]] == ["filter added: id > 2", ""]

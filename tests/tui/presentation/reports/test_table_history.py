@@ -169,7 +169,7 @@ def test_a_stop_of_an_input_is_listed_in_a_tables_history() -> None:
     assert (entry_words(failed), failed.detail, failed.bad) == ("root: running → failed", "by zero", True)
 
 
-def test_a_command_on_a_table_is_no_act_on_a_run_whose_id_begins_with_its_name() -> None:
+def test_a_command_on_a_table_is_not_a_command_on_a_run_with_that_prefix() -> None:
     stop = CommandRow(1, 5.0, "ana", "stop", "a", "headgate stop a", "done", "", 5.0, 0)
     found = table_history(TableRecords(A, runs=(run_row(id="a3f0-1"),), commands=(stop,)), {})
     assert [entry.run for entry in found if entry.kind == "stop"] == [""]

@@ -163,7 +163,7 @@ def test_a_plan_is_approved_by_its_key_and_executed_only_then() -> None:
     in_console(scenario, backend=Guarded(), size=(100, 30))
 
 
-def test_a_plan_that_was_superseded_says_by_what() -> None:
+def test_a_superseded_plan_names_its_cause() -> None:
     row = replace(ROW, status="superseded", superseded_by="run 7f3a-1 of ana on a", superseded_at=NOW)
     told = " ".join(" ".join(plain(line) for line in heading(sample_plan(), row, "dev", NOW, 100)).split())
     assert "superseded by run 7f3a-1 of ana on a" in told

@@ -45,7 +45,7 @@ def test_a_run_whose_steps_are_done_and_that_has_not_said_so_yet_is_not_late() -
     assert progress_words(late, PLANNED[:2], 400.0) == "1 of 2 steps, catch up a, longer than predicted"
 
 
-def test_a_run_that_is_paused_or_was_never_predicted_says_nothing() -> None:
+def test_a_paused_or_unpredicted_run_shows_no_time_left() -> None:
     assert "left" not in shown(163.0, "paused")
     unknown = replace(RUN, steps=(START, replace(GATE, predicted_low_s=None), SWAP))
     assert "left" not in plain(heading(unknown, "dev", 163.0, 120, UNICODE, planned=PLANNED)[0])

@@ -78,7 +78,7 @@ def test_keeping_up_in_long_batches_is_described_in_one_sentence() -> None:
     assert "the statement is too expensive, or the pool is saturated" in verdict(trend="growing", **slow)[0]
 
 
-def test_a_backlog_that_stays_is_not_said_to_be_kept_up_with() -> None:
+def test_a_constant_backlog_is_not_reported_as_keeping_up() -> None:
     assert verdict(trend="steady", behind_s=20.0)[0] == (
         "It keeps up: no input has waited for more than 30s. Nothing to do."
     )
@@ -91,6 +91,6 @@ def test_statements_whose_pool_does_not_answer_are_marked() -> None:
     assert "nobody can say whether it runs" in verdict(trend="unknown", state="unknown")[0]
 
 
-def test_a_starved_statement_says_how_old_its_data_is() -> None:
+def test_a_starved_statement_shows_the_age_of_its_data() -> None:
     words, tone = verdict(trend="starved", fault="starved", data_age_s=200.0)
     assert "Its newest data is 3m 20s old." in words and tone is Tone.BAD

@@ -41,7 +41,7 @@ def test_behind_is_shown_before_rows_and_a_fault_differs_from_a_backlog() -> Non
         assert till.faulty == bool(fault)
 
 
-def test_a_starved_statement_says_how_old_its_data_is() -> None:
+def test_a_starved_statement_shows_the_age_of_its_data() -> None:
     backend = FakeBackend()
     backend.change("till", trend="starved", fault="starved", data_age_s=200.0, behind_s=0.0, at=NOW)
     assert "starved 3m" in plain(statement_row(make_ledger_view(backend.current).statements["till"], COLUMNS, 80, LOOK))

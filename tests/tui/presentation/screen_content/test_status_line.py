@@ -14,7 +14,7 @@ def standing(now: float = NOW, **fields: object) -> str:
     return standing_message(make_ledger_view(snapshot), freshness(snapshot, NOW), now)[0]
 
 
-def test_a_plan_that_was_handed_over_is_submitted_and_not_done() -> None:
+def test_a_submitted_plan_is_reported_as_submitted_and_not_as_done() -> None:
     assert standing(op="submit_plan", subject="7f3a").startswith("plan 7f3a: submitted in 0.2 s, by alice")
 
 
