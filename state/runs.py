@@ -23,6 +23,8 @@ from state.transactions import LedgerReads, LedgerWrites, insert, upsert
 
 _LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
 """Base-32 digits that cannot be confused with each other."""
+_NO_EVIDENCE = "{}"
+"""Value of a column that nothing reads any more."""
 
 
 def draw_run_id(plan_hash: str) -> str:
@@ -353,12 +355,12 @@ def insert_run(
     for table, only_reads in leases.items():
         connection.execute("INSERT OR IGNORE INTO run_table VALUES (?, ?, ?)", (run.id, table, only_reads))
     for step in run.steps:
-        insert(connection, "step", {"run_id": run.id, **values_by_column(step)})
+        insert(connection, "step", {"run_id": run.id, "evidence": _NO_EVIDENCE, **values_by_column(step)})
 
 
 def _put_step(connection: sqlite3.Connection, run_id: str, step: StepRow) -> None:
     values = values_by_column(step, without=("predicted_low_s", "predicted_high_s"))
-    upsert(connection, "step", {"run_id": run_id, **values}, key=("run_id", "n"))
+    upsert(connection, "step", {"run_id": run_id, "evidence": _NO_EVIDENCE, **values}, key=("run_id", "n"))
 
 
 def _drop_words(connection: sqlite3.Connection, run_id: str, state: str) -> tuple[RunWordRow, ...]:

@@ -23,7 +23,6 @@ class StepRow:
     started_at: float | None = None
     ended_at: float | None = None
     intent_at: float | None = None
-    evidence: dict[str, object] = field(default_factory=dict)
     predicted_low_s: float | None = None
     """The prediction made before the run started, and never changed; None if there were no comparable measurements."""
     predicted_high_s: float | None = None

@@ -65,6 +65,10 @@ _REPLACES = frozenset({Action.REBUILD, Action.ROLLBACK})
 Version = tuple[TableName, int]
 
 
+UNMEASURED = Measurement(TableName(""), 0, 0.0, trend="")
+"""The figures of a version before its first measurement."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReleaseSide:
     """The old or the new version of a table in a release."""
@@ -76,26 +80,12 @@ class ReleaseSide:
     """Whether the wanted state is `running`."""
     stops_at: float | None
     """When the query will be stopped, in epoch seconds; None if no stop is scheduled."""
-    lag_rows: int | None = None
-    lag_files: int | None = None
-    exact: bool = True
-    trend: str = ""
-    """The trend of the version's lag; empty before the first measurement."""
-    rate_rows_s: float | None = None
-    eta_s: float | None = None
-    in_rows_s: float | None = None
-    """Input rows arriving per second."""
-    out_rows_s: float | None = None
-    """Rows processed per second while a batch runs."""
-    batch: int | None = None
-    slowest: str = ""
-    """The longest phase of the version's batches."""
-    watermark: str = ""
+    figures: Measurement = UNMEASURED
 
-
-_MEASURED = (
-    "lag_rows", "lag_files", "exact", "trend", "rate_rows_s", "eta_s", "in_rows_s", "out_rows_s", "batch", "watermark",
-)  # fmt: skip
+    @property
+    def slowest(self) -> str:
+        """The longest phase of the version's batches; empty if unknown."""
+        return slowest_part(self.figures.durations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,10 +240,8 @@ def _side(key: Version, one: Deployment | None, measured: Measurement | None, no
         return ReleaseSide(key[1], State.ABSENT, runs=False, stops_at=None)
     runs = one.wanted == WantedState.RUNNING
     ends = one.stops_at if one.stops_at is not None and one.stops_at > now else None
-    figures = {name: getattr(measured, name) for name in _MEASURED} if measured is not None else {}
-    slowest = slowest_part(measured.durations) if measured is not None else ""
     stops_at = ends if runs and not one.active else None
-    return ReleaseSide(key[1], one.state, runs, stops_at, slowest=slowest, **figures)
+    return ReleaseSide(key[1], one.state, runs, stops_at, measured or UNMEASURED)
 
 
 def _lacks(one: Deployment | None, known: Mapping[Version, Deployment], old: Mapping[TableName, int]) -> str:

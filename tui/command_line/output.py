@@ -7,7 +7,7 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TextIO
@@ -122,20 +122,6 @@ def problem_line(problem: Mapping[str, object]) -> str:
     head = f"{place}: {problem.get('severity')}: {summary}".removeprefix(": ")
     below = [line for part in ("detail", "remedy") for line in str(problem.get(part) or "").split("\n") if line]
     return "\n".join([escape_control_characters(head), *(f"    {escape_control_characters(line)}" for line in below)])
-
-
-def format_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Iterable[str] = ()) -> list[str]:
-    """Align rows in columns; those named in `right` are right-aligned, and the last is never padded."""
-    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    aligned = set(right)
-    lines = []
-    for row in (head, *rows):
-        cells = [
-            cell.rjust(width) if name in aligned else cell.ljust(width)
-            for cell, width, name in zip(row, widths, head, strict=True)
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return lines
 
 
 @contextmanager

@@ -13,10 +13,9 @@ from state.row_types import AuditRow, EventRow
 from state.table_records import subjects_of
 from tui.agent_client import agent_process
 from tui.command_line.context import CommandContext
-from tui.command_line.output import format_table
 from tui.presentation.reports.table_history import history_as_json, history_lines
 from tui.presentation.screen_content.audit_log_events import AUDIT, EVENTS, Record, record_cells
-from tui.presentation.screen_content.statement_rows import TableColumn
+from tui.presentation.styling.table_layout import TableColumn, format_records
 from tui.project_folder.environment_selection import has_ledger
 from tui.services.deployed_statements import history_of
 
@@ -166,10 +165,7 @@ def _is_another(path: str, file: TextIO) -> bool:
 
 
 def _printed(columns: Sequence[TableColumn], records: Sequence[Record]) -> list[str]:
-    """Format records in the console's columns, uncut, below a header."""
-    cells = [record_cells(one, _when(one.at)) for one in records]
-    rows = [[each[column.id].text for column in columns] for each in cells]
-    return format_table([f"{column.title:<{column.width}}" for column in columns], rows)
+    return format_records(columns, [record_cells(one, _when(one.at)) for one in records])
 
 
 def _event_as_json(event: EventRow) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from core.model.errors import UsageError
 from core.model.names import TableName
 from core.text.wording import counted
 from tui.command_line.context import CommandContext
-from tui.command_line.output import format_table
 from tui.presentation.reports.table_hierarchy import kind_of, nested, rows, state_of, table_as_json, version_of
+from tui.presentation.styling.table_layout import format_table
 from tui.project_folder.parsing_performance import rare_garbage_collection
 from tui.project_folder.user_named_files import write_whole
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from core.model.errors import UsageError
 from tui.agent_client import agent_commands
 from tui.command_line.context import CommandContext
-from tui.command_line.output import format_table
 from tui.presentation.reports.column_lineage import BranchKind, LineageTreeRow, gap_line, name_of, row_conditions, tree
+from tui.presentation.styling.table_layout import format_table
 from tui.project_folder.parsing_performance import rare_garbage_collection
 from tui.project_folder.user_named_files import write_whole
 

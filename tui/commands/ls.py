@@ -12,7 +12,6 @@ from core.text.wording import counted
 from state.ledger_snapshot import LedgerSnapshot
 from tui.agent_client.agent_process import WaitProgress
 from tui.command_line.context import CommandContext
-from tui.command_line.output import format_table
 from tui.command_line.statement_output import (
     RIGHT,
     behind_text,
@@ -25,6 +24,7 @@ from tui.command_line.statement_output import (
     statement_as_json,
     trend_text,
 )
+from tui.presentation.styling.table_layout import format_table
 from tui.presentation.styling.value_formatting import short_duration, short_number, short_size
 from tui.project_folder import project_reader
 from tui.project_folder.environment_selection import has_ledger

@@ -10,7 +10,7 @@ from core.policy.model import Policy, policy_as_json
 from state.ledger import LedgerReader
 from state.registry import IN_FORCE
 from tui.command_line.context import CommandContext
-from tui.command_line.output import format_table
+from tui.presentation.styling.table_layout import format_table
 from tui.project_folder.environment_selection import has_ledger
 from tui.services import policy as operations
 from tui.services.policy import EnvironmentPolicies, RecordedPolicy

@@ -3,25 +3,36 @@
 import json
 import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from core.model.actions import StepKind
 from core.model.errors import AgentUnreachable, Refused
 from core.plan.codec import plan_from_json
 from core.plan.descriptions import act_words
 from core.plan.model import Step
-from core.run.model import SATISFIED, StepState, step_word
+from core.run.model import SATISFIED
 from core.run.records import RunRow, StepRow
 from core.run.release import time_left
 from core.run.stopped_tables import stopped_serving, stopped_serving_words
-from core.text.wording import counted, duration_range, first_sentence
 from tui.agent_client import agent_process
 from tui.agent_client.agent_process import WaitProgress
 from tui.command_line.context import CommandContext
 from tui.commands.review_approve import plan_lines
-from tui.presentation.screen_content.releases import gate_words, time_left_words
-from tui.presentation.screen_content.runs import is_held
+from tui.presentation.screen_content.releases import time_left_words
+from tui.presentation.screen_content.runs import (
+    OPEN_STEPS,
+    PRINTED_RUNS,
+    STEPS,
+    counted_of,
+    is_held,
+    run_cells,
+    run_summary,
+    step_cells,
+)
+from tui.presentation.screen_content.statement_rows import RowContext
+from tui.presentation.styling.styled_text import plain
+from tui.presentation.styling.table_layout import format_records
+from tui.presentation.styling.theme import WORDS_ALONE
 from tui.services.follow_up_plans import RunContinuation
 
 COLUMNS = 98
@@ -51,8 +62,9 @@ def runs(context: CommandContext) -> int:
     if voice.as_json:
         voice.data([run_as_json(row) for row in rows])
         return 0
-    voice.print(_run_line(row) for row in rows)
-    if not rows:
+    if rows:
+        voice.print(format_records(PRINTED_RUNS, [run_cells(row, time.time()) for row in rows]))
+    else:
         voice.say("no plan has been executed yet")
     return 0
 
@@ -93,12 +105,11 @@ def follow_run(context: CommandContext, run_id: str, before: RunRow | None = Non
 
 def progress_words(row: RunRow, planned: Sequence[Step], now: float) -> str:
     """Format the progress of an open run, and its current step."""
-    done = sum(step.state in SATISFIED for step in row.steps)
-    current = next((step for step in row.steps if step.state in ("running", "gate")), None)
+    current = next((step for step in row.steps if step.state in OPEN_STEPS), None)
     doing = f"{act_words(current.do)} {current.table} {current.note}".rstrip() if current else str(row.state)
-    if done == len(row.steps):
+    if all(step.state in SATISFIED for step in row.steps):
         doing = "all steps are done"
-    return f"{done} of {counted(len(row.steps), 'step')}, {doing}{time_left_words(time_left(planned, row.steps, now))}"
+    return f"{counted_of(row)}, {doing}{time_left_words(time_left(planned, row.steps, now))}"
 
 
 _STEP_FIELDS = (
@@ -181,9 +192,15 @@ def _continue(context: CommandContext, found: RunContinuation) -> int:
 def _tell_steps(context: CommandContext, row: RunRow, told: dict[int, tuple[str, int]]) -> None:
     for step in row.steps:
         mark = (step.state, step.tries)
-        if step.state != "waits" and told.get(step.n) != mark and step.state not in ("running", "gate"):
-            context.voice.say(run_step_line(step))
+        if step.state not in ("waits", *OPEN_STEPS) and told.get(step.n) != mark:
+            context.voice.say(step_table([step])[-1])
         told[step.n] = mark
+
+
+def step_table(steps: Iterable[StepRow]) -> list[str]:
+    """Format steps with their states, durations and notes, below a header."""
+    look = RowContext(WORDS_ALONE, time.time())
+    return format_records(STEPS, [step_cells(step, look) for step in steps])
 
 
 def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
@@ -191,7 +208,8 @@ def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
     if context.voice.as_json:
         context.voice.data(run_as_json(row))
     else:
-        context.voice.print([_run_line(row), *(run_step_line(step) for step in row.steps if not told)])
+        summary = plain(run_summary(row, context.place.environment, time.time())).strip()
+        context.voice.print([summary, *(() if told else step_table(row.steps))])
         wrong = [step for step in row.steps if step.state == "failed"]
         if wrong and row.state == "failed" and not row.continued_by:
             note = "\n".join(textwrap.wrap(wrong[0].note, COLUMNS, subsequent_indent="  ", break_long_words=False))
@@ -205,44 +223,3 @@ def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
             )
     bad = row.state in ("failed", "cancelled") or any(step.state in ("failed", "blocked") for step in row.steps)
     return 1 if bad else 0
-
-
-def _run_line(row: RunRow) -> str:
-    done = sum(step.state in ("done", "kept", "skipped") for step in row.steps)
-    took = (row.ended_at or time.time()) - row.started_at
-    lasted = f"{took:.1f} s{_predicted(row)}"
-    state = "held" if is_held(row) else row.state
-    return (
-        f"run {row.id}  {state:<9} {done} of {counted(len(row.steps), 'step')}  {lasted}  by {row.actor}{_beside(row)}"
-    )
-
-
-def _predicted(row: RunRow | StepRow) -> str:
-    """Format the predicted duration; a hold has none, and a run's does not include its hold."""
-    if row.predicted_low_s is None or row.predicted_high_s is None:
-        return ""
-    if isinstance(row, StepRow) and row.do == StepKind.HOLD:
-        return ""
-    holds = isinstance(row, RunRow) and any(step.do == StepKind.HOLD for step in row.steps)
-    return f", predicted {duration_range(row.predicted_low_s, row.predicted_high_s)}{' and its hold' if holds else ''}"
-
-
-def _beside(row: RunRow) -> str:
-    before = f", continues {row.continues}" if row.continues else ""
-    return before + (f", continued by {row.continued_by}" if row.continued_by else "")
-
-
-def run_step_line(step: StepRow) -> str:
-    """Format a step of a run with its state, time and note."""
-    took = f"{step.ended_at - step.started_at:.1f} s" if step.ended_at and step.started_at else ""
-    what = f"{act_words(step.do)} {step.table}" + (f" v{step.version}" if step.version else "")
-    said = f"{took}{_predicted(step)}" if took else _predicted(step).removeprefix(", ")
-    return f"  {step.n:>3} {what:<44}{step_word(step.state):<10}{said:>8}  {_note(step)}".rstrip()
-
-
-def _note(step: StepRow) -> str:
-    """Format a step's note, with the time of a gate; only the first sentence if it failed."""
-    if step.state == StepState.FAILED:
-        return first_sentence(step.note)
-    opened = step.ended_at if step.do == StepKind.CATCH_UP and step.state == StepState.DONE else None
-    return gate_words(step.note, opened, time.time())

@@ -10,7 +10,8 @@ from core.text.secrets import mask_literals
 from tui.command_line.context import CommandContext
 from tui.command_line.statement_output import check_fail_on, parse_conditions, statement_as_json
 from tui.presentation.screen_content.statement_rows import RowContext
-from tui.presentation.screen_content.statement_sheet import WORDS_ALONE, sheet_text, statement_sheet
+from tui.presentation.screen_content.statement_sheet import sheet_text, statement_sheet
+from tui.presentation.styling.theme import WORDS_ALONE
 from tui.presentation.view.ledger_view import make_ledger_view, statement_view
 
 

@@ -12,7 +12,8 @@ from core.project.revision import Revision
 from core.sql.statement import ParsedStatement, TableRead
 from core.text.diff import unified_diff
 from tui.command_line.context import CommandContext
-from tui.command_line.output import format_table, problem_line
+from tui.command_line.output import problem_line
+from tui.presentation.styling.table_layout import format_table
 from tui.project_folder import sql_sources
 from tui.services import spark_analysis
 

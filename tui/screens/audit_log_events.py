@@ -18,8 +18,8 @@ from tui.presentation.screen_content.audit_log_events import (
     record_row,
 )
 from tui.presentation.screen_content.changes import rule
-from tui.presentation.screen_content.statement_rows import header
 from tui.presentation.styling.styled_text import Line, Tone
+from tui.presentation.styling.table_layout import header
 from tui.screens.console_state import ConsoleState
 from tui.screens.table_screen import TableScreen
 from tui.widgets.line_widgets import ScrollingLines

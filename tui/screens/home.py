@@ -9,15 +9,9 @@ from core.model.names import TableName
 from core.text.wording import counted
 from state.ledger_snapshot import StatementDetails
 from tui.presentation.screen_content.home_picture import tree_page
-from tui.presentation.screen_content.statement_rows import (
-    NARROW_TREE_COLUMNS,
-    TableColumn,
-    columns_for,
-    header,
-    statement_row,
-    tree_row,
-)
+from tui.presentation.screen_content.statement_rows import NARROW_TREE_COLUMNS, columns_for, statement_row, tree_row
 from tui.presentation.styling.styled_text import Line, Tone
+from tui.presentation.styling.table_layout import TableColumn, header
 from tui.presentation.view.ledger_view import LedgerView
 from tui.presentation.view.statement_tree import (
     LAYER_NAMES,
@@ -244,14 +238,16 @@ def _branches_above(entry: TreeRow | None) -> tuple[str, ...]:
         return ()
     if entry.statement is None:
         return (f"product:{entry.id.removeprefix('layer:').partition('/')[0]}",)
-    return (f"product:{entry.statement.product}", f"layer:{entry.statement.product}/{entry.statement.layer}")
+    line = entry.statement.line
+    return (f"product:{line.product}", f"layer:{line.product}/{line.layer}")
 
 
 def _path(entry: TreeRow | None, *, lineage: bool) -> tuple[str, ...]:
     if entry is None:
         return ("lineage",) if lineage else ("all",)
     if entry.statement is not None and not lineage:
-        return (entry.statement.product, LAYER_NAMES.get(entry.statement.layer, ""), entry.statement.table)
+        line = entry.statement.line
+        return (line.product, LAYER_NAMES.get(line.layer, ""), line.table)
     if entry.kind == "layer":
         return (entry.id.removeprefix("layer:").partition("/")[0], entry.name)
     return ("lineage", entry.name) if lineage else (entry.name,)

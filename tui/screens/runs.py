@@ -16,18 +16,19 @@ from tui.presentation.screen_content.releases import pairs_lines
 from tui.presentation.screen_content.runs import (
     EFFECTS,
     RUNS,
-    columns,
     first_open,
     heading,
     run_row,
-    step_cells,
+    step_columns,
     step_detail,
     step_row,
+    step_width,
     why_frozen,
     why_not_overruled,
 )
-from tui.presentation.screen_content.statement_rows import RowContext, header
+from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.styled_text import Line, Tone, line
+from tui.presentation.styling.table_layout import header
 from tui.screens.backend import RunView
 from tui.screens.colon_commands import plan_back
 from tui.screens.console_screen import acknowledge
@@ -82,13 +83,13 @@ class RunScreen(SplitScreen):
         return [str(step.n) for step in self.run_view.run.steps] if self.run_view else ()
 
     def head(self, width: int) -> Line:
-        return columns(width, self._step_cells(width))
+        return header(step_columns(width, self._step_width(width)), width)
 
-    def _step_cells(self, width: int) -> int:
+    def _step_width(self, width: int) -> int:
         if self.run_view is None:
             return 0
         planned = self.run_view.plan.plan.steps if self.run_view.plan else ()
-        return step_cells(self.run_view.run.steps, {one.n: one.tables for one in planned}, width)
+        return step_width(self.run_view.run.steps, {one.n: one.tables for one in planned}, width)
 
     def picture(self, row: str, width: int) -> Line:
         assert self.run_view is not None
@@ -97,7 +98,7 @@ class RunScreen(SplitScreen):
         needs = planned[step.n].after if step.n in planned else ()
         names = planned[step.n].tables if step.n in planned else ()
         look = RowContext(self.state.glyphs, self.state.clock())
-        return step_row(step, needs, names, width, look, cells=self._step_cells(width))
+        return step_row(step, needs, names, width, look, cells=self._step_width(width))
 
     def refresh_body(self) -> None:
         if self.run_view is None:

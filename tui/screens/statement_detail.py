@@ -107,7 +107,8 @@ class DetailScreen(TextScreen):
             return (self.table_name,), ""
         below = counted(self.pane.below, "more line") if self.pane.below else ""
         version = f" v{self.statement.version}" if self.statement.version else ""
-        return (self.statement.product, LAYER_NAMES.get(self.statement.layer, ""), self.table_name + version), below
+        line = self.statement.line
+        return (line.product, LAYER_NAMES.get(line.layer, ""), self.table_name + version), below
 
     def choose(self, tab: str) -> None:
         """Show a tab from its beginning."""

@@ -4,16 +4,9 @@ from collections.abc import Hashable, Sequence
 
 from tui.presentation.interaction.filters import Filter, parse_filter
 from tui.presentation.screen_content.screen_frame import nothing_lines
-from tui.presentation.screen_content.statement_rows import (
-    SORTS,
-    RowContext,
-    TableColumn,
-    columns_for,
-    header,
-    sort_key,
-    statement_row,
-)
+from tui.presentation.screen_content.statement_rows import SORTS, RowContext, columns_for, sort_key, statement_row
 from tui.presentation.styling.styled_text import Line
+from tui.presentation.styling.table_layout import TableColumn, header
 from tui.presentation.view.ledger_view import StatementView
 from tui.screens.console_state import ConsoleState
 from tui.screens.table_screen import StatementTableScreen

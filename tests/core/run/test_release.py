@@ -108,9 +108,9 @@ def test_a_pair_shows_both_versions_with_their_figures_and_bottlenecks() -> None
     found = release_of(HELD, run(before="catch_up", catch_up="gate"), versions(), (old, new), now=NOW)
     assert found is not None
     (a, b) = found.pairs
-    assert (a.old.version, a.old.lag_files, a.old.trend, a.serves) == (1, 0, "idle", 1)
-    assert (a.new.version, a.new.lag_rows, a.new.eta_s, a.new.slowest) == (2, 900, 8.0, "reading")
-    assert (a.gate, a.note) == ("gate", "said") and (b.new.trend, b.new.slowest) == ("", "")
+    assert (a.old.version, a.old.figures.lag_files, a.old.figures.trend, a.serves) == (1, 0, "idle", 1)
+    assert (a.new.version, a.new.figures.lag_rows, a.new.figures.eta_s, a.new.slowest) == (2, 900, 8.0, "reading")
+    assert (a.gate, a.note) == ("gate", "said") and (b.new.figures.trend, b.new.slowest) == ("", "")
 
 
 def test_the_time_left_excludes_the_wait_for_a_confirmation() -> None:

@@ -35,7 +35,7 @@ def test_a_run_shows_what_was_predicted_beside_what_it_took(ledger: Any, capsys:
     create_run(ledger, replace(ended, steps=(step,)))
     assert exit_codes.run_command_line(["runs", "7f3a-1"]) == 0
     said = capsys.readouterr().out
-    assert "30.0 s, predicted 20\N{EN DASH}50 s" in said and "3.0 s, predicted 2\N{EN DASH}6 s" in said
+    assert "30s, predicted 20\N{EN DASH}50 s   by ana" in said and "3.0 s  2\N{EN DASH}6 s" in said
     found = written(["runs", "7f3a-1"], capsys)
     assert (found["predicted_low_s"], found["steps"][0]["predicted_high_s"]) == (20.0, 6.0)
 

@@ -25,14 +25,7 @@ from tui.presentation.screen_content.runs import step_row
 from tui.presentation.screen_content.screen_frame import ConsoleIdentity, banner_line, nothing_lines, standing_message
 from tui.presentation.screen_content.statement_advice import spark_ui_words
 from tui.presentation.screen_content.statement_detail import TABS, DeclaredDetails, tab_lines
-from tui.presentation.screen_content.statement_rows import (
-    RowContext,
-    columns_for,
-    header,
-    sort_key,
-    statement_row,
-    tree_row,
-)
+from tui.presentation.screen_content.statement_rows import RowContext, columns_for, sort_key, statement_row, tree_row
 from tui.presentation.styling.styled_text import (
     clean,
     colour_sql,
@@ -45,6 +38,7 @@ from tui.presentation.styling.styled_text import (
     width_of,
     wrap,
 )
+from tui.presentation.styling.table_layout import header
 from tui.presentation.styling.theme import (
     ASCII,
     STATE_TONES,

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from core.model.names import TableName
+from core.observed.versions import Measurement
 from core.run.records import MigrationTicket
 from core.run.release import Release, ReleasePair, ReleaseSide, ReleaseState
 from tests.terminal.in_memory_backend import FakeBackend
@@ -19,8 +20,9 @@ RUN = "9f2c" * 4
 
 
 def release_of(state: str, **known: Any) -> Release:
-    old = ReleaseSide(1, "running", runs=True, stops_at=None, lag_rows=0, trend="idle")
-    new = replace(old, version=2, lag_rows=4, trend="steady")
+    idle = Measurement(TableName("order_items"), 1, NOW, lag_rows=0, trend="idle")
+    old = ReleaseSide(1, "running", runs=True, stops_at=None, figures=idle)
+    new = replace(old, version=2, figures=replace(idle, lag_rows=4, trend="steady"))
     pairs = tuple(
         ReleasePair(TableName(name), old, new, 1, "done", "", "done", "equal in 6 checks", "")
         for name in ("order_items", "oven_load")
@@ -55,7 +57,7 @@ def test_a_run_that_replaces_versions_shows_its_pairs_and_its_steps(size: tuple[
     async def scenario(console: Console) -> None:
         await opened(console)
         said = console.text()
-        assert "Held for your word" in said
+        assert "Held since" in said
         assert sum("v1*" in row and "v2" in row for row in said.splitlines()) == 2
         assert "catch up" in said and "W swap" in said
 

@@ -61,7 +61,7 @@ def _parse_word(word: str) -> Match | str:
         pattern = re.compile(word.strip("/") if word.startswith("/") else word, re.IGNORECASE)
     except re.error as error:
         return f"{word} is not a pattern: {error}"
-    return lambda statement: bool(pattern.search(statement.table) or pattern.search(statement.product))
+    return lambda statement: bool(pattern.search(statement.table) or pattern.search(statement.line.product))
 
 
 def _parse_term(field: str, op: str, value: str) -> Match | str:
@@ -116,7 +116,8 @@ def _words(statement: StatementView, field: str) -> set[str]:
         return {mark.verb for mark in statement.staged} or {"no"}
     if field in ("state", "fault"):
         return {(statement.line.state_word if field == "state" else statement.line.fault_word) or "none"}
-    return {str(getattr(statement, field)).lower()}
+    of = statement if field == "trend" else statement.line
+    return {str(getattr(of, field)).lower()}
 
 
 def _fuzzy(needle: str, name: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tui.presentation.interaction.action_availability import ActionContext, why_not_possible
-from tui.presentation.interaction.keymap import actions_on_screen
+from tui.presentation.interaction.keymap import ACTIONS, ActionRequirement, actions_on_screen
 from tui.presentation.styling.styled_text import Line, Tone, line, width_of
 from tui.presentation.styling.theme import Glyphs
 
@@ -139,29 +139,12 @@ COMMANDS: tuple[ColonCommand, ...] = (
 
 
 TAKES_TABLES = frozenset(
-    {
-        "show",
-        "sql",
-        "events",
-        "lineage",
-        "history",
-        "peek",
-        "edit",
-        "stop",
-        "start",
-        "restart",
-        "deploy",
-        "hold",
-        "delete",
-        "unstage",
-        "rollback",
-        "undelete",
-        "retire",
-        "optimize",
-        "vacuum",
-    }
+    (
+        *(command.name for command in COMMANDS if "TABLE" in command.usage),
+        *(action.typed for action in ACTIONS if action.needs & {ActionRequirement.TARGET, ActionRequirement.ONE}),
+    )
 )
-
+"""Commands that tables may follow, others than those under the cursor."""
 
 _UPSTREAM = re.compile(r"[0-9]*\+")
 """The prefix of a selector that includes upstream tables."""
@@ -172,7 +155,6 @@ def names(screen: str, now: ActionContext | None = None) -> tuple[tuple[str, str
     twins = {action.typed for action in actions_on_screen(screen)}
     known = {command.name: command.summary for command in COMMANDS if command.name not in twins}
     for action in actions_on_screen(screen):
-        # A command that takes tables may name others than those under the cursor.
         if action.typed and (now is None or action.typed in TAKES_TABLES or not why_not_possible(action, now)):
             known.setdefault(action.typed, action.summary)
     return tuple(sorted(known.items()))
@@ -185,8 +167,6 @@ def complete_command(
     word, space, rest = text.partition(" ")
     if not space:
         return tuple(name for name, _ in names(screen, now) if name.startswith(word))
-    if word == "st":
-        return ()
     if word not in TAKES_TABLES:
         return ()
     head, _, last = rest.rpartition(" ")

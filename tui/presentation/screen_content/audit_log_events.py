@@ -10,8 +10,8 @@ from core.model.events import EventKind
 from core.model.states import State
 from state.audit_log import op_words
 from state.row_types import AuditRow, CommandRow, EventRow
-from tui.presentation.screen_content.statement_rows import TableColumn, table_row
 from tui.presentation.styling.styled_text import Line, Span, Tone, fit, wrap
+from tui.presentation.styling.table_layout import TableColumn, table_row
 from tui.presentation.styling.value_formatting import moment
 
 Record = AuditRow | CommandRow | EventRow

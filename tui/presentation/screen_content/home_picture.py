@@ -27,11 +27,11 @@ from tui.presentation.screen_content.statement_rows import (
     NARROW_TREE_COLUMNS,
     RowContext,
     columns_for,
-    header,
     statement_row,
     tree_row,
 )
 from tui.presentation.styling.styled_text import EMPTY, Line, fit, fold_all, line
+from tui.presentation.styling.table_layout import header
 from tui.presentation.styling.theme import Glyphs
 from tui.presentation.view.ledger_view import Freshness, LedgerView, freshness
 from tui.presentation.view.statement_tree import TreeRow, by_product, folded_to_fit, tables_of

@@ -119,10 +119,10 @@ def lineage_lines(statement: StatementView, view: LedgerView, look: RowContext) 
         bound = view.statements[reader]
         binding = next(one for one in bound.parents if one.parent == statement.table)
         how = "stream" if binding.streamed else "static"
-        note = f"{how}  {f'v{binding.version}' if binding.version else ''}  {bound.product}"
+        note = f"{how}  {f'v{binding.version}' if binding.version else ''}  {bound.line.product}"
         lines.append(_relative(reader, note, view, look, 1))
         for below in bound.readers:
-            lines.append(_relative(below, view.statements[below].product, view, look, 2))
+            lines.append(_relative(below, view.statements[below].line.product, view, look, 2))
     if not statement.readers:
         lines.append(line(("   no statement", Tone.DIM)))
     return tuple(lines)

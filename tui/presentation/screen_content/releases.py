@@ -2,22 +2,24 @@
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
 
 from core.model.names import TableName
 from core.model.states import State, Trend
 from core.observed.planner_input import Seconds
+from core.observed.versions import Measurement
 from core.run.model import StepState
 from core.run.records import MigrationTicket, overdue_tickets
 from core.run.release import Release, ReleasePair, ReleaseSide, ReleaseState
 from core.run.stopped_tables import stopped_serving_words
 from core.text.wording import counted, duration_range, first_sentence
 from tui.presentation.screen_content.statement_rows import RowContext
-from tui.presentation.styling.styled_text import Line, Span, Tone, fit, left, line, right, shorten, wrap
-from tui.presentation.styling.theme import STATE_TONES, TREND_TONES, parse_state, parse_trend, sparkline
-from tui.presentation.styling.value_formatting import moment, rate, short_number, trend_words
+from tui.presentation.styling.styled_text import Line, Span, Tone, fit, line, wrap
+from tui.presentation.styling.table_layout import TableColumn, format_records, header, table_row
+from tui.presentation.styling.theme import STATE_TONES, TREND_TONES, WORDS_ALONE, parse_state, parse_trend, sparkline
+from tui.presentation.styling.value_formatting import lag_words, moment, rate, trend_words
 
 WIDE, WIDEST = 110, 150
 """From so many columns on, rates and what limits a version stand beside it, then how its lag went."""
@@ -58,8 +60,11 @@ def pairs_lines(
     if release.state not in _SAY_ALL or not said:
         lines.insert(0, line((f" {state_words(release, look.now)}{left_words(release)}", tone)))
     shown = _by_lag(release.pairs)[:rows]
-    lines.append(_head(width))
-    lines += [_row(pair, width, look, lags.get(pair.table, ())) for pair in shown]
+    columns = _pair_columns(width)
+    lines.append(fit(header(columns, width), width))
+    lines += [
+        fit(table_row(_pair_cells(pair, look, lags.get(pair.table, ())), columns, width), width) for pair in shown
+    ]
     if more := len(release.pairs) - len(shown):
         lines.append(line((f" and {counted(more, 'more pair')}: headgate release show {release.run}", Tone.DIM)))
     if release.serves and not (release.rollback and release.rollback in said):
@@ -73,48 +78,59 @@ def pairs_lines(
 
 
 def _by_lag(pairs: Iterable[ReleasePair]) -> list[ReleasePair]:
-    return sorted(pairs, key=lambda pair: (pair.gate in ("done", "skipped"), -(pair.new.lag_rows or 0), pair.table))
+    return sorted(
+        pairs, key=lambda pair: (pair.gate in ("done", "skipped"), -(pair.new.figures.lag_rows or 0), pair.table)
+    )
 
 
-def _head(width: int) -> Line:
-    side = left("VER", 4) + left("STATE", 11) + right("LAG", 6)
-    more = right("IN", 8) + right("OUT", 8) + "  " + left("SLOW", 11) if width >= WIDE else ""
-    table = left("OLD (* serves)" if width >= WIDE else "* serves", _table_width(width))
-    words = f" {table}{side}  {left('NEW', 4)}{side[4:]}{more}  "
-    gone = left("LAG OF NEW", SPARK + 2) if width >= WIDEST else ""
-    return fit(line((words + left("TREND", 12) + gone + "GATE", Tone.DIM)), width)
+_VERSION = TableColumn("version", "VER", 4)
+_STATE = TableColumn("state", "STATE", 10)
+_LAG = TableColumn("lag", "LAG", 5, numeric=True)
+_RATES = (TableColumn("in", "IN", 7, numeric=True), TableColumn("out", "OUT", 7, numeric=True))
+_SLOW = TableColumn("slow", "SLOW", 10)
+_TREND = TableColumn("trend", "TREND", 12)
+SIDES = (TableColumn("table", "TABLE", 5), _VERSION, _STATE, _LAG, *_RATES, _TREND, _SLOW)
+"""Columns of the versions of a release as the command line prints them, the old version of a table first."""
 
 
-def _table_width(width: int) -> int:
-    return 13 if width < WIDE else 28
+def _pair_columns(width: int) -> tuple[TableColumn, ...]:
+    """Return the columns of a pair: the old version, then the new one and its gate."""
+    wide = width >= WIDE
+    table = TableColumn("table", "OLD (* serves)" if wide else "* serves", 27 if wide else 12)
+    old = (replace(column, id=f"old {column.id}") for column in (_VERSION, _STATE, _LAG))
+    more = (*_RATES, _SLOW) if wide else ()
+    curve = (TableColumn("curve", "LAG OF NEW", SPARK),) if width >= WIDEST else ()
+    new = (replace(_VERSION, title="NEW"), _STATE, _LAG, *more, _TREND, *curve)
+    return (table, *old, *new, TableColumn("gate", "GATE", 0))
 
 
-def _row(pair: ReleasePair, width: int, look: RowContext, lags: Sequence[int | None]) -> Line:
-    new, cells = pair.new, _table_width(width)
-    name = left(shorten(pair.table, cells - 1, look.glyphs.ellipsis), cells)
-    spans = [Span(f" {name}"), *_side(pair, pair.old, look), Span("  "), *_side(pair, new, look)]
-    if width >= WIDE:
-        limits = right(rate(new.in_rows_s), 8) + right(rate(new.out_rows_s), 8) + "  " + left(new.slowest or "-", 11)
-        spans.append(Span(limits, Tone.DIM))
+def _pair_cells(pair: ReleasePair, look: RowContext, lags: Sequence[int | None]) -> dict[str, Span]:
     gate = _GATES.get(pair.gate, "closed" if pair.gate else "-")
     gate = _CHECKS.get(pair.checks, gate) if gate in ("open", "skipped") else gate
     tone = Tone.GOOD if gate in ("open", "checked") else Tone.BAD if gate in ("failed", "differs") else Tone.CHANGING
-    trend = parse_trend(new.trend or "unknown")
-    words = f"{look.glyphs.trends[trend]} {trend_of(new)}" if new.trend and new.runs else "-"
-    spans.append(Span("  " + left(words, 12), TREND_TONES[trend]))
-    if width >= WIDEST:
-        spans.append(Span(sparkline(lags, SPARK, look.glyphs.levels) + "  ", Tone.ACCENT))
-    return fit((*spans, Span(gate, tone)), width)
+    old, new = ({**_side_cells(pair, side, look)} for side in (pair.old, pair.new))
+    return {
+        "table": Span(pair.table),
+        **{f"old {name}": cell for name, cell in old.items()},
+        **new,
+        "curve": Span(sparkline(lags, SPARK, look.glyphs.levels), Tone.ACCENT),
+        "gate": Span(gate, tone),
+    }
 
 
-def _side(pair: ReleasePair, side: ReleaseSide, look: RowContext) -> tuple[Span, ...]:
-    state = parse_state(side.state)
-    serves = side.version == pair.serves
-    return (
-        Span(left(f"v{side.version}{'*' if serves else ''}", 4), Tone.ACCENT if serves else Tone.PLAIN),
-        Span(left(f"{look.glyphs.states[state]} {state}", 11), STATE_TONES[state]),
-        Span(right(lag_words(side).partition(" ")[0], 6)),
-    )
+def _side_cells(pair: ReleasePair, side: ReleaseSide, look: RowContext) -> dict[str, Span]:
+    figures, state, serves = side.figures, parse_state(side.state), side.version == pair.serves
+    trend = parse_trend(figures.trend or "unknown")
+    glyph = look.glyphs.trends[trend] if figures.trend and side.runs else ""
+    return {
+        "version": Span(f"v{side.version}{'*' if serves else ''}", Tone.ACCENT if serves else Tone.PLAIN),
+        "state": Span(f"{look.glyphs.states[state]} {state}".strip(), STATE_TONES[state]),
+        "lag": Span(lag_words(figures).partition(" ")[0]),
+        "in": Span(rate(figures.in_rows_s), Tone.DIM),
+        "out": Span(rate(figures.out_rows_s), Tone.DIM),
+        "trend": Span(f"{glyph} {trend_of(side)}".strip(), TREND_TONES[trend]),
+        "slow": Span(side.slowest or "-", Tone.DIM),
+    }
 
 
 DETAIL = 98
@@ -122,13 +138,6 @@ DETAIL = 98
 
 CAUGHT_UP = "caught up: "
 """How the note of a gate that has opened begins."""
-
-
-def release_line(release: Release, now: float) -> str:
-    """Write one release in a line: run, tables, where it stands, and what to do."""
-    tables = ", ".join(f"{pair.table} v{pair.old.version}→v{pair.new.version}" for pair in release.pairs[:3])
-    more = f" and {len(release.pairs) - 3} more" if len(release.pairs) > 3 else ""
-    return f"{release.run}  {state_words(release, now)}  {tables}{more}"
 
 
 def state_words(release: Release, now: float) -> str:
@@ -146,27 +155,27 @@ def verdict(release: Release, now: float) -> str:
     match release.state:
         case ReleaseState.HELD:
             swap = f"headgate release swap {release.run}"
-            return f"Held for your word since {moment(release.since, now)}: {swap} moves the pointers."
+            return f"Held since {moment(release.since, now)}: {swap} moves the pointers."
         case ReleaseState.HYDRATING | ReleaseState.ROLLING_BACK | ReleaseState.PREPARING:
             return _catching_up(release)
         case ReleaseState.VALIDATING:
-            return "What both versions hold is being compared, at batches that have read the same."
+            return "Comparing the rows of both versions, as of batches that have read the same input."
         case ReleaseState.SWAPPING:
             moved = ", ".join(f"{pair.table} to v{pair.new.version}" for pair in release.pairs)
             again = f" {release.note[:1].upper()}{release.note[1:]}." if release.note else ""
-            return f"The pointers move: {moved}.{again}"
+            return f"Moving the pointers: {moved}.{again}"
         case ReleaseState.NEEDS_YOU:
             retry = f"headgate runs retry {release.run}, or headgate runs cancel {release.run}"
-            return f"Its run has failed: {first_sentence(release.note)}. Then {retry}.{_stopped(release)}"
+            return f"Its run has failed: {first_sentence(release.note)}. Next: {retry}.{_stopped(release)}"
         case ReleaseState.OBSERVING if release.old_until is not None and release.rollback:
             until = moment(release.old_until, now)
-            return f"What was replaced runs on until {until}; {release.rollback} takes seconds until then."
+            return f"The replaced versions keep running until {until}; {release.rollback} takes seconds until then."
         case ReleaseState.ABORTED:
-            return f"{release.note[:1].upper()}{release.note[1:]}; what served before serves still.{_stopped(release)}"
+            return f"{release.note[:1].upper()}{release.note[1:]}; the old versions still serve.{_stopped(release)}"
         case ReleaseState.ROLLED_BACK:
-            return f"What served before serves again.{_stopped(release)}"
+            return f"The old versions serve again.{_stopped(release)}"
         case ReleaseState.REPLACED:
-            return "What it swapped in was replaced since."
+            return "Its versions have since been replaced."
         case ReleaseState.DONE if release.note:
             return f"Its run was cancelled after the swap: {release.note}."
         case _:
@@ -184,38 +193,37 @@ def _stopped(release: Release) -> str:
 
 
 def _catching_up(release: Release) -> str:
-    behind = [pair for pair in release.pairs if pair.gate in ("running", "gate") and pair.new.trend]
+    behind = [pair for pair in release.pairs if pair.gate in ("running", "gate") and pair.new.figures.trend]
     if not behind and release.state is ReleaseState.ROLLING_BACK:
-        return "What served before goes on from its checkpoints, and catches up before the pointers move."
+        return "The old versions continue from their checkpoints and catch up before the pointers move."
     if not behind:
-        return "The new versions are being made and started."
-    last = max(behind, key=lambda pair: (pair.new.eta_s is None, pair.new.eta_s or 0.0, pair.new.lag_rows or 0))
-    new = last.new
+        return "The new versions are being created and started."
+    last = max(behind, key=lambda pair: _last_to_catch_up(pair.new.figures))
+    new = last.new.figures
     if new.lag_files == 0 or new.lag_rows == 0:
-        return f"{last.table} v{new.version} has caught up, which is measured three times before its gate opens."
-    limit = f"; most of a batch is {new.slowest}" if new.slowest else ""
-    trend = "" if new.trend == Trend.UNKNOWN else f", {trend_of(new)}"
-    words = f"{last.table} v{new.version} is behind by {lag_words(new)}{trend}{limit}."
+        return f"{last.table} v{last.new.version} has caught up, which is measured three times before its gate opens."
+    limit = f"; most of a batch is {last.new.slowest}" if last.new.slowest else ""
+    trend = "" if new.trend == Trend.UNKNOWN else f", {trend_of(last.new)}"
+    words = f"{last.table} v{last.new.version} is behind by {_lag_with_unit(new)}{trend}{limit}."
     if new.in_rows_s is not None and new.out_rows_s is not None and new.out_rows_s < new.in_rows_s:
-        words += " More arrives than it processes."
+        words += " It receives more rows than it processes."
     return words
 
 
-def lag_words(side: ReleaseSide) -> str:
-    """Write how far a version is behind: `12k rows`, `3 files`, `?`."""
-    if side.lag_rows is not None:
-        return f"{'' if side.exact else '≈'}{short_number(side.lag_rows)} rows"
-    return "?" if side.lag_files is None else counted(side.lag_files, "file")
+def _last_to_catch_up(figures: Measurement) -> tuple[bool, float, int]:
+    return figures.eta_s is None, figures.eta_s or 0.0, figures.lag_rows or 0
+
+
+def _lag_with_unit(figures: Measurement) -> str:
+    return lag_words(figures) + (" rows" if figures.lag_rows is not None else "")
 
 
 def trend_of(side: ReleaseSide) -> str:
     """Write the trend of a version's lag; `-` before its first measurement or if it does not run."""
-    return trend_words(parse_trend(side.trend), side.rate_rows_s, side.eta_s) if side.trend and side.runs else "-"
-
-
-def is_converging(side: ReleaseSide) -> bool:
-    """Return whether a version is catching up or has caught up."""
-    return parse_trend(side.trend) in (Trend.DRAINING, Trend.STEADY, Trend.IDLE) if side.trend else False
+    figures = side.figures
+    if not (figures.trend and side.runs):
+        return "-"
+    return trend_words(parse_trend(figures.trend), figures.rate_rows_s, figures.eta_s)
 
 
 def way_words(release: Release, now: float) -> str:
@@ -253,7 +261,7 @@ def release_lines(releases: Iterable[Release], now: float) -> tuple[str, ...]:
 
 def _behind(side: ReleaseSide) -> str:
     """Write the lag of a running version, to follow its state; a stopped one's lag is outdated."""
-    return f", lag {lag_words(side)}" if side.runs else ""
+    return f", lag {_lag_with_unit(side.figures)}" if side.runs else ""
 
 
 def release_details(release: Release, now: float) -> tuple[str, ...]:
@@ -265,10 +273,15 @@ def release_details(release: Release, now: float) -> tuple[str, ...]:
             release.note, DETAIL, initial_indent="  ", subsequent_indent="  ", break_long_words=False
         )
     lines.append("")
-    width = max(5, *(len(pair.table) for pair in release.pairs))
-    lines.append(_cells("TABLE".ljust(width), "VER", "STATE", "LAG", "IN", "OUT", "TREND", "SLOW"))
+    look = RowContext(WORDS_ALONE, now)
+    sides = [_side_cells(pair, side, look) for pair in release.pairs for side in (pair.old, pair.new)]
+    names = (name for pair in release.pairs for name in (str(pair.table), ""))
+    head, *rows = format_records(
+        SIDES, [{**cells, "table": Span(name)} for cells, name in zip(sides, names, strict=True)]
+    )
+    lines.append(head)
     for pair in release.pairs:
-        lines += [_side_line(pair, side, width) for side in (pair.old, pair.new)]
+        lines += (rows.pop(0), rows.pop(0))
         gate = first_sentence(pair.note) if pair.gate == StepState.FAILED else pair.note
         lines += [f"  gate: {gate_words(gate, pair.gate_at, now)}"] if gate else []
         found = first_sentence(pair.found) if pair.checks == StepState.FAILED else pair.found
@@ -296,20 +309,6 @@ def time_left_words(left: Seconds | None) -> str:
     return f", {duration_range(left.low, left.high)} left" if left.high > 0 else ", longer than predicted"
 
 
-def _side_line(pair: ReleasePair, side: ReleaseSide, width: int) -> str:
-    name = pair.table if side is pair.old else ""
-    mark = "*" if side.version == pair.serves else ""
-    rates = rate(side.in_rows_s), rate(side.out_rows_s)
-    return _cells(
-        name.ljust(width), f"v{side.version}{mark}", side.state, lag_words(side), *rates, trend_of(side), side.slowest
-    )
-
-
-def _cells(table: str, version: str, state: str, *figures: str) -> str:
-    lag, arrives, done, trend, slow = figures
-    return f"{table}  {version:5}{state:9}{lag:>10}{arrives:>8}{done:>8}  {trend:10} {slow or '-'}".rstrip()
-
-
 def ticket_words(ticket: MigrationTicket, now: float) -> str:
     """Write a ticket: the reader, what to read instead, from which position, and until when."""
     late = " (overdue)" if ticket.deadline < now else ""
@@ -334,12 +333,27 @@ def release_as_json(release: Release) -> dict[str, Any]:
         "note": release.note or None,
         "left_low_s": left.low if left else None,
         "left_high_s": left.high if left else None,
-        "pairs": [asdict(pair) for pair in release.pairs],
+        "pairs": [_pair_as_json(pair) for pair in release.pairs],
         "old_until": release.old_until,
         "rollback": release.rollback or None,
         "no_rollback": release.blocked or None,
         "tickets": [ticket_as_json(ticket) for ticket in release.tickets],
     }
+
+
+_FIGURES = (
+    "lag_rows", "lag_files", "exact", "trend", "rate_rows_s", "eta_s", "in_rows_s", "out_rows_s", "batch", "watermark",
+)  # fmt: skip
+
+
+def _pair_as_json(pair: ReleasePair) -> dict[str, Any]:
+    body = {each.name: getattr(pair, each.name) for each in fields(pair)}
+    return body | {"old": _side_as_json(pair.old), "new": _side_as_json(pair.new)}
+
+
+def _side_as_json(side: ReleaseSide) -> dict[str, Any]:
+    own = {name: getattr(side, name) for name in ("version", "state", "runs", "stops_at", "slowest")}
+    return own | {name: getattr(side.figures, name) for name in _FIGURES}
 
 
 _OF_A_TICKET = ("table", "reader", "product", "owner", "is_statement", "old", "new", "cut_batch", "cut_at", "deadline")

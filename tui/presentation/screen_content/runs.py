@@ -1,11 +1,12 @@
 """Runs: one execution of a plan with its steps, and the list of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from core.model.actions import StepKind
 from core.plan.descriptions import act_words
 from core.plan.model import Plan, Step
-from core.run.model import StepState, step_word
+from core.run.model import SATISFIED, StepState, step_word
 from core.run.records import RunRow, StepRow
 from core.run.release import time_left
 from core.run.state_machine import moves_pointers, overrules
@@ -14,48 +15,50 @@ from core.text.wording import counted, duration_range, first_sentence
 from state.row_types import PlanRow
 from tui.presentation.screen_content.changes import rule
 from tui.presentation.screen_content.releases import gate_words, time_left_words
-from tui.presentation.screen_content.statement_rows import RowContext, TableColumn, table_row
-from tui.presentation.styling.styled_text import Line, Span, Tone, fit, fold, left, line, right, shorten, wrap
-from tui.presentation.styling.theme import Glyphs, bar
+from tui.presentation.screen_content.statement_rows import RowContext
+from tui.presentation.styling.styled_text import Line, Span, Tone, fit, fold, line, shorten, wrap
+from tui.presentation.styling.table_layout import TableColumn, table_row, widths
+from tui.presentation.styling.theme import STEP_TONES, Glyphs, bar
 from tui.presentation.styling.value_formatting import long_duration, moment, took
 
-FINISHED = ("done", "kept", "skipped")
-STEP_TONES = {
-    "running": Tone.CHANGING,
-    "gate": Tone.CHANGING,
-    "failed": Tone.BAD,
-    "blocked": Tone.BAD,
-    "done": Tone.GOOD,
-}
+OPEN_STEPS = ("running", "gate")
 RUN_TONES = {"running": Tone.CHANGING, "paused": Tone.CHANGING, "failed": Tone.BAD, "done": Tone.GOOD}
 
 
 def heading(
     run: RunRow, environment: str, now: float, width: int, glyphs: Glyphs, *, planned: Sequence[Step] = ()
 ) -> tuple[Line, ...]:
-    """Write the heading above the steps: the run and its progress. A run's id begins with its plan's hash."""
-    done = sum(1 for step in run.steps if step.state in FINISHED)
-    lasted = long_duration((run.ended_at or now) - run.started_at)
-    first = line(
-        (f" RUN {run.id[:10]}", Tone.TITLE),
-        f"   {environment}   ",
-        ("held" if is_held(run) else run.state, RUN_TONES.get(run.state, Tone.PLAIN)),
-        (
-            f"   {done} of {counted(len(run.steps), 'step')}   {lasted}{_left(run, planned, now)}   by {run.actor}",
-            Tone.DIM,
-        ),
-    )
+    """Write the heading above the steps: the run and its progress."""
     words = "continues without this screen (q leaves)" if run.state in ("running", "paused") else ending(run)
     room = max(width - len(words) - 4, 10)
-    second = line(
-        (f" {bar(done / (len(run.steps) or 1), room, glyphs)}  ", RUN_TONES.get(run.state, Tone.DIM)), (words, Tone.DIM)
-    )
-    return (*fold(first, width), *fold(second, width))
+    done = _finished(run) / (len(run.steps) or 1)
+    second = line((f" {bar(done, room, glyphs)}  ", RUN_TONES.get(run.state, Tone.DIM)), (words, Tone.DIM))
+    return (*fold(run_summary(run, environment, now, planned=planned), width), *fold(second, width))
 
 
-def _left(run: RunRow, planned: Sequence[Step], now: float) -> str:
+def run_summary(run: RunRow, environment: str, now: float, *, planned: Sequence[Step] = ()) -> Line:
+    """Write a run in one line: id, environment, state, progress, duration beside its prediction, and user."""
     waits = run.state != "running" or is_held(run)
-    return "" if waits else time_left_words(time_left(planned, run.steps, now))
+    left = "" if waits else time_left_words(time_left(planned, run.steps, now))
+    cells = run_cells(run, now)
+    if not left and cells["predicted"].text:
+        left = f", predicted {cells['predicted'].text}"
+    # The id of a run begins with the hash of its plan, which therefore has no cell of its own.
+    return line(
+        (f" RUN {run.id[:10]}", Tone.TITLE),
+        f"   {environment}   ",
+        cells["state"],
+        (f"   {counted_of(run)}   {cells['lasted'].text}{left}   by {cells['by'].text}", Tone.DIM),
+    )
+
+
+def counted_of(run: RunRow) -> str:
+    """Write the progress of a run: `2 of 3 steps`."""
+    return f"{_finished(run)} of {counted(len(run.steps), 'step')}"
+
+
+def _finished(run: RunRow) -> int:
+    return sum(step.state in SATISFIED for step in run.steps)
 
 
 def is_held(run: RunRow) -> bool:
@@ -76,27 +79,28 @@ def ending(run: RunRow) -> str:
             return "all steps are done"
 
 
-def columns(width: int, cells: int = 0) -> Line:
-    """Write the heading of the steps; `cells` as in `step_row`."""
-    return line(
-        (
-            " " * 2
-            + right("#", 3)
-            + " "
-            + left("STEP", cells or _step_width(width))
-            + left("STATE", 11)
-            + right("TOOK", 9)
-            + "  NOTE",
-            Tone.DIM,
-        )
-    )
+STEPS = (
+    TableColumn("n", "#", 3, numeric=True),
+    TableColumn("what", "STEP", 40),
+    TableColumn("state", "STATE", 11),
+    TableColumn("took", "TOOK", 8, numeric=True),
+    TableColumn("predicted", "PREDICTED", 9),
+    TableColumn("note", "NOTE", 0),
+)
+"""Columns of the steps of a run as the command line prints them."""
+
+
+def step_columns(width: int, cells: int = 0) -> tuple[TableColumn, ...]:
+    """Return the columns of the steps on a screen, `cells` of them for the action (0: as many as it may have)."""
+    number, what, state, took, _, note = STEPS
+    return number, replace(what, width=(cells or _step_width(width)) - 1), state, took, replace(note, title=" NOTE")
 
 
 def _step_width(width: int) -> int:
     return 31 if width < 96 else 40 if width < 120 else 52
 
 
-def step_cells(steps: Iterable[StepRow], pointers: Mapping[int, Sequence[str]], width: int) -> int:
+def step_width(steps: Iterable[StepRow], pointers: Mapping[int, Sequence[str]], width: int) -> int:
     """Return the width of the step column, bounded so that notes have room."""
     longest = max((len(_what(step, pointers.get(step.n, ()))) for step in steps), default=0)
     return max(min(longest + 2, _step_width(width)), len("STEP") + 2)
@@ -107,75 +111,76 @@ def _what(step: StepRow, names: Sequence[str]) -> str:
     return f"{act_words(step.do):9} {on}"
 
 
+def step_cells(
+    step: StepRow, look: RowContext, *, names: Sequence[str] = (), needs: Sequence[int] = ()
+) -> dict[str, Span]:
+    """Return the cells of a step by column; `names` are the pointers that a swap moves, `needs` earlier steps."""
+    waits, bad = step.state == "waits", step.state in ("failed", "blocked")
+    # A swap names its table in the step already, so its note adds only the target of the pointer.
+    note = step.note.removeprefix(f"{step.table} →").lstrip() if step.do == "swap" else note_of(step, look.now)
+    note = first_sentence(note) if step.state == StepState.FAILED else note
+    note = note or (f"needs {', '.join(map(str, needs))}" if waits and needs else "")
+    return {
+        "n": Span(str(step.n), Tone.DIM),
+        "what": Span(_what(step, names), Tone.DIM if waits else Tone.PLAIN),
+        "state": Span(f"{look.glyphs.steps.get(step.state, '?')} {step_word(step.state)}".strip(),
+                      STEP_TONES.get(step.state, Tone.DIM)),
+        "took": Span(_lasted(step, look.now), Tone.DIM),
+        "predicted": Span(_predicted(step), Tone.DIM),
+        "note": Span(note, Tone.BAD if bad else Tone.DIM),
+    }  # fmt: skip
+
+
+def _lasted(step: StepRow, now: float) -> str:
+    if step.started_at is None:
+        return ""
+    if step.state in OPEN_STEPS:
+        return long_duration(int(now - step.started_at))
+    end = step.ended_at or (now if step.state == StepState.FAILED else None)
+    return "" if end is None else took(end - step.started_at)
+
+
+def _predicted(row: RunRow | StepRow) -> str:
+    """Return the predicted duration; empty if there is none, as for a hold."""
+    if row.predicted_low_s is None or row.predicted_high_s is None:
+        return ""
+    if isinstance(row, StepRow) and row.do == StepKind.HOLD:
+        return ""
+    return duration_range(row.predicted_low_s, row.predicted_high_s)
+
+
 def step_row(
     step: StepRow, needs: Sequence[int], names: Sequence[str], width: int, look: RowContext, *, cells: int = 0
 ) -> Line:
-    """Write one step in `width` cells, `cells` of them for what it does (0: as many as it may have at most).
-
-    `names` are the pointers that a swap moves.
-    """
-    cells = cells or _step_width(width)
-    now, glyphs = look.now, look.glyphs
-    end = step.ended_at or (now if step.state in ("running", "gate", "failed") and step.started_at else None)
-    lasted = took(end - step.started_at) if end is not None and step.started_at is not None else ""
-    if step.state in ("running", "gate") and step.started_at is not None:
-        lasted = long_duration(int(now - step.started_at))
-    if (
-        step.state == "waits"
-        and step.do != StepKind.HOLD
-        and step.predicted_low_s is not None
-        and step.predicted_high_s is not None
-    ):
-        lasted = duration_range(step.predicted_low_s, step.predicted_high_s).replace("up to ", "< ")
-    # A pointer is named in the step already: where it points to is what the note adds.
-    note = step.note.removeprefix(f"{step.table} →").lstrip() if step.do == "swap" else _told(step, now)
-    note = note or (f"needs {', '.join(map(str, needs))}" if step.state == "waits" and needs else "")
-    room = max(width - cells - 28, 8)
-    if step.state == StepState.FAILED:
-        note = first_sentence(note)
-    # The class of an error before its message: what has no room stands below the steps.
-    note = shorten(note if len(note) <= room else note.partition(": ")[0], room, glyphs.ellipsis)
-    tone = STEP_TONES.get(step.state, Tone.DIM)
-    return fit(
-        (
-            Span("  "),
-            Span(right(str(step.n), 3) + " ", Tone.DIM),
-            Span(left(_what(step, names), cells - 1) + " ", Tone.DIM if step.state == "waits" else Tone.PLAIN),
-            Span(left(f"{glyphs.steps.get(step.state, '?')} {step_word(step.state)}", 11), tone),
-            Span(right(lasted, 9), Tone.DIM),
-            Span("  " + note, Tone.BAD if step.state in ("failed", "blocked") else Tone.DIM),
-        ),
-        width,
-    )
+    """Write one step in `width` cells; a step that has not started shows its predicted duration."""
+    columns = step_columns(width, cells)
+    row = step_cells(step, look, names=names, needs=needs)
+    if step.state == "waits":
+        row["took"] = Span(row["predicted"].text.replace("up to ", "< "), Tone.DIM)
+    room, (note, tone) = max(widths(columns, width + 1)[-1] - 1, 8), row["note"]
+    # An error starts with its class; if the message does not fit, it is written in full below the steps.
+    note = shorten(note if len(note) <= room else note.partition(": ")[0], room, look.glyphs.ellipsis)
+    # The cell that separates columns is not needed after the last one.
+    return fit(table_row(row | {"note": Span(f" {note}", tone)}, columns, width + 1), width)
 
 
-def _told(step: StepRow, now: float) -> str:
+def note_of(step: StepRow, now: float) -> str:
     """Return a step's note; a gate that has opened includes the time."""
     opened = step.ended_at if step.do == StepKind.CATCH_UP and step.state == StepState.DONE else None
     return gate_words(step.note, opened, now)
 
 
 def step_detail(step: StepRow, why: str, width: int, look: RowContext) -> tuple[Line, ...]:
-    """Write the details of a step: reason, note, evidence."""
+    """Write the reason, note and prediction of a step in full."""
+    tone = Tone.BAD if step.state in ("failed", "blocked") else Tone.PLAIN
     lines: list[Line] = [rule(f"step {step.n}", width, look.glyphs)]
-    if why:
-        lines.extend(wrap(why, width - 4, Tone.DIM, "   "))
-    if step.note:
-        tone = Tone.BAD if step.state in ("failed", "blocked") else Tone.PLAIN
-        lines.extend(wrap(_told(step, look.now), width - 4, tone, "   "))
-    if step.do != StepKind.HOLD and step.predicted_low_s is not None and step.predicted_high_s is not None:
-        lines.append(line(("   predicted ", Tone.DIM), duration_range(step.predicted_low_s, step.predicted_high_s)))
+    lines += wrap(why, width - 4, Tone.DIM, "   ") if why else ()
+    lines += wrap(note_of(step, look.now), width - 4, tone, "   ") if step.note else ()
+    if predicted := _predicted(step):
+        lines.append(line(("   predicted ", Tone.DIM), predicted))
     if step.tries > 1:
         lines.append(line((f"   tried {step.tries} times", Tone.CHANGING)))
-    for name, value in _evidence(step.evidence):
-        lines.append(line((f"   {left(name, 24)}", Tone.DIM), str(value)))
     return tuple(lines)
-
-
-def _evidence(values: Mapping[str, object]) -> tuple[tuple[str, object], ...]:
-    return tuple(
-        (name.replace("_", " "), value) for name, value in values.items() if value not in ("", None, (), [], {})
-    )[:12]
 
 
 RUNS = (
@@ -187,22 +192,31 @@ RUNS = (
     TableColumn("lasted", "LASTED", 9),
     TableColumn("by", "BY", 0),
 )
-"""Columns of the list of runs."""
+"""Columns of the list of runs; the command line prints the predicted durations as well."""
+PRINTED_RUNS = (*RUNS[:-1], TableColumn("predicted", "PREDICTED", 9), RUNS[-1])
+
+
+def run_cells(run: RunRow, now: float) -> dict[str, Span]:
+    """Return the cells of a run by column."""
+    hold = " and its hold" if any(step.do == StepKind.HOLD for step in run.steps) else ""
+    predicted = _predicted(run)
+    others = f", continues {run.continues}" if run.continues else ""
+    others += f", continued by {run.continued_by}" if run.continued_by else ""
+    return {
+        "run": Span(run.id[:10]),
+        "plan": Span(run.plan_hash[:4], Tone.DIM),
+        "state": Span("held" if is_held(run) else run.state, RUN_TONES.get(run.state, Tone.PLAIN)),
+        "steps": Span(f"{_finished(run)} of {len(run.steps)}"),
+        "at": Span(moment(run.started_at, now), Tone.DIM),
+        "lasted": Span(long_duration((run.ended_at or now) - run.started_at), Tone.DIM),
+        "predicted": Span(predicted and predicted + hold, Tone.DIM),
+        "by": Span(run.actor + others, Tone.DIM),
+    }
 
 
 def run_row(run: RunRow, width: int, now: float) -> Line:
     """Write one run of the list."""
-    done = sum(1 for step in run.steps if step.state in FINISHED)
-    cells = {
-        "run": Span(run.id[:10]),
-        "plan": Span(run.plan_hash[:4], Tone.DIM),
-        "state": Span("held" if is_held(run) else run.state, RUN_TONES.get(run.state, Tone.PLAIN)),
-        "steps": Span(f"{done} of {len(run.steps)}"),
-        "at": Span(moment(run.started_at, now), Tone.DIM),
-        "lasted": Span(long_duration((run.ended_at or now) - run.started_at), Tone.DIM),
-        "by": Span(run.actor, Tone.DIM),
-    }
-    return fit(table_row(cells, RUNS, width), width)
+    return fit(table_row(run_cells(run, now), RUNS, width), width)
 
 
 def first_open(run: RunRow) -> StepRow | None:

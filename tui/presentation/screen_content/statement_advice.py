@@ -33,7 +33,7 @@ def advise(
     if statement.state is State.FAILED:
         restart = "press R" if by_key else f"run headgate restart {table}"
         plan = "stage it with D and plan again" if by_key else f"run headgate plan deploy {statement.table}"
-        failed = f"It failed {long_duration(look.now - statement.since)} ago. Fix the cause and {restart}"
+        failed = f"It failed {long_duration(look.now - statement.line.state_since)} ago. Fix the cause and {restart}"
         return f"{failed}; if the cause is in the SQL, correct the file and {plan}.", Tone.BAD
     if statement.state is State.STOPPED:
         start = "S" if by_key else f"headgate start {table}"

@@ -1,26 +1,16 @@
 """Rows of the tree and of the list of statements: columns by priority, one cell per column, right-aligned numbers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from core.model.states import Fault, State
 from core.observed.versions import Measurement, StatementLine
 from tui.presentation.styling.styled_text import Line, Span, Tone, left, line, right, shorten, width_of
+from tui.presentation.styling.table_layout import TableColumn, table_row, widths
 from tui.presentation.styling.theme import STATE_TONES, TREND_TONES, Glyphs, parse_state, parse_trend
 from tui.presentation.styling.value_formatting import age, batch_took, rate, short_duration, short_number
 from tui.presentation.view.ledger_view import LedgerView, StatementView
 from tui.presentation.view.statement_tree import TreeRow, health_of
-
-
-@dataclass(frozen=True, slots=True)
-class TableColumn:
-    """A column of a table; the one with width 0 takes what is left."""
-
-    id: str
-    title: str
-    width: int
-    numeric: bool = False
-
 
 NAME = TableColumn("name", "TABLE", 0)
 STATE = TableColumn("state", "STATE", 10)
@@ -50,7 +40,6 @@ OLD_S = 60.0
 """Age from which a measurement is no longer of now: every few seconds all statements are measured."""
 SORTS = ("name", "badness", "state", "behind", "lag", "trend", "errors", "age")
 NAME_MINIMUM = 24
-_BLANK = Span("")
 
 
 def columns_for(width: int, *, wide: bool) -> tuple[TableColumn, ...]:
@@ -62,22 +51,6 @@ def columns_for(width: int, *, wide: bool) -> tuple[TableColumn, ...]:
             columns.append(column)
             room -= column.width + 1
     return tuple(columns)
-
-
-def header(columns: Sequence[TableColumn], width: int, sort: str = "") -> Line:
-    """Write the heading of a table; the sorted column is marked."""
-    spans: list[Span] = [Span("  ")]
-    for column, room in zip(columns, widths(columns, width), strict=True):
-        tone = Tone.ACCENT if column.id == sort else Tone.DIM
-        spans.append(Span((right if column.numeric else left)(column.title, room), tone))
-        spans.append(Span(" "))
-    return tuple(spans)
-
-
-def widths(columns: Sequence[TableColumn], width: int) -> tuple[int, ...]:
-    """Return each column its cells; two cells at the left are for mark and cursor, one stands after each column."""
-    fixed = sum(column.width for column in columns) + len(columns) + 2
-    return tuple(column.width or max(width - fixed, 8) for column in columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +97,6 @@ def _branch_row(entry: TreeRow, columns: Sequence[TableColumn], width: int, look
     if entry.kind == "product" and rollup.errors:
         cells["errors"] = Span(str(rollup.errors), Tone.DIM)
     return table_row(cells, columns, width)
-
-
-def table_row(cells: Mapping[str, Span], columns: Sequence[TableColumn], width: int) -> Line:
-    """Lay out cells by the id of their column; one that is missing is blank."""
-    spans: list[Span] = [Span("  ")]
-    for column, room in zip(columns, widths(columns, width), strict=True):
-        text, tone = cells.get(column.id, _BLANK)
-        spans += (Span((right if column.numeric else left)(text, room), tone), Span(" "))
-    return tuple(spans)
 
 
 def _version_row(
@@ -242,7 +206,7 @@ def _trend(statement: StatementView, look: RowContext) -> tuple[str, Tone]:
 
 
 def _age(statement: StatementView, look: RowContext) -> tuple[str, Tone]:
-    return ("" if statement.external else age(look.now - statement.since)), Tone.DIM
+    return ("" if statement.external else age(look.now - statement.line.state_since)), Tone.DIM
 
 
 def _version(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
@@ -282,9 +246,9 @@ CELLS: dict[str, Callable[[StatementView, RowContext], tuple[str, Tone]]] = {
     "out": _out,
     "batch": _batch,
     "rows": _rows,
-    "product": lambda statement, _: (statement.product, Tone.DIM),
-    "layer": lambda statement, _: (statement.layer, Tone.DIM),
-    "owner": lambda statement, _: (statement.owner, Tone.DIM),
+    "product": lambda statement, _: (statement.line.product, Tone.DIM),
+    "layer": lambda statement, _: (statement.line.layer, Tone.DIM),
+    "owner": lambda statement, _: (statement.line.owner, Tone.DIM),
     "trigger": lambda statement, _: (statement.line.trigger, Tone.DIM),
 }
 
@@ -333,6 +297,6 @@ def sort_key(sort: str) -> Callable[[StatementView], tuple[float, str]]:
         case "errors":
             return lambda statement: (-statement.errors, statement.table)
         case "age":
-            return lambda statement: (-statement.since, statement.table)
+            return lambda statement: (-statement.line.state_since, statement.table)
         case _:
             return lambda statement: (0.0, statement.table)

@@ -4,7 +4,7 @@ Inspector, detail and `headgate show` draw the same facts at their own widths.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from core.model.states import State, Trend
 from core.observed.table_statistics import SMALL_FILE, TableStatistics, history_of
@@ -15,7 +15,7 @@ from state.ledger_snapshot import StatementDetails
 from tui.presentation.screen_content.statement_advice import advise, error_text, spark_ui_words
 from tui.presentation.screen_content.statement_rows import RowContext, age_words
 from tui.presentation.styling.styled_text import Line, Span, Tone, fold, left, width_of, wrap
-from tui.presentation.styling.theme import STATE_TONES, TREND_TONES, UNICODE, sparkline
+from tui.presentation.styling.theme import STATE_TONES, TREND_TONES, sparkline
 from tui.presentation.styling.value_formatting import (
     batch_took,
     clock,
@@ -28,8 +28,6 @@ from tui.presentation.styling.value_formatting import (
 )
 from tui.presentation.view.ledger_view import LedgerView, StatementView
 
-WORDS_ALONE = replace(UNICODE, states=dict.fromkeys(UNICODE.states, ""), trends=dict.fromkeys(UNICODE.trends, ""))
-"""For output that programs may read as well."""
 FRESH_S = 60.0
 """Age from which a table's figures show their age."""
 LABEL = 12
@@ -110,12 +108,13 @@ def statement_sheet(
     known = details.measurement or row.measurement
     if readers is None:
         readers = [(name, view.statements[name].version) for name in statement.readers if view.statement(name)]
+    about = (Span(row.product), Span(row.layer), Span(f"owner {row.owner}" if row.owner else ""))
     revision = Span(f"revision {row.revision[:8]}", Tone.DIM)
     read_by = [Span(f"{table}@v{version}" if version else table) for table, version in readers]
     facts = [
         _head(statement, look),
         SheetFact("error", (Span(error_text(row), Tone.BAD),)) if row.error else None,
-        SheetFact("product", _about(statement), more=() if statement.external else (revision,)),
+        SheetFact("product", about, more=() if statement.external else (revision,)),
         SheetFact("read by", tuple(read_by) or (Span("nothing here", Tone.DIM),)),
     ]
     if not statement.external:
@@ -137,7 +136,7 @@ def _head(statement: StatementView, look: RowContext) -> SheetFact:
     if statement.external:
         words = Span("external: others write it, and Headgate only reads it", Tone.DIM)
         return SheetFact("table", (Span(statement.table, Tone.TITLE), words))
-    since = f"{statement.state} {long_duration(look.now - statement.since)}"
+    since = f"{statement.state} {long_duration(look.now - statement.line.state_since)}"
     state = Span(f"{look.glyphs.states[statement.state]} {since}".strip(), STATE_TONES[statement.state])
     is_as_wanted = statement.line.wanted == str(statement.state)
     wanted = Span("" if is_as_wanted else f"wanted {statement.line.wanted}", Tone.DIM)
@@ -146,11 +145,6 @@ def _head(statement: StatementView, look: RowContext) -> SheetFact:
     return (
         SheetFact("table", (*parts, *restarts)) if statement.line.restarts else SheetFact("table", parts, more=restarts)
     )
-
-
-def _about(statement: StatementView) -> tuple[Span, ...]:
-    owner = Span(f"owner {statement.owner}" if statement.owner else "")
-    return (Span(statement.product), Span(statement.layer), owner)
 
 
 def _reads(statement: StatementView, deployed: Deployment | None) -> tuple[Span, ...]:

@@ -4,7 +4,7 @@ A glyph always stands beside a word, and no state is shown by colour alone, so a
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from core.model.states import State, Trend
 from tui.presentation.styling.styled_text import Tone
@@ -37,28 +37,50 @@ class Glyphs:
     """Per state of a step."""
 
 
+_STATES = {
+    State.ABSENT: ("·", ".", Tone.DIM),
+    State.PENDING: ("·", ".", Tone.CHANGING),
+    State.STARTING: ("◐", "~", Tone.CHANGING),
+    State.RUNNING: ("●", "*", Tone.GOOD),
+    State.DEGRADED: ("◍", "%", Tone.BAD),
+    State.FAILED: ("✖", "X", Tone.BAD),
+    State.STOPPING: ("◑", "~", Tone.CHANGING),
+    State.STOPPED: ("■", "#", Tone.DIM),
+    State.COMPLETED: ("✔", "+", Tone.DIM),
+    State.UNKNOWN: ("?", "?", Tone.CHANGING),
+}
+"""UTF-8 glyph, ASCII glyph and tone of each state; likewise of trends and steps."""
+
+_TRENDS = {
+    Trend.DRAINING: ("▼", "v", Tone.CHANGING),
+    Trend.STEADY: ("=", "=", Tone.PLAIN),
+    Trend.GROWING: ("▲", "^", Tone.CHANGING),
+    Trend.STALLED: ("‖", "!", Tone.BAD),
+    Trend.STARVED: ("∅", "0", Tone.BAD),
+    Trend.IDLE: ("·", ".", Tone.DIM),
+    Trend.UNKNOWN: (" ", " ", Tone.DIM),
+}
+
+_STEPS = {
+    "waits": ("·", ".", Tone.DIM),
+    "running": ("◐", "~", Tone.CHANGING),
+    "gate": ("◐", "~", Tone.CHANGING),
+    "done": ("✔", "+", Tone.GOOD),
+    "failed": ("✖", "X", Tone.BAD),
+    "blocked": ("⊘", "!", Tone.BAD),
+    "skipped": ("-", "-", Tone.DIM),
+    "cancelled": ("-", "-", Tone.DIM),
+    "kept": ("-", "-", Tone.DIM),
+}
+
+STATE_TONES = {state: look[2] for state, look in _STATES.items()}
+TREND_TONES = {trend: look[2] for trend, look in _TRENDS.items()}
+STEP_TONES = {step: look[2] for step, look in _STEPS.items()}
+
 UNICODE = Glyphs(
-    states={
-        State.ABSENT: "·",
-        State.PENDING: "·",
-        State.STARTING: "◐",
-        State.RUNNING: "●",
-        State.DEGRADED: "◍",
-        State.FAILED: "✖",
-        State.STOPPING: "◑",
-        State.STOPPED: "■",
-        State.COMPLETED: "✔",
-        State.UNKNOWN: "?",
-    },
-    trends={
-        Trend.DRAINING: "▼",
-        Trend.STEADY: "=",
-        Trend.GROWING: "▲",
-        Trend.STALLED: "‖",
-        Trend.STARVED: "∅",
-        Trend.IDLE: "·",
-        Trend.UNKNOWN: " ",
-    },
+    states={state: look[0] for state, look in _STATES.items()},
+    trends={trend: look[0] for trend, look in _TRENDS.items()},
+    steps={step: look[0] for step, look in _STEPS.items()},
     opened="▾",
     closed="▸",
     mark="◆",
@@ -74,41 +96,12 @@ UNICODE = Glyphs(
     rest="░",
     levels="▁▂▃▄▅▆▇█",
     done="✔",
-    steps={
-        "waits": "·",
-        "running": "◐",
-        "gate": "◐",
-        "done": "✔",
-        "failed": "✖",
-        "blocked": "⊘",
-        "skipped": "-",
-        "cancelled": "-",
-        "kept": "-",
-    },
 )
 
 ASCII = Glyphs(
-    states={
-        State.ABSENT: ".",
-        State.PENDING: ".",
-        State.STARTING: "~",
-        State.RUNNING: "*",
-        State.DEGRADED: "%",
-        State.FAILED: "X",
-        State.STOPPING: "~",
-        State.STOPPED: "#",
-        State.COMPLETED: "+",
-        State.UNKNOWN: "?",
-    },
-    trends={
-        Trend.DRAINING: "v",
-        Trend.STEADY: "=",
-        Trend.GROWING: "^",
-        Trend.STALLED: "!",
-        Trend.STARVED: "0",
-        Trend.IDLE: ".",
-        Trend.UNKNOWN: " ",
-    },
+    states={state: look[1] for state, look in _STATES.items()},
+    trends={trend: look[1] for trend, look in _TRENDS.items()},
+    steps={step: look[1] for step, look in _STEPS.items()},
     opened="v",
     closed=">",
     mark="+",
@@ -124,41 +117,12 @@ ASCII = Glyphs(
     rest=".",
     levels="_.-=+*#@",
     done="+",
-    steps={
-        "waits": ".",
-        "running": "~",
-        "gate": "~",
-        "done": "+",
-        "failed": "X",
-        "blocked": "!",
-        "skipped": "-",
-        "cancelled": "-",
-        "kept": "-",
-    },
 )
 
-STATE_TONES = {
-    State.FAILED: Tone.BAD,
-    State.DEGRADED: Tone.BAD,
-    State.UNKNOWN: Tone.CHANGING,
-    State.STARTING: Tone.CHANGING,
-    State.STOPPING: Tone.CHANGING,
-    State.PENDING: Tone.CHANGING,
-    State.RUNNING: Tone.GOOD,
-    State.STOPPED: Tone.DIM,
-    State.ABSENT: Tone.DIM,
-    State.COMPLETED: Tone.DIM,
-}
-
-TREND_TONES = {
-    Trend.GROWING: Tone.CHANGING,
-    Trend.STALLED: Tone.BAD,
-    Trend.STARVED: Tone.BAD,
-    Trend.DRAINING: Tone.CHANGING,
-    Trend.STEADY: Tone.PLAIN,
-    Trend.IDLE: Tone.DIM,
-    Trend.UNKNOWN: Tone.DIM,
-}
+WORDS_ALONE = replace(
+    UNICODE, states=dict.fromkeys(_STATES, ""), trends=dict.fromkeys(_TRENDS, ""), steps=dict.fromkeys(_STEPS, "")
+)
+"""For the command line, whose output programs may read."""
 
 
 def choose_glyphs(environ: Mapping[str, str]) -> Glyphs:
@@ -238,96 +202,43 @@ class Palette:
         )
 
 
-def _tones(**looks: Paint) -> Mapping[Tone, Paint]:
-    return {Tone(name): look for name, look in looks.items()}
+_BOLD, _FAINT = Paint(bold=True), Paint(dim=True)
 
-
-# Blue, yellow and orange-red keep apart for people who do not see red against green; good is calm, not green.
-DARK = Palette(
-    name="dark",
-    base=Paint(fg=252, bg=234),
-    tones=_tones(
-        dim=Paint(fg=244),
-        bad=Paint(fg=209, bold=True),
-        changing=Paint(fg=221),
-        good=Paint(fg=110),
-        accent=Paint(fg=117),
-        title=Paint(fg=231, bold=True),
-        key=Paint(fg=117),
-        added=Paint(fg=117),
-        removed=Paint(fg=209),
-        ghost=Paint(fg=239),
-        mark=Paint(fg=221, bold=True),
-        protected=Paint(fg=231, bg=130, bold=True),
-        open=Paint(fg=117, bold=True),
-        field=Paint(fg=231, underline=True),
+# Blue, yellow and orange-red differ for people who cannot tell red from green; so good is a calm blue, not green.
+_LOOKS: Mapping[Tone, tuple[Paint, Paint, Paint, Paint]] = {
+    Tone.PLAIN: (Paint(), Paint(), Paint(), Paint()),
+    Tone.DIM: (Paint(244), Paint(243), _FAINT, _FAINT),
+    Tone.BAD: (Paint(209, bold=True), Paint(160, bold=True), Paint(1, bold=True), _BOLD),
+    Tone.CHANGING: (Paint(221), Paint(94), Paint(3), Paint()),
+    Tone.GOOD: (Paint(110), Paint(24), Paint(6), Paint()),
+    Tone.ACCENT: (Paint(117), Paint(25), Paint(4, bold=True), Paint()),
+    Tone.TITLE: (Paint(231, bold=True), Paint(16, bold=True), _BOLD, _BOLD),
+    Tone.KEY: (Paint(117), Paint(25), _BOLD, _BOLD),
+    Tone.ADDED: (Paint(117), Paint(25), Paint(6), _BOLD),
+    Tone.REMOVED: (Paint(209), Paint(160), Paint(1), Paint()),
+    Tone.GHOST: (Paint(239), Paint(249), _FAINT, _FAINT),
+    Tone.MARK: (Paint(221, bold=True), Paint(94, bold=True), Paint(3, bold=True), _BOLD),
+    Tone.PROTECTED: (
+        Paint(231, 130, bold=True),
+        Paint(231, 130, bold=True),
+        Paint(1, bold=True, reverse=True),
+        Paint(bold=True, reverse=True),
     ),
-    chosen=Paint(fg=255, bg=24),
-    band=Paint(bg=236),
-)
+    Tone.OPEN: (Paint(117, bold=True), Paint(25, bold=True), _BOLD, _BOLD),
+    Tone.FIELD: (Paint(231, underline=True), Paint(16, underline=True), Paint(underline=True), Paint(underline=True)),
+}
+"""The look of each tone in the dark, the light, the 16-colour and the colourless palette."""
 
-LIGHT = Palette(
-    name="light",
-    base=Paint(fg=236, bg=255),
-    tones=_tones(
-        dim=Paint(fg=243),
-        bad=Paint(fg=160, bold=True),
-        changing=Paint(fg=94),
-        good=Paint(fg=24),
-        accent=Paint(fg=25),
-        title=Paint(fg=16, bold=True),
-        key=Paint(fg=25),
-        added=Paint(fg=25),
-        removed=Paint(fg=160),
-        ghost=Paint(fg=249),
-        mark=Paint(fg=94, bold=True),
-        protected=Paint(fg=231, bg=130, bold=True),
-        open=Paint(fg=25, bold=True),
-        field=Paint(fg=16, underline=True),
-    ),
-    chosen=Paint(fg=16, bg=153),
-    band=Paint(bg=252),
-)
 
-# The terminal's own 16 colours on its own ground: readable wherever its owner can read anything.
-SIXTEEN = Palette(
-    name="sixteen",
-    base=Paint(),
-    tones=_tones(
-        dim=Paint(dim=True),
-        bad=Paint(fg=1, bold=True),
-        changing=Paint(fg=3),
-        good=Paint(fg=6),
-        accent=Paint(fg=4, bold=True),
-        title=Paint(bold=True),
-        key=Paint(bold=True),
-        added=Paint(fg=6),
-        removed=Paint(fg=1),
-        ghost=Paint(dim=True),
-        mark=Paint(fg=3, bold=True),
-        protected=Paint(fg=1, bold=True, reverse=True),
-        open=Paint(bold=True),
-        field=Paint(underline=True),
-    ),
-)
+def _tones(palette: int) -> Mapping[Tone, Paint]:
+    return {tone: looks[palette] for tone, looks in _LOOKS.items()}
 
-MONO = Palette(
-    name="mono",
-    base=Paint(),
-    tones=_tones(
-        dim=Paint(dim=True),
-        bad=Paint(bold=True),
-        title=Paint(bold=True),
-        key=Paint(bold=True),
-        ghost=Paint(dim=True),
-        mark=Paint(bold=True),
-        added=Paint(bold=True),
-        removed=Paint(),
-        protected=Paint(bold=True, reverse=True),
-        open=Paint(bold=True),
-        field=Paint(underline=True),
-    ),
-)
+
+DARK = Palette("dark", Paint(252, 234), _tones(0), chosen=Paint(255, 24), band=Paint(bg=236))
+LIGHT = Palette("light", Paint(236, 255), _tones(1), chosen=Paint(16, 153), band=Paint(bg=252))
+SIXTEEN = Palette("sixteen", Paint(), _tones(2))
+"""The terminal's own 16 colours on its own background: readable wherever the terminal itself is."""
+MONO = Palette("mono", Paint(), _tones(3))
 
 BY_NAME = {palette.name: palette for palette in (DARK, LIGHT, SIXTEEN, MONO)}
 

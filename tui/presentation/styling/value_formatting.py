@@ -3,11 +3,13 @@
 import time
 
 from core.model.states import Trend
-from core.text.wording import long_duration, short_duration, short_number, short_size
+from core.observed.versions import Measurement, StatementLine
+from core.text.wording import counted, long_duration, short_duration, short_number, short_size
 
 __all__ = (
     "age",
     "clock",
+    "lag_words",
     "long_duration",
     "long_number",
     "moment",
@@ -65,6 +67,13 @@ def moment(at: float | None, now: float) -> str:
 def rate(value: float | None, unit: str = "/s") -> str:
     """Write a rate: 220/s; `-` when it is not known."""
     return "-" if value is None else f"{short_number(value)}{unit}"
+
+
+def lag_words(known: Measurement | StatementLine) -> str:
+    """Write a lag: rows (`~12k` if estimated), else `3 files`; `?` if neither is known."""
+    if known.lag_rows is not None:
+        return ("" if known.exact else "~") + short_number(known.lag_rows)
+    return "?" if known.lag_files is None else counted(known.lag_files, "file")
 
 
 def trend_words(trend: Trend, rate_rows_s: float | None, eta_s: float | None, data_age_s: float | None = None) -> str:

@@ -25,25 +25,34 @@ from tui.presentation.styling.value_formatting import trend_words
 
 @dataclass(frozen=True, slots=True)
 class StatementView:
-    """A table as the screens show it: the version that serves with its latest measurement."""
+    """The serving version of a table, with its latest measurement, parents and readers."""
 
-    table: TableName
-    version: int
-    product: str
-    layer: str
-    owner: str
-    state: State
-    since: float
-    trend: Trend
-    external: bool
     line: StatementLine
+    state: State
+    trend: Trend
+    """Unknown while it starts, idle for an external table."""
+    starting: bool
+    """Whether it was started too recently for a verdict on its lag."""
     parents: tuple[Binding, ...]
     readers: tuple[TableName, ...]
     """Tables whose serving version reads this one, sorted."""
     reader_products: int
     staged: tuple[StagedRow, ...]
-    starting: bool = False
-    """Whether it was started so short a time ago that there is no verdict on its lag yet."""
+
+    @property
+    def table(self) -> TableName:
+        """The table."""
+        return self.line.table
+
+    @property
+    def version(self) -> int:
+        """The serving version; 0 for an external table."""
+        return self.line.version
+
+    @property
+    def external(self) -> bool:
+        """Whether others write it."""
+        return self.line.external
 
     def trend_words(self, measurement: Measurement | StatementLine) -> str:
         """Write the trend of its lag by a measurement."""
@@ -151,7 +160,7 @@ def _changed_figures(
 def _families(statements: Iterable[StatementView]) -> Mapping[str, Mapping[str, tuple[TableName, ...]]]:
     found: dict[str, dict[str, list[TableName]]] = {}
     for one in statements:
-        found.setdefault(one.product, {}).setdefault(one.layer, []).append(one.table)
+        found.setdefault(one.line.product, {}).setdefault(one.line.layer, []).append(one.table)
     return {
         product: {layer: tuple(found[product][layer]) for layer in sorted(found[product], key=layer_place)}
         for product in sorted(found)
@@ -184,25 +193,9 @@ def statement_view(
     staged: tuple[StagedRow, ...] = (),
 ) -> StatementView:
     """Join a line with its parents, readers and staged marks."""
-    state, starting = parse_state(line.state), is_starting(line)
-    trend = Trend.IDLE if line.external else parse_trend(line.trend or "unknown")
-    return StatementView(
-        table=line.table,
-        version=line.version,
-        product=line.product,
-        layer=line.layer,
-        owner=line.owner,
-        state=state,
-        since=line.state_since,
-        trend=Trend.UNKNOWN if starting else trend,
-        external=line.external,
-        line=line,
-        parents=parents,
-        readers=readers,
-        reader_products=reader_products,
-        staged=staged,
-        starting=starting,
-    )
+    starting = is_starting(line)
+    trend = Trend.IDLE if line.external else Trend.UNKNOWN if starting else parse_trend(line.trend or "unknown")
+    return StatementView(line, parse_state(line.state), trend, starting, parents, readers, reader_products, staged)
 
 
 def is_starting(line: StatementLine) -> bool:

@@ -251,7 +251,8 @@ def quiet_branches(view: LedgerView) -> frozenset[str]:
     found = set(branches(view))
     for statement in view.statements.values():
         if statement.faulty or statement.staged or statement.table in view.others:
-            found -= {f"product:{statement.product}", f"layer:{statement.product}/{statement.layer}"}
+            line = statement.line
+            found -= {f"product:{line.product}", f"layer:{line.product}/{line.layer}"}
     return frozenset(found)
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from core.model.names import TableName
 from core.observed.planner_input import Seconds
+from core.observed.versions import Measurement
 from core.run.records import MigrationTicket
-from core.run.release import Release, ReleasePair, ReleaseSide, ReleaseState
+from core.run.release import UNMEASURED, Release, ReleasePair, ReleaseSide, ReleaseState
 from tui.presentation.screen_content.releases import (
-    lag_words,
     release_as_json,
     release_details,
     release_lines,
@@ -20,15 +20,17 @@ from tui.presentation.screen_content.releases import (
     verdict,
     way_words,
 )
-from tui.presentation.styling.value_formatting import clock
+from tui.presentation.styling.value_formatting import clock, lag_words
 
 NOW = 1_800_000_000.0
-OLD = ReleaseSide(1, "running", runs=True, stops_at=None, lag_rows=0, trend="idle")
-NEW = ReleaseSide(
-    2, "running", runs=True, stops_at=None, lag_rows=12_040, trend="draining", eta_s=240.0, in_rows_s=220.0,
-    out_rows_s=980.0, slowest="reading",
-)  # fmt: skip
 ORDERS = TableName("orders")
+IDLE = Measurement(ORDERS, 1, NOW, lag_rows=0, trend="idle")
+BEHIND = Measurement(
+    ORDERS, 2, NOW, lag_rows=12_040, trend="draining", eta_s=240.0, in_rows_s=220.0, out_rows_s=980.0,
+    durations={"getBatch": 900},
+)  # fmt: skip
+OLD = ReleaseSide(1, "running", runs=True, stops_at=None, figures=IDLE)
+NEW = ReleaseSide(2, "running", runs=True, stops_at=None, figures=BEHIND)
 PAIR = ReleasePair(
     ORDERS, OLD, NEW, serves=1, gate="gate", note="lag 12,040 rows, 0 of 3", checks="", found="", lacks=""
 )
@@ -47,39 +49,39 @@ def test_a_hydrating_release_names_the_slowest_table_its_backlog_and_its_bottlen
     assert found[0] == f"release 9f2c-1  hydrating since {clock(NOW - 60)}  by ana"
     assert found[1] == "  orders v2 is behind by 12k rows, 4m left; most of a batch is reading."
     assert found[3:7] == (
-        "TABLE   VER  STATE           LAG      IN     OUT  TREND      SLOW",
-        "orders  v1*  running      0 rows       -       -  idle       -",
-        "        v2   running    12k rows   220/s   980/s  4m left    reading",
+        "TABLE   VER   STATE         LAG       IN      OUT  TREND         SLOW",
+        "orders  v1*   running         0        -        -  idle          -",
+        "        v2    running       12k    220/s    980/s  4m left       reading",
         "  gate: lag 12,040 rows, 0 of 3",
     )
     assert all(len(line) <= 80 for line in found)
 
 
 def test_a_version_that_caught_up_is_not_reported_as_behind_by_nothing() -> None:
-    there = replace(PAIR, new=replace(NEW, lag_rows=0, trend="idle"))
+    there = replace(PAIR, new=replace(NEW, figures=IDLE))
     said = "orders v2 has caught up, which is measured three times before its gate opens."
     assert verdict(release(pairs=(there,)), NOW) == said
 
 
 def test_a_version_that_processes_less_than_arrives_does_not_converge() -> None:
-    slow = replace(PAIR, new=replace(NEW, out_rows_s=180.0, trend="growing", rate_rows_s=40.0))
-    assert verdict(release(pairs=(slow,)), NOW).endswith("More arrives than it processes.")
+    slow = replace(PAIR, new=replace(NEW, figures=replace(BEHIND, out_rows_s=180.0, trend="growing", rate_rows_s=40.0)))
+    assert verdict(release(pairs=(slow,)), NOW).endswith("It receives more rows than it processes.")
 
 
 @pytest.mark.parametrize(
     ("state", "known", "said"),
     [
-        ("held", {}, "Held for your word since {since}: headgate release swap 9f2c-1 moves the pointers."),
-        ("preparing", {"pairs": ()}, "The new versions are being made and started."),
+        ("held", {}, "Held since {since}: headgate release swap 9f2c-1 moves the pointers."),
+        ("preparing", {"pairs": ()}, "The new versions are being created and started."),
         ("observing", {"blocked": "", "old_until": NOW + 60},
-         "What was replaced runs on until {until}; headgate rollback 9f2c-1 takes seconds until then."),
-        ("swapping", {"note": "resumed: all move"}, "The pointers move: orders to v2. Resumed: all move."),
+         "The replaced versions keep running until {until}; headgate rollback 9f2c-1 takes seconds until then."),
+        ("swapping", {"note": "resumed: all move"}, "Moving the pointers: orders to v2. Resumed: all move."),
         ("needs you", {"note": "b@v2 failed"},
-         "Its run has failed: b@v2 failed. Then headgate runs retry 9f2c-1, or headgate runs cancel 9f2c-1."),
-        ("aborted", {"note": "nothing was swapped"}, "Nothing was swapped; what served before serves still."),
+         "Its run has failed: b@v2 failed. Next: headgate runs retry 9f2c-1, or headgate runs cancel 9f2c-1."),
+        ("aborted", {"note": "nothing was swapped"}, "Nothing was swapped; the old versions still serve."),
         ("rolling back", {"pairs": ()},
-         "What served before goes on from its checkpoints, and catches up before the pointers move."),
-        ("rolled back", {}, "What served before serves again."),
+         "The old versions continue from their checkpoints and catch up before the pointers move."),
+        ("rolled back", {}, "The old versions serve again."),
         ("done", {}, ""),
     ],
 )  # fmt: skip
@@ -100,7 +102,7 @@ def test_a_failure_is_shown_by_its_first_sentence_and_in_full_below() -> None:
     )
     failed = replace(PAIR, checks="failed", found=long)
     found = release_details(release("needs you", note=long, pairs=(failed,)), NOW)
-    assert found[1].startswith("  Its run has failed: orders: 12 rows are only in v2. Then headgate runs retry")
+    assert found[1].startswith("  Its run has failed: orders: 12 rows are only in v2. Next: headgate runs retry")
     assert "  checks: orders: 12 rows are only in v2" in found
     assert all(len(line) <= 120 for line in found) and any(line.endswith("at last") for line in found)
 
@@ -144,9 +146,9 @@ def test_a_stopped_serving_version_is_named_with_the_command_that_starts_it(stat
 
 
 def test_unknown_values_are_shown_as_unknown() -> None:
-    assert lag_words(replace(NEW, lag_rows=None)) == "?" and lag_words(replace(NEW, exact=False)) == "≈12k rows"
-    assert lag_words(replace(NEW, lag_rows=None, lag_files=1)) == "1 file"
-    assert trend_of(replace(NEW, trend="")) == trend_of(replace(NEW, runs=False)) == "-"
+    assert lag_words(replace(BEHIND, lag_rows=None)) == "?" and lag_words(replace(BEHIND, exact=False)) == "~12k"
+    assert lag_words(replace(BEHIND, lag_rows=None, lag_files=1)) == "1 file"
+    assert trend_of(replace(NEW, figures=UNMEASURED)) == trend_of(replace(NEW, runs=False)) == "-"
 
 
 def test_a_ticket_names_reader_table_cutover_and_deadline() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from core.run.records import MigrationTicket
 from core.run.release import ReleaseState
-from tests.tui.presentation.reports.test_releases import NOW, ORDERS, PAIR, release
+from tests.tui.presentation.reports.test_releases import BEHIND, NOW, ORDERS, PAIR, release
 from tui.presentation.screen_content.releases import pairs_lines
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.styled_text import line_width, plain
@@ -24,8 +24,8 @@ def shown(width: int = 80, rows: int = 4, **known: object) -> list[str]:
 def test_a_pair_has_both_versions_in_one_row_and_marks_what_serves() -> None:
     found = shown()
     assert found[-2:] == [
-        " * serves     VER STATE         LAG  NEW STATE         LAG  TREND       GATE",
-        " orders       v1* ● running       0  v2  ● running     12k  ▼ 4m left   closed",
+        "  * serves     VER  STATE        LAG NEW  STATE        LAG TREND        GATE",
+        "  orders       v1*  ● running      0 v2   ● running    12k ▼ 4m left    closed",
     ]
     (wide,) = [plain(one) for one in pairs_lines(release(), 200, 4, LOOK, {ORDERS: (8, 4, None, 0)})[-1:]]
     assert "█▅ ▁" in wide
@@ -43,7 +43,12 @@ def test_the_last_cell_says_how_far_a_version_is_let(gate: str, checks: str, sai
 
 def test_of_many_pairs_the_furthest_behind_are_shown_and_the_others_counted() -> None:
     pairs = tuple(
-        replace(PAIR, table=f"t{n}", gate="done" if n == 9 else "gate", new=replace(PAIR.new, lag_rows=n))
+        replace(
+            PAIR,
+            table=f"t{n}",
+            gate="done" if n == 9 else "gate",
+            new=replace(PAIR.new, figures=replace(BEHIND, lag_rows=n)),
+        )
         for n in range(10)
     )
     found = shown(rows=2, pairs=pairs)

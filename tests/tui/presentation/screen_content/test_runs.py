@@ -8,9 +8,10 @@ from core.plan.model import Step
 from core.run.records import StepRow
 from tests.support.ledger_rows import run_row
 from tui.commands.runs import progress_words
-from tui.presentation.screen_content.runs import columns, heading, step_cells, step_detail, step_row
+from tui.presentation.screen_content.runs import heading, step_columns, step_detail, step_row, step_width
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.styled_text import plain
+from tui.presentation.styling.table_layout import header
 from tui.presentation.styling.theme import UNICODE
 from tui.presentation.styling.value_formatting import clock
 
@@ -86,10 +87,13 @@ def test_a_gate_that_has_opened_says_when() -> None:
 def test_notes_have_the_room_that_no_step_needs() -> None:
     look = RowContext(UNICODE, 110.0)
     steps = (replace(START, table="a"), replace(GATE, table="a", state="gate", note="lag 81k → 12k, 18 s left, 2 of 3"))
-    cells = step_cells(steps, {}, 80)
+    cells = step_width(steps, {}, 80)
     assert cells < 20 and plain(step_row(steps[1], (), (), 80, look, cells=cells)).rstrip().endswith("2 of 3")
-    assert plain(columns(80, cells)).index("STATE") == plain(columns(80)).index("STATE") - 31 + cells
-    assert step_cells((replace(START, table="a" * 90),), {}, 80) == 31
+    assert (
+        plain(header(step_columns(80, cells), 80)).index("STATE")
+        == plain(header(step_columns(80), 80)).index("STATE") - 31 + cells
+    )
+    assert step_width((replace(START, table="a" * 90),), {}, 80) == 31
     assert "running" in plain(step_row(steps[1], (), (), 80, look)) and "gate" not in plain(
         step_row(steps[1], (), (), 80, look)
     )

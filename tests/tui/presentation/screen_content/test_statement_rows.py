@@ -4,8 +4,9 @@ from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
 from tui.presentation.screen_content.home_picture import first_picture_lines
 from tui.presentation.screen_content.screen_frame import ConsoleIdentity
-from tui.presentation.screen_content.statement_rows import RowContext, columns_for, header, statement_row, tree_row
+from tui.presentation.screen_content.statement_rows import RowContext, columns_for, statement_row, tree_row
 from tui.presentation.styling.styled_text import Tone, plain
+from tui.presentation.styling.table_layout import header
 from tui.presentation.styling.theme import UNICODE
 from tui.presentation.view.ledger_view import make_ledger_view
 from tui.presentation.view.statement_tree import by_lineage, by_product, folded_to_fit

@@ -14,13 +14,12 @@ from tui.presentation.screen_content.inspector import branch_lines, event_lines,
 from tui.presentation.screen_content.statement_detail import TABS, tab_lines
 from tui.presentation.screen_content.statement_rows import RowContext, columns_for, statement_row, tree_row
 from tui.presentation.screen_content.statement_sheet import (
-    WORDS_ALONE,
     sheet_lines,
     sheet_text,
     statement_sheet,
 )
 from tui.presentation.styling.styled_text import Tone, line_width, plain
-from tui.presentation.styling.theme import UNICODE
+from tui.presentation.styling.theme import UNICODE, WORDS_ALONE
 from tui.presentation.view.ledger_view import make_ledger_view
 from tui.presentation.view.statement_tree import by_product
 
