@@ -116,6 +116,7 @@ _STEP_FIELDS = (
     "n", "do", "table", "version", "state", "tries", "note", "started_at", "ended_at", "predicted_low_s",
     "predicted_high_s",
 )  # fmt: skip
+_RUN_FIELDS = ("actor", "state", "started_at", "ended_at", "predicted_low_s", "predicted_high_s")
 
 
 def run_as_json(row: RunRow) -> dict[str, Any]:
@@ -123,12 +124,7 @@ def run_as_json(row: RunRow) -> dict[str, Any]:
     return {
         "id": row.id,
         "plan": row.plan_hash,
-        "actor": row.actor,
-        "state": row.state,
-        "started_at": row.started_at,
-        "ended_at": row.ended_at,
-        "predicted_low_s": row.predicted_low_s,
-        "predicted_high_s": row.predicted_high_s,
+        **{name: getattr(row, name) for name in _RUN_FIELDS},
         "continues": row.continues or None,
         "continued_by": row.continued_by or None,
         "acknowledged_by": row.acknowledged_by or None,

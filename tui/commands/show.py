@@ -5,8 +5,9 @@ from typing import Any
 
 from core.model.states import State
 from core.observed.table_statistics import history_of
-from core.observed.versions import Deployment, Measurement, StatementLine
+from core.observed.versions import Deployment, StatementLine
 from core.text.secrets import mask_literals
+from state.ledger_snapshot import StatementDetails
 from tui.command_line.context import CommandContext
 from tui.command_line.statement_output import check_fail_on, parse_conditions, statement_as_json
 from tui.presentation.screen_content.statement_rows import RowContext
@@ -35,10 +36,7 @@ def show(context: CommandContext) -> int:
         )
         if line.get("rows") is None:
             line["rows"] = found.statistics.rows
-        voice.data({"format": "headgate.show/1", **line, **_detail_as_json(serving, found.measurement, readers),
-                    "newest_version": _newest_version(found.statistics.log),
-                    "figures": {name: value for name, value in asdict(found.statistics).items() if name != "rows"},
-                    "versions": [_version_as_json(version) for version in found.versions]})  # fmt: skip
+        voice.data({"format": "headgate.show/1", **line, **_detail_as_json(found, readers)})
         return check_fail_on(context, conditions, lines)
     view = make_ledger_view(snapshot)
     own = view.statement(found.table)
@@ -58,32 +56,28 @@ _SHARED_WITH_LINES = (
 
 def _deleted(d: Deployment) -> StatementLine:
     """Return the line of a version that is in no list, since it was deleted."""
-    return StatementLine(
-        **{name: getattr(d, name) for name in _SHARED_WITH_LINES},
-    )
+    return StatementLine(**{name: getattr(d, name) for name in _SHARED_WITH_LINES})
 
 
-def _detail_as_json(
-    serving: Deployment, measured: Measurement | None, readers: tuple[tuple[str, int], ...]
-) -> dict[str, Any]:
+_OF_VERSION = (
+    "query_id", "revision", "error", "error_class", "folder", "checkpoint", "checkpoint_id", "trigger", "stateful",
+)  # fmt: skip
+_MEASURED = ("watermark", "state_rows", "state_bytes", "dropped_by_watermark")
+
+
+def _detail_as_json(found: StatementDetails, readers: tuple[tuple[str, int], ...]) -> dict[str, Any]:
+    serving, measured = found.shown, found.measurement
+    assert serving is not None, "what was found has a version"
     return {
-        "query_id": serving.query_id,
-        "revision": serving.revision,
-        "error": serving.error,
-        "error_class": serving.error_class,
-        "folder": serving.folder,
-        "checkpoint": serving.checkpoint,
-        "checkpoint_id": serving.checkpoint_id,
-        "trigger": serving.trigger,
-        "stateful": serving.stateful,
+        **{name: getattr(serving, name) for name in _OF_VERSION},
         "parents": [{"table": b.parent, "version": b.version, "streamed": b.streamed} for b in serving.bindings],
         "begins_where": list(serving.begins_where),
         "readers": [{"table": table, "version": version} for table, version in readers],
-        "watermark": measured.watermark if measured else None,
-        "state_rows": measured.state_rows if measured else None,
-        "state_bytes": measured.state_bytes if measured else None,
-        "dropped_by_watermark": measured.dropped_by_watermark if measured else None,
+        **{name: getattr(measured, name, None) for name in _MEASURED},
         "sources": list(measured.sources) if measured else [],
+        "newest_version": _newest_version(found.statistics.log),
+        "figures": {name: value for name, value in asdict(found.statistics).items() if name != "rows"},
+        "versions": [_version_as_json(version) for version in found.versions],
     }
 
 
@@ -93,17 +87,13 @@ def _newest_version(log: str) -> dict[str, Any] | None:
     return {"version": found.last, "at": found.last_at, "log_begins_with": found.first} if found else None
 
 
+_IN_LIST = ("version", "active", "created_at", "drop_after", "stops_at", "served_at", "served_by")
+
+
 def _version_as_json(deployment: Deployment) -> dict[str, Any]:
-    return {
-        "version": deployment.version,
+    return {name: getattr(deployment, name) for name in _IN_LIST} | {
         "state": str(deployment.state),
         "wanted": str(deployment.wanted),
-        "active": deployment.active,
-        "created_at": deployment.created_at,
         "plan": deployment.plan_hash[:12],
-        "drop_after": deployment.drop_after,
-        "stops_at": deployment.stops_at,
-        "served_at": deployment.served_at,
-        "served_by": deployment.served_by,
         "clone_of": deployment.clone_of or None,
     }

@@ -15,9 +15,12 @@ from tui.presentation.diagrams.lineage_svg import (
     PAD,
     SMALL,
     TITLE,
-    curve,
+    box_frame,
+    drawn_way,
+    legend_of,
     safe,
     svg_document,
+    way_between,
 )
 from tui.presentation.reports.table_hierarchy import kind_of, lag_of, state_of, version_of
 
@@ -74,15 +77,10 @@ def _size(name: str, texts: Sequence[str]) -> tuple[float, float]:
 
 
 def _box(branch: HierarchyRow, texts: Sequence[str], layers: BoxLayout, *, is_root: bool) -> Iterable[str]:
-    name = str(branch.table)
-    layer = layers.layer_of[name]
-    width, height = layers.widths[layer], _size(name, texts)[1]
     external = branch.entry is not None and branch.entry.external
     bar = "root" if is_root else "landed" if external else "bar"
-    yield f'<g transform="translate({layers.left[layer]:.1f} {layers.top[(name,)]:.1f})">'
-    yield f'<rect class="box" width="{width:.1f}" height="{height:.1f}" rx="5"/>'
-    yield f'<path class="{bar}" d="M.5 {HEAD}V5.5a5 5 0 0 1 5-5H{width - 5.5:.1f}a5 5 0 0 1 5 5V{HEAD}z"/>'
-    yield f'<text class="head" x="{PAD}" y="17.5">{safe(name)}</text>'
+    name = str(branch.table)
+    yield from box_frame(name, layers, _size(name, texts)[1], bar)
     for number, text in enumerate(texts):
         yield f'<text class="small dim" x="{PAD}" y="{HEAD + 13 + LINE * number:.1f}">{safe(text)}</text>'
     yield "</g>"
@@ -90,21 +88,9 @@ def _box(branch: HierarchyRow, texts: Sequence[str], layers: BoxLayout, *, is_ro
 
 def _lines(ways: Ways, layers: BoxLayout) -> Iterable[str]:
     for (source, target), streamed in sorted(ways.items(), key=lambda way: way[1]):
-        kind = "value" if streamed else "condition"
-        layer = layers.layer_of[source]
-        x, y = layers.left[layer] + layers.widths[layer], layers.top[(source,)] + HEAD / 2
-        path = f"M{x:.1f} {y:.1f}"
-        for start, end, middle in layers.slots(source, target):
-            path += curve(x, y, start, middle) + f"H{end:.1f}"
-            x, y = end, middle
-        path += curve(x, y, layers.left[layers.layer_of[target]] - 7, layers.top[(target,)] + HEAD / 2)
-        yield (
-            f'<g class="edge"><title>{safe(f"{source} → {target}")}</title><path class="near" d="{path}"/>'
-            f'<path class="line {kind}" d="{path}" marker-end="url(#{kind})"/></g>'
-        )
+        path = way_between(source, HEAD / 2, target, HEAD / 2, layers)
+        yield drawn_way(path, "value" if streamed else "condition", f"{source} → {target}")
 
 
 def _legend(y: float) -> Iterable[str]:
-    for x, kind, words in ((0, "value", "streams"), (130, "condition", "reads as a static side")):
-        yield f'<path class="{kind}" d="M{x} {y - 4:.1f}h28"/>'
-        yield f'<text class="small" x="{x + 36}" y="{y:.1f}">{words}</text>'
+    return legend_of(y, (0, "value", "streams"), (130, "condition", "reads as a static side"))

@@ -77,7 +77,7 @@ def lineage_svg(found: "ColumnLineage") -> str:
     height = TITLE + layers.height + 34 + LINE * len(notes)
     boxes_and_ways = [
         *_lines(found.edges, boxes, layers),
-        *(line for box in boxes.values() for line in _box(box, sizes[box.table][0], layers, found.root)),
+        *(line for box in boxes.values() for line in _box(box, layers, found.root)),
     ]
     return svg_document(title, width, height, boxes_and_ways, _legend(TITLE + layers.height + 26, notes))
 
@@ -134,15 +134,9 @@ def _boxes(found: "ColumnLineage") -> dict[str, _DrawnTable]:
     return boxes
 
 
-def _box(box: _DrawnTable, width: float, layers: BoxLayout, root: ColumnOrigin) -> Iterable[str]:
-    x, y = layers.left[layers.layer_of[box.table]], layers.top[(box.table,)]
+def _box(box: _DrawnTable, layers: BoxLayout, root: ColumnOrigin) -> Iterable[str]:
     width = layers.widths[layers.layer_of[box.table]]
-    height = box.size()[1]
-    yield f'<g transform="translate({x:.1f} {y:.1f})">'
-    yield f'<rect class="box" width="{width:.1f}" height="{height:.1f}" rx="5"/>'
-    bar = "landed" if box.landed_as else "bar"
-    yield f'<path class="{bar}" d="M.5 {HEAD}V5.5a5 5 0 0 1 5-5H{width - 5.5:.1f}a5 5 0 0 1 5 5V{HEAD}z"/>'
-    yield f'<text class="head" x="{PAD}" y="17.5">{safe(box.table)}</text>'
+    yield from box_frame(box.table, layers, box.size()[1], "landed" if box.landed_as else "bar")
     at = HEAD + 12
     for text in [*([box.landed_as] if box.landed_as else []), *box.decided]:
         yield f'<text class="small dim" x="{PAD}" y="{at:.1f}">{safe(text)}</text>'
@@ -175,28 +169,42 @@ def _lines(edges: "Sequence[LineageEdge]", boxes: dict[str, _DrawnTable], layers
         place = f"\n{edge.path}:{edge.line}"
         groups.setdefault((edge.kind, edge.source, edge.target), []).append(text + steps + place)
     for (kind, source, target), texts in groups.items():
-        way = _way(source, target, boxes, layers)
-        hint = f"{name_of(source)} → {name_of(target)}\n" + "\n".join(texts)
-        yield (
-            f'<g class="edge"><title>{safe(hint)}</title><path class="near" d="{way}"/>'
-            f'<path class="line {kind}" d="{way}" marker-end="url(#{kind})"/></g>'
-        )
+        y, to_y = boxes[str(source.table)].middle_of(source.column), boxes[str(target.table)].middle_of(target.column)
+        path = way_between(str(source.table), y, str(target.table), to_y, layers)
+        yield drawn_way(path, str(kind), f"{name_of(source)} → {name_of(target)}\n" + "\n".join(texts))
 
 
-def _way(source: ColumnOrigin, target: ColumnOrigin, boxes: dict[str, _DrawnTable], layers: BoxLayout) -> str:
-    left, right = str(source.table), str(target.table)
-    layer = layers.layer_of[left]
-    x, y = layers.left[layer] + layers.widths[layer], layers.top[(left,)] + boxes[left].middle_of(source.column)
+def box_frame(table: str, layers: BoxLayout, height: float, bar: str) -> Iterable[str]:
+    """Draw the frame of a table with its name; leaves a group open, in which (0, 0) is the top left corner."""
+    layer = layers.layer_of[table]
+    width = layers.widths[layer]
+    yield f'<g transform="translate({layers.left[layer]:.1f} {layers.top[(table,)]:.1f})">'
+    yield f'<rect class="box" width="{width:.1f}" height="{height:.1f}" rx="5"/>'
+    yield f'<path class="{bar}" d="M.5 {HEAD}V5.5a5 5 0 0 1 5-5H{width - 5.5:.1f}a5 5 0 0 1 5 5V{HEAD}z"/>'
+    yield f'<text class="head" x="{PAD}" y="17.5">{safe(table)}</text>'
+
+
+def way_between(source: str, y: float, target: str, to_y: float, layers: BoxLayout) -> str:
+    """Return the path between two tables, from and to heights below the tops of their boxes."""
+    layer = layers.layer_of[source]
+    x, y = layers.left[layer] + layers.widths[layer], layers.top[(source,)] + y
     text = f"M{x:.1f} {y:.1f}"
-    for start, end, middle in layers.slots(left, right):
-        text += curve(x, y, start, middle) + f"H{end:.1f}"
+    for start, end, middle in layers.slots(source, target):
+        text += _curve(x, y, start, middle) + f"H{end:.1f}"
         x, y = end, middle
-    last = layers.left[layers.layer_of[right]] - 7
-    return text + curve(x, y, last, layers.top[(right,)] + boxes[right].middle_of(target.column))
+    return text + _curve(x, y, layers.left[layers.layer_of[target]] - 7, layers.top[(target,)] + to_y)
 
 
-def curve(x: float, y: float, to_x: float, to_y: float) -> str:
-    """Lead a path that stands at a point to another one, level at both ends."""
+def drawn_way(path: str, kind: str, hint: str) -> str:
+    """Draw a path with an arrowhead, and a hint for the pointer over it."""
+    return (
+        f'<g class="edge"><title>{safe(hint)}</title><path class="near" d="{path}"/>'
+        f'<path class="line {kind}" d="{path}" marker-end="url(#{kind})"/></g>'
+    )
+
+
+def _curve(x: float, y: float, to_x: float, to_y: float) -> str:
+    """Return a curve between two points that is level at both ends."""
     bend = (to_x - x) / 2
     return f"C{x + bend:.1f} {y:.1f} {to_x - bend:.1f} {to_y:.1f} {to_x:.1f} {to_y:.1f}"
 
@@ -212,11 +220,16 @@ def tips() -> str:
 
 
 def _legend(y: float, notes: Sequence[str]) -> Iterable[str]:
-    for x, kind, word in ((0, "value", "flows into the column"), (210, "condition", "decides rows")):
-        yield f'<path class="{kind}" d="M{x} {y - 4:.1f}h28"/>'
-        yield f'<text class="small" x="{x + 36}" y="{y:.1f}">{word}</text>'
+    yield from legend_of(y, (0, "value", "flows into the column"), (210, "condition", "decides rows"))
     for number, note in enumerate(notes, 1):
         yield f'<text class="small" x="0" y="{y + LINE * number + 4:.1f}">? {safe(note)}</text>'
+
+
+def legend_of(y: float, *kinds: tuple[int, str, str]) -> Iterable[str]:
+    """Draw a sample of each kind of line with its words, at (x, kind, words)."""
+    for x, kind, words in kinds:
+        yield f'<path class="{kind}" d="M{x} {y - 4:.1f}h28"/>'
+        yield f'<text class="small" x="{x + 36}" y="{y:.1f}">{words}</text>'
 
 
 def _row_height(node: "LineageNode") -> float:

@@ -16,6 +16,8 @@ ARMS_AFTER_S = 0.4
 """A key that comes sooner was meant for the screen below."""
 TYPED_BESIDE = 12
 """Cells for what is typed beside the words on Enter alone; with fewer, those have a line of their own."""
+LOSSES = 8
+"""Losses of a plan that a question lists."""
 BURST_S = 0.03
 """Enter that comes sooner after a letter came from a clipboard or a script, not from a hand."""
 
@@ -171,14 +173,8 @@ def dialog_for_statements(facts: ActionSummary) -> ConfirmationDialog:
         names = ", ".join(facts.downstream[:4]) + (" …" if len(facts.downstream) > 4 else "")
         body.append(line(f"downstream: {counted(len(facts.downstream), 'statement')} {effect}: {names}"))
     else:
-        body.append(
-            line(
-                (
-                    "downstream: no statement reads it" if one else ("downstream: no other statement reads them"),
-                    Tone.DIM,
-                )
-            )
-        )
+        words = "no statement reads it" if one else "no other statement reads them"
+        body.append(line((f"downstream: {words}", Tone.DIM)))
     body += [line((words, Tone.CHANGING)) for words in facts.besides]
     body.append(line((f"same as: {facts.command}", Tone.DIM)))
     body.append(line((f"{facts.data}, checked again when sent", Tone.DIM)))
@@ -202,30 +198,25 @@ def dialog_for_plan(
     *, hash4: str, summary: str, losses: Sequence[str], environment: str, command: str, expected: str
 ) -> ConfirmationDialog:
     """Ask about executing a plan; what is lost, and until when it can be undone, stands above the field."""
-    body: list[Line] = [line((summary, Tone.PLAIN))]
-    if losses:
-        body.append(line(("LOST", Tone.BAD)))
-        body.extend(line((f"  {loss}", Tone.BAD)) for loss in losses[:8])
-        if len(losses) > 8:
-            body.append(line((f"  and {len(losses) - 8} more: press esc and read the plan", Tone.BAD)))
-    else:
-        body.append(line(("nothing is lost", Tone.GOOD)))
-    body.append(line((f"same as: {command}", Tone.DIM)))
-    return ConfirmationDialog(
-        f"EXECUTE plan {hash4} in {environment}", tuple(body), expected, "execute", "change nothing"
-    )
+    lost = [line(("LOST", Tone.BAD)), *_losses(losses, "  ")] if losses else [line(("nothing is lost", Tone.GOOD))]
+    body = (line(summary), *lost, line((f"same as: {command}", Tone.DIM)))
+    return ConfirmationDialog(f"EXECUTE plan {hash4} in {environment}", body, expected, "execute", "change nothing")
+
+
+def _losses(losses: Sequence[str], lead: str) -> list[Line]:
+    """Write the first losses, and how many more there are."""
+    more = len(losses) - LOSSES
+    counts = [line((f"  and {more} more: press esc and read the plan", Tone.BAD))] if more > 0 else []
+    return [*(line((f"{lead}{loss}", Tone.BAD)) for loss in losses[:LOSSES]), *counts]
 
 
 def dialog_for_approval(
     *, hash4: str, author: str, summary: str, losses: Sequence[str], environment: str, command: str, expected: str
 ) -> ConfirmationDialog:
     """Ask about approving another's plan."""
-    body = [line(summary), line(f"by {author}, who can then execute it")]
-    body += [line((f"LOSES {loss}", Tone.BAD)) for loss in losses[:8]]
-    body.append(line((f"same as: {command}", Tone.DIM)))
-    return ConfirmationDialog(
-        f"APPROVE plan {hash4} in {environment}", tuple(body), expected, "approve", "change nothing"
-    )
+    by = line(f"by {author}, who can then execute it")
+    body = (line(summary), by, *_losses(losses, "LOSES "), line((f"same as: {command}", Tone.DIM)))
+    return ConfirmationDialog(f"APPROVE plan {hash4} in {environment}", body, expected, "approve", "change nothing")
 
 
 def dialog_for_run(
