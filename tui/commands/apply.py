@@ -20,7 +20,7 @@ def apply(context: CommandContext) -> int:
     """Execute a plan, submitted or from a file; returns 1 if a step failed or was blocked."""
     context.announce()
     found = plan_lookup.find_plan(context, context.args.plan)
-    # Before asking for confirmation, which a superseded plan does not need.
+    # Before the question, which is pointless for a superseded plan.
     refuse_closed(plan_lookup.submit_saved_plan(context, found), now=time.time())
     return _execute(context, found.plan, shown=False)
 
@@ -33,7 +33,7 @@ def delete(context: CommandContext) -> int:
     refuse_unknown(operations.project(), planner_input.observe(operations.reader), asked.request, asked.places)
     submitted = operations.submit(asked.request)
     if submitted.plan.empty:
-        raise Refused("none of these tables is deployed", remedy="headgate ls shows what is")
+        raise Refused("none of these tables is deployed", remedy="headgate ls lists the deployed tables")
     context.voice.say("\n".join(plan_lines(submitted.plan)))
     return _execute(context, submitted.plan, shown=True)
 

@@ -29,7 +29,7 @@ def backup(context: CommandContext) -> int:
     else:
         voice.say(f"{into}: {short_size(size)}, verified")
         if archives:
-            voice.say(f"older entries of the audit are not in it; copy as well: {', '.join(map(str, archives))}")
+            voice.say(f"it does not contain older audit entries; also copy: {', '.join(map(str, archives))}")
     return 0
 
 
@@ -42,7 +42,7 @@ def restore(context: CommandContext) -> int:
     with agent_process.no_agent(place):
         context.confirm(
             place.environment if place.protected else place.project,
-            f"Replacing the ledger of {place.title} with {file}: what was done since is not in it.",
+            f"Replacing the ledger of {place.title} with {file}: it contains nothing done since the backup.",
         )
         done = put_back(
             file,
@@ -58,11 +58,11 @@ def restore(context: CommandContext) -> int:
     if voice.as_json:
         voice.data({"restored": str(file), "kept": kept, "epoch": done.epoch, "missing": missing})
     else:
-        voice.say(f"restored {file}; the world epoch is {done.epoch} now")
+        voice.say(f"restored {file}; the environment is now at epoch {done.epoch}")
         if kept:
-            voice.say(f"the ledger that was replaced is {kept}")
+            voice.say(f"the replaced ledger is kept as {kept}")
         if missing:
-            voice.say(f"older entries of the audit are missing; put copies there: {', '.join(missing)}")
+            voice.say(f"older audit entries are missing; put copies at: {', '.join(missing)}")
     return 0
 
 
@@ -75,7 +75,7 @@ def _archives(ledger: Path, place: str) -> list[Path]:
 
 
 def adopt(context: CommandContext) -> int:
-    """Show what is in doubt and what an adoption would do, ask, and have the agent do it."""
+    """Show the agent's doubts and the effects of an adoption, ask for confirmation, and have the agent adopt."""
     from core.plan.confirmation import confirmation_for_adoption
 
     place, voice, client = context.place, context.voice, context.operations.client
@@ -88,10 +88,12 @@ def adopt(context: CommandContext) -> int:
         else:
             voice.say("nothing is in doubt: there is nothing to adopt")
         return 0
-    voice.say("\n".join((doubt, "An adoption takes what is there for this ledger's own, as a new epoch:")))
+    voice.say("\n".join((doubt, "An adoption records the existing data as this ledger's own, as a new epoch:")))
     voice.say("\n".join(f"  {line}" for line in found.get("lines", ())))
     text = confirmation_for_adoption(place.environment).text
-    confirm = context.confirm(text, f"Adopting this world for {place.title}. What is wanted running starts at once.")
+    confirm = context.confirm(
+        text, f"Adopting the existing data for {place.title}. Statements wanted running start at once."
+    )
     answer = client.call("adopt", confirm=confirm, line=equivalent_command(place, "adopt"))
     if voice.as_json:
         left = answer.get("left") or []
@@ -99,7 +101,7 @@ def adopt(context: CommandContext) -> int:
     else:
         voice.print([f"adopted as epoch {answer.get('epoch')}"])
         for line in answer.get("left") or ():
-            voice.say(f"not taken over, adopt again once it can be: {line}")
+            voice.say(f"not adopted yet, run headgate adopt again later: {line}")
     return 0
 
 
@@ -107,16 +109,14 @@ ENDINGS = (".yml", ".yaml", ".json")
 
 
 def export(context: CommandContext) -> int:
-    """Write the input of `plan --observed`, to a file in the format of its ending, or to stdout."""
+    """Write the input of `plan --observed` to a file, in the format of its extension, or to stdout."""
     from core.observed.document import planner_input_as_document
     from core.text.yaml_writer import as_yaml_with_blocks
 
     args, voice = context.args, context.voice
     ending = os.path.splitext(args.output)[1].lower() if args.output is not None else ""
     if args.output is not None and ending not in ENDINGS:
-        raise UsageError(
-            f"the ending of {args.output!r} does not tell the format", remedy=f"use one of {', '.join(ENDINGS)}"
-        )
+        raise UsageError(f"{args.output!r} has no known file extension", remedy=f"use one of {', '.join(ENDINGS)}")
     known = planner_input.planner_input(context.operations.reader)
     document = planner_input_as_document(known, context.place.environment)
     if args.output is None and voice.as_json:

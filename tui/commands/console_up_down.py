@@ -1,6 +1,6 @@
-"""Commands on the environment itself: `up`, `down`, and bare `headgate`, which opens the console.
+"""Commands on the environment itself: `up`, `down`, and `headgate` without a command, which opens the console.
 
-The console starts an agent on demand where the environment is not protected.
+In an unprotected environment, the console starts an agent if none runs.
 """
 
 import getpass
@@ -46,7 +46,7 @@ def require_terminal(context: CommandContext) -> None:
 
 
 def open_console(context: CommandContext, *, offer_down: Callable[[], object] | None = None) -> int:
-    """Run the Textual application until it exits; `offer_down` is called if everything is to be stopped."""
+    """Run the Textual application until it exits; it calls `offer_down` if the user chooses to stop everything."""
     from tui.screens.startup import run_console
 
     operations = context.operations
@@ -95,7 +95,7 @@ def up(context: CommandContext) -> int:
         command = agent_process.agent_command(context.place)
         os.chdir("/")
         os.execve(command[0], command, os_processes.child_environment(context.environ))
-    # Without an agent the ledger may be of an earlier release, and the next agent migrates it.
+    # Without an agent, the ledger may have an older schema, which only the next agent migrates.
     if agent_process.is_listening(context.operations.client):
         facts = agent_process.read_environment_row(context.place)
         if facts is not None and facts.pool_state == "failed":
@@ -121,7 +121,7 @@ def up(context: CommandContext) -> int:
         if wanted:
             context.voice.say(
                 f"wanted running: {counted(wanted, 'statement')}; "
-                "each that is not running is resumed from its checkpoint (headgate wait waits for all)"
+                "those not running are resumed from their checkpoints (headgate wait waits for all)"
             )
     return 0
 
@@ -133,7 +133,7 @@ def _wanted_running(context: CommandContext) -> int:
 
 
 def down(context: CommandContext) -> int:
-    """Stop agent, pool and generator, and verify that none keeps running."""
+    """Stop agent, pool and generator, and verify that they have ended."""
     from tui.services import teardown
 
     args, voice, place = context.args, context.voice, context.place
@@ -149,7 +149,7 @@ def down(context: CommandContext) -> int:
         if (stays := teardown.keeps_home(place)) is not None:
             voice.say(stays)
         question += " Then permanently deleting all of the above: tables, checkpoints, ledger, edits."
-    # Before anything ends, so that a refusal changes nothing.
+    # Asked before anything is stopped, so that a refusal changes nothing.
     confirm = context.confirm(typed, question)
     ended = teardown.end_all(
         place,

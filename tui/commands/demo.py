@@ -1,4 +1,4 @@
-"""The command `demo`: the pizzeria with its feeds, first deploy and five changes."""
+"""The command `demo`: the pizzeria sample with event generator, first deploy and five prepared changes."""
 
 import argparse
 import os
@@ -27,7 +27,7 @@ MORE_ROUNDS = 2
 
 
 def demo(context: CommandContext) -> int:
-    """Run the demo, settle it, or change one of its statements."""
+    """Start the demo, settle it, or make one of its prepared changes."""
     if context.args.subcommand == "settle":
         return _settle(_inside(context))
     if context.args.subcommand == "change":
@@ -84,7 +84,7 @@ def _first_plan(context: CommandContext) -> str:
         return under_way[0].id
     if any(not d.external for d in operations.reader.deployments(include_deleted=True)):
         return ""
-    # Spark is known to accept the sample's statements; asking would only delay their first rows.
+    # Spark is known to accept the statements of the sample, so checking them would only delay the first rows.
     submitted = operations.submit(PlanRequest(everything=True), asking_s=0)
     run_id = operations.agent.apply(submitted.plan.hash, confirm=submitted.confirm)
     voice.say(
@@ -151,7 +151,9 @@ def _console(context: CommandContext) -> int:
 
     code = console_up_down.open_console(context, offer_down=stop_everything)
     if teardown.still_running(context.place):
-        context.voice.say(f"left running: headgate demo returns to it, headgate down {context.place.options} stops it")
+        context.voice.say(
+            f"the demo keeps running: headgate demo reopens it, headgate down {context.place.options} stops it"
+        )
     return code
 
 
@@ -175,7 +177,7 @@ def _settle(context: CommandContext) -> int:
         voice.data({"settled": True, "rounds": len(settled), "took_s": round(took, 1),
                     "closing_ids": [-one.number for one in settled]})  # fmt: skip
     else:
-        voice.say(f"settled after {took:.0f} s: the generator is stopped, every window is closed, nothing lags")
+        voice.say(f"settled after {took:.0f} s: the generator is stopped, all windows are closed, nothing lags")
         voice.say("closing events have negative ids; `headgate demo` starts the generator again")
     return 0
 
@@ -205,7 +207,7 @@ def _change(context: CommandContext, kind: str) -> int:
 
 
 def _folder(context: CommandContext) -> str:
-    """Return the demo's folder as an absolute path, because the child that copies the sample runs in `/`."""
+    """Return the absolute path of the demo's folder; the child that copies the sample runs in `/`."""
     if not context.args.folder:
         return demo_project.default_folder(context.cwd)
     return os.path.abspath(os.path.join(context.cwd, os.path.expanduser(context.args.folder)))
@@ -222,7 +224,7 @@ def _inside(context: CommandContext) -> CommandContext:
 
 
 def _at(context: CommandContext, folder: str) -> CommandContext:
-    """Bind to the demo's own folder and its default environment, whatever HEADGATE_PROJECT says."""
+    """Return a context for the demo's folder and default environment, regardless of HEADGATE_PROJECT."""
     environ = {k: v for k, v in context.environ.items() if k not in ("HEADGATE_PROJECT", "HEADGATE_ENV")}
     args = argparse.Namespace(**{**vars(context.args), "project": folder, "env": None})
     return CommandContext(args, context.voice, environ)

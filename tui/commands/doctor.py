@@ -1,4 +1,4 @@
-"""The command `doctor`: checks everything that a start needs, each with a remedy; 1 if a check fails."""
+"""The command `doctor`: checks all prerequisites of a start and gives remedies."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from tui.services.doctor_checks import DoctorCheck
 
 
 def doctor(context: CommandContext) -> int:
-    """Check machine, project and environment; only the machine if there is no project."""
+    """Check machine, project and environment, or only the machine without a project; returns 1 if a check fails."""
     if context.args.paths:
         return _paths(context, context.place)
     folder = _folder(context)

@@ -1,4 +1,4 @@
-"""The commands on the past: history, events, logs, audit."""
+"""The commands `history`, `events`, `logs` and `audit`."""
 
 import os
 import time
@@ -111,7 +111,7 @@ def _verify(context: CommandContext) -> int:
             }
         )
     elif breaks:
-        context.voice.print(["the audit is not as it was written:", *(f"  {each.words}" for each in breaks)])
+        context.voice.print(["the audit was changed after it was written:", *(f"  {each.words}" for each in breaks)])
     else:
         context.voice.print(
             [f"the audit is whole up to entry {head.entry}, {head.hash}" if head else "the audit is empty"]
@@ -119,7 +119,7 @@ def _verify(context: CommandContext) -> int:
     if not context.voice.as_json:
         context.voice.print(f"  entries {each.first} to {each.last} are in {each.file}" for each in archives)
         context.voice.print(
-            f"  behind these, {file} has {many} more, of a ledger that was replaced or a round that was cut off"
+            f"  {file} has {many} more after these, from a replaced ledger or an interrupted archiving"
             for file, many in check.beyond
         )
     return 1 if breaks else 0

@@ -1,4 +1,4 @@
-"""The command `init`: writes a new project, or a new table in one, ready to be planned and run."""
+"""The command `init`: writes a new project, or a new table in a project, ready to be deployed."""
 
 import os
 import re
@@ -42,7 +42,7 @@ LOCATION '{location}';
 """
 
 DELTA_DDL = """\
--- External input: a Delta table that others write. These are the columns that its log has.
+-- External input: a Delta table that others write, with the columns in its log.
 CREATE TABLE {table} (
 {columns}
 )
@@ -125,25 +125,25 @@ def _init_table(context: CommandContext, name: str) -> int:
     layer = _layer_folder(args.layer) if args.layer else "sources" if parent is None else "intermediates"
     if parent is None and layer != "sources":
         raise UsageError(
-            f"a table in {layer} needs a statement, and a statement a table to read: --reads TABLE",
+            f"a table in {layer} needs a statement that reads a table: --reads TABLE",
             remedy=f"declared: {', '.join(known)}" if known else "headgate init table NAME makes an external input",
         )
     product = args.product or (known[parent].product if parent else "main")
     if not _NAME.match(product):
         raise UsageError(f"{product!r} is not a valid product name", remedy="use letters, digits, - and _, at most 40")
     if known:
-        # Existing problems are not this table's, so they are reported before anything is written.
+        # Reports existing problems of the project before anything is written.
         context.operations.project()
     location = f"landing/{table}"
     path = f"pipelines/{layer}/{product}/{table}/sql-scripts/ddl.{table}.sql"
     next_statement = f"a statement that reads them: headgate init table src_{table} --reads {table}"
     if args.delta:
         written = {path: _delta_ddl(context, table, args.delta)}
-        then = f"rows are those of the table there, which is only ever read; {next_statement}"
+        then = f"Headgate only reads that table; {next_statement}"
         _refuse_impossible(context, table, written)
     elif parent is None:
         written = {path: EXTERNAL_DDL.format(table=table, location=location)}
-        then = f"files with one JSON object per line go to {os.path.join(place.data, location)}; {next_statement}"
+        then = f"put files with one JSON object per line into {os.path.join(place.data, location)}; {next_statement}"
         _refuse_impossible(context, table, written)
         os.makedirs(os.path.join(place.data, location), exist_ok=True)
     else:
@@ -161,8 +161,8 @@ def _delta_ddl(context: CommandContext, table: TableName, location: str) -> str:
 
     place = TableDdl(table, (), "delta", location=location).location_in(context.place.data)
     if "://" in place and not place.startswith("file:"):
-        why = f"{place} is no folder of a file system, and the log of a table is read from one only"
-        raise Refused(f"nothing was written: {why}", remedy="mount it where agent and pool run, and name its path")
+        why = f"{place} is not in a file system, and the log of a table can only be read from one"
+        raise Refused(f"nothing was written: {why}", remedy="mount it on the host of agent and pool, and give its path")
     found = columns_of_delta(context.environ, place)
     if not found.ok:
         raise Refused(f"nothing was written: {found.summary}", remedy=found.remedy)
@@ -171,7 +171,7 @@ def _delta_ddl(context: CommandContext, table: TableName, location: str) -> str:
 
 
 def _layer_folder(word: str) -> str:
-    """Return the folder of a layer, given by the name of either: facts, fact."""
+    """Return the folder of a layer, which may be named by its folder or its own name: facts, fact."""
     layer = parse_layer(word)
     return next(folder for folder, known in LAYER_FOLDERS.items() if known == layer)
 
@@ -181,7 +181,7 @@ def _readable_statement(context: CommandContext, names: tuple[str, str, str, Tab
     layer, product, table, parent = names
     declared = context.operations.project().tables[parent].parsed_ddl.columns
     if not declared:
-        raise Refused(f"{parent} declares no columns", remedy=f"name them in ddl.{parent}.sql, then do this again")
+        raise Refused(f"{parent} declares no columns", remedy=f"declare them in ddl.{parent}.sql, then run this again")
     for quote in ("", "`"):
         columns = tuple((f"{quote}{column.name}{quote}", column.type) for column in declared)
         written = _statement_files(layer, product, table, parent, columns)
@@ -205,7 +205,7 @@ def _refuse_impossible(context: CommandContext, table: TableName, written: dict[
     project, problems = read_project({**read_files(context.place.folder).texts, **written})
     if project is None:
         raise InvalidProject(
-            f"{table} could not be read as it would be written; nothing was written",
+            f"{table} would not be a valid declaration; nothing was written",
             remedy="declare it by hand; headgate help concepts shows how",
             problems=tuple(problem.as_json() for problem in problems),
         )

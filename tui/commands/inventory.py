@@ -1,4 +1,4 @@
-"""The commands `inventory`, which lists every table, and `report`, the tables up- and downstream of one."""
+"""The commands `inventory`, which lists tables, and `report`, which shows the hierarchy of one table."""
 
 import os
 import shutil
@@ -127,14 +127,14 @@ def _table_hierarchy(
 
 
 def report_as_data(trees: "list[tuple[str, tuple[HierarchyRow, ...]]]", context: CommandContext) -> dict[str, Any]:
-    """Return `headgate.report/1`; fields may be added within /1, never changed. What is not known is null.
+    """Return `headgate.report/1`; fields may be added within /1, never changed. Unknown values are null.
 
     `{"format", "project", "environment", "table", "product", "layer", "external", "stateful", "keyed", "owner",
     "declared", "folder", "files": [path], "version", "state", "lag_rows", "trend", "streamed", "again", "hidden",
     "parents": [the same, nested], "children": [the same, nested]}`.
 
-    A parent has `parents` alone, a child `children` alone. `streamed`: how it is read by, or reads, the table that it
-    hangs on. `again`: it is expanded elsewhere in this tree. `hidden`: how many next to it the depth leaves out.
+    A parent has only `parents`, a child only `children`. `streamed`: whether it streams from, or
+    is streamed by, its neighbour in the tree. `again`: it is expanded elsewhere. `hidden`: neighbours beyond the depth.
     """
     deepest = max(branch.depth for _, branches in trees for branch in branches)
     if deepest > MOST_LEVELS:

@@ -1,4 +1,4 @@
-"""The commands `lineage` (tree, data, diagram text or picture) and `impact`, the effects of a change."""
+"""The commands `lineage`, as tree, JSON, diagram source or picture, and `impact`, the effects of a change."""
 
 import os
 import shutil
@@ -39,7 +39,7 @@ def lineage(context: CommandContext) -> int:
     elif not (args.svg or args.html):
         voice.print(_text(found))
     if edited and not voice.as_json:
-        voice.say(f"this is the lineage of the files; another text is deployed of {', '.join(edited)}")
+        voice.say(f"this is the lineage of the files; the files of {', '.join(edited)} differ from what is deployed")
     if found.gaps and not voice.as_json:
         voice.say(f"{len(found.gaps)} name{'s' if len(found.gaps) > 1 else ''} could not be traced")
     return 0
@@ -56,8 +56,8 @@ def as_json(found: "ColumnLineage", project: str) -> dict[str, Any]:
     "unresolved": [{"table", "column", "name", "reason", "file", "line"}]}`; the command adds `"edited": [table]`,
     the tables whose files differ from what is deployed.
 
-    A null column stands for the rows of a table, or in the root for all its columns. A node of kind `landed` is a table
-    that others fill, with files of that format at that location. Edges point in the direction of data flow, whatever
+    A null column stands for the rows of a table, or in the root for all its columns. A node of kind `landed` is
+    an external table, with files of that format at that location. Edges point in the direction of data flow, whatever
     `direction` is. In addition to its own edges, a column depends on the rows of its table. Nodes and edges are listed
     in the order in which they are reached.
     """
@@ -123,7 +123,7 @@ def _cells(branch: LineageTreeRow) -> tuple[str, ...]:
 
 @rare_garbage_collection()
 def impact(context: CommandContext) -> int:
-    """Print the effects of a change to a table or column; they are those of plans of the same requests."""
+    """Print the effects of a change to a table or column, as determined by plans of the same requests."""
     from core.plan.request import parse_children
     from tui.presentation.reports.impact import about, as_json, column_lines, lines
     from tui.services import planner_input

@@ -1,4 +1,4 @@
-"""The commands on lists of statements: `ls`, `lag`, `wait` and `health`; and `peek`, which prints rows of a table."""
+"""The commands `ls`, `lag`, `wait` and `health` on statements, and `peek`, which prints rows of a table."""
 
 import time
 from collections.abc import Iterable
@@ -48,7 +48,7 @@ def ls(context: CommandContext) -> int:
 
 
 def read_snapshot(context: CommandContext) -> LedgerSnapshot:
-    """Read the ledger; an empty snapshot if the environment was never started, which is not an error for a list."""
+    """Read the ledger; returns an empty snapshot, with a message, if the environment was never started."""
     if has_ledger(context.place):
         return context.operations.snapshot()
     context.voice.say(f"{context.place.title} has never been started on this machine; start it: headgate up")
@@ -103,7 +103,7 @@ def _row(line: StatementLine, now: float) -> tuple[str, ...]:
 
 
 def lag(context: CommandContext) -> int:
-    """List the lag of every statement, by input."""
+    """List the lag of every statement and of its inputs; returns 1 if `--fail-on` matches one."""
     voice = context.voice
     snapshot = read_snapshot(context)
     conditions = parse_conditions(context.args.fail_on)
@@ -227,7 +227,7 @@ def _give_up(context: CommandContext, lines: list[StatementLine], why: str) -> i
 
 
 def health(context: CommandContext) -> int:
-    """Summarize products and layers from the ledger; returns 1 if `--fail-on` matches a statement of theirs."""
+    """Summarize products and layers from the ledger; returns 1 if `--fail-on` matches one of their statements."""
     from core.run.records import overdue_tickets
     from core.text.wording import did_you_mean
     from tui.presentation.reports import product_health

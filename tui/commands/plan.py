@@ -1,6 +1,6 @@
-"""The command `plan`: its scope and options read into a request, computed, printed, and submitted to the agent.
+"""The command `plan`: reads a request from scope and options, computes its plan, prints it, and submits it.
 
-Offline it needs neither agent nor ledger.
+Offline, it needs neither agent nor ledger.
 """
 
 import argparse
@@ -45,12 +45,12 @@ NO_CHANGE, CHANGES, LOSS = 0, 10, 11
 
 @dataclass(frozen=True, slots=True)
 class PlanArguments:
-    """A request, with what only the command line needs."""
+    """A request, with details that only the command line needs."""
 
     request: PlanRequest
-    """Normalized: the plan holds this same request."""
+    """Normalized, as in the plan."""
     places: Mapping[TableName, str]
-    """Where a list file names a table."""
+    """The place in a list file that names a table."""
     since: "GitComparison | None" = None
     """The result of `--changed-since`."""
 
@@ -75,7 +75,7 @@ def _plan(context: CommandContext) -> int:
     offline = bool(args.observed or args.offline)
     answering = not offline and _look_first(context)
     if answering or args.save:
-        # Added here, so that the plan computed first is the one that is submitted.
+        # Added here, so that the submitted plan is the one computed below.
         request = plan_submission.with_nonce(request, operations.reader if answering else None)
     known = said.known if said else operations.known()
     if not (said or has_ledger(context.place)):
@@ -111,10 +111,7 @@ def _plan(context: CommandContext) -> int:
 
 
 def _look_first(context: CommandContext) -> bool:
-    """Wait until a newly started agent has checked what runs; returns whether an agent answers.
-
-    Without an agent, the last known state is used.
-    """
+    """Wait until a newly started agent has observed the running statements; returns whether an agent answers."""
     if not agent_process.is_listening(context.operations.client):
         return False
     with suppress(LedgerUnavailable):
@@ -192,7 +189,7 @@ def _standing(submitted: SubmittedPlan | None) -> "PlanStanding | None":
 
 
 def _exit_code(found: Plan, known: PlannerInput) -> int:
-    """Return the code of `--exit-code`; a table whose files are gone and that still runs is a change too."""
+    """Return the code of `--exit-code`; a running table whose files are gone counts as a change."""
     from core.plan.confirmation import confirmation_for_plan
 
     if found.empty:

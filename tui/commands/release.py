@@ -1,4 +1,4 @@
-"""The command `release`: runs that replace versions, what they wait for, their swap and their rollback."""
+"""The command `release`: runs that replace versions, their swap, rollback, retirement and tickets."""
 
 import time
 
@@ -57,7 +57,7 @@ def _swap(context: CommandContext) -> int:
         if voice.as_json:
             voice.data({"run": found.run, "act": "swap"})
         else:
-            voice.say(f"run {found.run} has the word to swap: headgate runs {found.run} --follow")
+            voice.say(f"run {found.run} may swap now: headgate runs {found.run} --follow")
         return 0
     return follow_run(context, found.run, past_hold=True)
 
@@ -100,7 +100,7 @@ def diff(context: CommandContext) -> int:
     row = operations.run(context.args.run)
     table = parse_table_name(context.args.table) if context.args.table else None
     if table is not None and table not in {step.table for step in row.steps}:
-        raise UsageError(f"run {row.id} does nothing to {table}", remedy=f"headgate runs {row.id} lists its steps")
+        raise UsageError(f"run {row.id} has no step for {table}", remedy=f"headgate runs {row.id} lists its steps")
     found = operations.reader.check_results(row.id, table)
     if context.voice.as_json:
         context.document("headgate.release_diff/1", run=row.id, results=[result_as_json(each) for each in found])

@@ -1,4 +1,4 @@
-"""Commands on existing plans: review, approve and plan diff; each accepts a plan's hash or file."""
+"""The commands `review`, `approve` and `plan diff`, which accept a plan's hash or file."""
 
 import shlex
 import shutil

@@ -1,4 +1,4 @@
-"""The command `runs`: list runs, follow one, pause, resume, cancel, retry or skip, and continue one that failed."""
+"""The command `runs`: lists, shows, follows and controls runs, and continues failed ones."""
 
 import json
 import textwrap
@@ -72,8 +72,8 @@ def runs(context: CommandContext) -> int:
 def follow_run(context: CommandContext, run_id: str, before: RunRow | None = None, *, past_hold: bool = False) -> int:
     """Show a run until it ends or is held; Ctrl-C leaves it running. Returns 0 if it is done or held, else 1.
 
-    With `past_hold` the run was just told to swap and may not have noticed yet. Steps that had ended in `before`, when
-    the run was retried or resumed, are not shown again.
+    With `past_hold`, the swap was just requested and the run may not have noticed yet. Steps that had already ended in
+    `before`, when the run was retried or resumed, are not shown again.
     """
     voice, operations = context.voice, context.operations
     told = {step.n: (step.state, step.tries) for step in before.steps} if before else {}
@@ -143,7 +143,7 @@ def _control(context: CommandContext, act: str) -> int:
         rests = stopped_serving(context.operations.reader.deployments(), {step.table for step in row.steps})
         question = f"cancel run {row.id}: versions that were started but not swapped in are stopped; tables are kept."
         if act == "skip":
-            question = f"skip step {context.args.step} of run {row.id}: what follows goes on without it."
+            question = f"skip step {context.args.step} of run {row.id}: later steps continue without it."
         elif rests:
             context.voice.say(stopped_serving_words(rests))
         confirm = context.confirm(short, question)
@@ -165,11 +165,11 @@ def _continue(context: CommandContext, found: RunContinuation) -> int:
     voice, plan = context.voice, found.submitted.plan
     if plan.empty:
         raise Refused(
-            f"run {found.run.id} has nothing left to do: what is declared is what is deployed",
+            f"run {found.run.id} has nothing left to do: the files match what is deployed",
             remedy="headgate ls shows it",
         )
     edited = ", ".join(edit.table for edit in found.edits)
-    voice.say(f"run {found.run.id} failed with other texts: {edited} has been edited since")
+    voice.say(f"edited since run {found.run.id} failed: {edited}")
     for edit in found.edits:
         voice.say("\n".join(f"  {line}" for line in edit.lines()))
     voice.say("\n".join(["", *plan_lines(plan), "", "steps", *(f"  {step_line(step)}" for step in plan.steps)]))
@@ -213,7 +213,7 @@ def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
                 f"step {wrong[0].n} failed: {note}\n  once the cause is fixed: headgate runs retry {row.id} --follow"
             )
         if is_held(row):
-            waits = "every new version has caught up and runs; nothing is swapped before somebody gives the word"
+            waits = "all new versions run and have caught up; nothing is swapped until the swap is confirmed"
             context.voice.say(
                 f"run {row.id} is held: {waits}\n  headgate release swap {row.id}, or headgate runs cancel {row.id}"
             )

@@ -1,4 +1,4 @@
-"""The command `show`: everything that is known of one statement, or its SQL."""
+"""The command `show`: everything known about one statement, or its SQL."""
 
 from dataclasses import asdict
 from typing import Any
@@ -17,7 +17,7 @@ from tui.presentation.view.ledger_view import make_ledger_view, statement_view
 
 
 def show(context: CommandContext) -> int:
-    """Show one statement in full; 1 when `--fail-on` matches it."""
+    """Show one statement in full; returns 1 if `--fail-on` matches it."""
     args, voice = context.args, context.voice
     conditions = parse_conditions(args.fail_on)
     found, snapshot = context.operations.statement(args.table)
@@ -51,11 +51,11 @@ _SHARED_WITH_LINES = (
     "table", "version", "product", "layer", "owner", "state", "state_since", "wanted", "error_class", "error",
     "restarts", "revision", "format", "trigger", "active", "external", "stateful",
 )  # fmt: skip
-"""Fields of a deployment that its line in a list has as well."""
+"""Fields that a deployment and a line have in common."""
 
 
 def _deleted(d: Deployment) -> StatementLine:
-    """Return the line of a version that is in no list, since it was deleted."""
+    """Return a line for a deleted version, which is in no list."""
     return StatementLine(**{name: getattr(d, name) for name in _SHARED_WITH_LINES})
 
 

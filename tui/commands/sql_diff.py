@@ -1,4 +1,4 @@
-"""Commands on SQL texts alone, `sql` and `diff`. They need no agent, ledger or project."""
+"""The commands `sql` and `diff`, which need only SQL texts: no agent, ledger or project."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -49,7 +49,7 @@ def diff(context: CommandContext) -> int:
     )
     if alone is not None:
         other = after if alone.name == before.name else before
-        voice.say(f"there is no DDL beside {alone.name}: settings and pool are those of {other.name} on both sides")
+        voice.say(f"there is no DDL beside {alone.name}: both sides use the settings and pool of {other.name}")
     old, wrong = sql_sources.read_revisions(before, environment)
     new, problems = sql_sources.read_revisions(after, environment)
     sql_sources.refuse_problems(after.name, problems)

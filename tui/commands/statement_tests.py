@@ -1,4 +1,4 @@
-"""The command `test`: runs cases beside their tables, upgrades from old checkpoints, or writes a first case."""
+"""The command `test`: runs test cases, tests upgrades from old checkpoints, or writes a first case."""
 
 import time
 from contextlib import closing
@@ -86,5 +86,5 @@ def _init(context: CommandContext) -> int:
         voice.data({"written": path})
     else:
         voice.print([path])
-        voice.say("its expected rows were recorded, not judged: review them, then run headgate test")
+        voice.say("its expected rows were recorded, not verified: review them, then run headgate test")
     return 0

@@ -1,4 +1,4 @@
-"""The commands `stop`, `start` and `restart`: confirmed, sent to the agent, answered statement by statement."""
+"""The commands `stop`, `start` and `restart`, which report an outcome for every statement."""
 
 from collections.abc import Iterable
 
@@ -16,7 +16,9 @@ EFFECTS = {
     "restart": "Stopping and starting on their checkpoints: {tables}.",
 }
 
-_UNENDED = "the ledger could not be written: an earlier stop of the table still holds back its other versions"
+_UNENDED = (
+    "the ledger could not be written: an earlier stop of the table still prevents its other versions from running"
+)
 _NOT_RECORDED = {
     "stop": "neither ledger nor emergency journal could be written: the change is lost if the agent stops now",
     "start": _UNENDED,
@@ -26,7 +28,7 @@ _NOT_RECORDED = {
 
 
 def act(context: CommandContext) -> int:
-    """Stop, start or restart statements, as the verb of the command says."""
+    """Stop, start or restart statements; the exit code covers all outcomes."""
     verb, operations = context.args.verb, context.operations
     tables = _named(operations, context.args.tables)
     deployed = _deployed(context)
@@ -55,7 +57,7 @@ def act(context: CommandContext) -> int:
 
 
 def _deployed(context: CommandContext) -> tuple[Deployment, ...] | None:
-    """Read the deployments; None if the ledger cannot be read, which must not prevent an act."""
+    """Read the deployments; None if the ledger cannot be read, which must not prevent the action."""
     try:
         return context.operations.reader.deployments()
     except HeadgateError:
@@ -73,7 +75,7 @@ def _besides(context: CommandContext, deployed: tuple[Deployment, ...] | None, t
 
 
 def _named(operations: EnvironmentService, words: list[str]) -> list[str]:
-    """Return the named tables, and single versions of others, named as `orders@v2`."""
+    """Return the named tables, and single versions named as `orders@v2`, sorted."""
     rest = [word for word in words if "@" not in word]
     tables = set(operations.statements_selected(rest)) if rest else set()
     versions = {parse_statement_name(word) for word in words if "@" in word}

@@ -1,4 +1,4 @@
-"""The one place where frames leave: a shadow of the terminal's cells, so that only cells that changed are sent."""
+"""A shadow of the terminal's cells, so that only changed cells are sent; all output of frames passes through here."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -8,14 +8,14 @@ from tui.presentation.styling.styled_text import Line, cells_of
 from tui.presentation.styling.theme import Paint, Palette
 
 GAP = 6
-"""Equal cells between two changed ones that are cheaper to send again than to jump over."""
+"""Up to so many equal cells between changed ones are sent again, which is cheaper than moving the cursor."""
 
 SMALL_FRAME = 6_000
-"""Bytes of a frame up to which a shorter order is looked for; a longer one is worth no more time."""
+"""Maximum bytes of a frame for which a shorter order is tried; for longer ones it costs too much time."""
 
 
 class CellStyle(NamedTuple):
-    """How a cell looks, as parameters of SGR (ECMA-48 8.3.117)."""
+    """The style of a cell as SGR parameters (ECMA-48 8.3.117); an empty `fg` leaves the colour as it is."""
 
     fg: str = "39"
     bg: str = "49"
@@ -24,13 +24,13 @@ class CellStyle(NamedTuple):
 
 PLAIN = CellStyle()
 Cell = tuple[str, CellStyle]
-"""A character with its look; the second cell of a wide character holds an empty text."""
+"""A character with its style; the second cell of a wide character holds an empty text."""
 
 _UNKNOWN: Cell = ("\0", PLAIN)
 
 
 def cell_style_of_paint(paint: Paint) -> CellStyle:
-    """Return the look of one paint of a palette."""
+    """Return the style of a paint."""
     flags = (("1", paint.bold), ("2", paint.dim), ("4", paint.underline), ("7", paint.reverse))
     return CellStyle(
         fg="39" if paint.fg is None else colour(paint.fg, 30),
@@ -40,7 +40,7 @@ def cell_style_of_paint(paint: Paint) -> CellStyle:
 
 
 def colour(index: int, base: int) -> str:
-    """Write a colour of the 256: the first 16 by their short codes. `base` is 30 for text, 40 for the ground."""
+    """Return the SGR code of one of 256 colours, short for the first 16; `base` is 30 for text, 40 for background."""
     if index < 8:
         return str(base + index)
     return str(base + 60 + index - 8) if index < 16 else f"{base + 8};5;{index}"
@@ -48,7 +48,7 @@ def colour(index: int, base: int) -> str:
 
 @dataclass(slots=True)
 class ShadowScreen:
-    """The cells that the terminal shows, according to what was sent."""
+    """The cells that the terminal shows, and those that it should show."""
 
     width: int
     height: int
@@ -66,13 +66,13 @@ class ShadowScreen:
         self.dirty = set(range(self.height))
 
     def put(self, x: int, y: int, pieces: Iterable[tuple[str, CellStyle]], end: int) -> None:
-        """Write pieces of text from a cell on, up to the cell `end`, which is not written."""
+        """Write pieces of text from a cell on, up to but excluding the cell `end`."""
         if not 0 <= y < self.height:
             return
         row = self.wanted[y]
         limit = min(end, self.width)
         if 0 < x < self.width and row[x][0] == "":
-            # The first half of a wide character would be left standing.
+            # Otherwise the first half of a wide character would remain.
             row[x - 1] = (" ", CellStyle("", row[x - 1][1].bg))
         for text, look in pieces:
             if text.isascii():
@@ -122,10 +122,10 @@ class ShadowScreen:
                     if not pen.known:
                         pen.move(out, x, y)
                     pen.draw(out, row[x])
-                    # Not every terminal lays a combining mark over its letter.
+                    # Not every terminal combines a mark with its letter, so the cursor may be elsewhere.
                     pen.known = len(row[x][0]) < 2
             pen.x = end
-            # At the right edge a terminal may hold the cursor back: its column is not to be relied on.
+            # At the right edge a terminal may delay the wrap, so the column of the cursor is unknown.
             pen.known = pen.known and end < self.width
         if out and pen.look != PLAIN:
             out.append("\x1b[m")
@@ -133,7 +133,7 @@ class ShadowScreen:
 
 
 class _Piece(NamedTuple):
-    """Cells of one row that are written in one go: `end` is not among them."""
+    """Cells of one row that are written together; `end` is excluded."""
 
     y: int
     start: int
@@ -142,7 +142,7 @@ class _Piece(NamedTuple):
 
 
 def _pieces_of_one_look(row: list[Cell], y: int, run: tuple[int, int]) -> Iterable[_Piece]:
-    """Split a run of cells wherever the look changes; blanks of the same ground belong to what precedes them."""
+    """Split a run of cells where the style changes; blanks on the same background join the preceding piece."""
     start, end = run
     look = row[start][1]
     for x in range(start, end):
@@ -158,14 +158,14 @@ def _pieces_of_one_look(row: list[Cell], y: int, run: tuple[int, int]) -> Iterab
 
 
 def _cut(cells: tuple[str, ...], room: int) -> tuple[str, ...]:
-    """Cut cells off at the edge; a wide character that would be halved there is a blank."""
+    """Cut cells off at the edge; a wide character that would be halved becomes a blank."""
     if len(cells) <= room:
         return cells
     return (*cells[: room - 1], " ") if room and cells[room] == "" else cells[:room]
 
 
 def _blank(look: CellStyle) -> Cell:
-    """Return a space in a look: unless it is underlined or reversed, nothing but its ground is seen."""
+    """Return a space in a style; unless it is underlined or reversed, only its background is visible."""
     return (" ", look) if _SEEN & set(look.attributes) else (" ", CellStyle("", look.bg))
 
 
@@ -173,7 +173,7 @@ _SEEN = {"4", "7"}
 
 
 def _changed_runs(shown: list[Cell], wanted: list[Cell], gap: int) -> list[tuple[int, int]]:
-    """List runs of changed cells as (start, end), joining those with at most `gap` equal cells between them."""
+    """Return runs of changed cells as (start, end), joined if at most `gap` equal cells lie between them."""
     runs: list[tuple[int, int]] = []
     for x, (old, new) in enumerate(zip(shown, wanted, strict=True)):
         if old == new:
@@ -189,7 +189,7 @@ def _changed_runs(shown: list[Cell], wanted: list[Cell], gap: int) -> list[tuple
 
 @dataclass(slots=True)
 class _Pen:
-    """Position and look of the terminal's cursor, to choose the shortest sequence for the next cell."""
+    """Position and style of the terminal's cursor, for choosing the shortest sequence for the next cell."""
 
     x: int = 0
     y: int = -1
@@ -217,7 +217,7 @@ class _Pen:
 
 
 def _change(old: CellStyle, new: CellStyle) -> str:
-    """Return the SGR from one look to another. Attributes can only be added, so dropping one resets all."""
+    """Return the SGR sequence from one style to another; attributes can only be added, so removing one resets all."""
     if old.attributes != new.attributes and not set(old.attributes) <= set(new.attributes):
         codes = ["", *new.attributes]
         old = PLAIN
@@ -233,6 +233,6 @@ def _change(old: CellStyle, new: CellStyle) -> str:
 def put_line(
     shadow: ShadowScreen, palette: Palette, y: int, content: Line, *, chosen: bool = False, band: bool = False
 ) -> None:
-    """Write a styled line into a shadow; the first picture uses this before Textual is loaded."""
+    """Write a styled line into a shadow; used by the first picture, before Textual is loaded."""
     looks = ((span.text, cell_style_of_paint(palette.paint(span.tone, chosen=chosen, band=band))) for span in content)
     shadow.put(0, y, looks, shadow.width)

@@ -1,7 +1,7 @@
-"""The terminal's driver: Textual's, with a key parser of our own and without keyboard extensions.
+"""The terminal driver: Textual's, with our own key parser and without keyboard extensions.
 
 The process ends when the terminal is gone. A broken escape sequence never becomes a key: once a sequence has begun, all
-of its bytes are swallowed.
+of its bytes are dropped.
 """
 
 import os
@@ -24,27 +24,27 @@ from tui.terminal.first_picture import FirstPicture
 
 ESC = "\x1b"
 LONE_ESCAPE_S = 2.0
-"""For how long after a lone escape an `O` still counts as the rest of a broken sequence; `[` always does."""
+"""How long after a lone escape an `O` still counts as the rest of a broken sequence; `[` always does."""
 _SS3_PARAMETERS = "0123456789;"
 PASTE_LIMIT = 65536
 STRING_LIMIT = 4096
-"""Maximum length of a terminal's answer that is swallowed."""
+"""Maximum length of a terminal's answer that is dropped."""
 
 
 class KeyParser(XTermParser):
-    """Reads keys from bytes by the grammar of ECMA-48 instead of by time.
+    """Parses keys by the grammar of ECMA-48 instead of by time.
 
     Textual 8.2.8 gives up on a sequence after 100 ms and delivers its bytes as keys: Left becomes `escape`, `[`, `D`.
-    Here a sequence that has begun is read to its final byte however slowly it arrives.
+    This parser reads a sequence to its final byte, however slowly it arrives.
     """
 
     def __init__(self, debug: bool = False) -> None:
         self._escaped_at: float | None = None
-        """When a lone escape was the last thing delivered."""
+        """When a lone escape was delivered, if nothing followed it yet."""
         super().__init__(debug)
 
     def parse(self, token_callback: TokenCallback[Message]) -> Generator[Read1 | Peek1, str, None]:
-        """Read characters for ever; tokens go to the callback."""
+        """Parse characters until the end of the input and pass events to the callback."""
         try:
             while True:
                 character = yield self.read1()
@@ -67,7 +67,7 @@ class KeyParser(XTermParser):
         return character == "O" and get_time() - self._escaped_at < LONE_ESCAPE_S
 
     def _swallow(self, introducer: str, deliver: TokenCallback[Message]) -> Generator[Read1 | Peek1, str, None]:
-        """Read the rest of a broken sequence and drop it, with the text of a paste that it may have begun."""
+        """Read and drop the rest of a broken sequence, including the text of a paste that it begins."""
         self._escaped_at = None
         body = yield from self._read_body(introducer)
         if body == "[200~":
@@ -92,7 +92,7 @@ class KeyParser(XTermParser):
         elif character in "]PX^_":
             yield from self._read_string()
         elif character >= " ":
-            # Alt and a character, or a person typing right after esc over a slow line: no key of ours.
+            # Alt with a character, or a character typed right after esc on a slow line; neither is bound to an action.
             deliver(events.Key(f"alt+{character}", None))
 
     def _deliver_escape(self, deliver: TokenCallback[Message]) -> None:
@@ -108,7 +108,7 @@ class KeyParser(XTermParser):
             self._deliver_sequence(ESC + body, deliver)
 
     def _read_body(self, introducer: str) -> Generator[Read1 | Peek1, str, str]:
-        """Read up to the final byte, without a time limit; a control character ends it and is dropped with it.
+        """Read up to the final byte, without a time limit; a control character ends the sequence, and both are dropped.
 
         ECMA-48 5.4: parameter bytes 0x30-0x3F, intermediate bytes 0x20-0x2F, one final byte 0x40-0x7E.
         """
@@ -116,13 +116,13 @@ class KeyParser(XTermParser):
         while True:
             character = yield self.read1()
             if character < " ":
-                # A new ESC begins a sequence of its own, whose ESC we have just read.
+                # A new ESC begins another sequence.
                 if character == ESC:
                     return (yield from self._restarted())
                 return ""
             body += character
             if body == "[[":
-                # The Linux console's F1 to F5 are ESC [ [ A and on: here the second bracket is no final byte.
+                # The Linux console sends F1 to F5 as ESC [ [ A to E: the second bracket is not a final byte.
                 continue
             if character not in _SS3_PARAMETERS if introducer == "O" else character >= "@":
                 return body if len(body) <= 64 else ""
@@ -145,7 +145,7 @@ class KeyParser(XTermParser):
         return text[: -len(end)].replace("\x00", "")
 
     def _read_string(self) -> Generator[Read1 | Peek1, str, None]:
-        """Swallow an answer of the terminal (OSC, DCS …) up to BEL or ST, or until nothing has come for a second."""
+        """Drop an answer of the terminal (OSC, DCS …) up to BEL or ST, or until nothing arrives for a second."""
         previous = ""
         for _ in range(STRING_LIMIT):
             try:
@@ -179,7 +179,7 @@ class KeyParser(XTermParser):
 
 
 def known_keys(sequence: str) -> Iterable[events.Key]:
-    """Return the keys of a complete sequence; one that is not in Textual's table gives none."""
+    """Yield the keys of a complete sequence; none if it is not in Textual's table."""
     keys = ANSI_SEQUENCES_KEYS.get(sequence)
     if isinstance(keys, tuple):
         for key in keys:
@@ -187,7 +187,7 @@ def known_keys(sequence: str) -> Iterable[events.Key]:
                 yield events.Key(key.value, None)
 
 
-# The kitty protocol makes every key an escape sequence: more that can break on a bad link, and nothing that we need.
+# The kitty protocol turns every key into an escape sequence, which breaks more often on a bad link; we need none of it.
 constants.DISABLE_KITTY_KEY = True  # type: ignore[misc]  # Final, but read at each call (textual 8.2.8)
 
 ALTERNATE = "\x1b[?1049h"
@@ -196,7 +196,7 @@ POLL_S = 0.05
 
 
 def end_at_once(*_: object) -> None:
-    """Exit silently: the terminal is gone, and whatever runs belongs to the agent.
+    """Exit silently: the terminal is gone, and the agent keeps everything running.
 
     Textual 8.2.8 has no SIGHUP handler and spins on a closed terminal; waiting for its shutdown would wait for writes.
     """
@@ -207,7 +207,7 @@ class ConsoleDriver(LinuxDriver):
     """Reads keys with `KeyParser`; end of file on the terminal ends the process."""
 
     opening: ClassVar[FirstPicture | None] = None
-    """The first picture, if it was drawn: the screen is already switched, and switching again would clear it."""
+    """The first picture, if one was drawn: the alternate screen is active, and entering it again would clear it."""
 
     def start_application_mode(self) -> None:
         if self.opening is not None:
@@ -216,7 +216,6 @@ class ConsoleDriver(LinuxDriver):
         super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual leaves it untyped
 
     def write(self, data: str) -> None:
-        """Write to the terminal."""
         if data == ALTERNATE and self.opening is not None and self.opening.shadow is not None:
             ConsoleDriver.opening = None
             return
@@ -227,15 +226,15 @@ class ConsoleDriver(LinuxDriver):
         super().stop_application_mode()
 
     def _enable_mouse_support(self) -> None:
-        """Report buttons and the wheel only, so that moving the pointer sends nothing."""
+        """Enable reports of buttons and the wheel only, so that pointer movements send nothing."""
         if self._mouse:
             self.write("\x1b[?1000h\x1b[?1006h")
 
     def _query_in_band_window_resize(self) -> None:
-        """Do not ask for sizes in the input: SIGWINCH reports them."""
+        """Do nothing: SIGWINCH reports sizes, so the input need not."""
 
     def run_input_thread(self) -> None:
-        """Read until told to stop."""
+        """Read and dispatch input until the exit event is set."""
         parser = KeyParser(self._debug)
         decode = getincrementaldecoder("utf-8")("replace").decode
         with selectors.SelectSelector() as selector:

@@ -1,7 +1,7 @@
-"""Widgets that draw given lines: fixed ones for the frame, a pane that scrolls, and a table of thousands of rows.
+"""Widgets that draw given lines: fixed lines for the frame, a scrolling pane, and a table of thousands of rows.
 
-A table draws a row only while it is visible. Its cursor is an id, never an index, and a row that vanishes keeps its
-position for five seconds, so that no key acts on the row that would have moved up.
+A table draws only visible rows. Its cursor is an id, never an index, and a vanished row keeps its position for five
+seconds, so that a key cannot act on the row that would have moved up.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from tui.widgets.textual_strips import StripPainter
 
 
 class FixedLines(Widget):
-    """A few lines; only those that change are drawn again."""
+    """A few lines; only changed ones are redrawn."""
 
     can_focus = False
 
@@ -34,7 +34,7 @@ class FixedLines(Widget):
                 self.refresh(Region(0, y, self.size.width, 1))
 
     def seen_lines(self) -> Sequence[object]:
-        """Return what is visible now; equal values look the same."""
+        """Return a value that represents the visible content; equal values look the same."""
         return self.lines
 
     def render_line(self, y: int) -> Strip:
@@ -46,7 +46,7 @@ class FixedLines(Widget):
 
 
 class GrowingLines(FixedLines):
-    """Lines in a widget that grows to fit them."""
+    """Lines in a widget that grows with them."""
 
     def show(self, lines: Sequence[Line]) -> None:
         self.styles.height = max(len(lines), 1)
@@ -83,11 +83,11 @@ class ScrollingLines(FixedLines):
 
     @property
     def below(self) -> int:
-        """Lines below the edge."""
+        """Number of lines below the visible ones."""
         return max(len(self.lines) - self.top - self.size.height, 0)
 
     def scroll_by(self, lines: int) -> None:
-        """Scroll by lines, positive down."""
+        """Scroll by a number of lines, positive for down."""
         top = min(max(self.top + lines, 0), self._last_top())
         if top != self.top:
             self.top = top
@@ -99,7 +99,7 @@ STAYS_S = 5.0
 
 
 class RowTable(ScrollView):
-    """Rows by id; a function returns the content of a row and is called for visible rows only."""
+    """Rows by id; their content comes from a function that is called for visible rows only."""
 
     can_focus = False
 
@@ -110,9 +110,9 @@ class RowTable(ScrollView):
         self.cursor_id: str | None = None
         self.top = 0
         self.active = True
-        """Whether the cursor is drawn: only in the pane that has the keys."""
+        """Whether the cursor is drawn: only in the pane that receives keys."""
         self.empty: tuple[Line, ...] = ()
-        """What stands there while there are no rows."""
+        """Lines shown while there are no rows."""
         self._places: dict[str, int] = {}
         self._line_of: Callable[[str], Line] = lambda _: EMPTY
         self._head: Line = EMPTY
@@ -142,13 +142,13 @@ class RowTable(ScrollView):
         self.repaint_changed()
 
     def repaint_changed(self) -> None:
-        """Redraw the visible lines that differ from what was drawn last."""
+        """Redraw the visible lines that have changed since they were drawn."""
         for y in range(1, self.size.height):
             if self._picture(y) != self._drawn.get(y):
                 self.refresh(Region(0, y, self.size.width, 1))
 
     def seen_lines(self) -> Sequence[object]:
-        """Return what is visible now; equal values look the same."""
+        """Return a value that represents the visible content; equal values look the same."""
         return (self._head, *(self._picture(y) for y in range(1, self.size.height)))
 
     def _picture(self, y: int) -> tuple[Line, bool]:
@@ -177,7 +177,7 @@ class RowTable(ScrollView):
 
     @property
     def cursor(self) -> int:
-        """Index of the cursor's row, 0 without a cursor."""
+        """Index of the cursor's row; 0 without a cursor."""
         return self._places.get(self.cursor_id or "", 0)
 
     @property
@@ -226,7 +226,7 @@ class VanishedRows:
         return row in self._until
 
     def line(self, row: str) -> Line:
-        """Return a vanished row as last drawn, in the tone of ghosts."""
+        """Return a vanished row as last drawn, in the ghost tone."""
         return tuple(Span(span.text, Tone.GHOST) for span in self._lines.get(row, (Span(f"  {row}"),)))
 
     def merge(
@@ -238,7 +238,10 @@ class VanishedRows:
         line_of: Callable[[str], Line],
         now: float,
     ) -> Sequence[str]:
-        """Put rows of `old` that are `gone` back into `new` at their places; `line_of` still knows them."""
+        """Return `new` with the vanished rows of `old` at their positions, for as long as they are kept.
+
+        `gone` tells which missing rows have vanished; `line_of` must still return their lines.
+        """
         alive = set(new)
         laid = {row for row, until in self._until.items() if until <= now or row in alive}
         for row in laid:
@@ -258,7 +261,7 @@ class VanishedRows:
 
 
 def with_gutter(content: Line, sign: str, tone: Tone) -> Line:
-    """Put a mark into the two free cells at the left edge of a row."""
+    """Return a row with a mark in the two free cells at its left edge."""
     if not content:
         return content
     first, *rest = content

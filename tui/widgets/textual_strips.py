@@ -1,4 +1,4 @@
-"""Between Textual and `tui.terminal.cell_diff`: styled lines to strips, Textual's styles and updates to cells."""
+"""Conversions for Textual: styled lines to strips, and its styles and updates to cells of `tui.terminal.cell_diff`."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -15,14 +15,14 @@ from tui.terminal.cell_diff import CellStyle, ShadowScreen, colour
 
 
 class StripPainter:
-    """Turns lines into strips in one palette; styles are made once."""
+    """Turns lines into strips in one palette; caches styles."""
 
     def __init__(self, palette: Palette) -> None:
         self.palette = palette
         self._styles: dict[tuple[Tone, bool, bool], Style] = {}
 
     def style(self, tone: Tone, *, chosen: bool = False, band: bool = False) -> Style:
-        """Return the style of a tone on a ground."""
+        """Return the style of a tone on a background."""
         key = (tone, chosen, band)
         style = self._styles.get(key)
         if style is None:
@@ -53,7 +53,7 @@ def _colour(index: int | None) -> Color:
 
 @lru_cache(maxsize=4096)
 def cell_style_of_style(style: Style | None) -> CellStyle:
-    """Return the look of Rich's style, in the same words as `tui.terminal.cell_diff` makes its own."""
+    """Convert a style of Rich to a cell style, equal to that of the same paint in `tui.terminal.cell_diff`."""
     if style is None:
         return CellStyle()
     flags = (("1", style.bold), ("2", style.dim), ("4", style.underline), ("7", style.reverse))
@@ -74,7 +74,7 @@ def _codes(color: Color | None, base: int) -> str:
 
 
 def put_update(shadow: ShadowScreen, update: ChopsUpdate | LayoutUpdate) -> None:
-    """Write an update into the shadow; the same cells as `render_segments` would have sent (textual 8.2.8)."""
+    """Write an update into the shadow: the cells that `render_segments` would have sent (textual 8.2.8)."""
     if isinstance(update, LayoutUpdate):
         for y, line in enumerate(update.strips, update.region.y):
             x = update.region.x

@@ -51,7 +51,7 @@ def test_there_and_back(
     assert (statements(ledger), statements(Path(back["kept"])), back["epoch"]) == (["a"], ["a", "later"], 2)
     assert exit_codes.run_command_line(["restore", "monday.db", "--confirm", place.project]) == 0
     said = capsys.readouterr().err
-    assert "the world epoch is 3 now" in said and "the ledger that was replaced is " in said
+    assert "the environment is now at epoch 3" in said and "the replaced ledger is kept as " in said
 
 
 def test_archives_of_the_audit_are_named_because_no_backup_holds_them(
@@ -63,14 +63,14 @@ def test_archives_of_the_audit_are_named_because_no_backup_holds_them(
         opened.archive_audit(1e9)
     archive = ledger.with_name("audit-1970.jsonl")
     assert exit_codes.run_command_line(["backup", "monday.db"]) == 0
-    assert f"older entries of the audit are not in it; copy as well: {archive}" in capsys.readouterr().err
+    assert f"it does not contain older audit entries; also copy: {archive}" in capsys.readouterr().err
     assert written(["backup", "tuesday.db"], capsys)["archives"] == [str(archive)]
     act = ["restore", "monday.db", "--confirm", place.project]
     assert exit_codes.run_command_line(act) == 0
     assert "are missing" not in capsys.readouterr().err
     archive.unlink()
     assert exit_codes.run_command_line(act) == 0
-    assert f"older entries of the audit are missing; put copies there: {archive}" in capsys.readouterr().err
+    assert f"older audit entries are missing; put copies at: {archive}" in capsys.readouterr().err
 
 
 def test_a_restore_is_refused_while_an_agent_runs(

@@ -151,7 +151,7 @@ def test_an_input_on_delta_is_declared_with_the_columns_that_its_log_has(
     before = {path: path.stat().st_mtime_ns for path in folder.parent.rglob("lake/**/*")}
     assert exit_codes.run_command_line(["init", "table", "orders", "--delta", place]) == 0
     said = " ".join(capsys.readouterr().err.split())
-    assert "which is only ever read" in said and "headgate init table src_orders --reads orders" in said
+    assert "Headgate only reads that table" in said and "headgate init table src_orders --reads orders" in said
     text = (folder / "pipelines/sources/main/orders/sql-scripts/ddl.orders.sql").read_text()
     columns = "  id bigint,\n  `two words` string,\n  at timestamp,\n  by array<date>\n"
     assert text.endswith(f"CREATE TABLE orders (\n{columns})\nUSING delta\nLOCATION '{place}';\n")
@@ -170,7 +170,7 @@ def test_an_input_on_delta_is_declared_with_the_columns_that_its_log_has(
     [(["--delta", "{0}/nowhere"], "connectors: {delta: {}}\n", "there is no folder {0}/nowhere"),
      (["--delta", "{0}/shop"], "connectors: {delta: {}}\n", "has no _delta_log"),
      (["--delta", "{0}/lake"], "connectors: {delta: {}}\n", "its table is in a subfolder: --delta {0}/lake/delta"),
-     (["--delta", "s3a://bucket/x"], "connectors: {delta: {}}\n", "s3a://bucket/x is no folder of a file system"),
+     (["--delta", "s3a://bucket/x"], "connectors: {delta: {}}\n", "s3a://bucket/x is not in a file system"),
      (["--delta", "{0}/lake/delta"], "", "add connectors: {delta: {}} to headgate.yml"),
      (["--delta", "{0}/lake/delta", "--layer", "facts"], "connectors: {delta: {}}\n", "needs a statement"),
      (["--delta", "{0}/lake/delta", "--reads", "a"], "", "not allowed with argument")],
@@ -431,7 +431,7 @@ def test_up_says_how_many_statements_are_resumed(
         ledger.put_deployment(deployed(table, wanted=wanted, state="stopped"))
     monkeypatch.setattr("tui.agent_client.agent_process.ensure_running", lambda *_, **__: True)
     assert exit_codes.run_command_line(["up"]) == 0
-    assert "wanted running: 2 statements; each that is not running is resumed" in capsys.readouterr().err
+    assert "wanted running: 2 statements; those not running are resumed" in capsys.readouterr().err
     assert written(["up"], capsys)["wanted_running"] == 2
 
 

@@ -110,8 +110,8 @@ def test_a_file_is_replaced_completely_or_stays_unchanged(
 @pytest.mark.parametrize(
     ("words", "said", "code"),
     [
-        (["observed", "-o", "out.txt"], "the ending of 'out.txt' does not tell the format", 2),
-        (["observed", "-o", ""], "the ending of '' does not tell the format", 2),
+        (["observed", "-o", "out.txt"], "'out.txt' has no known file extension", 2),
+        (["observed", "-o", ""], "'' has no known file extension", 2),
         (["observed", "-o", "nowhere/out.yml"], "cannot be written: No such file or directory", 2),
         (["everything"], "WHAT: 'everything' is not one of observed", 2),
     ],

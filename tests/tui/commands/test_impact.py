@@ -73,7 +73,7 @@ def test_the_answer_names_the_traced_texts_and_tables_with_another_deployed_text
     script = folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql"
     script.write_text("INSERT INTO b SELECT id, 'x' AS kind FROM STREAM a;")
     assert exit_codes.run_command_line(["impact", "a"]) == 0
-    assert _lines(capsys)[0].endswith("Columns are traced in the files; another text is deployed of b.")
+    assert _lines(capsys)[0].endswith("Columns are traced in the files; the files of b differ from what is deployed.")
     assert written(["impact", "a"], capsys)["edited"] == ["b"]
 
 

@@ -61,7 +61,7 @@ def test_a_table_with_another_deployed_text_is_marked(
         deployed("a", texts=replace(texts, dml="INSERT INTO a SELECT id, 'x' AS kind FROM STREAM landed"))
     )
     assert exit_codes.run_command_line(["lineage", "b.kind"]) == 0
-    assert "the lineage of the files; another text is deployed of a" in capsys.readouterr().err
+    assert "the lineage of the files; the files of a differ from what is deployed" in capsys.readouterr().err
     assert exit_codes.run_command_line(["lineage", "b.kind", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["edited"] == ["a"]
     ledger.update_deployment("a", 1, texts=texts, revision="of the files")

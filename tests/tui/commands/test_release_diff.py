@@ -62,5 +62,5 @@ def test_a_skipped_comparison_is_named_before_its_findings() -> None:
 def test_a_run_without_findings_says_so_and_an_unrelated_table_is_refused() -> None:
     early = Context()
     assert run(early) == 0 and early.said == ["run 7f3a-1 has compared no rows so far"]
-    with pytest.raises(UsageError, match="run 7f3a-1 does nothing to pizzas"):
+    with pytest.raises(UsageError, match="run 7f3a-1 has no step for pizzas"):
         run(Context(table="pizzas"))

@@ -186,7 +186,7 @@ def test_a_copy_without_its_ddl_and_settings_is_compared_by_its_sql_alone(
     found = run(capsys, "diff", *sides)
     assert (found["row"], sentences(found)) == ("3", [f"filter {'added' if edited == 'new' else 'removed'}: id > 1"])
     assert exit_codes.run_command_line(["diff", *sides]) == 0
-    assert f"there is no DDL beside {edit}: settings and pool are those of {place}" in capsys.readouterr().err
+    assert f"there is no DDL beside {edit}: both sides use the settings and pool of {place}" in capsys.readouterr().err
 
 
 def test_diff_reads_a_text_of_another_revision_from_git(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -133,7 +133,7 @@ def test_a_swap_is_confirmed_with_its_text() -> None:
 
 @pytest.mark.parametrize(
     ("state", "key", "why"),
-    [("hydrating", "W", "the run does not wait for a word to swap"), ("held", "O", "nothing has been swapped")],
+    [("hydrating", "W", "the run is not held before its swap"), ("held", "O", "nothing has been swapped")],
 )
 def test_impossible_actions_give_the_reason(state: str, key: str, why: str) -> None:
     async def scenario(console: Console) -> None:

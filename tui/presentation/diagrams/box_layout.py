@@ -1,13 +1,13 @@
-"""Boxes in layers from left to right, and the ways between them: plain geometry, nothing of what is drawn.
+"""Geometry of a graph drawn as boxes in layers from left to right; drawing is left to others.
 
-A way over several layers gets a slot in each one that it crosses, so that it runs between boxes and not behind them.
+A connection that spans several layers gets a slot in each layer that it crosses, so that it never runs behind a box.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Key = tuple[str, ...]
-"""A box by its name, or a way's slot by the names of its ends."""
+"""A box by its name, or a slot by the two ends of its connection and its layer."""
 
 SWEEPS = 12
 GAP, SLOT_GAP, SLOT_HEIGHT = 30.0, 10.0, 8.0
@@ -15,7 +15,7 @@ GAP, SLOT_GAP, SLOT_HEIGHT = 30.0, 10.0, 8.0
 
 @dataclass(slots=True)
 class BoxLayout:
-    """Where everything stands: tops of boxes and slots, and left edges and widths of layers, in pixels."""
+    """Positions in pixels: tops of boxes and slots, left edges and widths of layers."""
 
     layer_of: dict[str, int]
     top: dict[Key, float]
@@ -24,7 +24,7 @@ class BoxLayout:
     height: float
 
     def slots(self, source: str, target: str) -> list[tuple[float, float, float]]:
-        """List the slots of a way from left to right, each as left, right and middle."""
+        """Return the slots of a connection from left to right, as (left edge, right edge, y of the middle)."""
         found = []
         for layer in range(self.layer_of[source] + 1, self.layer_of[target]):
             y = self.top[(source, target, str(layer))] + SLOT_HEIGHT / 2
@@ -42,7 +42,7 @@ class _LayoutDraft:
 def lay_out_boxes(
     sizes: Mapping[str, tuple[float, float]], ways: Iterable[tuple[str, str]], between: float
 ) -> BoxLayout:
-    """Place boxes of a width and height; `ways` lead from box to box without a cycle, `between` is left free."""
+    """Place boxes of the given widths and heights; `ways` form no cycle, `between` is the gap between layers."""
     pairs = list(dict.fromkeys(ways))
     layer_of = _layers(list(sizes), pairs)
     count = max(layer_of.values(), default=0) + 1
@@ -67,7 +67,7 @@ def lay_out_boxes(
 
 
 def _layers(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str, int]:
-    """Put each box right of all that lead to it, and a box to which nothing leads close to what it leads to."""
+    """Return the layer of each box: right of all its sources; a box without sources goes next to its first target."""
     above: dict[str, list[str]] = {name: [] for name in names}
     below: dict[str, list[str]] = {name: [] for name in names}
     for source, target in pairs:
@@ -89,7 +89,7 @@ def _layers(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str,
 
 
 def _placed(draft: _LayoutDraft) -> dict[Key, float]:
-    """Order each layer by where its neighbours stand, then set each box as close to them as the others leave."""
+    """Order each layer by the positions of the neighbours, then move each box as close to its own as space allows."""
     top: dict[Key, float] = {}
     for layer in draft.layers:
         _stack(layer, draft, top)
@@ -105,7 +105,7 @@ def _placed(draft: _LayoutDraft) -> dict[Key, float]:
 
 
 def _wanted(key: Key, draft: _LayoutDraft, top: Mapping[Key, float]) -> float:
-    """Return the top at which the middle is that of the neighbours."""
+    """Return the top at which a box is centred on its neighbours."""
     near = draft.near.get(key, ())
     if not near:
         return top[key]
@@ -120,7 +120,7 @@ def _stack(layer: Sequence[Key], draft: _LayoutDraft, top: dict[Key, float]) -> 
 
 
 def _settle(layer: Sequence[Key], wanted: Mapping[Key, float], draft: _LayoutDraft, top: dict[Key, float]) -> None:
-    """Keep the order and the gaps; runs that push each other stand around the middle of what they want."""
+    """Place a layer in order and with gaps; boxes that would overlap are centred on the mean of their wanted places."""
     runs: list[tuple[list[Key], float, float]] = []
     for key in layer:
         run: list[Key] = [key]

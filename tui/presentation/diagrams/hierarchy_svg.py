@@ -1,6 +1,6 @@
-"""The hierarchy of a table as a picture: plain SVG text, tables from left to right in the way rows flow.
+"""The hierarchy of a table as an SVG picture, with tables from left to right in the direction of data flow.
 
-A full line is a stream, a dashed one a static side: the lines of `drawing`.
+A solid line is a stream, a dashed one a static side.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,11 +25,11 @@ from tui.presentation.diagrams.lineage_svg import (
 from tui.presentation.reports.table_hierarchy import kind_of, lag_of, state_of, version_of
 
 Ways = Mapping[tuple[str, str], bool]
-"""From table to table in the way rows flow, with whether the second streams the first."""
+"""Pairs of tables in the direction of data flow, with whether the second streams the first."""
 
 
 def hierarchy_svg(trees: Sequence[tuple[str, Sequence[HierarchyRow]]]) -> str:
-    """Draw the trees of one root as one SVG document; each table once."""
+    """Draw the trees of one root as one SVG document in which each table appears once."""
     root = trees[0][1][0].table
     boxes = {str(branch.table): branch for _, branches in reversed(trees) for branch in branches if not branch.again}
     texts = {name: _texts(branch) for name, branch in boxes.items()}
@@ -56,7 +56,7 @@ def _ways(direction: str, branches: Sequence[HierarchyRow]) -> Iterable[tuple[tu
 
 
 def _texts(branch: HierarchyRow) -> tuple[str, ...]:
-    """Return the small lines of a box: where it belongs, and what serves."""
+    """Return the small lines of a box: product and layer, then kind, version, state and lag."""
     entry = branch.entry
     if entry is None:
         return ("neither declared nor deployed",)

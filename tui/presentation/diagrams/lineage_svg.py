@@ -1,4 +1,4 @@
-"""Lineage as a picture: plain SVG text, tables as boxes from left to right in the way rows flow; light and dark."""
+"""Lineage as an SVG picture for light and dark pages: tables as boxes, in the direction of data flow."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from core.lineage.column_lineage import ColumnLineage, LineageEdge, LineageNode
 
 CHAR, SMALL = 7.25, 6.3
-"""Widths of a character of the two sizes of text, in pixels."""
+"""Character widths of the two text sizes, in pixels."""
 HEAD, LINE, ROW, PAD, MARGIN, BETWEEN, TITLE = 26.0, 15.0, 20.0, 10.0, 24.0, 110.0, 46.0
 LONGEST, MOST_DECIDERS = 52, 8
 
@@ -33,7 +33,7 @@ text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',mon
 
 @dataclass(slots=True)
 class _DrawnTable:
-    """A table with the columns that are on the way."""
+    """A table with those of its columns that are part of the lineage."""
 
     table: str
     landed_as: str = ""
@@ -45,7 +45,6 @@ class _DrawnTable:
         return HEAD + LINE * (len(self.decided) + bool(self.landed_as)) + (6 if self.decided or self.landed_as else 0)
 
     def size(self) -> tuple[float, float]:
-        """Return width and height."""
         wide = [
             len(self.table) * CHAR * 1.05,
             len(self.landed_as) * SMALL,
@@ -56,7 +55,7 @@ class _DrawnTable:
         return max(wide) + 2 * PAD, self.head_height() + sum(_row_height(node) for node in self.nodes) + 4
 
     def middle_of(self, column: str) -> float:
-        """Return the height, from the top, at which lines of a column, or of the rows, meet the box."""
+        """Return how far below the top of the box the lines of a column, or of the rows, start and end."""
         y = self.head_height()
         for node in self.nodes:
             if node.at.column == column:
@@ -83,7 +82,7 @@ def lineage_svg(found: "ColumnLineage") -> str:
 
 
 def svg_document(title: str, width: float, height: float, drawing: Iterable[str], legend: Iterable[str]) -> str:
-    """Write a picture of `width` x `height` pixels with its title above, its legend below and a margin around it."""
+    """Return an SVG document: title, drawing and legend from top to bottom, with a margin; sizes in pixels."""
     width, height = width + 2 * MARGIN, height + 2 * MARGIN
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
@@ -102,7 +101,7 @@ def svg_document(title: str, width: float, height: float, drawing: Iterable[str]
 
 
 def lineage_html(found: "ColumnLineage") -> str:
-    """Draw a lineage as one HTML page that needs nothing else."""
+    """Draw a lineage as a self-contained HTML page."""
     title = f"lineage of {_root_name(found)}"
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{safe(title)}</title>\n'
@@ -161,7 +160,7 @@ def _box(box: _DrawnTable, layers: BoxLayout, root: ColumnOrigin) -> Iterable[st
 
 
 def _lines(edges: "Sequence[LineageEdge]", boxes: dict[str, _DrawnTable], layers: BoxLayout) -> Iterable[str]:
-    """Draw each pair of ends once, conditions first, so that values lie above them."""
+    """Draw each pair of ends once, conditions first, so that values are drawn on top."""
     groups: dict[tuple[InputKind, ColumnOrigin, ColumnOrigin], list[str]] = {}
     for edge in sorted(edges, key=lambda edge: edge.kind is InputKind.VALUE):
         text = edge.expression if edge.clause == "SELECT" else f"{edge.clause} {edge.expression}"
@@ -210,7 +209,7 @@ def _curve(x: float, y: float, to_x: float, to_y: float) -> str:
 
 
 def tips() -> str:
-    """Return the tips of lines, to be named `url(#value)` and `url(#condition)`."""
+    """Return the arrowheads, referenced as `url(#value)` and `url(#condition)`."""
     tips = "".join(
         f'<marker id="{kind}" viewBox="0 0 8 8" refX="1" refY="4" markerWidth="7" markerHeight="7" '
         f'markerUnits="userSpaceOnUse" orient="auto"><path class="tip-{kind}" d="M0 0L8 4L0 8z"/></marker>'
@@ -237,7 +236,7 @@ def _row_height(node: "LineageNode") -> float:
 
 
 def _made(node: "LineageNode") -> str:
-    """Return the text below a column: how it is made, unless it is handed on under its own name."""
+    """Return the expression to show below a column; empty if it only passes on a column of the same name."""
     return "" if node.expression == node.at.column.lower() else _cut(node.expression)
 
 
@@ -251,5 +250,5 @@ def _hint(text: str) -> str:
 
 
 def safe(text: str) -> str:
-    """Escape for XML, which has no place for most control characters at all."""
+    """Escape a text for XML; control characters, most of which XML forbids, are replaced."""
     return escape(replace_control_characters(text))

@@ -1,8 +1,8 @@
-"""Lineage as text that a viewer lays out and draws: Mermaid, which code hosts draw in Markdown, and DOT, for Graphviz.
+"""Lineage in diagram languages: Mermaid, which code hosts render in Markdown, and DOT, for Graphviz.
 
-A table is a box around its columns, and around its rows where conditions decide them; an arrow leads as rows flow,
-dashed where it is a condition; what was asked for has a thicker border. Everything is sorted by name, so that the same
-lineage has the same text. Names stand in labels alone: the ids are `t0` and `c0`, so that none is taken for a keyword.
+A table is a box around its columns, and around its rows if conditions decide them. Arrows follow the data flow, dashed
+for conditions; the requested table or column has a thicker border. Everything is sorted by name, so that equal lineages
+have equal texts. Names appear only in labels: ids are `t0` and `c0`, so that no name is read as a keyword.
 """
 
 import html
@@ -19,22 +19,20 @@ if TYPE_CHECKING:
     from core.lineage.column_lineage import ColumnLineage
 
 ROWS = "rows"
-"""What a table's rows are called, in a box with round ends."""
+"""Label of the box with round ends that represents a table's rows."""
 
 _MERMAID = {char: f"#{ord(char)};" for char in '"#&<>%`\\{}'}
-"""Characters that Mermaid reads as its own even in a quoted label, as the codes that it draws as these characters."""
+"""Characters that Mermaid interprets even in a quoted label, with the codes that display them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _TableBox:
-    """One table."""
-
     id: str
     label: str
     columns: tuple[ColumnOrigin, ...]
-    """With the table's rows, which have no column, first."""
+    """The table's rows, which have no column, come first."""
     asked: bool
-    """Whether the whole table was asked for."""
+    """Whether the lineage of the whole table was requested."""
 
 
 def lineage_mermaid(found: "ColumnLineage") -> str:
@@ -92,7 +90,7 @@ def _arrows(found: "ColumnLineage") -> list[tuple[ColumnOrigin, ColumnOrigin, In
 
 
 def _plain(text: str) -> str:
-    """Return a text on one line; what cannot be shown becomes the sign for that."""
+    """Return a text on one line; unprintable characters become \ufffd."""
     shown = (char if char.isprintable() else " " if char.isspace() else "\ufffd" for char in text)
     return replace_control_characters("".join(shown))
 
@@ -102,6 +100,6 @@ def _mermaid(label: str) -> str:
 
 
 def _dot(label: str) -> str:
-    r"""Quote a label, in which Graphviz reads entities such as `&lt;` and escapes such as `\l`."""
+    r"""Quote a label so that Graphviz interprets neither entities such as `&lt;` nor escapes such as `\l`."""
     escaped = html.escape(_plain(label), quote=False).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

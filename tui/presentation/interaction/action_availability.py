@@ -1,4 +1,4 @@
-"""Whether an action is possible now, and if not, why: one sentence for the status line and for the help."""
+"""Whether an action is possible now, and if not, the reason as a sentence for status line and help."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tui.presentation.view.ledger_view import LedgerView
 
 _NO_RUN = Sentence("no run is shown")
 NAMED = 3
-"""Readers that a refusal names; the others are counted."""
+"""Maximum number of readers that a refusal names; the rest are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class ActionContext:
     viewed: tuple[str, ...] = ()
     """Statements under the cursor, regardless of marks."""
     external: tuple[str, ...] = ()
-    """Targets that others fill, if all targets are."""
+    """The targets if all of them are external; else empty."""
     vanished: Sentence | None = None
     """Why the row under the cursor has vanished; None if it has not."""
     stale: Sentence | None = None
@@ -33,16 +33,16 @@ class ActionContext:
     """Why the targets cannot be deleted; None when they can."""
     staged: int = 0
     mine: int = 0
-    """Targets that this person has staged."""
+    """Number of targets that this user has staged."""
     plan_open: Sentence | None = None
-    """Why the plan cannot be executed; None when it can or when there is none."""
+    """Why the plan cannot be executed; None if it can, or without a plan."""
     unapprovable: Sentence | None = None
-    """Why the plan cannot be approved by this person; None when it can or when there is none."""
+    """Why this user cannot approve the plan; None if they can, or without a plan."""
     has_plan: bool = False
     run_state: str = ""
     """State of the run on screen; empty elsewhere."""
     run_failed: bool = False
-    """Whether a step of it has failed."""
+    """Whether a step of the run on screen has failed."""
     held: bool = False
     """Whether the run on screen is held before its swap."""
     frozen: Sentence | None = None
@@ -60,7 +60,7 @@ class ActionContext:
 def action_context_of(
     view: LedgerView, targets: Sequence[str], *, viewed: Sequence[str], user: str, stale: str, read_only: str = ""
 ) -> ActionContext:
-    """Return the facts about an action's targets that follow from the view; the screen adds its own."""
+    """Return the facts about an action's targets that the view contains; the screen adds the rest."""
     known = [found for name in targets if (found := view.statement(name)) is not None]
     external = tuple(str(found.table) for found in known if found.external)
     ours = [found for found in known if not found.external]
@@ -105,7 +105,7 @@ _AGAINST: Mapping[ActionRequirement, Callable[[ActionContext], Sentence | None]]
         _run(now, ("running", "paused")) or (now.frozen if now.run_state == "paused" else None)
     ),
     ActionRequirement.HELD: lambda now: (
-        now.frozen or now.not_swapped if now.held else Sentence("the run does not wait for a word to swap")
+        now.frozen or now.not_swapped if now.held else Sentence("the run is not held before its swap")
     ),
     ActionRequirement.SERVED: lambda now: now.not_back,
     ActionRequirement.BROKEN: lambda now: (

@@ -1,6 +1,6 @@
-"""Questions before an act: typed text and Enter, or nothing happens.
+"""Confirmation dialogs: an action runs only after the expected text is typed and confirmed with Enter.
 
-A question holds the ids that it was asked about.
+A dialog keeps the ids of its targets, so that changes on the screen below cannot redirect it.
 """
 
 from collections.abc import Sequence
@@ -11,31 +11,31 @@ from tui.presentation.styling.styled_text import Line, Span, Tone, fit, fold, li
 from tui.presentation.styling.theme import Glyphs
 
 TITLE_WIDTH = 72
-"""Cells of a title in the narrowest box: what does not fit goes into the body."""
+"""Cells for a title in the narrowest box; a longer title moves into the body."""
 ARMS_AFTER_S = 0.4
-"""A key that comes sooner was meant for the screen below."""
+"""Keys pressed earlier were meant for the screen below and are ignored."""
 TYPED_BESIDE = 12
-"""Cells for what is typed beside the words on Enter alone; with fewer, those have a line of their own."""
+"""Minimum cells for the typed text beside the hint about Enter; with fewer, the hint gets its own line."""
 LOSSES = 8
 """Losses of a plan that a question lists."""
 BURST_S = 0.03
-"""Enter that comes sooner after a letter came from a clipboard or a script, not from a hand."""
+"""Enter this soon after a character was pasted or scripted, not typed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationDialog:
-    """What is asked: `expected` is the only text that does it; targets were fixed when it was asked."""
+    """A question; only the text `expected` confirms it."""
 
     title: str
     body: tuple[Line, ...]
-    """Lines of any length: they are folded to the width of the box."""
+    """Lines of any length; they are folded to the width of the box."""
     expected: str
     verb: str
     """As in `type yes and Enter to stop`."""
     safe: str
-    """What stays as it is: `keep running`."""
+    """What happens without confirmation: `keep running`."""
     escape: str = ""
-    """What esc does; empty where it does the same as Enter alone."""
+    """What esc does; empty if it does the same as Enter alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,11 @@ class OpenDialog:
     typed_at: float = 0.0
     note: str = ""
     outcome: str = ""
-    """yes, no (esc) or safe (Enter alone) once it is over; all but yes change nothing."""
+    """yes, no (esc) or safe (Enter alone) once answered; only yes changes anything."""
 
 
 def answer_key(state: OpenDialog, key: str, character: str | None, now: float) -> OpenDialog:
-    """Take one key; only the whole expected text and Enter by hand says yes."""
+    """Apply one key; only the complete expected text, followed by Enter typed by hand, confirms."""
     if now - state.opened_at < ARMS_AFTER_S:
         return state
     if key in ("escape", "ctrl+c"):
@@ -73,14 +73,14 @@ def _answer_enter(state: OpenDialog, now: float) -> OpenDialog:
     if not typed:
         return replace(state, outcome="safe")
     if typed != state.question.expected:
-        return replace(state, note=f"not `{state.question.expected}`: nothing was done")
+        return replace(state, note=f"this is not `{state.question.expected}`: nothing was done")
     if now - state.typed_at < BURST_S:
         return replace(state, note="these characters arrived all at once: press Enter again")
     return replace(state, outcome="yes")
 
 
 def answer_paste(state: OpenDialog) -> OpenDialog:
-    """Refuse pasted text: it never confirms."""
+    """Reject pasted text, which never confirms."""
     return replace(state, note="pasted text is not accepted: type it")
 
 
@@ -108,7 +108,7 @@ def dialog_lines(state: OpenDialog, width: int, glyphs: Glyphs) -> tuple[Line, .
 
 
 def _field(state: OpenDialog, inner: int, glyphs: Glyphs) -> tuple[Line, ...]:
-    """Draw what is to be typed, what has been typed, and what Enter alone does; nothing of it is ever cut."""
+    """Draw the prompt, the typed text, and what Enter alone does, without cutting anything off."""
     question = state.question
     prompt = f"type {question.expected} and Enter to {question.verb}:  "
     safe = f"Enter alone: {question.safe}; esc: {question.escape}"
@@ -130,14 +130,14 @@ def _field(state: OpenDialog, inner: int, glyphs: Glyphs) -> tuple[Line, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ActionSummary:
-    """What a question about statements says."""
+    """The facts for a question about statements."""
 
     verb: str
     targets: tuple[str, ...]
     hidden: frozenset[str]
     """Targets that the filter hides."""
     downstream: tuple[str, ...]
-    """Statements below the targets that are not targets."""
+    """Downstream statements that are not targets themselves."""
     environment: str
     """`pizzeria PROD protected`."""
     command: str
@@ -145,7 +145,7 @@ class ActionSummary:
     """`data 2 s old`."""
     expected: str
     besides: tuple[str, ...] = ()
-    """What else comes of it: further versions that are stopped, runs that wait."""
+    """Further effects: other versions that are stopped, runs that wait."""
 
 
 _EFFECTS = {
@@ -156,7 +156,7 @@ _EFFECTS = {
 
 
 def dialog_for_statements(facts: ActionSummary) -> ConfirmationDialog:
-    """Ask about stop, start or restart of statements."""
+    """Return the question before statements are stopped, started or restarted."""
     effect, safe = _EFFECTS[facts.verb]
     one = len(facts.targets) == 1
     what = facts.targets[0] if one else counted(len(facts.targets), "statement")
@@ -188,7 +188,7 @@ def _names(targets: Sequence[str], hidden: frozenset[str]) -> Line:
 
 
 def dialog_for_stage(verb: str, tables: Sequence[str], environment: str) -> ConfirmationDialog:
-    """Ask about staging many tables at once, which are named."""
+    """Return the question before many tables are staged at once; it names them all."""
     body = (line(", ".join(tables)), line(("nothing is executed: the stage is your own list", Tone.DIM)))
     title = f"STAGE {verb} of {counted(len(tables), 'table')} in {environment}"
     return ConfirmationDialog(title, body, "yes", "stage", "stage nothing")
@@ -197,7 +197,7 @@ def dialog_for_stage(verb: str, tables: Sequence[str], environment: str) -> Conf
 def dialog_for_plan(
     *, hash4: str, summary: str, losses: Sequence[str], environment: str, command: str, expected: str
 ) -> ConfirmationDialog:
-    """Ask about executing a plan; what is lost, and until when it can be undone, stands above the field."""
+    """Return the question before a plan is executed; losses, and until when they can be undone, come first."""
     lost = [line(("LOST", Tone.BAD)), *_losses(losses, "  ")] if losses else [line(("nothing is lost", Tone.GOOD))]
     body = (line(summary), *lost, line((f"same as: {command}", Tone.DIM)))
     return ConfirmationDialog(f"EXECUTE plan {hash4} in {environment}", body, expected, "execute", "change nothing")
@@ -213,7 +213,7 @@ def _losses(losses: Sequence[str], lead: str) -> list[Line]:
 def dialog_for_approval(
     *, hash4: str, author: str, summary: str, losses: Sequence[str], environment: str, command: str, expected: str
 ) -> ConfirmationDialog:
-    """Ask about approving another's plan."""
+    """Return the question before the plan of another user is approved."""
     by = line(f"by {author}, who can then execute it")
     body = (line(summary), by, *_losses(losses, "LOSES "), line((f"same as: {command}", Tone.DIM)))
     return ConfirmationDialog(f"APPROVE plan {hash4} in {environment}", body, expected, "approve", "change nothing")
@@ -229,6 +229,6 @@ def dialog_for_run(
     expected: str,
     safe: str = "let it continue",
 ) -> ConfirmationDialog:
-    """Ask about pausing, cancelling, retrying or skipping in a run, or about letting it swap."""
+    """Return the question before a run is paused, resumed, cancelled, retried, swapped, or a step of it skipped."""
     body = (line(effect), line((f"same as: {command}", Tone.DIM)))
     return ConfirmationDialog(f"{verb.upper()} run {run[:10]} in {environment}", body, expected, verb, safe)

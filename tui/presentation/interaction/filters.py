@@ -1,4 +1,4 @@
-"""Filters (`/`): text, /regex/, !not, lag>1k, state=failed, -f fuzzy; words are joined by AND."""
+"""Filters (`/`): text, /regex/, !not, lag>1k, state=failed, -f fuzzy; a statement must match all words."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ Match = Callable[[StatementView], bool]
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter as typed; `problem` says why it is not understood, and then it matches everything."""
+    """A filter as typed; if it is invalid, `problem` says why and it matches everything."""
 
     text: str
     match: Match
@@ -34,7 +34,7 @@ class Filter:
 
 
 def parse_filter(text: str) -> Filter:
-    """Read a filter; never raises."""
+    """Parse a filter; never raises."""
     words = text.split()
     if words and words[0] == "-f":
         needle = "".join(words[1:]).lower()
@@ -51,7 +51,7 @@ def parse_filter(text: str) -> Filter:
 def _parse_word(word: str) -> Match | str:
     if word.startswith("!"):
         if len(word) == 1:
-            return "! needs a term to exclude: !crm"
+            return "! needs a term to exclude, as in !crm"
         inner = _parse_word(word[1:])
         return inner if isinstance(inner, str) else lambda statement: not inner(statement)
     found = _TERM.match(word)
@@ -69,18 +69,20 @@ def _parse_term(field: str, op: str, value: str) -> Match | str:
         number = _duration(value) if field == "behind" else _number(value)
         if number is None:
             return (
-                f"{value} is not a duration: behind>5m" if field == "behind" else f"{value} is not a number: {field}>1k"
+                f"{value} is not a duration, as in behind>5m"
+                if field == "behind"
+                else f"{value} is not a number, as in {field}>1k"
             )
         compare = _COMPARE[op]
         return lambda statement: _compare_known(compare, _figure(statement, field), number)
     if field not in FIELDS:
-        return f"{field} is not a field: {', '.join(FIELDS)}"
+        return f"{field} is not a field; the fields are {', '.join(FIELDS)}"
     if op not in ("=", "!="):
-        return f"{field} is a word: {field}=… or {field}!=…"
+        return f"{field} cannot be compared by size: write {field}=… or {field}!=…"
     known: tuple[str, ...] = ("external", *State) if field == "state" else tuple(Trend) if field == "trend" else ()
     wanted = frozenset(value.lower().split(","))
     if known and not wanted <= set(known):
-        return f"{value} is not a {field}: {', '.join(known)}"
+        return f"{value} is not a {field}; use {', '.join(known)}"
     same = op == "="
     return lambda statement: bool(_words(statement, field) & wanted) == same
 
@@ -126,7 +128,7 @@ def _fuzzy(needle: str, name: str) -> bool:
 
 
 def completions(text: str) -> tuple[str, ...]:
-    """Suggest how the last word of a filter may go on."""
+    """Return completions of a filter's last word, each as the whole filter."""
     head, _, last = text.rpartition(" ")
     prefix = f"{head} " if head else ""
     field, equals, value = last.partition("=")

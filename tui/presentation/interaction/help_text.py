@@ -1,4 +1,4 @@
-"""Help pages: the keys of a screen with the reason for each that is not possible now, and the kinds of change."""
+"""Help pages: the keys of a screen, with the reason why a key does not work now, and the kinds of change."""
 
 import textwrap
 from collections.abc import Iterator
@@ -11,12 +11,12 @@ from tui.presentation.interaction.keymap import ConfirmationLevel, actions_on_sc
 from tui.presentation.styling.styled_text import EMPTY, Line, Tone, left, line, wrap
 
 ASKS = {ConfirmationLevel.C0: "no question", ConfirmationLevel.C1: "asks first", ConfirmationLevel.C3: "asks first"}
-"""How an action is confirmed; its question shows what to type."""
+"""How the help describes each confirmation level."""
 GROUPS = (("ACTIONS: upper case, or typed", True), ("VIEWS: they never change anything", False))
 
 
 def help_lines(screen: str, now: ActionContext, width: int) -> tuple[Line, ...]:
-    """Write the help of a screen."""
+    """Return the help page of a screen."""
     lines: list[Line] = [line((f" KEYS on {screen}", Tone.TITLE)), EMPTY]
     for title, acts in GROUPS:
         rows = [action for action in actions_on_screen(screen) if (action.level is not ConfirmationLevel.LOOK) == acts]
@@ -59,7 +59,7 @@ def help_lines(screen: str, now: ActionContext, width: int) -> tuple[Line, ...]:
 
 
 def topic_lines(text: str, width: int) -> tuple[Line, ...]:
-    """Write a help page of `tui/help`: headings, paragraphs and indented examples."""
+    """Format a page of `tui/help`: headings, paragraphs and indented examples."""
     lines: list[Line] = []
     for paragraph in text.split("\n\n"):
         rows = paragraph.strip("\n").splitlines()

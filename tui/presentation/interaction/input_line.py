@@ -1,6 +1,6 @@
-"""The line typed after `/` or `:`: editing it as a value, the `:` commands of a screen, and their completion.
+"""The line typed after `/` or `:`: its editing, the `:` commands of a screen, and their completion.
 
-Pasted text goes in as text and never as Enter.
+Pasted text is inserted as text and never acts as Enter.
 """
 
 import re
@@ -113,26 +113,28 @@ COMMANDS: tuple[ColonCommand, ...] = (
     ColonCommand("events", ":events [TABLE…]", "Events, newest first: of all tables, or of those named"),
     ColonCommand("runs", ":runs", "All runs"),
     ColonCommand("run", ":run [id]", "A run; by default the open or the last one"),
-    ColonCommand("ack", ":ack [id]", "Acknowledge failed runs, so that the head names them no more"),
+    ColonCommand("ack", ":ack [id]", "Acknowledge failed runs, which removes them from the first line"),
     ColonCommand("retry", ":retry [id]", "Retry the failed steps of a run; also :skip, :pause, :cancel [id]"),
     ColonCommand("skip", ":skip [id]", "Skip the first failed step of a run"),
     ColonCommand("pause", ":pause [id]", "Pause a run after this step, or resume it"),
-    ColonCommand("cancel", ":cancel [id]", "Cancel what has not started of a run; completed steps stay"),
+    ColonCommand("cancel", ":cancel [id]", "Cancel the steps of a run that have not started; completed steps stay"),
     ColonCommand("plan", ":plan HASH", "A submitted plan"),
     ColonCommand("review", ":review [PLAN]", "Review a submitted plan; without a name, plan what you staged"),
-    ColonCommand("logs", ":logs", "Which command prints the log of the agent, and of the pool"),
+    ColonCommand("logs", ":logs", "Show the commands that print the logs of agent and pool"),
     ColonCommand("undo", ":undo [PLAN|RUN]", "Plan the texts from before an executed plan, and review them"),
-    ColonCommand("rollback", ":rollback [TABLE|RUN]", "Plan what served before a release, and review it"),
-    ColonCommand("retire", ":retire [TABLE|RUN]", "Plan every replaced version into the trash, and review it"),
-    ColonCommand("optimize", ":optimize [TABLE…]", "Plan small files of Delta tables into large ones, and review it"),
+    ColonCommand(
+        "rollback", ":rollback [TABLE|RUN]", "Plan the return to the versions before a release, and review it"
+    ),
+    ColonCommand("retire", ":retire [TABLE|RUN]", "Plan to move replaced versions to the trash, and review it"),
+    ColonCommand("optimize", ":optimize [TABLE…]", "Plan to compact small files of Delta tables, and review it"),
     ColonCommand(
         "vacuum",
         ":vacuum [TABLE…] [--retain H]",
-        "Plan away files of versions of Delta tables older than each retains, or --retain hours, and review it",
+        "Plan to delete old files of Delta tables beyond their retention, or --retain hours, and review it",
     ),
     ColonCommand("release", ":release [RUN]", "A release; by default the held or the newest open one"),
-    ColonCommand("close", ":close RUN READER", "Close the ticket of a reader that has moved"),
-    ColonCommand("undelete", ":undelete TABLE…", "Plan deleted tables out of the trash, and review it"),
+    ColonCommand("close", ":close RUN READER", "Close the ticket of a reader that has migrated"),
+    ColonCommand("undelete", ":undelete TABLE…", "Plan to restore deleted tables from the trash, and review it"),
     ColonCommand("env", ":env NAME", "Switch to another environment of the project; clears marks"),
     ColonCommand("quit", ":quit", "Leave the console"),
 )
@@ -144,7 +146,7 @@ TAKES_TABLES = frozenset(
         *(action.typed for action in ACTIONS if action.needs & {ActionRequirement.TARGET, ActionRequirement.ONE}),
     )
 )
-"""Commands that tables may follow, others than those under the cursor."""
+"""Commands that accept table names as arguments, besides acting on the cursor's row."""
 
 _UPSTREAM = re.compile(r"[0-9]*\+")
 """The prefix of a selector that includes upstream tables."""

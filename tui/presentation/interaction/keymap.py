@@ -1,6 +1,6 @@
-"""Every act and key of the console in one table: it feeds keys, footer, help and the README.
+"""All actions and keys of the console in one table, from which key bindings, footer and help are made.
 
-Lower case never changes anything.
+A lower-case key never changes anything.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,12 +12,12 @@ RECORD_SCREENS = frozenset({"runs", "audit", "log", "events"})
 ALL_SCREENS = LIST_SCREENS | RECORD_SCREENS | {"detail", "changes", "review", "run", "rows", "help"}
 STATEMENT_SCREENS = LIST_SCREENS | {"detail"}
 ROW_SCREENS = frozenset({"changes", "review", "run", "events", "audit", "log", "rows"})
-"""Screens whose rows are each about a statement, or about several or none."""
+"""Screens whose rows may be about one statement, several or none."""
 VIEW_SCREENS = STATEMENT_SCREENS | ROW_SCREENS
 
 
 class ConfirmationLevel(StrEnum):
-    """How an act is confirmed; a look needs nothing and is not an act."""
+    """How an action is confirmed; LOOK changes nothing and needs no confirmation."""
 
     LOOK = "look"
     C0 = "C0"
@@ -26,7 +26,7 @@ class ConfirmationLevel(StrEnum):
 
 
 class ActionRequirement(StrEnum):
-    """What an action cannot do without."""
+    """A precondition of an action."""
 
     TARGET = "target"
     """At least one statement is marked or under the cursor."""
@@ -35,7 +35,7 @@ class ActionRequirement(StrEnum):
     IDLE = "idle"
     """At least one target is not running."""
     UNREAD = "unread"
-    """No reader that stays depends on the targets."""
+    """No remaining reader depends on the targets."""
     MINE = "mine"
     """At least one target is staged by this user."""
     OURS = "ours"
@@ -55,7 +55,7 @@ class ActionRequirement(StrEnum):
     SERVED = "served"
     """The run replaced a version and can be rolled back."""
     BROKEN = "broken"
-    """The run has a failed step, is not over, and no freeze forbids it to continue."""
+    """The run has a failed step, is not over, and no freeze prevents it from continuing."""
     SKIPPABLE = "skippable"
     """This user may skip the failed step."""
 
@@ -74,7 +74,7 @@ class ConsoleAction:
     """One line for the help."""
     level: ConfirmationLevel = ConfirmationLevel.LOOK
     command: str = ""
-    """The CLI line that does the same; `{tables}`, `{hash}` and `{run}` are filled in. The stage has none."""
+    """The equivalent CLI line with placeholders `{tables}`, `{hash}` and `{run}`; empty for staging."""
     typed: str = ""
     """The `:` command of the same name."""
     needs: frozenset[ActionRequirement] = frozenset()
@@ -133,7 +133,7 @@ ACTIONS: tuple[ConsoleAction, ...] = (
                   command="headgate show {tables} --sql", typed="sql", needs=_ONE, rank=55),
     ConsoleAction("events", ("v",), ROW_SCREENS, "events", "Its events", command="headgate events {tables}",
                   typed="events", needs=_ONE, rank=56),
-    ConsoleAction("lineage", ("i",), VIEW_SCREENS, "lineage", "What it reads and who reads it",
+    ConsoleAction("lineage", ("i",), VIEW_SCREENS, "lineage", "Its inputs and its readers",
                   command="headgate show {tables}", typed="lineage", needs=_ONE, rank=60),
     ConsoleAction("history", ("c",), VIEW_SCREENS, "history", "What changed before: deploys, acts, failures",
                   command="headgate history {tables}", typed="history", needs=_ONE, rank=58),
@@ -142,7 +142,7 @@ ACTIONS: tuple[ConsoleAction, ...] = (
     ConsoleAction("edit", ("e",), VIEW_SCREENS, "edit", "Its SQL in $VISUAL or $EDITOR, then the diff", typed="edit",
                   needs=_ONE, rank=18),
     ConsoleAction("fold", ("z",), frozenset({"home"}), "fold",
-                  "Fold what is quiet, open all, or as much as fits: what you open or close stays", rank=63),
+                  "Fold quiet branches, open all, or open as many as fit; your own choices stay", rank=63),
     ConsoleAction("mark", ("space",), LIST_SCREENS | {"changes"}, "mark", "Mark, and move down", rank=20),
     ConsoleAction("mark_all", ("*",), LIST_SCREENS | {"changes"}, "mark all", "Mark all rows shown", rank=99),
     ConsoleAction("unmark", ("u",), LIST_SCREENS | {"changes"}, "unmark", "Clear all marks", rank=99),
@@ -182,7 +182,7 @@ ACTIONS: tuple[ConsoleAction, ...] = (
                   "Stage a deploy of the files as they are", ConfirmationLevel.C0, "", "deploy",
                   frozenset({ActionRequirement.TARGET, ActionRequirement.LIVE}), rank=24),
     ConsoleAction("stage_hold", ("B",), STATEMENT_SCREENS | {"changes"}, "blue/green",
-                  "Stage a deploy that waits for your word before its swap", ConfirmationLevel.C0, "", "hold",
+                  "Stage a deploy that is held before its swap", ConfirmationLevel.C0, "", "hold",
                   _OURS_AND_LIVE, rank=25),
     ConsoleAction("stage_delete", ("X",), STATEMENT_SCREENS | {"changes"}, "delete",
                   "Stage a delete; it is reviewed like a deploy", ConfirmationLevel.C0, "", "delete",
@@ -199,12 +199,12 @@ ACTIONS: tuple[ConsoleAction, ...] = (
     ConsoleAction("swap", ("W",), frozenset({"run"}), "swap", "Let the held run swap", ConfirmationLevel.C3,
                   "headgate release swap {run}", "swap", frozenset({ActionRequirement.HELD, ActionRequirement.LIVE}),
                   rank=11),
-    ConsoleAction("rollback", ("O",), frozenset({"run"}), "roll back", "Plan what served before, and review it",
+    ConsoleAction("rollback", ("O",), frozenset({"run"}), "roll back", "Plan a return to the old versions",
                   ConfirmationLevel.C0, "headgate plan rollback {run}", "rollback",
                   frozenset({ActionRequirement.SERVED, ActionRequirement.LIVE}), rank=13),
     ConsoleAction("pause", ("P",), frozenset({"run"}), "pause", "Pause after this step or resume", ConfirmationLevel.C1,
                   "headgate runs pause {run}", "pause", frozenset({ActionRequirement.GOING}), rank=12),
-    ConsoleAction("cancel", ("C",), frozenset({"run"}), "cancel", "Cancel what has not started; completed steps stay",
+    ConsoleAction("cancel", ("C",), frozenset({"run"}), "cancel", "Cancel steps not yet started; completed ones stay",
                   ConfirmationLevel.C1, "headgate runs cancel {run}", "cancel", frozenset({ActionRequirement.RUN}),
                   rank=14),
     ConsoleAction("retry", (":retry",), frozenset({"run"}), "retry", "Retry the failed steps", ConfirmationLevel.C1,

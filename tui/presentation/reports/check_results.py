@@ -13,7 +13,7 @@ from core.text.wording import counted
 from core.validation.verdicts import BLOCKING
 
 WIDTH = 100
-"""Characters of a line of words; a row stays on one line."""
+"""Width at which text is wrapped; a row of data stays on one line."""
 
 
 def blocks(result: CheckResultRow) -> bool:
@@ -22,7 +22,7 @@ def blocks(result: CheckResultRow) -> bool:
 
 
 def result_lines(results: Iterable[CheckResultRow]) -> tuple[str, ...]:
-    """Write the results, table by table."""
+    """Format comparison results, grouped by table."""
     lines: list[str] = []
     for _, found in groupby(results, key=lambda result: result.table):
         of_table = list(found)
@@ -38,7 +38,7 @@ def result_lines(results: Iterable[CheckResultRow]) -> tuple[str, ...]:
 
 
 def result_as_json(result: CheckResultRow) -> dict[str, Any]:
-    """Return a result as an object."""
+    """Return a comparison result as a JSON object."""
     return {
         "table": result.table,
         "old": {"version": result.old_version, "batch": result.old_batch},
@@ -54,8 +54,10 @@ def result_as_json(result: CheckResultRow) -> dict[str, Any]:
 def _head(result: CheckResultRow) -> str:
     old, new = physical_name(result.table, result.old_version), physical_name(result.table, result.new_version)
     if result.new_batch is None or result.new_batch < 0:
-        return f"{new} beside {old}"
-    return f"{new} as of batch {result.new_batch} beside {old} as of batch {result.old_batch}, which had read the same"
+        return f"{new} compared with {old}"
+    return (
+        f"{new} as of batch {result.new_batch} compared with {old} as of batch {result.old_batch}, after the same input"
+    )
 
 
 def _examples(result: CheckResultRow) -> Iterator[str]:
@@ -86,7 +88,7 @@ _MARKS = {CaseOutcome.PASSED: "ok", CaseOutcome.FAILED: "FAIL", CaseOutcome.ERRO
 
 
 def case_lines(result: CaseResult, words: Sequence[str] = ()) -> list[str]:
-    """Write one case: its outcome, what a tried change means, and the rows that differ."""
+    """Format one case: its outcome, what the tested upgrade means, and the rows that differ."""
     told = f": {result.summary}" if result.summary else ""
     lines = [f"{_MARKS[result.outcome]:<6}{result.table}/{result.name}{told}  ({result.took_s:.1f} s)"]
     if result.outcome in (CaseOutcome.FAILED, CaseOutcome.ERROR):
@@ -99,7 +101,7 @@ def case_lines(result: CaseResult, words: Sequence[str] = ()) -> list[str]:
 
 
 def case_as_json(result: CaseResult, words: Sequence[str], change: str) -> dict[str, Any]:
-    """Return one case as data."""
+    """Return one case as a JSON object; verdict and words only for an upgrade."""
     body: dict[str, Any] = {
         "table": result.table,
         "case": result.name,
@@ -115,7 +117,7 @@ def case_as_json(result: CaseResult, words: Sequence[str], change: str) -> dict[
 
 
 def cases_summary(results: Sequence[CaseResult], took_s: float) -> str:
-    """Count how the cases ended."""
+    """Format the number of cases by outcome, and the total duration."""
     counts = {outcome: count for outcome in CaseOutcome if (count := sum(each.outcome is outcome for each in results))}
     told = ", ".join(f"{count} {_COUNTED[outcome]}" for outcome, count in counts.items())
     return f"{counted(len(results), 'case')}: {told or 'nothing to run'} in {took_s:.1f} s"

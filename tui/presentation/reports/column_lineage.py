@@ -1,6 +1,6 @@
-"""Lineage as rows of a tree, for the command line and for Detail: from a column to what it stands on, or what it feeds.
+"""Column lineage as rows of a tree, for command line and console: from a column to its sources, or to its uses.
 
-Values make the tree. Conditions on a table's rows are listed apart, table by table.
+The tree shows values. Conditions on the rows of a table are listed separately, by table.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class BranchKind(StrEnum):
-    """How a row of the tree contributes to the row that it hangs on."""
+    """How a row of the tree contributes to its parent row."""
 
     VALUE = ""
     CONDITION = "if"
@@ -23,7 +23,7 @@ class BranchKind(StrEnum):
     STEP = "via"
     """A step inside a statement."""
     AGAIN = "again"
-    """It was expanded further up."""
+    """A node that was already expanded further up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,14 @@ class LineageTreeRow:
     """`table.column`, `rows of table`, or a step inside a statement."""
     type: str
     place: str
-    """`dml.t.sql:3`, or that it landed, or that the change feed of its table has it."""
+    """`dml.t.sql:3`, or a description of the external input or change feed that it comes from."""
     expression: str
-    """How the row below it, or above it, is made; empty for what landed."""
+    """Up: the defining expression; down: the expression that uses the parent row. Empty for an external input."""
     kind: BranchKind = BranchKind.VALUE
 
     @property
     def mark(self) -> str:
-        """What stands before the name: `if `, `via `, or nothing."""
+        """Prefix of the name: `if `, `via `, or empty."""
         return f"{self.kind} " if self.kind in (BranchKind.CONDITION, BranchKind.STEP) else ""
 
 
@@ -58,7 +58,7 @@ class RowCondition:
 
 
 def tree(found: "ColumnLineage") -> tuple[LineageTreeRow, ...]:
-    """Write the tree: below each row what it stands on (up) or what stands on it (down), each expanded once."""
+    """Return the rows of the tree: below each node its sources (up) or its uses (down); a node is expanded once."""
     up = found.direction == "up"
     nodes = {node.at: node for node in found.nodes}
     edges: dict[ColumnOrigin, list[LineageEdge]] = {}
@@ -91,7 +91,7 @@ def _roots(found: "ColumnLineage") -> list[ColumnOrigin]:
 
 
 def row_conditions(found: "ColumnLineage") -> tuple[RowCondition, ...]:
-    """List what decides the rows of each table on the way, in the order in which the tables are reached."""
+    """Return the conditions on the rows of the tables in a lineage, in the order in which the tables are reached."""
     groups: dict[tuple[str, str, str, str], dict[str, None]] = {}
     for edge in found.edges:
         if not edge.target.column and edge.kind is InputKind.CONDITION:
@@ -105,7 +105,7 @@ def row_conditions(found: "ColumnLineage") -> tuple[RowCondition, ...]:
 
 
 def gap_line(gap: "LineageGap") -> str:
-    """Describe what could not be followed."""
+    """Describe a reference that could not be traced."""
     at = name_of(gap.at)
     return f"{at}: {gap.name} cannot be traced: {gap.reason}  ({file_of(gap.path, gap.line)})"
 

@@ -1,4 +1,4 @@
-"""What would happen below a table, as lines and as data."""
+"""The effects of a change of a table on its readers, as text and as JSON."""
 
 import textwrap
 from collections.abc import Iterable, Mapping
@@ -16,10 +16,10 @@ _LEFT_OUT = ((), ("OWNER",), ("OWNER", "KIND"))
 """Columns that a narrow terminal leaves out, before the reason moves to its own line."""
 
 NARROWEST = 50
-"""Characters of a column of whys."""
+"""Minimum width of the WHY column."""
 
 NAMED = 6
-"""Edited tables that are named."""
+"""Maximum number of edited tables that are named."""
 
 TITLES = {
     "rebuilt": "IF {} WERE REBUILT",
@@ -29,12 +29,12 @@ TITLES = {
 
 
 def about(found: "Impact") -> str:
-    """Describe what the answers are about, in one line."""
+    """Describe the basis of the answers in one line: deployed or declared tables."""
     table = found.root.table
-    whose = f"{table} is external: whoever writes it rebuilds and drops it. " if found.external else ""
+    whose = f"{table} is external: only its owner can rebuild or drop it. " if found.external else ""
     if found.deployed:
         names = ", ".join(found.edited[:NAMED]) + (" and others" if len(found.edited) > NAMED else "")
-        other = f"; another text is deployed of {names}" if found.edited else ""
+        other = f"; the files of {names} differ from what is deployed" if found.edited else ""
         return f"{whose}Based on what is deployed of {table} and its readers. Columns are traced in the files{other}."
     return f"{whose}{table} is not deployed: assuming that everything declared is running."
 
@@ -73,14 +73,14 @@ def column_lines(columns: "Mapping[str, Mapping[TableName, str]]", width: int) -
 
 
 def as_json(found: "Impact", commands: "Mapping[str, str]") -> dict[str, Any]:
-    """Return what `headgate.impact/1` says besides project and environment; fields may be added, never changed.
+    """Return the fields of `headgate.impact/1` besides project and environment; fields may be added, never changed.
 
     `{"table", "column", "external", "basis": "deployed"|"declared", "edited": [table],
     "answers": [{"if": "rebuilt"|"dropped"|"column lost", "plan": command, "refused",
     "refusals": [{"table", "summary", "remedy"}], "readers": [{"table",
     "product", "layer", "owner", "depth", "through": [{"table", "streamed"}], "streamed", "stateful", "keyed", "state",
     "effect", "why", "uses": place, "makes": [column]}], "outside": [{"reader", "owner", "table", "before", "after"}]}],
-    "columns": [{"column", "readers": [{"table", "uses": place}]}]}`. What is not known, or is not asked, is null.
+    "columns": [{"column", "readers": [{"table", "uses": place}]}]}`. Unknown or unrequested values are null.
     """
     return {
         "table": found.root.table,
@@ -167,7 +167,7 @@ def _cells(one: "ReachedTable") -> tuple[str, ...]:
     first, *more = one.through or (None,)
     through = "" if first is None else first.table + ("" if first.streamed else " (static)")
     why = one.why + (
-        (f"; reads what is derived from it at {one.place}") if one.place and one.place not in one.why else ""
+        (f"; reads a value derived from it at {one.place}") if one.place and one.place not in one.why else ""
     )
     return (
         str(one.effect),

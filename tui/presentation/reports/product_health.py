@@ -1,4 +1,4 @@
-"""Health of products: their statements summed up by product and layer in one pass over the ledger's lines."""
+"""Health of products: statements summed up by product and layer, in one pass over the lines of the ledger."""
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tui.presentation.styling.value_formatting import short_duration, short_numb
 
 FAILING = frozenset({State.FAILED, State.DEGRADED, State.UNKNOWN})
 LONGEST = 100
-"""Characters of an error on a line."""
+"""Maximum length of an error on a line."""
 
 HEAD = ("PRODUCT", "STATEMENTS", "STATE", "BEHIND", "LAG", "TREND", "STAGED")
 RIGHT = ("STATEMENTS", "BEHIND", "LAG", "STAGED")
@@ -25,30 +25,30 @@ class ProductHealth:
     name: str
     statements: int
     external: int
-    """Tables that others fill, which are not statements."""
+    """Number of external tables, which are not statements."""
     states: Mapping[State, int]
     """Worst first, without zeros."""
     trend: Trend
-    """The worst trend; idle only if nothing waits for any of them."""
+    """The worst trend; idle only if no statement has pending input."""
     lag_rows: int | None
     """Sum of the known lags; None if no lag is known."""
     lag_unknown: int
-    """Statements whose lag in rows is not known."""
+    """Number of statements whose lag in rows is unknown."""
     behind_s: float | None
-    """Age of the oldest waiting input when it was measured; 0 if none waits."""
+    """Age of the oldest pending input when measured, in seconds; 0 if none is pending."""
     staged: int
     failing: tuple[StatementLine, ...]
-    """Faulty statements, and inputs of others that are not as declared."""
+    """Faulty statements, and external inputs that are not as declared."""
     layers: "tuple[ProductHealth, ...]" = ()
-    """Of a product, sources first; empty for a layer."""
+    """The layers of a product, sources first; empty for a layer."""
 
 
 def health_by_product(
     lines: Iterable[StatementLine], staged: frozenset[str], products: Iterable[str] = ()
 ) -> tuple[ProductHealth, ...]:
-    """Sum up one line a table by product and layer, all products or those named, by name.
+    """Sum up one line per table by product and layer: all products or the named ones, sorted by name.
 
-    An input that is not what it should be fails its product where any statement of the `lines` reads it.
+    An external input that is not as declared counts as failing if any of the `lines` reads it.
     """
     lines, wanted = tuple(lines), frozenset(products)
     wrong = {line.table for line in lines if line.external and line.error}
@@ -67,7 +67,7 @@ def health_by_product(
 
 
 def rows(found: Iterable[ProductHealth]) -> list[tuple[str, ...]]:
-    """Write a line for each product and its layers below it."""
+    """Return the cells of each product, followed by those of its layers."""
     cells = []
     for product in found:
         cells.append(_row(product, product.name))
@@ -76,7 +76,7 @@ def rows(found: Iterable[ProductHealth]) -> list[tuple[str, ...]]:
 
 
 def failing_rows(found: Iterable[ProductHealth], now: float) -> list[tuple[str, ...]]:
-    """Write a line for each table that is not well: table, version, product, state and for how long, last error."""
+    """Return the cells of each failing table: table, version, product, state with its duration, last error."""
     return [
         (
             str(one.table),

@@ -1,4 +1,4 @@
-"""What is upstream and downstream of a table, as lines of a tree and as nested data."""
+"""The tables upstream and downstream of a table, as rows of a tree and as nested JSON."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ _LEFT_OUT = ((), ("LAYER",), ("LAYER", "PRODUCT"))
 
 
 def kind_of(entry: InventoryEntry) -> str:
-    """Return what a table keeps, or that it is external."""
+    """Return the kind of a table: external, or what its statement keeps between batches."""
     return "external" if entry.external else kept_words(stateful=entry.stateful, keyed=entry.keyed)
 
 
@@ -26,17 +26,17 @@ def kept_words(*, stateful: bool, keyed: bool) -> str:
 
 
 def version_of(entry: InventoryEntry) -> str:
-    """Write the serving version; empty without one."""
+    """Return the serving version as `v2`; empty without one."""
     return f"v{entry.serving.version}" if entry.serving and entry.serving.version else ""
 
 
 def state_of(entry: InventoryEntry) -> str:
-    """Write the state of the serving version; empty if external or not deployed."""
+    """Return the state of the serving version; empty if external or not deployed."""
     return "" if entry.external or entry.serving is None else str(entry.serving.state)
 
 
 def lag_of(entry: InventoryEntry) -> str:
-    """Write the rows behind, `~` when estimated; empty where nothing was measured."""
+    """Return the lag in rows, with `~` if estimated; empty if external or not measured."""
     serving = entry.serving
     if entry.external or serving is None or serving.lag_rows is None:
         return ""
@@ -44,7 +44,7 @@ def lag_of(entry: InventoryEntry) -> str:
 
 
 def rows(trees: Sequence[tuple[str, Sequence[HierarchyRow]]], width: int) -> list[tuple[str, ...]]:
-    """Write trees of one root below each other, each with its direction, the head first; as wide as fits in `width`."""
+    """Return the cells of trees of one root, header first; each tree follows its direction. Drops columns to fit."""
     found = [HEAD, _cells(trees[0][1][0], "")]
     for direction, branches in trees:
         below = [_cells(branch, "  " * branch.depth) for branch in branches[1:]]
@@ -58,7 +58,7 @@ def rows(trees: Sequence[tuple[str, Sequence[HierarchyRow]]], width: int) -> lis
 
 
 def nested(branches: Sequence[HierarchyRow], direction: str) -> dict[str, Any]:
-    """Nest the rows of a tree: each table with its `parents` (up) or `children` (down), the root first."""
+    """Return a tree as nested objects: the root, with `parents` (up) or `children` (down) at every level."""
     key = "parents" if direction == UPSTREAM else "children"
     way: list[dict[str, Any]] = []
     for branch in branches:
@@ -71,7 +71,7 @@ def nested(branches: Sequence[HierarchyRow], direction: str) -> dict[str, Any]:
 
 
 def table_as_json(entry: InventoryEntry) -> dict[str, Any]:
-    """Return the fields of a table that inventory and report share; null if not known."""
+    """Return the fields of a table that inventory and report share; unknown values are null."""
     serving = entry.serving
     return {
         "table": str(entry.table),

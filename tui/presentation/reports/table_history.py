@@ -1,4 +1,4 @@
-"""What changed of a table, and when: deploys, acts, failures and what happened to its environment, as one timeline."""
+"""The history of a table as one timeline: deploys, operator actions, failures, and events of its environment."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,9 +19,9 @@ from state.table_records import TableRecords
 from tui.presentation.styling.value_formatting import long_duration, moment
 
 ACTS = frozenset({"stop", "start", "restart", "approve", "pause", "resume", "cancel", "retry", "skip"})
-"""What people do to a statement, a plan or a run of it; that a plan was made and applied is told by its run."""
+"""Operator actions on a statement, its plans and its runs; planning and applying are covered by the run."""
 SAME_ACT_S = 10.0
-"""Within which the audit entry of a command is written, however long the ledger is waited for."""
+"""Maximum seconds between a command and its audit entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,24 +29,24 @@ class HistoryEntry:
     """One line of a timeline."""
 
     at: float
-    """Epoch seconds: when it began."""
+    """Epoch seconds of its beginning."""
     kind: str
-    """deploy, schema, serves, an act (stop, start, restart, …), failure, missed or met (its objective), state, upstream
-    (a stop, start or failure of what it reads), or the kind of the ledger's event."""
+    """deploy, schema, serves, an action (stop, start, …), failure, missed or met (an objective), state, upstream (of
+    an input), or the kind of an event."""
     summary: str
     actor: str = ""
-    """Who did it; empty for what happened by itself."""
+    """The user; empty if nobody caused it."""
     plan: str = ""
     """Hash of the plan."""
     run: str = ""
     version: int = 0
-    """0 where it is about no version."""
+    """0 if it concerns no version."""
     detail: str = ""
     bad: bool = False
 
 
 def table_history(records: TableRecords, plans: Mapping[str, Plan], limit: int = 0) -> tuple[HistoryEntry, ...]:
-    """Return what changed of a table, oldest first: the newest `limit` entries, or all. `plans` are by hash."""
+    """Return the history of a table, oldest first: the newest `limit` entries, or all if 0. `plans` are by hash."""
     acts = _acts(records)
     found = [*acts, *(_audited(audit, records) for audit in _without_command(records))]
     for run in records.runs:
@@ -70,7 +70,7 @@ def _acts(records: TableRecords) -> list[HistoryEntry]:
 
 
 def _without_command(records: TableRecords) -> Iterator[AuditRow]:
-    """Yield the acts that the audit alone has: it is never forgotten."""
+    """Yield the actions that only the audit still has, because the command log is pruned."""
     times: dict[tuple[str, str, str], list[float]] = {}
     for one in records.commands:
         times.setdefault((one.actor, one.op, one.subject), []).append(one.at)
@@ -109,7 +109,7 @@ def _run_of(subject: str, records: TableRecords) -> str:
 
 
 def _deploys(run: RunRow, plan: Plan | None, table: TableName) -> Iterator[HistoryEntry]:
-    """Yield what a run did to the table: the deploy, its change of columns, and from when a version serves."""
+    """Yield the effects of a run on the table: the deploy, changed columns, and the version that began to serve."""
     pointers = {step.n: step.tables for step in plan.steps} if plan else {}
     own = [step for step in run.steps if step.table == table or table in pointers.get(step.n, ())]
     if not own:
@@ -131,12 +131,12 @@ def _deploys(run: RunRow, plan: Plan | None, table: TableName) -> Iterator[Histo
     for step in own if node is None or node.action is not Action.RESTART else ():
         if step.do == StepKind.SWAP and step.state == "done" and step.ended_at is not None:
             yield HistoryEntry(
-                step.ended_at, "serves", f"v{version} serves from here on", detail=_passed_over(own), **who
+                step.ended_at, "serves", f"v{version} serves from now on", detail=_passed_over(own), **who
             )
 
 
 def _passed_over(own: Sequence[StepRow]) -> str:
-    """Return what an operator has skipped of the table's comparison with what served; empty where nothing was."""
+    """Return the notes of comparisons with the old version that an operator skipped; empty if none were."""
     skipped = (step for step in own if (step.do, step.state) == (StepKind.VALIDATE, StepState.SKIPPED))
     return "; ".join(step.note for step in skipped)
 
@@ -152,7 +152,7 @@ def _end(run: RunRow, own: Sequence[StepRow], began: float) -> str:
 
 
 def _happened(event: EventRow) -> Iterator[HistoryEntry]:
-    """Yield what an event says, for one that came again its first time too; what acts and runs tell is left out."""
+    """Yield the entries of an event: a repeated one also for its first time; those of actions and runs are left out."""
     if event.kind == EventKind.RUN:
         return
     if event.kind == EventKind.EXCEPTION:
@@ -160,11 +160,11 @@ def _happened(event: EventRow) -> Iterator[HistoryEntry]:
             yield HistoryEntry(
                 event.first_at,
                 "failure",
-                f"{event.summary}, the first of {event.count}",
+                f"{event.summary}, the first of {event.count} times",
                 version=event.version,
                 bad=True,
             )
-        again = f", {event.count} times by now" if event.count > 1 else ""
+        again = f", {event.count} times so far" if event.count > 1 else ""
         yield HistoryEntry(
             event.at, "failure", f"{event.summary}{again}", version=event.version, detail=event.detail, bad=True
         )
@@ -176,7 +176,7 @@ def _happened(event: EventRow) -> Iterator[HistoryEntry]:
 
 
 def _upstream(event: EventRow) -> HistoryEntry | None:
-    """Return what an operator, a run or a failure did to something that the table reads; None for anything else."""
+    """Return the entry for an operator action, a run or a failure on an input of the table; None for other events."""
     bad = event.state in FAULTY and event.before != event.state
     if event.kind != EventKind.STATE or not (bad or event.cause in DONE_BY):
         return None
@@ -184,12 +184,12 @@ def _upstream(event: EventRow) -> HistoryEntry | None:
 
 
 def _matters(event: EventRow) -> bool:
-    """Return whether a change of state is more than a query that comes up: a fault, or one with a reason."""
+    """Return whether a change of state is worth an entry: a fault, or a change with an explanation."""
     return event.state in FAULTY or (bool(event.detail) and event.cause != EventCause.WANTED)
 
 
 def history_lines(entries: Iterable[HistoryEntry], now: float) -> tuple[str, ...]:
-    """Write a timeline, oldest first; below a line what explains it."""
+    """Format a timeline, oldest first; the explanation of an entry follows on its own line."""
     lines: list[str] = []
     for entry in entries:
         lines.append(f"{moment(entry.at, now):<13}{op_words(entry.kind):<10}{entry_words(entry)}")
@@ -198,7 +198,7 @@ def history_lines(entries: Iterable[HistoryEntry], now: float) -> tuple[str, ...
 
 
 def entry_words(entry: HistoryEntry) -> str:
-    """Write what happened, by whom and by which plan."""
+    """Describe an entry: what happened, by which plan, and by whom."""
     plan = f"plan {entry.plan[:4]}" if entry.plan else ""
     by = f"by {entry.actor}" if entry.actor else ""
     version = f"v{entry.version} " if entry.version and entry.kind not in ("deploy", "serves", "schema") else ""
@@ -207,5 +207,5 @@ def entry_words(entry: HistoryEntry) -> str:
 
 
 def history_as_json(table: str, entries: Iterable[HistoryEntry]) -> dict[str, Any]:
-    """Return `headgate.history/1`; fields may be added within /1, never changed. What is not known is empty or 0."""
+    """Return `headgate.history/1`; fields may be added within /1, never changed. Unknown values are empty or 0."""
     return {"format": "headgate.history/1", "table": table, "entries": [asdict(entry) for entry in entries]}

@@ -1,6 +1,6 @@
-"""Records of audit, command log and events as cells and texts.
+"""Records of audit, command log and events, as cells and as full texts.
 
-The console lists them and the command line prints them in the same columns.
+Console and command line show the same columns.
 """
 
 from dataclasses import replace
@@ -30,7 +30,7 @@ AUDIT = (
 COMMANDS = (_AT, _WHO, _OUTCOME, TableColumn("took", "TOOK", 7), TableColumn("line", "COMMAND", 0))
 EVENTS = (_AT, TableColumn("table", "TABLE", 21), TableColumn("kind", "KIND", 9), TableColumn("what", "WHAT", 0))
 WIDE_EVENTS = (_AT, replace(EVENTS[1], width=39), *EVENTS[2:])
-"""From 120 columns on."""
+"""For widths of at least 120."""
 
 
 def event_columns(width: int) -> tuple[TableColumn, ...]:
@@ -45,7 +45,7 @@ def record_row(one: Record, width: int, now: float) -> Line:
 
 
 def record_cells(one: Record, when: str) -> dict[str, Span]:
-    """Return the cells of a record by column; `when` it was written, in words."""
+    """Return the cells of a record by column; `when` is its formatted time."""
     at = {"at": Span(when, Tone.DIM)}
     match one:
         case AuditRow():
@@ -81,7 +81,7 @@ def outcome_tone(outcome: str) -> Tone:
 
 
 def command_text(one: CommandRow, width: int) -> tuple[Line, ...]:
-    """Write the whole of a command."""
+    """Write a command in full, with its answer."""
     lines = list(wrap(command_line(one), width - 4, Tone.PLAIN, "   "))
     if one.op == "stage":
         words = (
@@ -94,7 +94,7 @@ def command_text(one: CommandRow, width: int) -> tuple[Line, ...]:
 
 
 def audit_text(one: AuditRow, width: int) -> tuple[Line, ...]:
-    """Write the whole of an entry."""
+    """Write an audit entry in full."""
     text = f"{one.actor}: {op_words(one.action)} {one.subject}"
     if one.confirmation:
         text += f", confirmed by typing `{one.confirmation}`"
@@ -104,18 +104,18 @@ def audit_text(one: AuditRow, width: int) -> tuple[Line, ...]:
 
 
 def event_words(one: EventRow) -> str:
-    """Write what happened, and how often if more than once."""
+    """Return an event's summary, and how often it occurred if more than once."""
     return f"{one.summary} ({one.count}x)" if one.count > 1 else str(one.summary)
 
 
 def event_tone(one: EventRow) -> Tone:
-    """Return the tone of an event: what ended with an error is bad."""
+    """Return the tone of an event: BAD for errors, failed states and missed objectives."""
     bad = one.kind in (EventKind.EXCEPTION, EventKind.MISSED) or one.state == State.FAILED
     return Tone.BAD if bad else Tone.PLAIN
 
 
 def event_text(one: EventRow, width: int, now: float) -> tuple[Line, ...]:
-    """Write the whole of an event."""
+    """Write an event in full, with its detail."""
     since = f", first {moment(one.first_at, now)}" if one.count > 1 else ""
     lines = list(wrap(event_words(one) + since, width - 4, event_tone(one), "   "))
     if one.detail:

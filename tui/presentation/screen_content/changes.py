@@ -1,4 +1,4 @@
-"""Changes: differences between files and deployed statements, and who has staged what."""
+"""The changes screen: differences between files and deployed statements, and staged tables."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +11,7 @@ from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, differ
 from tui.presentation.styling.theme import Glyphs
 
 DELETED = "deleted, files still there"
-"""The change of a deleted table whose files still exist; not a difference by itself."""
+"""The change shown for a deleted table whose files still exist; it does not count as a difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class ChangeRow:
 
 
 def summary(changes: Sequence[ChangeRow], user: str, *, compared: bool = True) -> str:
-    """Write the counts of line 2; files that could not be read are not called equal."""
+    """Write the counts of line 2; unless `compared`, no number of differences is claimed."""
     differ = sum(1 for one in changes if one.change and one.change != DELETED)
     deleted = sum(1 for one in changes if one.change == DELETED)
     mine = sum(1 for one in changes for mark in one.staged if mark.actor == user)
@@ -51,7 +51,7 @@ def widths(width: int) -> tuple[int, int, int, int]:
 
 
 def header(width: int) -> Line:
-    """Write the heading."""
+    """Write the heading of the columns."""
     name, change, would, staged = widths(width)
     return line(
         ("  " + left("TABLE", name) + left("CHANGE", change) + left("WOULD", would) + left("STAGED", staged), Tone.DIM)
@@ -59,11 +59,11 @@ def header(width: int) -> Line:
 
 
 STAGE_KEYS = {"deploy": "D", "hold": "B", "delete": "X"}
-"""The key that has staged a table, by what was staged."""
+"""The key that stages a table, by the staged verb."""
 
 
 def row(one: ChangeRow, width: int, user: str) -> Line:
-    """Write a row; what others staged is named with them."""
+    """Write one row; marks name their users."""
     name, change, would, staged = widths(width)
     marks = ", ".join(f"{STAGE_KEYS.get(mark.verb, 'D')} by {mark.actor}" for mark in one.staged)
     same = "the files match what is deployed" if one.compared else "not compared"
@@ -85,7 +85,7 @@ def would_tone(would: str) -> Tone:
 
 
 def detail(one: ChangeRow, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line, ...]:
-    """Write the diff of a row's files and the reason."""
+    """Write the diff of a row's files, then the reason for the planned action."""
     lines: list[Line] = [rule(one.table, width, glyphs)]
     context = 50 if full else 1
     for path, old, new in (
@@ -104,7 +104,7 @@ def detail(one: ChangeRow, width: int, glyphs: Glyphs, *, full: bool) -> tuple[L
 
 
 def rule(title: str, width: int, glyphs: Glyphs) -> Line:
-    """Draw a line with a title in it."""
+    """Draw a horizontal rule with a title."""
     start = f" {glyphs.rule} "
     return fit(line((start, Tone.DIM), (title, Tone.TITLE), (" " + glyphs.rule * width, Tone.DIM)), width)
 

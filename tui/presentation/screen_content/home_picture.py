@@ -1,6 +1,6 @@
-"""Home as lines, drawn without any widget before Textual is imported.
+"""The home screen as lines, drawn without widgets before Textual is imported.
 
-With it the first content of 1,000 statements appears in 0.55 of the time (`tests/bench/speed_tricks.py`).
+With 1,000 statements, this shows the first content in 0.55 of the time (`tests/bench/speed_tricks.py`).
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ TREE, INSPECTOR, LOWER = 56, 58, 12
 
 
 class PictureLine(NamedTuple):
-    """A line of the picture and its ground."""
+    """A line of the picture and its background."""
 
     line: Line
     chosen: bool = False
@@ -51,7 +51,7 @@ class PictureLine(NamedTuple):
 def first_picture_lines(
     identity: ConsoleIdentity, view: LedgerView, *, width: int, height: int, glyphs: Glyphs, now: float
 ) -> tuple[PictureLine, ...]:
-    """Draw Home before there is an application."""
+    """Draw the home screen as it will first appear."""
     if width < 80 or height < 24:
         return (PictureLine(fit(too_small(width, height, 80, 24), width)),)
     fresh = freshness(view.snapshot, now)
@@ -85,12 +85,12 @@ def first_picture_lines(
 
 
 def tree_page(width: int, height: int) -> int:
-    """Return how many rows of the tree fit below its heading where the message has one line."""
+    """Return how many rows of the tree fit below its heading if the message has one line."""
     return height - 5 - (LOWER if width >= WIDE else 0)
 
 
 def first_hints(view: LedgerView, fresh: Freshness, entry: TreeRow | None, user: str) -> tuple[KeyHint, ...]:
-    """Return the footer of Home with the cursor on its first row."""
+    """Return the footer of the home screen with the cursor on the first row."""
     tables = tables_of(entry, view) if entry else ()
     now = action_context_of(view, tables, viewed=tables, user=user, stale=fresh.reason)
     return footer("home", now)

@@ -1,4 +1,4 @@
-"""Panes of a wide terminal beside and below the tree: current statement, events and commands, stage and runs."""
+"""Panes beside and below the tree on a wide terminal: inspector, events and commands, staged tables and runs."""
 
 from core.model.act_outcomes import NOT_DONE
 from core.model.states import State
@@ -17,7 +17,7 @@ from tui.presentation.view.ledger_view import LedgerView
 from tui.presentation.view.statement_tree import TreeRow, tables_of
 
 HEAD_LINES, TALL = 7, 40
-"""Lines that state, verdict and error need at most, as a rule; a pane with fewer than `TALL` reserves none."""
+"""Lines reserved for state, verdict and error, which rarely need more, in panes of at least `TALL` lines."""
 SQL_LINES = 16
 """Lines of a statement's SQL below its sheet."""
 
@@ -31,10 +31,10 @@ def inspector_lines(
     width: int,
     height: int = 0,
 ) -> tuple[Line, ...]:
-    """Write the sheet of the row under the cursor, then its SQL; ignore `details` of another statement.
+    """Write the sheet of the row under the cursor, then its SQL; `details` of another statement are ignored.
 
-    In a pane of at least `TALL` lines the facts below verdict and error always begin on the same line, so that what two
-    statements have in common is not redrawn.
+    In a pane of at least `TALL` lines, the facts below verdict and error always begin on the same line, so that lines
+    that two statements share are not redrawn.
     """
     if entry is None:
         return ()
@@ -73,7 +73,7 @@ def branch_lines(entry: TreeRow, view: LedgerView, look: RowContext, width: int)
 
 
 def event_lines(view: LedgerView, look: RowContext, width: int) -> tuple[Line, ...]:
-    """Write the newest events and commands, with the answer of each failed command."""
+    """Write the newest events and commands; failed commands include their answers."""
     found: list[tuple[float, str, Tone]] = []
     for command in view.snapshot.commands:
         bad = command.outcome in NOT_DONE

@@ -18,18 +18,18 @@ _NARROW = 100
 
 @dataclass(frozen=True, slots=True)
 class ColumnDetails:
-    """What the files say of one table's columns."""
+    """The columns of a table according to the files."""
 
     names: tuple[str, ...] = ()
     chosen: str = ""
     up: "ColumnLineage | None" = None
     down: "ColumnLineage | None" = None
     missing: str = ""
-    """Why nothing is known; empty when it is."""
+    """Why the lineage is unknown; empty if it is known."""
 
 
 def column_lines(facts: ColumnDetails | None, width: int) -> tuple[Line, ...]:
-    """Write the columns, and the lineage of the chosen one; `facts` is None until the files are read."""
+    """Write the columns, and the lineage of the chosen one; `facts` is None until the files have been read."""
     head = line((HEADING, Tone.DIM), ("   h and l choose another", Tone.DIM))
     if facts is None:
         return (EMPTY, head, line(("   reading the files", Tone.DIM)))
@@ -102,7 +102,7 @@ def _name(branch: LineageTreeRow) -> str:
 
 
 def lineage_lines(statement: StatementView, view: LedgerView, look: RowContext) -> tuple[Line, ...]:
-    """Write parents and readers, two steps each way."""
+    """Write inputs and readers, two levels in each direction."""
     lines: list[Line] = [line((" READS", Tone.DIM))]
     for one in statement.parents:
         how = "stream" if one.streamed else "static"

@@ -1,4 +1,4 @@
-"""Review of a plan: its rows in order, reasons, losses, what is left behind, and guards."""
+"""The review of a plan: its rows, reasons, losses, leftovers and guards."""
 
 from collections.abc import Sequence
 from itertools import repeat
@@ -50,7 +50,7 @@ SECTION_TONES = {
     "UNDO": Tone.PLAIN,
     "SPARK": Tone.DIM,
 }
-"""Sections in the order in which they are read; a guard has the tone of its verdict."""
+"""Tones of the sections, in the order shown; each guard has the tone of its own verdict."""
 
 TONES = {
     Action.KEEP: Tone.DIM,
@@ -102,7 +102,7 @@ def approved_by(row: PlanRow, approvals: Sequence[ApprovalRow]) -> tuple[str, ..
 
 
 def state_of_plan(plan: Plan, row: PlanRow, now: float, frozen: str | None = None) -> Sentence | None:
-    """Explain why a plan cannot be executed, also until when it is `frozen`; None when it can."""
+    """Explain why a plan cannot be executed; None if it can. `frozen` says until when plans are frozen."""
     if plan.refusals:
         return Sentence(f"refused: {plan.refusals[0].summary}")
     if any(guard.verdict == "deny" for guard in plan.guards):
@@ -197,7 +197,7 @@ def why(
     for offer in offers if full else offers[:1]:
         lines.extend(wrap(f"OPTION {offer}", width - 4, Tone.PLAIN if "(chosen" in offer else Tone.DIM, "   "))
     if words := "" if full else _more_offers(node, len(offers)):
-        # In 24 lines they would stand before what is left behind and the verdicts.
+        # On 24 lines, all options would push leftovers and verdicts off the screen.
         lines.append(line((f"   {words}: enter", Tone.DIM)))
     if node.bindings and node.action is not Action.DELETE:
         reads = ", ".join(f"{one.parent}{f'__v{one.version}' if one.version else ''}" for one in node.bindings)
@@ -206,7 +206,7 @@ def why(
 
 
 def _more_offers(node: PlanNode, executable: int) -> str:
-    """Count the offers besides the first, with those not yet executable counted separately."""
+    """Count the options besides the first; those not yet executable are counted separately."""
     more, later = executable - 1, len(node.offers) - executable
     words = [counted(more, "more option")] if more > 0 else []
     words += [f"{counted(later, 'option')} not executable yet"] if later else []
@@ -214,7 +214,7 @@ def _more_offers(node: PlanNode, executable: int) -> str:
 
 
 def rest(plan: Plan, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
-    """Write refusals, losses and warnings, verdicts, what is left behind and how it is undone, then the steps."""
+    """Write the sections below the rows: refusals, losses, warnings, guards, leftovers, undo; then the steps."""
     lines: list[Line] = [EMPTY]
     sections = plan_sections(plan)
     for title in sorted(sections, key=[*SECTION_TONES].index):
@@ -247,13 +247,13 @@ def _verdict_tone(guard: Guard) -> Tone:
 
 
 def losses(plan: Plan) -> tuple[str, ...]:
-    """List all losses by statement, then how to undo the plan; empty without losses."""
+    """Return the losses of all statements, then how to undo the plan; empty without losses."""
     lost = loss_sentences(plan)
     return (*lost, *(f"undo: {sentence}" for sentence in undo_sentences(plan))) if lost else ()
 
 
 def summary_of(plan: Plan) -> str:
-    """Write what a plan does in one line: `2 rebuild, 1 restart, 1 delete`."""
+    """Summarize a plan in one line: `2 rebuild, 1 restart, 1 delete`."""
     counts: dict[str, int] = {}
     for node in plan.nodes:
         if node.action is not Action.KEEP:

@@ -1,4 +1,4 @@
-"""Releases as lines and as data: pairs of versions with their figures, the gate, what to do next, and the rollback."""
+"""Releases as lines and as JSON: pairs of versions with their figures and gate, the next action, and the rollback."""
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,22 +22,22 @@ from tui.presentation.styling.theme import STATE_TONES, TREND_TONES, WORDS_ALONE
 from tui.presentation.styling.value_formatting import lag_words, moment, rate, trend_words
 
 WIDE, WIDEST = 110, 150
-"""From so many columns on, rates and what limits a version stand beside it, then how its lag went."""
+"""Widths from which rates and the slowest phase are shown, and from which the recent lag is shown."""
 
 SPARK = 24
-"""Cells of how a lag went."""
+"""Width of the curve of recent lag."""
 
 TICKETS = 3
-"""Tickets shown; further ones are only counted."""
+"""Maximum number of tickets shown; the rest are counted."""
 
 _SAY_ALL = frozenset({ReleaseState.HELD, ReleaseState.OBSERVING})
-"""States whose verdict names the state and its time."""
+"""States whose verdict already contains the state and its time."""
 
 NO_LAGS: Mapping[TableName, Sequence[int | None]] = MappingProxyType({})
 
 _GATES = {"done": "open", "skipped": "skipped", "failed": "failed", "waits": "waits", "blocked": "waits"}
 _CHECKS = {"done": "checked", "running": "checking", "gate": "checking", "failed": "differs", "skipped": "skipped"}
-"""The result of a comparison for a version whose gate is open."""
+"""How the state of the comparison is shown once the gate is open."""
 
 _TONES = {
     ReleaseState.HELD: Tone.CHANGING,
@@ -50,7 +50,7 @@ _TONES = {
 def pairs_lines(
     release: Release, width: int, rows: int, look: RowContext, lags: Mapping[TableName, Sequence[int | None]] = NO_LAGS
 ) -> tuple[Line, ...]:
-    """Write state and verdict, then at most `rows` pairs, furthest behind first, and the rollback.
+    """Write state and verdict, then at most `rows` pairs, furthest behind first, then rollback and tickets.
 
     `lags` are recent lags of new versions, oldest first.
     """
@@ -108,7 +108,7 @@ def _pair_cells(pair: ReleasePair, look: RowContext, lags: Sequence[int | None])
     gate = _GATES.get(pair.gate, "closed" if pair.gate else "-")
     gate = _CHECKS.get(pair.checks, gate) if gate in ("open", "skipped") else gate
     tone = Tone.GOOD if gate in ("open", "checked") else Tone.BAD if gate in ("failed", "differs") else Tone.CHANGING
-    old, new = ({**_side_cells(pair, side, look)} for side in (pair.old, pair.new))
+    old, new = (_side_cells(pair, side, look) for side in (pair.old, pair.new))
     return {
         "table": Span(pair.table),
         **{f"old {name}": cell for name, cell in old.items()},
@@ -134,10 +134,10 @@ def _side_cells(pair: ReleasePair, side: ReleaseSide, look: RowContext) -> dict[
 
 
 DETAIL = 98
-"""Width of a note that is written in full."""
+"""Width at which a full note is wrapped."""
 
 CAUGHT_UP = "caught up: "
-"""How the note of a gate that has opened begins."""
+"""Prefix of the note of a gate that has opened."""
 
 
 def state_words(release: Release, now: float) -> str:
@@ -145,13 +145,13 @@ def state_words(release: Release, now: float) -> str:
     if release.state is ReleaseState.OBSERVING and release.old_until is not None:
         return f"{release.state} until {moment(release.old_until, now)}"
     if release.state is ReleaseState.DONE:
-        # When the soak after it was over is not recorded.
+        # The end of its soak is not recorded.
         return str(release.state)
     return f"{release.state} since {moment(release.since, now)}"
 
 
 def verdict(release: Release, now: float) -> str:
-    """Explain what a release waits for, and what can be done."""
+    """Explain what a release waits for, and the next action."""
     match release.state:
         case ReleaseState.HELD:
             swap = f"headgate release swap {release.run}"
@@ -183,7 +183,7 @@ def verdict(release: Release, now: float) -> str:
 
 
 def _stopped(release: Release) -> str:
-    """Write which serving versions are stopped, as an additional sentence; empty if none are."""
+    """Return a sentence that names serving versions that are stopped; empty if there are none."""
     sides = (
         (pair.table, side) for pair in release.pairs for side in (pair.old, pair.new) if side.version == pair.serves
     )
@@ -227,14 +227,14 @@ def trend_of(side: ReleaseSide) -> str:
 
 
 def way_words(release: Release, now: float) -> str:
-    """Write the rollback command, or why there is none."""
+    """Return the rollback command, or why a rollback is impossible."""
     if not release.rollback:
         return f"no rollback: {release.blocked}"
     return release.rollback + (f", in seconds until {moment(release.old_until, now)}" if release.old_until else "")
 
 
 def old_words(side: ReleaseSide, now: float) -> str:
-    """Write the state of a replaced version, and until when it runs."""
+    """Return the state of a version, and until when it runs."""
     if side.runs and side.stops_at is not None:
         return f"{side.state}, stops {moment(side.stops_at, now)}"
     return {"absent": "deleted"}.get(side.state, side.state)
@@ -260,12 +260,12 @@ def release_lines(releases: Iterable[Release], now: float) -> tuple[str, ...]:
 
 
 def _behind(side: ReleaseSide) -> str:
-    """Write the lag of a running version, to follow its state; a stopped one's lag is outdated."""
+    """Return the lag of a running version, to append to its state; the lag of a stopped one is outdated."""
     return f", lag {_lag_with_unit(side.figures)}" if side.runs else ""
 
 
 def release_details(release: Release, now: float) -> tuple[str, ...]:
-    """Write one release in full; each pair begins with the old version."""
+    """Write one release in full; the old version of each pair comes first."""
     head = f"release {release.run}  {state_words(release, now)}{left_words(release)}  by {release.actor}"
     lines = [head, *(f"  {words}" for words in (verdict(release, now),) if words)]
     if release.state is ReleaseState.NEEDS_YOU and first_sentence(release.note) != release.note:
@@ -298,19 +298,19 @@ def gate_words(note: str, opened_at: float | None, now: float) -> str:
 
 
 def left_words(release: Release) -> str:
-    """Write the time left for a release, to follow its state; empty if unknown or held."""
+    """Return the time left for a release, to append to its state; empty if unknown or held."""
     return "" if release.state is ReleaseState.HELD else time_left_words(release.left)
 
 
 def time_left_words(left: Seconds | None) -> str:
-    """Write the time left for a run, to follow its duration; empty if unknown."""
+    """Return the time left for a run, to append to its duration; empty if unknown."""
     if left is None:
         return ""
     return f", {duration_range(left.low, left.high)} left" if left.high > 0 else ", longer than predicted"
 
 
 def ticket_words(ticket: MigrationTicket, now: float) -> str:
-    """Write a ticket: the reader, what to read instead, from which position, and until when."""
+    """Write a ticket: the reader, the table to move to, the cut, and the deadline."""
     late = " (overdue)" if ticket.deadline < now else ""
     owner = f" ({ticket.owner})" if ticket.owner else ""
     cut = f"batch {ticket.cut_batch}, " if ticket.cut_batch is not None else ""

@@ -1,4 +1,4 @@
-"""Runs: one execution of a plan with its steps, and the list of them."""
+"""Runs as lines: one run with its steps, and the list of runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -220,7 +220,7 @@ def run_row(run: RunRow, width: int, now: float) -> Line:
 
 
 def first_open(run: RunRow) -> StepRow | None:
-    """Return the step that the screen should look at: running, else failed, else the next."""
+    """Return the step that the screen should show: the running one, else the failed one, else the next."""
     for states in (("gate", "running"), ("failed",), ("waits",)):
         for step in run.steps:
             if step.state in states:
@@ -229,23 +229,23 @@ def first_open(run: RunRow) -> StepRow | None:
 
 
 def why_frozen(plan: Plan, run: RunRow, frozen: str | None) -> Sentence | None:
-    """Explain why no word lets a run go on until the freeze ends, at `frozen` in words; None where one may."""
+    """Explain why a run cannot continue until the freeze ends, at `frozen` in words; None if it can."""
     moves = frozen is not None and moves_pointers(plan, {step.n: StepState(step.state) for step in run.steps})
     return Sentence(f"{plan.environment} is {frozen}: the run would move a pointer") if moves else None
 
 
 def why_not_overruled(plan: Plan, row: PlanRow, act: str, do: str, *, user: str) -> Sentence | None:
-    """Explain why this user cannot give the word to swap, or skip a step that is to `do` it; None where they can."""
+    """Explain why this user cannot swap, or skip a step of kind `do`; None if they can."""
     if row.author != user or not overrules(plan, act, StepKind(do) if do else None):
         return None
-    return Sentence("it needed an approval, and its author cannot overrule it; another login must")
+    return Sentence("its plan needed an approval, so its author cannot do this; another login must")
 
 
 EFFECTS = {
     "pause": "The current step finishes; no further step starts until you resume.",
     "resume": "The next step starts.",
     "cancel": (
-        "Steps that have not started are cancelled, completed ones stay. Versions that the run has started and not "
+        "Steps that have not started are cancelled; completed ones stay. Versions that the run has started but not "
         "swapped in are stopped; tables are kept."
     ),
     "retry": "The failed steps and those that depend on them are tried again.",

@@ -32,7 +32,7 @@ from tui.presentation.view.ledger_view import Freshness, LedgerView
 
 SEPARATOR = "   "
 WIDE = 160
-"""Cells from which a terminal is wide: Home has panes beside its tree."""
+"""Width from which the home screen has panes beside its tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ class ConsoleIdentity:
 
 
 def banner_line(identity: ConsoleIdentity, view: LedgerView, fresh: Freshness, width: int) -> Line:
-    """Write line 1: project, environment in colour and word, pool, age of the data, faults, staged, runs, user.
+    """Write line 1: project, environment, age of the data, pool, faults, runs, staged tables, user.
 
-    Parts without room are left out, least important first; environment and data age always stay.
+    Parts that do not fit are left out, least important first; environment and age of the data always stay.
     """
     environment = f" {identity.words} "
     user = line((f"  {shorten(identity.user, 16)} ", Tone.DIM))
@@ -78,7 +78,7 @@ def banner_line(identity: ConsoleIdentity, view: LedgerView, fresh: Freshness, w
 
 
 def _parts(view: LedgerView, fresh: Freshness) -> list[tuple[int, int, str, Tone]]:
-    """List the parts of line 1 as (importance, position, text, tone), smallest numbers first."""
+    """Return the parts of line 1 as (importance, position, text, tone); smaller numbers come first."""
     snapshot = view.snapshot
     parts = [(0, 1, fresh.words, Tone.BAD if fresh.stale else Tone.GOOD)]
     if snapshot.facts is not None:
@@ -103,7 +103,7 @@ def _parts(view: LedgerView, fresh: Freshness) -> list[tuple[int, int, str, Tone
 
 
 def _releases_part(snapshot: LedgerSnapshot) -> tuple[int, int, str, Tone]:
-    """Name the held release, else the newest, and until when its rollback takes seconds."""
+    """Return the part about releases: the held one, else the newest, and until when its rollback takes seconds."""
     held = [one for one in snapshot.releases if one.state == "held"]
     first = (*held, *snapshot.releases)[0]
     until = f" until {clock(first.old_until)}" if first.state == "observing" and first.old_until else ""
@@ -128,7 +128,7 @@ def breadcrumb_line(parts: Sequence[str], filter_text: str, counts: str, width: 
 
 
 def nothing_lines(view: LedgerView, identity: ConsoleIdentity, filter_text: str, width: int) -> tuple[Line, ...]:
-    """Explain why no statement is shown, and what to do."""
+    """Explain why no statement is shown, and the next action."""
     snapshot = view.snapshot
     if view.statements:
         words = f"no statement matches /{filter_text}" if filter_text else "no faults: f shows all again"
@@ -165,7 +165,7 @@ def footer(screen: str, now: ActionContext) -> tuple[KeyHint, ...]:
 
 
 def dialog_keys(question: ConfirmationDialog) -> tuple[KeyHint, ...]:
-    """Return the footer's keys while a question is open, when the screen's own keys do not work."""
+    """Return the footer's keys while a question is open."""
     safe: tuple[KeyHint, ...] = (KeyHint("enter", question.safe), KeyHint("esc", question.escape))
     if not question.escape:
         safe = (KeyHint("enter, esc", question.safe),)
@@ -173,7 +173,7 @@ def dialog_keys(question: ConfirmationDialog) -> tuple[KeyHint, ...]:
 
 
 def choices(words: Sequence[str], width: int, ellipsis: str) -> Line:
-    """Write completions of a typed line: as many as fit, then an ellipsis."""
+    """Write the completions of a typed line, as many as fit, then an ellipsis."""
     text = ""
     for word in words:
         if width_of(f"{text} {word}   {ellipsis}") > width:
@@ -183,10 +183,10 @@ def choices(words: Sequence[str], width: int, ellipsis: str) -> Line:
 
 
 def hints(items: Sequence[KeyHint], width: int, *, help_key: bool = True) -> Line:
-    """Write the last line: as many keys as fit, and always `? keys` where it works.
+    """Write the last line: as many keys as fit, and always `? keys` if `help_key`.
 
-    Keys that are possible now go before the others on a narrow terminal. On a wide one each keeps its position from
-    row to row, so that a cursor key redraws little.
+    On a narrow terminal, keys that work now come first. On a wide one every key keeps its position, so that moving the
+    cursor redraws little.
     """
     last = line((" ? ", Tone.KEY), ("keys ", Tone.DIM)) if help_key else ()
     spans: list[Span] = []
@@ -208,7 +208,7 @@ def too_small(width: int, height: int, need_width: int, need_height: int) -> Lin
 
 
 MESSAGE_LINES, STANDING_LINES = 4, 2
-"""Most lines of the status line: with a message, and without one."""
+"""Maximum lines of the status line, with and without a message."""
 COMMAND_S = 60.0
 """How long the last command is shown; afterwards it is only in the log."""
 
@@ -250,7 +250,7 @@ def standing_message(view: LedgerView, fresh: Freshness, now: float) -> tuple[st
     )
     detail = f": {command.detail}" if command.detail and tone is Tone.BAD else ""
     words = f"{op_words(command.op)} {command.subject}".strip()
-    # What was handed over is a plan to read: nothing of it is done.
+    # A submitted plan still has to be applied, so this is not "done".
     done = "submitted" if (command.op, command.outcome) == ("submit_plan", CommandOutcome.DONE) else command.outcome
     outcome = done + (_started(command) if command.outcome == CommandOutcome.ACCEPTED else "")
     return f"{words}: {outcome}{took}, by {command.actor}{detail}", command.at, tone
@@ -269,18 +269,18 @@ def failure_words(run: RunRow) -> str:
 
 
 def _started(command: CommandRow) -> str:
-    """Describe what an accepted command has started, as far as the agent reported it."""
+    """Describe what is still pending after an accepted command."""
     return _BEGINNING.get(command.op) or (f", {command.detail}" if command.detail else "")
 
 
 def act_answer(verb: str, outcomes: Iterable[ActOutcome]) -> str:
-    """Write the outcome for each statement that was stopped, started or restarted."""
+    """Write the outcome of a stop, start or restart for every statement."""
     words = [f"{outcome.table} {outcome.words(f'{outcome.took_ms / 1000:.1f} s')}" for outcome in outcomes]
     return f"{verb}: {', '.join(words) or 'sent'}"
 
 
 def stage_answer(verb: str, tables: Sequence[str], screen: str, *, unchanged: Sequence[str] = ()) -> str:
-    """Write what was staged, which tables are unchanged, and which key continues from this screen."""
+    """Write what was staged, which tables are unchanged, and the next key on this screen."""
     same = f" ({', '.join(unchanged)}: unchanged, nothing to do)" if unchanged else ""
     key = "enter plans what is staged" if screen == "changes" else "p shows the stage, enter there plans it"
     return f"{verb} staged: {', '.join(tables)}{same}; {key}"

@@ -1,4 +1,4 @@
-"""The verdict on a statement: its condition and what to do, in one or two sentences."""
+"""The verdict on a statement: its condition and the next action, in one or two sentences."""
 
 from urllib.parse import urlsplit
 
@@ -21,7 +21,7 @@ def advise(
     *,
     by_key: bool = True,
 ) -> tuple[str, Tone]:
-    """Return a statement's condition and what to do (a key or a command), with its tone."""
+    """Return a statement's condition and the next action (a key or a command), with a tone."""
     bad = [
         f"{one.parent} is {parent.state}"
         for one in statement.parents
@@ -51,7 +51,7 @@ def advise(
 
 
 def _begins(statement: StatementView) -> bool:
-    """Return whether a statement has only been started, so that its trend is not known yet."""
+    """Return whether a statement has processed nothing since its start, so that its trend is unknown."""
     if statement.starting or not uncommitted(statement.line):
         return statement.starting
     if statement.trend in (Trend.STALLED, Trend.STARVED):
@@ -60,7 +60,7 @@ def _begins(statement: StatementView) -> bool:
 
 
 def _beginning(statement: StatementView, measurement: Measurement | None, now: float) -> tuple[str, Tone]:
-    """Describe a starting statement: since when, and what waits for its first batch."""
+    """Describe a starting statement: when it was started, and its pending input."""
     row = statement.line
     rows, files = (
         (row.lag_rows, row.lag_files) if measurement is None else (measurement.lag_rows, measurement.lag_files)
@@ -70,7 +70,7 @@ def _beginning(statement: StatementView, measurement: Measurement | None, now: f
     begun = f"{is_starting} was started {since} ago and has processed nothing yet"
     amount, unit = (rows, "row") if rows is not None else (files, "file")
     if amount is None:
-        return f"{begun}; what waits in its input is not known.", Tone.PLAIN
+        return f"{begun}; its pending input is unknown.", Tone.PLAIN
     if not amount:
         return f"{begun}; nothing waits in its input.", Tone.PLAIN
     waiting = f"1 {unit} waits" if amount == 1 else f"{long_number(amount)} {unit}s wait"
@@ -114,13 +114,13 @@ def _by_trend(statement: StatementView, measurement: Measurement | None) -> tupl
         case Trend.IDLE:
             return "Nothing waits in its input, and nothing arrives. Nothing to do.", Tone.GOOD
         case _ if statement.state is State.UNKNOWN:
-            return "The pool does not answer: nobody can say whether it runs.", Tone.CHANGING
+            return "The pool does not answer, so it is unknown whether the statement runs.", Tone.CHANGING
         case _:
             return "Too few samples yet for a trend.", Tone.DIM
 
 
 def _steady(statement: StatementView, measurement: Measurement | None) -> tuple[str, Tone]:
-    """Describe a steady statement: it keeps up within a time bound, or its backlog is constant."""
+    """Describe a steady statement: it keeps up, or its backlog is constant."""
     from core.lag.trend import keeps_up_s
 
     bound_s, behind_s = keeps_up_s(trigger_s(statement.line.trigger)), statement.line.behind_s
@@ -148,7 +148,7 @@ def _limit(statement: StatementView, measurement: Measurement | None) -> str:
 
 
 def error_text(row: StatementLine) -> str:
-    """Write an error with its class once, secrets masked; Spark's messages often begin with the class."""
+    """Write an error with its class, which many messages of Spark already contain; secrets are masked."""
     return mask_secrets(row.error if row.error_class in row.error else f"{row.error_class}  {row.error}")
 
 

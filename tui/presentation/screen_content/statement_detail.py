@@ -1,4 +1,4 @@
-"""The tabs of one statement as lists of lines; the first tab is its sheet."""
+"""The tabs of one statement as lines; the first tab is its sheet."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,20 +41,20 @@ TABS = ("overview", "sources", "sql", "lineage", "errors", "events", "versions",
 INDENT = " " * 24
 _KIND_TONES = {"deploy": Tone.ACCENT, "serves": Tone.ACCENT, "schema": Tone.CHANGING, "stop": Tone.CHANGING}
 CELL = 40
-"""Cells that one value takes at most."""
+"""Maximum width of a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredDetails:
-    """What the files say of one statement."""
+    """One statement according to the files."""
 
     dml: str | None = None
-    """The statement; None while unknown or when there is no file."""
+    """The statement; None if unknown or without a file."""
     ddl: str | None = None
     missing: str = ""
     """Why the files could not be read."""
     columns: ColumnDetails | None = None
-    """The lineage of a column; None until it is looked at."""
+    """The lineage of a column; None until it is requested."""
 
 
 NOTHING_DECLARED = DeclaredDetails()
@@ -82,7 +82,7 @@ def tab_lines(
     look: RowContext,
     width: int,
 ) -> tuple[Line, ...]:
-    """Write a tab; `facts` and `history` may not have been read yet."""
+    """Write a tab; `facts` and `history` may still be unread."""
     match tab:
         case "sources":
             return sources_lines(statement, facts, look, width)
@@ -95,7 +95,7 @@ def tab_lines(
         case "events":
             return event_lines(facts, look)
         case "versions":
-            none = line((" an external input has no versions of Headgate's: its log has those of its owner", Tone.DIM))
+            none = line((" Headgate keeps no versions of an external input; see the log of the table", Tone.DIM))
             return (none,) if statement.external else version_lines(facts, look)
         case "history":
             return timeline_lines(history, look, width)
@@ -139,12 +139,12 @@ def sources_lines(statement: StatementView, facts: StatementDetails, look: RowCo
     static = [one.parent for one in statement.parents if not one.streamed]
     if static:
         lines.append(EMPTY)
-        lines.append(line((" static  ", Tone.DIM), ", ".join(static), ("   read again by every batch", Tone.DIM)))
+        lines.append(line((" static  ", Tone.DIM), ", ".join(static), ("   every batch reads it again", Tone.DIM)))
     return tuple(lines)
 
 
 def _versions(source: Mapping[str, object]) -> str:
-    """Return how many versions of a versioned source are waiting."""
+    """Return how many versions of a versioned source are pending."""
     found = source.get("versions")
     return f"   {counted(found, 'version')}" if isinstance(found, int) and found else ""
 
@@ -176,7 +176,7 @@ def sql_lines(
             lines.extend(changes)
             lines.append(EMPTY)
         else:
-            lines.append(line((" the files are what is deployed", Tone.DIM)))
+            lines.append(line((" the files match what is deployed", Tone.DIM)))
     elif declared.missing:
         lines.append(line((f" files: {declared.missing}", Tone.CHANGING)))
     for name, text in (("statement", deployed.dml), ("table", deployed.ddl), ("settings", deployed.yml)):
@@ -221,7 +221,7 @@ def event_lines(facts: StatementDetails, look: RowContext) -> tuple[Line, ...]:
 
 
 def version_lines(facts: StatementDetails, look: RowContext) -> tuple[Line, ...]:
-    """Write all versions, newest first: which serves, and how long others are kept."""
+    """Write all versions, newest first, with how long old ones are kept."""
     lines: list[Line] = []
     for row in facts.versions:
         state = parse_state(row.state)
@@ -270,7 +270,7 @@ def timeline_lines(history: Sequence[HistoryEntry] | None, look: RowContext, wid
 
 
 def row_lines(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[Line, ...]:
-    """Write a heading and rows; a missing value is null."""
+    """Write rows of a table below a heading; None is written as null."""
     if not rows:
         return (line((" no rows yet", Tone.DIM)),)
     cells = [["null" if one is None else str(one).replace("\n", " ") for one in row] for row in rows]
@@ -283,10 +283,10 @@ def row_lines(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple
 
 
 MOST_LINES, MOST_CHARACTERS = 200, 32_000
-"""Of a failure that are shown, with its whole chain of causes."""
+"""Maximum lines and characters of a logged failure that are shown."""
 TAB = "\t"
 FRAMES = 8
-"""Frames kept per cause of a failure that is too long."""
+"""Stack frames kept per cause of a failure that is too long."""
 _BEGINS = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
 """The start of a log record; other lines continue the record before."""
 
@@ -305,7 +305,7 @@ def lines_about(lines: Iterable[str], words: Iterable[str]) -> Iterator[str]:
 
 
 def bounded(record: Sequence[str]) -> Sequence[str]:
-    """Shorten a record that is too long: drop later frames of each cause, then the end, and count what is missing."""
+    """Shorten a long record: drop later frames of each cause, then the end; the last line counts the missing lines."""
     if _fits(record):
         return record
     kept: list[str] = []

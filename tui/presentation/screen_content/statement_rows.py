@@ -1,4 +1,4 @@
-"""Rows of the tree and of the list of statements: columns by priority, one cell per column, right-aligned numbers."""
+"""Rows of the tree and of the list of statements, with as many columns as fit."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,20 +30,20 @@ OWNER = TableColumn("owner", "OWNER", 12)
 TRIGGER = TableColumn("trigger", "TRIGGER", 10)
 
 NARROW_TREE_COLUMNS = (NAME, STATE, BEHIND)
-"""Of the left pane of a wide terminal: the list beside it has the rest."""
+"""Columns of the tree on a wide terminal, where the list beside it has the others."""
 LIST_COLUMNS = (NAME, STATE, VERSION, BEHIND, LAG, TREND, ERRORS, AGE)
 WIDE_COLUMNS = (NAME, STATE, BEHIND, TREND)
 MORE_COLUMNS = (IN, OUT, BATCH, ROWS, PRODUCT, LAYER, OWNER, TRIGGER)
-"""In order of priority: as many as the width allows."""
+"""Further columns by priority, as many as fit."""
 _MEASURED = frozenset((BEHIND, LAG, TREND, IN, OUT, BATCH, ROWS))
 OLD_S = 60.0
-"""Age from which a measurement is no longer of now: every few seconds all statements are measured."""
+"""Age from which a measurement is outdated; normally all statements are measured every few seconds."""
 SORTS = ("name", "badness", "state", "behind", "lag", "trend", "errors", "age")
 NAME_MINIMUM = 24
 
 
 def columns_for(width: int, *, wide: bool) -> tuple[TableColumn, ...]:
-    """Choose the columns of the list of statements for a width; `wide` puts what it moves before version and age."""
+    """Choose the columns of the list of statements for a width; `wide` prefers metrics to version and age."""
     columns = [*(WIDE_COLUMNS if wide else LIST_COLUMNS)]
     room = width - 1 - sum(column.width + 1 for column in columns) - NAME_MINIMUM
     for column in (*MORE_COLUMNS, *(LIST_COLUMNS if wide else ())):
@@ -55,7 +55,7 @@ def columns_for(width: int, *, wide: bool) -> tuple[TableColumn, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RowContext:
-    """What rows need besides the view."""
+    """Glyphs and time for drawing, and whether the data is stale."""
 
     glyphs: Glyphs
     now: float
@@ -76,7 +76,7 @@ def tree_row(entry: TreeRow, columns: Sequence[TableColumn], width: int, look: R
 
 
 def _tree_name(entry: TreeRow, glyphs: Glyphs) -> str:
-    """Indent a name behind the label of what it is below, also where it opens nothing."""
+    """Return a name indented by its depth, with its branch mark if it has one."""
     mark = " " if entry.open is None else glyphs.opened if entry.open else glyphs.closed
     return f"{'  ' * entry.depth}{mark} {entry.name}"
 
@@ -122,7 +122,7 @@ def _version_row(
 def statement_row(
     statement: StatementView, columns: Sequence[TableColumn], width: int, look: RowContext, *, name: str = ""
 ) -> Line:
-    """Write one statement; unknown values are a question mark or a dash."""
+    """Write one statement; unknown values are `?` or `-`."""
     cells: list[Span] = [Span("  ")]
     old = is_old(statement.line, look.now)
     for column, room in zip(columns, widths(columns, width), strict=True):
@@ -138,7 +138,7 @@ def statement_row(
 
 
 def is_old(measured: Measurement | StatementLine, now: float) -> bool:
-    """Return whether figures are outdated: they are dimmed, and show their age if there is room."""
+    """Return whether figures are outdated; such figures are dimmed."""
     return measured.at is not None and now - measured.at > OLD_S
 
 

@@ -1,6 +1,6 @@
-"""The sheet of one statement: all that is known about it, fact by fact.
+"""The sheet of one statement: everything known about it, as labelled facts.
 
-Inspector, detail and `headgate show` draw the same facts at their own widths.
+Inspector, detail and `headgate show` draw the same facts at different widths.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,12 +29,12 @@ from tui.presentation.styling.value_formatting import (
 from tui.presentation.view.ledger_view import LedgerView, StatementView
 
 FRESH_S = 60.0
-"""Age from which a table's figures show their age."""
+"""Age in seconds from which figures of a table are shown with their age."""
 LABEL = 12
-"""Cells of a name and the space around it."""
+"""Cells of a label, with the space around it."""
 CURVE, LONGEST_CURVE = 16, 64
 ROOMY = 60
-"""Cells beside the names from which a pane shows every part of a fact."""
+"""Width beside the labels from which a pane shows all parts of a fact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class SheetFact:
 
     name: str
     parts: tuple[Span, ...]
-    """Most important first; a part is broken only if longer than a line."""
+    """Most important first; only a part that is longer than a line is broken."""
     curve: tuple[float | None, ...] | None = None
     """Samples drawn after the first part, oldest first; None in plain text."""
     curve_tone: Tone = Tone.ACCENT
     more: tuple[Span, ...] = ()
-    """Parts that a pane of less than `ROOMY` cells leaves out: they follow from others, or are long paths."""
+    """Parts that a pane of less than `ROOMY` cells leaves out: redundant ones, and long paths."""
 
 
 def sheet_text(facts: Iterable[SheetFact]) -> list[str]:
@@ -58,7 +58,7 @@ def sheet_text(facts: Iterable[SheetFact]) -> list[str]:
 
 
 def sheet_lines(facts: Iterable[SheetFact], look: RowContext, width: int) -> tuple[Line, ...]:
-    """Write facts in lines of `width` cells; what does not fit goes on below."""
+    """Write facts as lines of `width` cells; parts that do not fit continue below."""
     lines: list[Line] = []
     for fact in facts:
         name = Span(f" {left(fact.name, LABEL - 1)}", Tone.TITLE if fact.name.isupper() else Tone.DIM)
@@ -101,8 +101,8 @@ def statement_sheet(
 ) -> tuple[SheetFact, ...]:
     """Return all facts about one version of a table; `details` may be unread.
 
-    `readers` are (table, version), by default those of the view. With `by_key`, remedies name keys of the console,
-    else a command.
+    `readers` are (table, version), by default those of the view. Remedies name keys of the console if `by_key`, else
+    commands.
     """
     row, deployed = statement.line, details.shown
     known = details.measurement or row.measurement
@@ -125,7 +125,7 @@ def statement_sheet(
         facts.append(_writes(statement, deployed, look))
         trigger = Span(f"trigger {statement.line.trigger}", Tone.DIM)
         facts += _measured(statement, known, details, look) if known is not None else (SheetFact("batch", (trigger,)),)
-    # Facts that are read later stand at the end, so that nothing moves when they arrive.
+    # Facts that are read later come last, so that nothing moves when they arrive.
     facts += _holds(details, known, look.now) if deployed is not None else ()
     if deployed is not None and not statement.external:
         facts += _kept(deployed, details.versions)
@@ -134,7 +134,7 @@ def statement_sheet(
 
 def _head(statement: StatementView, look: RowContext) -> SheetFact:
     if statement.external:
-        words = Span("external: others write it, and Headgate only reads it", Tone.DIM)
+        words = Span("external: written by others, only read by Headgate", Tone.DIM)
         return SheetFact("table", (Span(statement.table, Tone.TITLE), words))
     since = f"{statement.state} {long_duration(look.now - statement.line.state_since)}"
     state = Span(f"{look.glyphs.states[statement.state]} {since}".strip(), STATE_TONES[statement.state])
@@ -162,7 +162,7 @@ def _reads(statement: StatementView, deployed: Deployment | None) -> tuple[Span,
 def _writes(statement: StatementView, deployed: Deployment | None, look: RowContext) -> SheetFact:
     name, how, clone, folder = Span(f"{statement.table}__v{statement.version}"), statement.line.format, "", ""
     if deployed is not None:
-        # A keyed mode has the number of its writer.
+        # The mode of a keyed table includes the number of its writer.
         how = f"{deployed.format}, {'keyed' if deployed.mode.startswith('upsert') else deployed.mode}"
         clone, folder = f"a clone of v{deployed.clone_of}" if deployed.clone_of else "", deployed.folder
     parts = (name, Span(how, Tone.DIM), Span(clone))
@@ -192,7 +192,7 @@ def _holds(details: StatementDetails, known: Measurement | None, now: float) -> 
 
 
 def held_parts(figures: TableStatistics, rows_total: int | None, now: float) -> tuple[str, ...]:
-    """Describe what a table holds, and how many input files no longer exist; rows are written as in lists."""
+    """Describe the contents of a table, and how many files that it has read no longer exist."""
     if figures.files is None and rows_total is None:
         gone = "" if figures.at is None else long_duration(now - figures.at)
         return (f"not known: no table was there {gone} ago" if gone else "not measured",)
@@ -219,7 +219,7 @@ def _newest_version(figures: TableStatistics, now: float) -> tuple[str, ...]:
 
 
 def _looked_at(figures: TableStatistics, now: float) -> str:
-    """Return when a table was examined if that is at least `FRESH_S` ago; else empty."""
+    """Return when a table was examined, if at least `FRESH_S` ago; else empty."""
     age_s = 0.0 if figures.at is None else now - figures.at
     return f"as of {long_duration(age_s)} ago" if age_s >= FRESH_S else ""
 
@@ -262,7 +262,7 @@ def _measured(
 
 
 def _batch(statement: StatementView, known: Measurement) -> tuple[Span, ...]:
-    """Return the newest committed batch and its duration, which is unknown before the first batch after a start."""
+    """Return the newest committed batch and its duration, which is unknown until the first batch after a start."""
     trigger = Span(f"trigger {statement.line.trigger}", Tone.DIM)
     if known.batch is None:
         return (Span(batch_took(known.batch_ms) if known.batch_ms else "none committed yet"), trigger)

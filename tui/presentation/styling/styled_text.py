@@ -60,7 +60,7 @@ def width_of(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def _char_width(char: str) -> int:
-    """Count the cells of one character as Textual does, by Rich, whose table takes 30 ms to load."""
+    """Count the cells of one character as Textual does, with Rich, whose table takes 30 ms to load."""
     if _ONE_CELL.match(char):
         return 1
     from rich.cells import get_character_cell_size
@@ -71,7 +71,7 @@ def _char_width(char: str) -> int:
 _ONE_CELL = re.compile(
     "[ -~\u00a1-\u00ac\u00ae-\u02ff\u0391-\u03a1\u03a3-\u0482\u2010-\u2027\u2190-\u22ff\u2500-\u25fc\u2714\u2716]"
 )
-"""Characters of one cell in every table: letters of Europe, our glyphs, punctuation, arrows, signs and boxes."""
+"""Characters that every terminal draws in one cell: European letters, punctuation, arrows, box drawing, our glyphs."""
 
 _ONE_CELL_EACH = re.compile(f"{_ONE_CELL.pattern}*")
 
@@ -79,8 +79,8 @@ _ONE_CELL_EACH = re.compile(f"{_ONE_CELL.pattern}*")
 def clean(text: str) -> str:
     """Return a text as drawn: without terminal control, and with the same width on every terminal.
 
-    Control characters (a file's own escape sequences too) become spaces. Selectors of emoji, joiners and skin tones
-    go, flags become their letters, and what some terminals draw wider than others becomes \ufffd.
+    Control characters, including escape sequences in a file, become spaces. Variation selectors, joiners and skin tones
+    are dropped, flags become letters, and characters whose width depends on the terminal become \ufffd.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -108,7 +108,7 @@ def _clean_char(char: str) -> str:
 
 
 _DROPPED = re.compile("[\u200d\ufe00-\ufe0f\U0001f3fb-\U0001f3ff\U000e0100-\U000e01ef]")
-"""Joiner, variation selectors and skin tones: a terminal that does not know them draws them beside."""
+"""Joiner, variation selectors and skin tones; a terminal that does not support them draws them as extra characters."""
 
 
 def _unicode_width(char: str) -> int:
@@ -120,9 +120,9 @@ def _unicode_width(char: str) -> int:
 
 @lru_cache(maxsize=8192)
 def cells_of(text: str) -> tuple[str, ...]:
-    """Split any text into the cells that Textual counts for it, each with what to draw there.
+    """Split a text into the cells that Textual counts for it, each with the characters to draw there.
 
-    The second cell of a wide character is empty; where fewer are drawn than counted, blanks follow.
+    The second cell of a wide character is empty; blanks fill cells that are counted but not drawn.
     """
     if _ONE_CELL_EACH.fullmatch(text):
         return tuple(text)
@@ -197,7 +197,7 @@ def fit(content: Line, width: int) -> Line:
 
 
 def ends(start: Line, end: Line, width: int) -> Line:
-    """Put one line at the left and one at the right edge; the left one is cut if needed."""
+    """Join a line at the left edge and one at the right edge; the left one is cut if needed."""
     room = width - line_width(end)
     if room <= 0:
         return fit(end, width)
@@ -226,7 +226,7 @@ def wrap(text: str, width: int, tone: Tone = Tone.PLAIN, indent: str = "") -> tu
 
 
 def fold(content: Line, width: int) -> tuple[Line, ...]:
-    """Break a line at spaces into lines of at most `width` cells, tones kept, what goes on two cells further in.
+    """Break a line at spaces into lines of at most `width` cells, keeping tones; continuation lines are indented.
 
     A word that is longer than a line is broken.
     """
@@ -266,7 +266,7 @@ _WORDS = re.compile(
 
 
 def difference(old: str, new: str, context: int = 3) -> tuple[Line, ...]:
-    """Compare two texts by lines; nothing when they are equal but for line endings."""
+    """Return the diff of two texts; empty if they differ at most in line endings."""
     import difflib
 
     before, after = lines_of(old.strip()), lines_of(new.strip())
@@ -286,7 +286,7 @@ def difference(old: str, new: str, context: int = 3) -> tuple[Line, ...]:
 
 
 def colour_sql(text: str, indent: str = "   ") -> tuple[Line, ...]:
-    """Highlight the keywords of SQL and mask its secrets; parsing is left to `core.sql`."""
+    """Highlight the keywords of a SQL text and mask its secrets, without parsing it."""
     return tuple(_coloured(row, indent) for row in lines_of(text.strip("\n")))
 
 

@@ -10,7 +10,7 @@ _BLANK = Span("")
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column of a table; the one with width 0 takes what is left."""
+    """A column of a table; width 0 takes the remaining space."""
 
     id: str
     title: str
@@ -29,13 +29,13 @@ def header(columns: Sequence[TableColumn], width: int, sort: str = "") -> Line:
 
 
 def widths(columns: Sequence[TableColumn], width: int) -> tuple[int, ...]:
-    """Return each column its cells; two cells at the left are for mark and cursor, one stands after each column."""
+    """Return the width of each column; two cells precede the first, for mark and cursor, and one follows each."""
     fixed = sum(column.width for column in columns) + len(columns) + 2
     return tuple(column.width or max(width - fixed, 8) for column in columns)
 
 
 def table_row(cells: Mapping[str, Span], columns: Sequence[TableColumn], width: int) -> Line:
-    """Lay out cells by the id of their column; one that is missing is blank."""
+    """Lay out cells by the id of their column; missing cells are blank."""
     spans: list[Span] = [Span("  ")]
     for column, room in zip(columns, widths(columns, width), strict=True):
         text, tone = cells.get(column.id, _BLANK)

@@ -1,6 +1,6 @@
-"""How things look: glyphs for UTF-8 and for ASCII terminals, tones of states, and palettes of 256, 16 and no colours.
+"""Glyphs for UTF-8 and ASCII terminals, tones of states, and palettes with 256, 16 and no colours.
 
-A glyph always stands beside a word, and no state is shown by colour alone, so any set of either is enough.
+Every glyph appears beside a word and no state is shown by colour alone, so every combination is readable.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,10 +31,10 @@ class Glyphs:
     full: str
     rest: str
     levels: str
-    """Heights of a spark, lowest first."""
+    """Bars of a sparkline, lowest first."""
     done: str
     steps: Mapping[str, str] = field(default_factory=dict)
-    """Per state of a step."""
+    """By step state."""
 
 
 _STATES = {
@@ -122,11 +122,11 @@ ASCII = Glyphs(
 WORDS_ALONE = replace(
     UNICODE, states=dict.fromkeys(_STATES, ""), trends=dict.fromkeys(_TRENDS, ""), steps=dict.fromkeys(_STEPS, "")
 )
-"""For the command line, whose output programs may read."""
+"""No glyphs, only words: for the command line, whose output programs may read."""
 
 
 def choose_glyphs(environ: Mapping[str, str]) -> Glyphs:
-    """Choose ASCII unless the locale is UTF-8; HEADGATE_GLYPHS=ascii or unicode decides otherwise."""
+    """Choose ASCII unless the locale is UTF-8; HEADGATE_GLYPHS=ascii or unicode overrides this."""
     wished = environ.get("HEADGATE_GLYPHS", "").lower()
     if wished in ("ascii", "unicode"):
         return ASCII if wished == "ascii" else UNICODE
@@ -135,17 +135,17 @@ def choose_glyphs(environ: Mapping[str, str]) -> Glyphs:
 
 
 def parse_state(word: str) -> State:
-    """Read a state from the ledger; a word that is not in the list is unknown."""
+    """Parse a state of the ledger; an unrecognized word gives UNKNOWN."""
     return State(word) if word in State._value2member_map_ else State.UNKNOWN
 
 
 def parse_trend(word: str) -> Trend:
-    """Read a trend from the ledger; a word that is not in the list is unknown."""
+    """Parse a trend of the ledger; an unrecognized word gives UNKNOWN."""
     return Trend(word) if word in Trend._value2member_map_ else Trend.UNKNOWN
 
 
 def sparkline(values: Sequence[float | None], width: int, levels: str) -> str:
-    """Draw the last values as a strip of `width` cells scaled to their maximum; a gap is a blank."""
+    """Draw the last values in `width` cells, scaled to their maximum; None is a blank."""
     shown = list(values)[-width:]
     top = max((value for value in shown if value is not None), default=0.0)
     last = len(levels) - 1
@@ -164,7 +164,7 @@ def bar(part: float, width: int, glyphs: Glyphs) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Paint:
-    """A look: colours are indices of the terminal's palette, None its default."""
+    """Colours and attributes of text; colours are indices of the terminal's palette, None its default."""
 
     fg: int | None = None
     bg: int | None = None
@@ -176,7 +176,7 @@ class Paint:
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """Looks by tone; `chosen` is the row under the cursor, `band` the first line and the dialog."""
+    """Paints by tone; `chosen` is for the row under the cursor, `band` for the first line and dialogs."""
 
     name: str
     base: Paint
@@ -185,7 +185,7 @@ class Palette:
     band: Paint = field(default_factory=lambda: Paint(reverse=True))
 
     def paint(self, tone: Tone, *, chosen: bool = False, band: bool = False) -> Paint:
-        """Return the look of a tone on the plain ground, on the chosen row, or on a band."""
+        """Return the paint of a tone on the normal background, on the chosen row, or on a band."""
         own = self.tones.get(tone, Paint())
         ground = self.chosen if chosen else self.band if band else self.base
         fg = own.fg if own.fg is not None else self.base.fg
@@ -227,7 +227,7 @@ _LOOKS: Mapping[Tone, tuple[Paint, Paint, Paint, Paint]] = {
     Tone.OPEN: (Paint(117, bold=True), Paint(25, bold=True), _BOLD, _BOLD),
     Tone.FIELD: (Paint(231, underline=True), Paint(16, underline=True), Paint(underline=True), Paint(underline=True)),
 }
-"""The look of each tone in the dark, the light, the 16-colour and the colourless palette."""
+"""Paint of each tone in the dark, light, 16-colour and monochrome palettes."""
 
 
 def _tones(palette: int) -> Mapping[Tone, Paint]:
@@ -244,7 +244,7 @@ BY_NAME = {palette.name: palette for palette in (DARK, LIGHT, SIXTEEN, MONO)}
 
 
 def choose_palette(environ: Mapping[str, str]) -> Palette:
-    """Choose by HEADGATE_THEME (dark, light, sixteen, mono), NO_COLOR, TERM and COLORFGBG, in this order."""
+    """Choose a palette by HEADGATE_THEME (dark, light, sixteen, mono), NO_COLOR, TERM and COLORFGBG, in this order."""
     wished = BY_NAME.get(environ.get("HEADGATE_THEME", ""))
     if wished is not None:
         return wished

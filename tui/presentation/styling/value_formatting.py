@@ -1,4 +1,4 @@
-"""Numbers, sizes and times for people: short, and no more exact than known."""
+"""Short formats of numbers, sizes, times and trends for people."""
 
 import time
 
@@ -23,12 +23,12 @@ __all__ = (
 
 
 def long_number(value: int | None) -> str:
-    """Write 18,220; `?` when it is not known."""
+    """Write 18,220; `?` if unknown."""
     return "?" if value is None else f"{value:,}"
 
 
 def age(seconds: float | None) -> str:
-    """Write an age for a list: steps of ten seconds below a minute, so that a quiet screen sends nothing."""
+    """Write an age for a list, in steps of ten seconds below a minute, so that a quiet screen sends nothing."""
     if seconds is None:
         return "-"
     if seconds < 10:
@@ -37,7 +37,7 @@ def age(seconds: float | None) -> str:
 
 
 def took(seconds: float | None) -> str:
-    """Write how long something took: 0.3 s, 58 s, 2m 3s."""
+    """Write a duration: 0.3 s, 58 s, 2m 3s; empty if None."""
     if seconds is None:
         return ""
     if seconds < 10:
@@ -46,12 +46,12 @@ def took(seconds: float | None) -> str:
 
 
 def batch_took(batch_ms: int | None) -> str:
-    """Write how long a batch took: 104.7 s; `-` when it is not known."""
+    """Write the duration of a batch: 104.7 s; `-` if unknown."""
     return "-" if batch_ms is None else f"{batch_ms / 1000:.1f} s"
 
 
 def clock(at: float | None) -> str:
-    """Write a moment of today as 14:02:11 in local time."""
+    """Write a time of day in local time: 14:02:11; empty if None."""
     return "" if at is None else time.strftime("%H:%M:%S", time.localtime(at))
 
 
@@ -65,7 +65,7 @@ def moment(at: float | None, now: float) -> str:
 
 
 def rate(value: float | None, unit: str = "/s") -> str:
-    """Write a rate: 220/s; `-` when it is not known."""
+    """Write a rate: 220/s; `-` if unknown."""
     return "-" if value is None else f"{short_number(value)}{unit}"
 
 

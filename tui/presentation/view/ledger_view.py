@@ -1,4 +1,4 @@
-"""The view that the screens show, made of a snapshot of the ledger: statements with parents and readers."""
+"""A snapshot of the ledger as the screens need it: statements joined with parents, readers and staged marks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,21 +55,21 @@ class StatementView:
         return self.line.external
 
     def trend_words(self, measurement: Measurement | StatementLine) -> str:
-        """Write the trend of its lag by a measurement."""
+        """Write the trend of its lag, with figures from a measurement."""
         if self.starting:
             return "starting"
         return trend_words(self.trend, measurement.rate_rows_s, measurement.eta_s, measurement.data_age_s)
 
     @property
     def lag_rows(self) -> int | None:
-        """Rows behind; None when it is not known, 0 for an external table."""
+        """Rows behind; None if unknown, 0 for an external table."""
         if self.external:
             return 0
         return self.line.lag_rows
 
     @property
     def errors(self) -> int:
-        """Restarts, and one more while it has failed."""
+        """Number of restarts, plus one while it is failed."""
         return self.line.restarts + (self.state is State.FAILED)
 
     @property
@@ -87,7 +87,7 @@ class StatementView:
 
 @dataclass(frozen=True, slots=True)
 class LedgerView:
-    """Everything on screen, computed once per reading."""
+    """The statements of an environment, computed once per snapshot."""
 
     snapshot: LedgerSnapshot
     statements: Mapping[TableName, StatementView]
@@ -100,12 +100,12 @@ class LedgerView:
     """Tables by product and layer, products and tables sorted, layers from sources to views."""
 
     def statement(self, table: str) -> StatementView | None:
-        """Find a table; None when it is not deployed."""
+        """Find a table; None if it is not deployed."""
         return self.statements.get(TableName(table))
 
 
 def downstream_of(view: LedgerView, targets: Sequence[str]) -> tuple[str, ...]:
-    """List all direct and indirect readers of the targets, nearest first, without the targets."""
+    """Return all direct and indirect readers of the targets, nearest first, without the targets."""
     below = distances(
         map(TableName, targets), lambda name: view.statements[name].readers if view.statement(name) else ()
     )
@@ -199,9 +199,9 @@ def statement_view(
 
 
 def is_starting(line: StatementLine) -> bool:
-    """Return whether a statement runs, has not committed since its start, and was last measured within one trigger.
+    """Return whether a running statement has committed nothing yet and was last measured within one trigger interval.
 
-    A verdict of that time still describes the time when it was stopped.
+    Such a measurement still reflects the time when it was stopped.
     """
     if line.started_at is None or not uncommitted(line):
         return False
@@ -215,7 +215,7 @@ def uncommitted(line: StatementLine) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """How old the data is and whether an agent writes it."""
+    """The age of the data, and whether an agent updates it."""
 
     age_s: float | None
     stale: bool
@@ -223,11 +223,11 @@ class Freshness:
     words: str
     """`live 2s`, `STALE 42s`, `NO AGENT 3h`, `NO LEDGER`."""
     reason: str
-    """Why staging and executing are not possible; empty when they are."""
+    """Why staging and executing are impossible; empty if they are possible."""
 
 
 def freshness(snapshot: LedgerSnapshot, now: float) -> Freshness:
-    """Judge the age of a snapshot; the words change rarely, so that a quiet screen sends nothing."""
+    """Return the freshness of a snapshot, in words that rarely change, so that a quiet screen sends nothing."""
     facts = snapshot.facts
     if facts is None:
         reason = snapshot.problem or "the ledger has not been read yet"

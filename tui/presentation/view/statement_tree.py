@@ -1,4 +1,4 @@
-"""The rows of Home's tree, by product or by lineage, with the health of each branch, and which branches are closed."""
+"""The rows of the home screen's tree, by product or by lineage; the health of branches, and which are closed."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ LAYER_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class BranchHealth:
-    """Health of a branch: worst state, time behind, total lag, worst trend."""
+    """Health of a branch of the tree."""
 
     statements: int
-    """Without external tables, which have no figures of these."""
+    """Number of statements, without external tables."""
     word: str
     state: State
     behind_s: float | None
-    """Of the statement that is farthest behind."""
+    """Of the statement that is furthest behind."""
     lag_rows: int | None
     trend: Trend
     errors: int
@@ -34,25 +34,25 @@ class BranchHealth:
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """One row of the tree. `kind` is product, layer, table, version or again (shown above already)."""
+    """One row of the tree; `kind` is product, layer, table, version, or again for a table that is shown above."""
 
     id: str
     kind: str
     depth: int
     name: str
     open: bool | None
-    """None if nothing is below it."""
+    """None if there is nothing below the row."""
     statement: StatementView | None = None
     version: int = 0
-    """Of a version beside the active one."""
+    """Of a row of kind version; else 0."""
     tables: tuple[TableName, ...] = ()
-    """The table of a row that is one."""
+    """The table of a row of kind table, version or again."""
     below: tuple[TableName, ...] = ()
-    """The tables below a branch, external ones too."""
+    """The tables below a branch, including external ones."""
 
 
 def roll_up(statements: Iterable[StatementView]) -> BranchHealth:
-    """Sum up a branch in one pass."""
+    """Sum up the statements of a branch in one pass."""
     states: dict[State, int] = {}
     lag, known, errors, total, wrong = 0, False, 0, 0, 0
     behind: float | None = None
@@ -83,7 +83,7 @@ def roll_up(statements: Iterable[StatementView]) -> BranchHealth:
 def by_product(
     view: LedgerView, closed: frozenset[str], shows: Callable[[StatementView], bool] | None, *, force_open: bool
 ) -> tuple[TreeRow, ...]:
-    """List the tree by product; `closed` holds ids of closed branches, a filter forces all open; None shows all."""
+    """Return the tree by product; `closed` are ids of closed branches, `shows` selects statements (None: all)."""
     entries: list[TreeRow] = []
     known = view.statements
     for product, layers in view.families.items():
@@ -125,7 +125,7 @@ def _leaf(view: LedgerView, statement: StatementView, depth: int) -> Iterable[Tr
 def by_lineage(
     view: LedgerView, closed: frozenset[str], shows: Callable[[StatementView], bool] | None, *, force_open: bool
 ) -> tuple[TreeRow, ...]:
-    """List the tree from sources to sinks; a table with several parents is opened below the first of them."""
+    """Return the tree from sources to sinks; a table with several parents is expanded below the first one."""
     shown = {table for table, statement in view.statements.items() if shows is None or shows(statement)}
     children: Mapping[TableName, tuple[TableName, ...]] = {
         table: tuple(reader for reader in view.statements[table].readers if reader in shown) for table in shown
@@ -133,7 +133,7 @@ def by_lineage(
     has_parent = {child for below in children.values() for child in below}
     entries: list[TreeRow] = []
     done: set[TableName] = set()
-    # An explicit stack: a chain of statements may be longer than Python's recursion allows.
+    # An explicit stack, because a chain of statements may exceed the recursion limit of Python.
     stack = [(table, 0, "") for table in sorted(shown - has_parent, reverse=True)]
     while stack:
         table, depth, path = stack.pop()
@@ -151,7 +151,7 @@ def by_lineage(
 
 
 def closing_id(entry: TreeRow) -> str:
-    """Name the branch that an entry opens and closes."""
+    """Return the id of the branch that an entry opens and closes."""
     return entry.id if entry.kind in ("product", "layer") else f"down:{entry.id}"
 
 
@@ -162,14 +162,14 @@ def branches(view: LedgerView) -> tuple[str, ...]:
 
 
 def tables_of(entry: TreeRow, view: LedgerView) -> tuple[TableName, ...]:
-    """Return the tables that an act on a row is about: those below a branch, without external ones."""
+    """Return the tables that an action on a row applies to: its own, or those below a branch without external ones."""
     if entry.tables:
         return entry.tables
     return tuple(name for name in entry.below if (found := view.statement(name)) is not None and not found.external)
 
 
 def health_of(entry: TreeRow, view: LedgerView) -> BranchHealth:
-    """Sum up what is below a branch; asked for visible rows alone."""
+    """Sum up the statements below a branch; called for visible rows only."""
     return roll_up(found for name in entry.below if (found := view.statement(name)) is not None)
 
 
@@ -182,7 +182,7 @@ class FoldingMode(StrEnum):
 
 
 class TreeFolding:
-    """Closed branches over time: a branch with something to report opens by itself unless the user closed it."""
+    """Which branches are closed over time: one that becomes noteworthy opens by itself, unless the user closed it."""
 
     def __init__(self) -> None:
         self.mode = FoldingMode.FIT
@@ -192,7 +192,7 @@ class TreeFolding:
         self._made_for: tuple[object, ...] = ()
 
     def closed(self, view: LedgerView, rows: int, kept: Collection[str] = ()) -> frozenset[str]:
-        """Return the closed branches where `rows` rows fit; those of `kept` hold the cursor and are not closed anew."""
+        """Return the closed branches if `rows` rows fit; those in `kept` hold the cursor and are not newly closed."""
         made_for = (self.mode, rows, rows_of(view, ()))
         if made_for != self._made_for:
             self._made_for = made_for
@@ -214,9 +214,9 @@ class TreeFolding:
 
 
 def folded_to_fit(view: LedgerView, rows: int) -> frozenset[str]:
-    """Return the branches that are closed so that the tree has at most `rows` rows, or as few as can be.
+    """Return the branches to close so that the tree has at most `rows` rows, if possible.
 
-    A branch with something to report is never closed. Quiet products open before layers, small before large.
+    Only quiet branches are closed. Products are opened before layers, small ones before large ones.
     """
     closed = quiet_branches(view)
     room = rows - rows_of(view, closed)

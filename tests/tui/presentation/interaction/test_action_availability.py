@@ -368,7 +368,7 @@ def test_the_author_of_a_plan_that_needed_an_approval_cannot_skip_its_comparison
 ) -> None:
     plan = replace(sample_plan(), approvals=approvals)
     why = why_not_overruled(plan, plan_row(plan), act, do, user=user)
-    assert why == ("it needed an approval, and its author cannot overrule it; another login must" if refused else None)
+    assert why == ("its plan needed an approval, so its author cannot do this; another login must" if refused else None)
     now = replace(ActionContext(), run_state="failed", run_failed=True, held=True)
     key = "swap" if act == "swap" else "skip"
     found = find_action(key, "run")

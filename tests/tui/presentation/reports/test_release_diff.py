@@ -27,7 +27,7 @@ FOUND = (
 
 def test_unexpected_differences_come_first_and_each_row_says_which_version_has_it() -> None:
     assert result_lines(FOUND) == (
-        "orders__v2 as of batch 3 beside orders__v1 as of batch 120, which had read the same",
+        "orders__v2 as of batch 3 compared with orders__v1 as of batch 120, after the same input",
         "  ok          schema        3 columns",
         "  UNEXPECTED  differences   1 row with other values, unexpected; 2 rows only in the old version:",
         "                            filter added: id > 2",

@@ -64,7 +64,7 @@ def test_a_statement_started_within_its_trigger_shows_its_start_and_pending_inpu
     )  # fmt: skip
     assert verdict(trigger="40 seconds", lag_rows=0, **started)[0] == f"{begun}; nothing waits in its input."
     assert verdict(trigger="40 seconds", lag_rows=None, lag_files=None, **started)[0] == (
-        f"{begun}; what waits in its input is not known."
+        f"{begun}; its pending input is unknown."
     )
 
 
@@ -88,7 +88,7 @@ def test_a_constant_backlog_is_not_reported_as_keeping_up() -> None:
 
 
 def test_statements_whose_pool_does_not_answer_are_marked() -> None:
-    assert "nobody can say whether it runs" in verdict(trend="unknown", state="unknown")[0]
+    assert "it is unknown whether the statement runs" in verdict(trend="unknown", state="unknown")[0]
 
 
 def test_a_starved_statement_shows_the_age_of_its_data() -> None:

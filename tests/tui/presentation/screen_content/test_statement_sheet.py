@@ -47,7 +47,7 @@ def overview(facts: StatementDetails, error: str = "", width: int = 80) -> list[
 
 def test_an_input_shows_its_folder_contents_and_the_age_of_its_newest_version() -> None:
     assert overview(known(FIGURES)) == [
-        " table      pizzas  external: others write it, and Headgate only reads it",
+        " table      pizzas  external: written by others, only read by Headgate",
         " product    sales  dimension  owner sales-team",
         " read by    menu_sales@v1  oven_load@v4",
         " lies in    /lake/pizzas",
