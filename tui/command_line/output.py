@@ -61,6 +61,15 @@ class CommandOutput:
             print(escape_in_document(text, astral=JSON_ASTRAL))
             sys.stdout.flush()
 
+    def answer(self, value: Any, *messages: str, lines: Iterable[str] = ()) -> None:
+        """Print JSON if it was requested, else lines on stdout and messages on stderr."""
+        if self.as_json:
+            return self.data(value)
+        self.print(lines)
+        for message in messages:
+            self.say(message)
+        return None
+
     def progress(self, wait: "WaitProgress") -> None:
         """Show progress: what is waited for, elapsed and typical time; rewritten in place on a terminal."""
         usual = f" of about {wait.usual_s:.0f} s" if wait.usual_s else ""

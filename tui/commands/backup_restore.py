@@ -24,12 +24,9 @@ def backup(context: CommandContext) -> int:
     context.announce()
     size = back_up(Path(context.place.where.ledger), into)
     archives = _archives(into, context.place.where.ledger)
-    if voice.as_json:
-        voice.data({"file": str(into), "bytes": size, "verified": True, "archives": list(map(str, archives))})
-    else:
-        voice.say(f"{into}: {short_size(size)}, verified")
-        if archives:
-            voice.say(f"it does not contain older audit entries; also copy: {', '.join(map(str, archives))}")
+    older = [f"it does not contain older audit entries; also copy: {', '.join(map(str, archives))}"] if archives else []
+    body = {"file": str(into), "bytes": size, "verified": True, "archives": list(map(str, archives))}
+    voice.answer(body, f"{into}: {short_size(size)}, verified", *older)
     return 0
 
 
@@ -55,14 +52,10 @@ def restore(context: CommandContext) -> int:
         )
     kept = str(done.kept) if done.kept else None
     missing = [str(path) for path in _archives(Path(place.where.ledger), place.where.ledger) if not path.exists()]
-    if voice.as_json:
-        voice.data({"restored": str(file), "kept": kept, "epoch": done.epoch, "missing": missing})
-    else:
-        voice.say(f"restored {file}; the environment is now at epoch {done.epoch}")
-        if kept:
-            voice.say(f"the replaced ledger is kept as {kept}")
-        if missing:
-            voice.say(f"older audit entries are missing; put copies at: {', '.join(missing)}")
+    said = [f"restored {file}; the environment is now at epoch {done.epoch}"]
+    said += [f"the replaced ledger is kept as {kept}"] if kept else []
+    said += [f"older audit entries are missing; put copies at: {', '.join(missing)}"] if missing else []
+    voice.answer({"restored": str(file), "kept": kept, "epoch": done.epoch, "missing": missing}, *said)
     return 0
 
 
@@ -83,10 +76,7 @@ def adopt(context: CommandContext) -> int:
     found = client.call("adoption")
     doubt = str(found.get("doubt") or "")
     if not doubt:
-        if voice.as_json:
-            voice.data({"doubt": "", "lines": [], "epoch": None})
-        else:
-            voice.say("nothing is in doubt: there is nothing to adopt")
+        voice.answer({"doubt": "", "lines": [], "epoch": None}, "nothing is in doubt: there is nothing to adopt")
         return 0
     voice.say("\n".join((doubt, "An adoption records the existing data as this ledger's own, as a new epoch:")))
     voice.say("\n".join(f"  {line}" for line in found.get("lines", ())))
@@ -95,13 +85,12 @@ def adopt(context: CommandContext) -> int:
         text, f"Adopting the existing data for {place.title}. Statements wanted running start at once."
     )
     answer = client.call("adopt", confirm=confirm, line=equivalent_command(place, "adopt"))
-    if voice.as_json:
-        left = answer.get("left") or []
-        voice.data({"doubt": doubt, "lines": found.get("lines"), "epoch": answer.get("epoch"), "left": left})
-    else:
-        voice.print([f"adopted as epoch {answer.get('epoch')}"])
-        for line in answer.get("left") or ():
-            voice.say(f"not adopted yet, run headgate adopt again later: {line}")
+    left = answer.get("left") or []
+    voice.answer(
+        {"doubt": doubt, "lines": found.get("lines"), "epoch": answer.get("epoch"), "left": left},
+        *(f"not adopted yet, run headgate adopt again later: {line}" for line in left),
+        lines=[f"adopted as epoch {answer.get('epoch')}"],
+    )
     return 0
 
 

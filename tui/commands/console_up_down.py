@@ -105,24 +105,13 @@ def up(context: CommandContext) -> int:
     )
     facts = agent_process.read_environment_row(context.place)
     wanted = _wanted_running(context) if started else 0
-    if context.voice.as_json:
-        context.voice.data(
-            {
-                "started": started,
-                "agent_pid": facts.agent_pid if facts else None,
-                "pool": facts.pool if facts else None,
-                "pool_state": facts.pool_state if facts else None,
-                "wanted_running": wanted,
-            }
-        )
-    else:
-        pool = f"pool {facts.pool} is {facts.pool_state}" if facts else "the pool is unknown"
-        context.voice.say(f"agent {'started' if started else 'was already running'}; {pool}")
-        if wanted:
-            context.voice.say(
-                f"wanted running: {counted(wanted, 'statement')}; "
-                "those not running are resumed from their checkpoints (headgate wait waits for all)"
-            )
+    pool = f"pool {facts.pool} is {facts.pool_state}" if facts else "the pool is unknown"
+    said = [f"agent {'started' if started else 'was already running'}; {pool}"]
+    if wanted:
+        resumed = "those not running are resumed from their checkpoints (headgate wait waits for all)"
+        said.append(f"wanted running: {counted(wanted, 'statement')}; {resumed}")
+    known = {name: getattr(facts, name, None) for name in ("agent_pid", "pool", "pool_state")}
+    context.voice.answer({"started": started, **known, "wanted_running": wanted}, *said)
     return 0
 
 
@@ -161,10 +150,7 @@ def down(context: CommandContext) -> int:
     # Files of the sample keep arriving until its generator has ended.
     found = teardown.marked(place) if args.purge else []
     purged = teardown.purge(place, found, voice.progress) if found else []
-    if voice.as_json:
-        voice.data({"ended": ended, "purged": purged})
-    else:
-        voice.say(("ended: " + ", ".join(ended)) if ended else "nothing was running")
-        if args.purge:
-            voice.say(f"deleted {len(purged)} of {counted(len(found), 'place')}")
+    said = [f"ended: {', '.join(ended)}" if ended else "nothing was running"]
+    said += [f"deleted {len(purged)} of {counted(len(found), 'place')}"] if args.purge else []
+    voice.answer({"ended": ended, "purged": purged}, *said)
     return 1 if args.purge and len(purged) < len(found) else 0

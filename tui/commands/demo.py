@@ -68,11 +68,9 @@ def _healthy(context: CommandContext, folder: str, *, terminal: bool) -> bool:
     failed = [check for check in checks if not check.ok]
     if not failed:
         return True
-    if context.voice.as_json:
-        error = HeadgateError(failed[0].summary, remedy=failed[0].remedy)
-        context.voice.data({"error": error.as_json(), "checks": [check.as_json() for check in checks]})
-    else:
-        context.voice.say("\n".join(check_lines(checks)))
+    error = HeadgateError(failed[0].summary, remedy=failed[0].remedy)
+    body = {"error": error.as_json(), "checks": [check.as_json() for check in checks]}
+    context.voice.answer(body, "\n".join(check_lines(checks)))
     return False
 
 
@@ -173,12 +171,12 @@ def _settle(context: CommandContext) -> int:
     if open_still:
         raise HeadgateError(f"windows are still open in {', '.join(open_still)}", remedy="headgate demo settle again")
     took = time.monotonic() - began
-    if voice.as_json:
-        voice.data({"settled": True, "rounds": len(settled), "took_s": round(took, 1),
-                    "closing_ids": [-one.number for one in settled]})  # fmt: skip
-    else:
-        voice.say(f"settled after {took:.0f} s: the generator is stopped, all windows are closed, nothing lags")
-        voice.say("closing events have negative ids; `headgate demo` starts the generator again")
+    ids = [-one.number for one in settled]
+    voice.answer(
+        {"settled": True, "rounds": len(settled), "took_s": round(took, 1), "closing_ids": ids},
+        f"settled after {took:.0f} s: the generator is stopped, all windows are closed, nothing lags",
+        "closing events have negative ids; `headgate demo` starts the generator again",
+    )
     return 0
 
 

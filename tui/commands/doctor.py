@@ -1,7 +1,6 @@
 """The command `doctor`: checks all prerequisites of a start and gives remedies."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from core.model.errors import UsageError
 from tui.command_line.context import CommandContext
@@ -29,13 +28,10 @@ def doctor(context: CommandContext) -> int:
         logout = doctor_checks.check_logout(place)
         checks += [logout] if logout else []
     failed = [check for check in checks if not check.ok]
-    if context.voice.as_json:
-        context.voice.data({"ok": not failed, "checks": [check.as_json() for check in checks]})
-    else:
-        context.voice.print(check_lines(checks))
-        if place is None:
-            why = "no project here" if project is None else "the project cannot be read"
-            context.voice.say(f"{why}: home, agent, pool and ledger were not checked")
+    why = "no project here" if project is None else "the project cannot be read"
+    unchecked = [] if place else [f"{why}: home, agent, pool and ledger were not checked"]
+    body = {"ok": not failed, "checks": [check.as_json() for check in checks]}
+    context.voice.answer(body, *unchecked, lines=check_lines(checks))
     return 1 if failed else 0
 
 
@@ -75,20 +71,7 @@ def _place(context: CommandContext, project: DoctorCheck | None) -> SelectedEnvi
 
 def _paths(context: CommandContext, place: SelectedEnvironment) -> int:
     where = place.where
-    paths: dict[str, Any] = {
-        "project": place.folder,
-        "data": place.data,
-        "home": where.home,
-        "ledger": where.ledger,
-        "socket": where.socket,
-        "lock": where.lock,
-        "agent_log": where.agent_log,
-        "pool_log": where.pool_log,
-        "pool_file": where.pool_file,
-        "emergency": where.emergency,
-    }
-    if context.voice.as_json:
-        context.voice.data(paths)
-    else:
-        context.voice.print(f"{name:<12}{path}" for name, path in paths.items())
+    names = ("home", "ledger", "socket", "lock", "agent_log", "pool_log", "pool_file", "emergency")
+    paths = {"project": place.folder, "data": place.data} | {name: getattr(where, name) for name in names}
+    context.voice.answer(paths, lines=[f"{name:<12}{path}" for name, path in paths.items()])
     return 0

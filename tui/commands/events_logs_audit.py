@@ -65,10 +65,7 @@ def audit(context: CommandContext) -> int:
         folder, last = context.operations.reader.path.parent, archives[-1]
         many = "" if len(archives) == 1 else f", older ones in {counted(len(archives) - 1, 'file')} beside it"
         context.voice.say(f"entries {last.first} to {last.last} are in {folder / last.file}{many}")
-    if context.voice.as_json:
-        context.voice.data([_audit_as_json(row) for row in found])
-        return 0
-    context.voice.print(_printed(AUDIT, found))
+    context.voice.answer([_audit_as_json(row) for row in found], lines=_printed(AUDIT, found))
     return 0
 
 
@@ -83,13 +80,9 @@ def _audited(context: CommandContext) -> tuple[AuditRow, ...]:
 
 def history(context: CommandContext) -> int:
     """Print a table's history, oldest first: deploys, operator actions, failures, and events of its environment."""
-    args, voice = context.args, context.voice
-    table = context.operations.statement(args.table)[0].table
-    found = history_of(context.operations.reader, table, args.limit)
-    if voice.as_json:
-        voice.data(history_as_json(table, found))
-        return 0
-    voice.print(history_lines(found, time.time()))
+    table = context.operations.statement(context.args.table)[0].table
+    found = history_of(context.operations.reader, table, context.args.limit)
+    context.voice.answer(history_as_json(table, found), lines=history_lines(found, time.time()))
     return 0
 
 
@@ -97,31 +90,21 @@ def _verify(context: CommandContext) -> int:
     check = context.operations.reader.check_audit()
     archives = context.operations.reader.audit_archives()
     head, breaks = check.head, check.breaks
-    if context.voice.as_json:
-        context.voice.data(
-            {
-                "whole": not breaks,
-                "newest": head.entry if head else None,
-                "hash": head.hash if head else None,
-                "archives": [{"file": each.file, "first": each.first, "last": each.last} for each in archives],
-                "breaks": [
-                    {"first": each.first, "last": each.last, "kind": each.kind, "file": each.file or None}
-                    for each in breaks
-                ],
-            }
-        )
-    elif breaks:
-        context.voice.print(["the audit was changed after it was written:", *(f"  {each.words}" for each in breaks)])
-    else:
-        context.voice.print(
-            [f"the audit is whole up to entry {head.entry}, {head.hash}" if head else "the audit is empty"]
-        )
-    if not context.voice.as_json:
-        context.voice.print(f"  entries {each.first} to {each.last} are in {each.file}" for each in archives)
-        context.voice.print(
-            f"  {file} has {many} more after these, from a replaced ledger or an interrupted archiving"
-            for file, many in check.beyond
-        )
+    body = {
+        "whole": not breaks,
+        "newest": head.entry if head else None,
+        "hash": head.hash if head else None,
+        "archives": [{"file": each.file, "first": each.first, "last": each.last} for each in archives],
+        "breaks": [
+            {"first": each.first, "last": each.last, "kind": each.kind, "file": each.file or None} for each in breaks
+        ],
+    }
+    lines = [f"the audit is whole up to entry {head.entry}, {head.hash}" if head else "the audit is empty"]
+    if breaks:
+        lines = ["the audit was changed after it was written:", *(f"  {each.words}" for each in breaks)]
+    lines += [f"  entries {each.first} to {each.last} are in {each.file}" for each in archives]
+    more = "more after these, from a replaced ledger or an interrupted archiving"
+    context.voice.answer(body, lines=[*lines, *(f"  {file} has {many} {more}" for file, many in check.beyond)])
     return 1 if breaks else 0
 
 

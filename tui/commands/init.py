@@ -242,7 +242,5 @@ def _write(context: CommandContext, folder: Path, files: dict[str, str]) -> None
             raise UsageError(
                 f"{place} cannot be written: {error.strerror}", remedy="run it in a folder that you can write to"
             ) from error
-    if context.voice.as_json:
-        context.voice.data({"folder": str(folder), "written": list(files)})
-    else:
-        context.voice.print(str(folder / path) for path in files)
+    written = {"folder": str(folder), "written": list(files)}
+    context.voice.answer(written, lines=[str(folder / path) for path in files])

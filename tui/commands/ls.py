@@ -154,14 +154,14 @@ def _source_cells(source: dict[str, Any]) -> tuple[str, ...]:
 
 def peek(context: CommandContext) -> int:
     """Print some rows of a table, read by the agent."""
-    args, voice = context.args, context.voice
+    args = context.args
     columns, rows = context.operations.agent.peek(args.table, version=args.table_version, limit=args.limit)
-    if voice.as_json:
-        voice.data({"table": args.table, "columns": list(columns), "rows": rows})
-        return 0
     cells = [tuple("null" if value is None else str(value).replace("\n", " ")[:80] for value in row) for row in rows]
-    voice.print(format_table(columns, cells) if columns else [])
-    voice.say(f"{counted(len(rows), 'row')} of {args.table}, in no order")
+    context.voice.answer(
+        {"table": args.table, "columns": list(columns), "rows": rows},
+        f"{counted(len(rows), 'row')} of {args.table}, in no order",
+        lines=format_table(columns, cells) if columns else (),
+    )
     return 0
 
 
@@ -192,12 +192,10 @@ def wait(context: CommandContext) -> int:
         voice.progress(WaitProgress(text, time.time() - began, 0.0, f"{missing[0].table} {missing[0].state}"))
         version = context.operations.wait_for_change(version, 0.5)
         time.sleep(0.05)
-    if voice.as_json:
-        voice.data(
-            {"waited_s": round(time.time() - began, 3), "statements": [statement_as_json(line) for line in lines]}
-        )
-    else:
-        voice.say(f"{counted(len(lines), 'statement')} ready after {time.time() - began:.1f} s")
+    voice.answer(
+        {"waited_s": round(time.time() - began, 3), "statements": [statement_as_json(line) for line in lines]},
+        f"{counted(len(lines), 'statement')} ready after {time.time() - began:.1f} s",
+    )
     return 0
 
 
@@ -218,11 +216,9 @@ def _there(line: StatementLine, state: str | None, bound: int | None, began: flo
 
 
 def _give_up(context: CommandContext, lines: list[StatementLine], why: str) -> int:
-    if context.voice.as_json:
-        error = HeadgateError(why, remedy="headgate ls, headgate events")
-        context.voice.data({"error": error.as_json(), "statements": [statement_as_json(line) for line in lines]})
-    else:
-        context.voice.say(f"headgate: {why}")
+    error = HeadgateError(why, remedy="headgate ls, headgate events")
+    body = {"error": error.as_json(), "statements": [statement_as_json(line) for line in lines]}
+    context.voice.answer(body, f"headgate: {why}")
     return 1
 
 

@@ -78,16 +78,12 @@ def _approve(context: CommandContext) -> int:
 
 
 def _answered(context: CommandContext, answer: Mapping[str, object]) -> int:
-    if context.voice.as_json:
-        context.voice.data(answer)
-    elif not answer.get("changed"):
-        context.voice.say(f"policy {answer.get('policy')} is already in force: nothing to record")
+    said = "is waiting for approval; another login must run: headgate policy approve"
+    if not answer.get("changed"):
+        said = "is already in force: nothing to record"
     elif answer.get("state") == IN_FORCE:
-        context.voice.say(f"policy {answer.get('policy')} is in force; plans made before it are stale")
-    else:
-        context.voice.say(
-            f"policy {answer.get('policy')} is waiting for approval; another login must run: headgate policy approve"
-        )
+        said = "is in force; plans made before it are stale"
+    context.voice.answer(answer, f"policy {answer.get('policy')} {said}")
     return 0
 
 

@@ -54,10 +54,8 @@ def _swap(context: CommandContext) -> int:
     confirm = context.confirm(agent.confirmation_of_swap(found.run).text, f"Moving the pointers of {moved}.")
     agent.swap(found.run, confirm=confirm)
     if context.args.detach:
-        if voice.as_json:
-            voice.data({"run": found.run, "act": "swap"})
-        else:
-            voice.say(f"run {found.run} may swap now: headgate runs {found.run} --follow")
+        said = f"run {found.run} may swap now: headgate runs {found.run} --follow"
+        voice.answer({"run": found.run, "act": "swap"}, said)
         return 0
     return follow_run(context, found.run, past_hold=True)
 
@@ -76,10 +74,8 @@ def _close(context: CommandContext) -> int:
     if not reader:
         raise UsageError("a ticket is closed by its reader's name", remedy=f"headgate release show {run} lists tickets")
     context.operations.agent.close_ticket(run, reader)
-    if context.voice.as_json:
-        context.voice.data({"run": run, "reader": reader, "act": "close"})
-    else:
-        context.voice.say(f"run {run}: the ticket of {reader} is closed")
+    closed = f"run {run}: the ticket of {reader} is closed"
+    context.voice.answer({"run": run, "reader": reader, "act": "close"}, closed)
     return 0
 
 

@@ -61,10 +61,8 @@ def approve(context: CommandContext) -> int:
     needed = confirmation_for_act("approve", (row.hash,), place.protected, environment=place.environment)
     confirm = context.confirm(needed.text, f"Approving plan {row.hash[:12]} by {row.author}.")
     approved, needs = context.operations.agent.approve(row.hash, confirm=confirm)
-    if voice.as_json:
-        voice.data({"hash": row.hash, "approved": approved, "approvals": needs})
-    else:
-        voice.say(f"plan {row.hash[:12]}: approvals {approved} of {needs}")
+    body = {"hash": row.hash, "approved": approved, "approvals": needs}
+    voice.answer(body, f"plan {row.hash[:12]}: approvals {approved} of {needs}")
     return 0
 
 
@@ -73,10 +71,7 @@ def print_plan_diff(context: CommandContext) -> int:
     from core.plan.diff import difference_as_json, difference_lines
 
     first, second = (plan_lookup.find_plan(context, word).plan for word in (context.args.first, context.args.second))
-    if context.voice.as_json:
-        context.voice.data(difference_as_json(first, second))
-    else:
-        context.voice.print(difference_lines(first, second))
+    context.voice.answer(difference_as_json(first, second), lines=difference_lines(first, second))
     return 0
 
 

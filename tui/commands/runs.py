@@ -59,13 +59,9 @@ def runs(context: CommandContext) -> int:
             return follow_run(context, row.id)
         return _report(context, row)
     rows = operations.reader.runs()
-    if voice.as_json:
-        voice.data([run_as_json(row) for row in rows])
-        return 0
-    if rows:
-        voice.print(format_records(PRINTED_RUNS, [run_cells(row, time.time()) for row in rows]))
-    else:
-        voice.say("no plan has been executed yet")
+    none = [] if rows else ["no plan has been executed yet"]
+    lines = format_records(PRINTED_RUNS, [run_cells(row, time.time()) for row in rows]) if rows else ()
+    voice.answer([run_as_json(row) for row in rows], *none, lines=lines)
     return 0
 
 
@@ -149,10 +145,8 @@ def _control(context: CommandContext, act: str) -> int:
         confirm = context.confirm(short, question)
     step = context.args.step if act == "skip" else 0
     context.operations.agent.run_control(row.id, act, step=step, confirm=confirm)
-    if context.voice.as_json:
-        context.voice.data({"run": row.id, "act": act})
-    else:
-        context.voice.say(f"run {row.id}: acknowledged" if act == "ack" else f"{act} sent to run {row.id}")
+    said = f"run {row.id}: acknowledged" if act == "ack" else f"{act} sent to run {row.id}"
+    context.voice.answer({"run": row.id, "act": act}, said)
     if act in ("resume", "retry") and context.args.follow:
         return follow_run(context, row.id, row)
     return 0
@@ -178,10 +172,8 @@ def _continue(context: CommandContext, found: RunContinuation) -> int:
     run_id = context.operations.agent.apply(plan.hash, confirm=confirm)
     if context.args.follow:
         return follow_run(context, run_id)
-    if voice.as_json:
-        voice.data({"run": run_id, "act": "retry", "continues": found.run.id, "plan": plan.hash})
-    else:
-        voice.say(f"run {run_id} continues run {found.run.id}: headgate runs {run_id} --follow")
+    body = {"run": run_id, "act": "retry", "continues": found.run.id, "plan": plan.hash}
+    voice.answer(body, f"run {run_id} continues run {found.run.id}: headgate runs {run_id} --follow")
     return 0
 
 

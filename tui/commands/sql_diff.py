@@ -63,25 +63,21 @@ def diff(context: CommandContext) -> int:
             changes = spark_analysis.cross_check_changes(context.operations, changes, old=old, new=new)
         change = most_severe(changes)
     lines = _edits(old, new) or list(unified_diff(before.text, after.text))
-    if voice.as_json:
-        voice.data(
-            {
-                "row": change.kind.definition.code,
-                "change": str(change.kind),
-                "action": str(change.action),
-                "evidence": [evidence_as_json(seen) for seen in change.evidence],
-                "confirmed_by_spark": change.confirmed,
-                "classified": change.classified,
-                "writes": sorted(new),
-                "diff": lines,
-            }
-        )
-        return 0
-    confirmed = {True: ", confirmed by Spark", False: ", Spark disagrees", None: ""}[change.confirmed]
     facts = change.kind.definition
-    voice.print([f"{change.action}: {facts.label} ({facts.code}){confirmed}"])
-    voice.print(f"  {evidence_words(seen)}" for seen in change.evidence)
-    voice.print(["", *lines] if lines else [])
+    body = {
+        "row": facts.code,
+        "change": str(change.kind),
+        "action": str(change.action),
+        "evidence": [evidence_as_json(seen) for seen in change.evidence],
+        "confirmed_by_spark": change.confirmed,
+        "classified": change.classified,
+        "writes": sorted(new),
+        "diff": lines,
+    }
+    confirmed = {True: ", confirmed by Spark", False: ", Spark disagrees", None: ""}[change.confirmed]
+    evidence = [f"  {evidence_words(seen)}" for seen in change.evidence]
+    head = f"{change.action}: {facts.label} ({facts.code}){confirmed}"
+    voice.answer(body, lines=[head, *evidence, *(["", *lines] if lines else ())])
     return 0
 
 

@@ -82,9 +82,6 @@ def _init(context: CommandContext) -> int:
         voice.progress(WaitProgress(doing, time.monotonic() - began, 0.0))
 
     path = statement_tests.write_first_case(context.operations, context.args.table, context.environ, tell=tell)
-    if voice.as_json:
-        voice.data({"written": path})
-    else:
-        voice.print([path])
-        voice.say("its expected rows were recorded, not verified: review them, then run headgate test")
+    said = "its expected rows were recorded, not verified: review them, then run headgate test"
+    voice.answer({"written": path}, said, lines=[path])
     return 0

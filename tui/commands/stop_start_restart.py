@@ -41,10 +41,8 @@ def act(context: CommandContext) -> int:
     question = EFFECTS[verb].format(tables=", ".join(tables)) + _readers(deployed or (), tables)
     confirm = context.confirm(needed.text, question)
     outcomes = operations.agent.act(verb, tables, confirm=confirm)
-    if context.voice.as_json:
-        context.voice.data({"act": verb, "statements": [outcome.as_json() for outcome in outcomes]})
-    else:
-        context.voice.print(_line(outcome) for outcome in outcomes)
+    body = {"act": verb, "statements": [outcome.as_json() for outcome in outcomes]}
+    context.voice.answer(body, lines=[_line(outcome) for outcome in outcomes])
     for outcome in outcomes:
         if outcome.error is not None and outcome.error.remedy:
             context.voice.say(f"{outcome.table}: {outcome.error.remedy}")
