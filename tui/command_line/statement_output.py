@@ -12,7 +12,13 @@ from core.text.wording import counted
 from state.ledger_snapshot import LedgerSnapshot
 from state.row_types import EnvironmentRow
 from tui.command_line.context import CommandContext
-from tui.presentation.styling.value_formatting import long_duration, short_duration, short_number, trend_words
+from tui.presentation.styling.value_formatting import (
+    lag_words,
+    long_duration,
+    short_duration,
+    short_number,
+    trend_words,
+)
 
 RIGHT = ("VER", "LAG", "ROWS", "ERR", "AGE", "IN", "OUT", "FILES", "BYTES", "BEHIND")
 
@@ -44,11 +50,7 @@ def behind_text(line: StatementLine) -> str:
 
 def lag_text(line: StatementLine) -> str:
     """Format a lag: rows if known (`~` if estimated), else files; `?` if neither is."""
-    if line.state == State.ABSENT:
-        return ""
-    if line.lag_rows is not None:
-        return ("" if line.exact else "~") + short_number(line.lag_rows)
-    return counted(line.lag_files, "file") if line.lag_files is not None else "?"
+    return "" if line.state == State.ABSENT else lag_words(line)
 
 
 def short_or_dash(value: int | None) -> str:

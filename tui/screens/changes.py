@@ -7,8 +7,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from tui.presentation.interaction.action_availability import ActionContext
-from tui.presentation.screen_content.changes import ChangeRow, detail, header, merge, problem_lines, row, summary
+from tui.presentation.screen_content.changes import ChangeRow, columns, detail, merge, problem_lines, row, summary
 from tui.presentation.styling.styled_text import Line, Tone, line
+from tui.presentation.styling.table_layout import header
 from tui.screens.backend import ProjectView
 from tui.screens.console_state import ConsoleState
 from tui.screens.table_screen import SplitScreen, StatementTableScreen
@@ -46,7 +47,7 @@ class ChangesScreen(SplitScreen, StatementTableScreen):
         return (self.typed.filter_text, self.project_view is None)
 
     def head(self, width: int) -> Line:
-        return header(width)
+        return header(columns(width), width)
 
     def picture(self, row_id: str, width: int) -> Line:
         return row(self.changes[row_id], width, self.state.identity.user)

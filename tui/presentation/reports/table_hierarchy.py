@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from core.reports.inventory import UPSTREAM, HierarchyRow, InventoryEntry
-from tui.presentation.styling.value_formatting import short_number
+from tui.presentation.styling.value_formatting import lag_words
 
 CAPTIONS = {"up": "upstream", "down": "feeds"}
 
@@ -38,9 +38,7 @@ def state_of(entry: InventoryEntry) -> str:
 def lag_of(entry: InventoryEntry) -> str:
     """Return the lag in rows, with `~` if estimated; empty if external or not measured."""
     serving = entry.serving
-    if entry.external or serving is None or serving.lag_rows is None:
-        return ""
-    return ("" if serving.exact else "~") + short_number(serving.lag_rows)
+    return "" if entry.external or serving is None or serving.lag_rows is None else lag_words(serving)
 
 
 def rows(trees: Sequence[tuple[str, Sequence[HierarchyRow]]], width: int) -> list[tuple[str, ...]]:

@@ -7,7 +7,8 @@ from core.model.problems import Problem
 from core.project.revision import RevisionTexts
 from core.text.wording import counted
 from state.row_types import StagedRow
-from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, difference, fit, left, line, wrap
+from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, difference, fit, line, wrap
+from tui.presentation.styling.table_layout import TableColumn, table_row
 from tui.presentation.styling.theme import Glyphs
 
 DELETED = "deleted, files still there"
@@ -42,19 +43,14 @@ def summary(changes: Sequence[ChangeRow], user: str, *, compared: bool = True) -
     return f"{found if compared else 'not compared'}   {mine} staged by you{theirs}"
 
 
-def widths(width: int) -> tuple[int, int, int, int]:
-    """Return the cells of TABLE, CHANGE, WOULD and STAGED."""
-    room = width - 2
-    name = 22 if width < 120 else 40
-    would, staged = (14, 14) if width < 120 else (24, 24)
-    return name, max(room - name - would - staged, 12), would, staged
-
-
-def header(width: int) -> Line:
-    """Write the heading of the columns."""
-    name, change, would, staged = widths(width)
-    return line(
-        ("  " + left("TABLE", name) + left("CHANGE", change) + left("WOULD", would) + left("STAGED", staged), Tone.DIM)
+def columns(width: int) -> tuple[TableColumn, ...]:
+    """Return the columns for a width."""
+    name, other = (21, 13) if width < 120 else (39, 23)
+    return (
+        TableColumn("table", "TABLE", name),
+        TableColumn("change", "CHANGE", 0),
+        TableColumn("would", "WOULD", other),
+        TableColumn("staged", "STAGED", other),
     )
 
 
@@ -64,17 +60,15 @@ STAGE_KEYS = {"deploy": "D", "hold": "B", "delete": "X"}
 
 def row(one: ChangeRow, width: int, user: str) -> Line:
     """Write one row; marks name their users."""
-    name, change, would, staged = widths(width)
     marks = ", ".join(f"{STAGE_KEYS.get(mark.verb, 'D')} by {mark.actor}" for mark in one.staged)
     same = "the files match what is deployed" if one.compared else "not compared"
-    tone = Tone.MARK if any(mark.actor == user for mark in one.staged) else Tone.DIM
-    return (
-        Span("  "),
-        Span(left(one.table, name)),
-        Span(left(one.change or same, change), Tone.PLAIN if one.change else Tone.DIM),
-        Span(left(one.would, would), would_tone(one.would)),
-        Span(left(marks, staged), tone),
-    )
+    cells = {
+        "table": Span(one.table),
+        "change": Span(one.change or same, Tone.PLAIN if one.change else Tone.DIM),
+        "would": Span(one.would, would_tone(one.would)),
+        "staged": Span(marks, Tone.MARK if any(mark.actor == user for mark in one.staged) else Tone.DIM),
+    }
+    return table_row(cells, columns(width), width)
 
 
 def would_tone(would: str) -> Tone:

@@ -24,10 +24,10 @@ from tui.presentation.styling.styled_text import (
     fit,
     left,
     line,
-    right,
     width_of,
     wrap,
 )
+from tui.presentation.styling.table_layout import TableColumn, header, table_row
 from tui.presentation.styling.theme import STATE_TONES, parse_state
 from tui.presentation.styling.value_formatting import (
     long_number,
@@ -103,37 +103,21 @@ def tab_lines(
             return sheet_lines(statement_sheet(statement, facts, view, look), look, width)
 
 
+SOURCES = (
+    TableColumn("table", "SOURCE", 27),
+    TableColumn("behind", "BEHIND", 9, numeric=True),
+    TableColumn("rows", "ROWS", 9, numeric=True),
+    TableColumn("files", "FILES", 7, numeric=True),
+    TableColumn("bytes", "BYTES", 9, numeric=True),
+    TableColumn("note", "", 0),
+)
+
+
 def sources_lines(statement: StatementView, facts: StatementDetails, look: RowContext, width: int) -> tuple[Line, ...]:
     """Write lag by source."""
     measurement = facts.measurement or statement.line.measurement
-    lines = [
-        line(
-            (
-                " "
-                + left("SOURCE", 28)
-                + right("BEHIND", 9)
-                + right("ROWS", 10)
-                + right("FILES", 8)
-                + right("BYTES", 10),
-                Tone.DIM,
-            )
-        )
-    ]
-    for source in measurement.sources if measurement else ():
-        rows, behind = source.get("rows"), source.get("behind_s")
-        mark = "" if source.get("exact", True) else "~"
-        missing = bool(source.get("missing"))
-        lines.append(
-            line(
-                " " + left(str(source.get("table", "?")), 28),
-                right(short_duration(_number(behind)), 9),
-                right(mark + (long_number(rows) if isinstance(rows, int) else "?"), 10),
-                right(str(source.get("files", "?")), 8),
-                right(short_size(_number(source.get("bytes"))), 10),
-                ("   dropped or replaced" if missing else "", Tone.BAD),
-                ("" if missing else _versions(source), Tone.DIM),
-            )
-        )
+    lines = [header(SOURCES, width)]
+    lines += [table_row(_source_cells(each), SOURCES, width) for each in (measurement.sources if measurement else ())]
     if len(lines) == 1:
         lines.append(line((" no lag has been measured yet" if statement.parents else " it reads nothing", Tone.DIM)))
     static = [one.parent for one in statement.parents if not one.streamed]
@@ -143,10 +127,24 @@ def sources_lines(statement: StatementView, facts: StatementDetails, look: RowCo
     return tuple(lines)
 
 
+def _source_cells(source: Mapping[str, object]) -> dict[str, Span]:
+    rows = source.get("rows")
+    mark = "" if source.get("exact", True) else "~"
+    missing = bool(source.get("missing"))
+    return {
+        "table": Span(str(source.get("table", "?"))),
+        "behind": Span(short_duration(_number(source.get("behind_s")))),
+        "rows": Span(mark + (long_number(rows) if isinstance(rows, int) else "?")),
+        "files": Span(str(source.get("files", "?"))),
+        "bytes": Span(short_size(_number(source.get("bytes")))),
+        "note": Span("  dropped or replaced", Tone.BAD) if missing else Span(_versions(source), Tone.DIM),
+    }
+
+
 def _versions(source: Mapping[str, object]) -> str:
     """Return how many versions of a versioned source are pending."""
     found = source.get("versions")
-    return f"   {counted(found, 'version')}" if isinstance(found, int) and found else ""
+    return f"  {counted(found, 'version')}" if isinstance(found, int) and found else ""
 
 
 def _number(value: object) -> float | None:
