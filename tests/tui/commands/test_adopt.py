@@ -28,7 +28,9 @@ def test_versions_that_could_not_be_adopted_are_named(agent: Any, capsys: pytest
     agent.script["adoption"] = FOUND
     agent.script["adopt"] = {"epoch": 2, "left": ["b@v1: /c/b__v1 cannot be reached"]}
     assert exit_codes.run_command_line(["adopt", "--confirm", "dev adopt"]) == 0
-    assert "not adopted yet, run headgate adopt again later: b@v1: /c/b__v1 cannot be reached" in capsys.readouterr().err
+    assert (
+        "not adopted yet, run headgate adopt again later: b@v1: /c/b__v1 cannot be reached" in capsys.readouterr().err
+    )
     assert written(["adopt", "--confirm", "dev adopt"], capsys)["left"] == ["b@v1: /c/b__v1 cannot be reached"]
 
 

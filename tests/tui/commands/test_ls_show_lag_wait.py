@@ -273,7 +273,10 @@ def test_audit_is_verified_and_an_entry_that_was_changed_fails_it(
     found = told(["audit", "--verify"], capsys, code=1)
     assert found["breaks"] == [{"first": 1, "last": 1, "kind": "changed", "file": None}]
     assert exit_codes.run_command_line(["audit", "--verify"]) == 1
-    assert capsys.readouterr().out.splitlines() == ["the audit was changed after it was written:", "  entry 1 was changed"]
+    assert capsys.readouterr().out.splitlines() == [
+        "the audit was changed after it was written:",
+        "  entry 1 was changed",
+    ]
 
 
 def test_audit_says_where_older_entries_are_and_verifies_them(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -106,7 +106,7 @@ def test_a_repeated_failure_is_shown_with_its_first_and_last_time() -> None:
     event = EventRow(1, 900.0, "a", 2, "exception", "DIVIDE_BY_ZERO", "by zero", "f", 3, 100.0)
     found = table_history(TableRecords(A, events=(event,)), {})
     assert [(entry.at, entry.summary) for entry in found] == [
-        (100.0, "DIVIDE_BY_ZERO, the first of 3"), (900.0, "DIVIDE_BY_ZERO, 3 times by now"),
+        (100.0, "DIVIDE_BY_ZERO, the first of 3 times"), (900.0, "DIVIDE_BY_ZERO, 3 times so far"),
     ]  # fmt: skip
 
 
