@@ -1,13 +1,26 @@
-"""Spark analysis through a real agent: confirmed, cached, disagreed with, and unavailable without harm."""
+"""Spark analysis through a real agent: confirmed, cached, disagreed with, and unavailable without harm.
+
+An unreviewed statement runs nothing, whichever way it reaches the agent.
+"""
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_project import DML, Tiny, tiny_that_runs, until
+from tiny_project import DDL, DML, Tiny, tiny_that_runs, until
+
+from core.model.errors import HeadgateError
+from state.ledger import LedgerReader
+from state.migrations import SCHEMA_VERSION
+from tui.agent_client.socket_client import AgentClient
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill]
+
+CALL = "java_method('java.io.File', 'createTempFile', 'headgate_reviewed', 'x')"
+EVIL = f"INSERT INTO kept\nSELECT id, b.kind FROM STREAM landed\nJOIN (SELECT {CALL} AS kind FROM VALUES (1)) AS b;"
+SAID = "java_method calls a Java method, which no statement may do"
 
 
 @pytest.fixture(scope="module")
@@ -17,12 +30,16 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiny]:
 
 
 def answered(tiny: Tiny, *words: str) -> dict[str, Any]:
-    """Plan until Spark has answered for every new or changed statement; a busy machine needs several attempts."""
+    """Plan until Spark has answered for every new or changed statement; a busy machine needs several attempts.
+
+    `headgate review` would show the first of plans with the same hash, whatever Spark has answered since.
+    """
     plans: list[dict[str, Any]] = []
 
     def is_answered() -> bool:
         plans.append(tiny.plan(*words))
-        return "not confirmed by Spark" not in tiny.done("review", plans[-1]["hash"][:12])
+        asked = [node for node in plans[-1]["nodes"] if node["table"] in DML and node["action"] != "keep"]
+        return all(node["confirmed_by_spark"] is not None for node in asked)
 
     until(is_answered, 180, "Spark has answered")
     return plans[-1]
@@ -73,3 +90,63 @@ def test_without_an_agent_only_cached_answers_are_confirmed(tiny: Tiny) -> None:
         assert "SPARK       not confirmed by Spark: marked" in tiny.done("plan", "marked")
     finally:
         tiny.done("up")
+
+
+@pytest.fixture(scope="module")
+def unreviewed(tiny: Tiny) -> Tiny:
+    tiny.write(kept=EVIL)
+    return tiny
+
+
+@pytest.fixture
+def agent(unreviewed: Tiny) -> AgentClient:
+    return AgentClient(json.loads(unreviewed.done("doctor", "--paths", "--json"))["socket"], ledger=SCHEMA_VERSION)
+
+
+def made(tiny: Tiny) -> list[Path]:
+    return list((tiny.home() / "pool/tmp").glob("headgate_reviewed*"))
+
+
+def test_plan_and_diff_refuse_it_with_file_line_and_remedy(unreviewed: Tiny, tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder, text in ((old, DML["kept"]), (new, EVIL)):
+        folder.mkdir()
+        (folder / "dml.kept.sql").write_text(text)
+        (folder / "ddl.kept.sql").write_text(DDL["kept"])
+    files = (str(old / "dml.kept.sql"), str(new / "dml.kept.sql"))
+    for words in (("plan", "kept"), ("plan", "--all"), ("diff", *files), ("diff", *files, "--spark")):
+        found = unreviewed.run(*words)
+        assert found.returncode != 0 and SAID in found.stdout + found.stderr, (words, found)
+        assert "dml.kept.sql:3" in found.stdout + found.stderr, (words, found)
+    assert made(unreviewed) == []
+
+
+def test_submitting_the_texts_is_refused(unreviewed: Tiny, agent: AgentClient) -> None:
+    texts = {str(path.relative_to(unreviewed.folder)): path.read_text() for path in unreviewed.folder.rglob("*.sql")}
+    texts["headgate.yml"] = (unreviewed.folder / "headgate.yml").read_text()
+    request = {"tables": ["kept"]}
+    args = {
+        "texts": texts,
+        "environment": "dev",
+        "request": request,
+        "hash": "0" * 64,
+        "folder": str(unreviewed.folder),
+    }
+    with pytest.raises(HeadgateError, match="java_method calls a Java method"):
+        agent.call("submit_plan", args)
+    assert made(unreviewed) == []
+
+
+def test_a_direct_request_over_the_socket_never_reaches_spark_and_is_audited(
+    unreviewed: Tiny, agent: AgentClient
+) -> None:
+    select = EVIL.removeprefix("INSERT INTO kept\n").rstrip(";")
+    question = {"new": {"select": select, "tables": {"landed": DDL["landed"]}}, "old": None}
+    assert agent.call("opinion", {"questions": [question]}) == {
+        "answers": [None],
+        "unanswered": f"Spark was not asked: {SAID}",
+    }
+    assert made(unreviewed) == []
+    with LedgerReader(unreviewed.home() / "ledger.db") as reader:
+        (last,) = reader.audits(1)
+    assert (last.action, last.subject, last.outcome) == ("opinion", "1 statement", "done")
