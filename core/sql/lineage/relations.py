@@ -201,6 +201,10 @@ def renamed_relation(relation: Relation, alias: Any, part: str) -> Relation:
 
 def united_column(item: RelationColumn, other: RelationColumn) -> RelationColumn:
     """Return the columns of UNION branches united so far, with the column of one more branch added."""
+    united = {
+        name: united_column(replace(inner, branches=()), more)
+        for (name, inner), more in zip(item.fields.items(), other.fields.values(), strict=False)
+    }
     if not item.branches:
         first, item = item, made_column(item.name, [item])
         item.branches, item.uses, item.label, item.kind = (first,), first.uses, first.label, first.kind
@@ -212,6 +216,7 @@ def united_column(item: RelationColumn, other: RelationColumn) -> RelationColumn
     if text not in item.expression.split(" | "):
         item.expression = f"{item.expression} | {text}"
     item.kind = item.kind if item.kind == other.kind else ""
+    item.fields = united
     return item
 
 
