@@ -93,7 +93,7 @@ def _merge(select: Any) -> None:
 def _outputs(inner: Any) -> dict[str, Any] | None:
     """Return the expression of each output; empty for a lone `*`, None if an output must not be replaced."""
     if len(inner.expressions) == 1 and is_star(inner.expressions[0]):
-        return {}
+        return {} if _is_whole(inner.expressions[0]) else None
     found: dict[str, Any] = {}
     for each in inner.expressions:
         value = each.this if isinstance(each, exp.Alias) else each
@@ -104,6 +104,12 @@ def _outputs(inner: Any) -> dict[str, Any] | None:
             return None
         found[each.alias_or_name] = value
     return found
+
+
+def _is_whole(star: Any) -> bool:
+    """Return whether a star stands for all columns of its source: no struct before it, and no EXCEPT behind it."""
+    own = star.this if isinstance(star, exp.Column) and _is_plain(star, {"this"}) else star
+    return isinstance(own, exp.Star) and _is_plain(own, frozenset())
 
 
 def _is_long(value: Any) -> bool:
@@ -141,10 +147,10 @@ def _fits(value: Any, column: Any) -> bool:
 
 def _keeps_its_name(output: Any, stands_for: dict[str, Any]) -> bool:
     """Return whether an output has a name of its own; the name of an expression without an alias is its text."""
+    if is_star(output):
+        return _is_whole(output)
     if isinstance(output, (exp.Alias, exp.Column)):
         return True
-    if is_star(output):
-        return isinstance(output, exp.Star) and _is_plain(output, frozenset())
     return all(_is_same(stands_for[c.name], c.name) for c in output.find_all(exp.Column) if c.name in stands_for)
 
 
