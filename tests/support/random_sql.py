@@ -15,6 +15,7 @@ _JOINS = (
     *("JOIN",) * 6, "INNER JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN",
     "LEFT ANTI JOIN",
 )  # fmt: skip
+_ITEM_KINDS = (*("number", "string", "time") * 3, "struct")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,8 @@ class _Statement(Values):
         if self._chance(0.04):
             tail.append(Node("limit", (" LIMIT ", self._literal(1, 9)), optional=True))
         star = ""
-        if not kinds and not tail and self._chance(0.12):
+        structs = any(each.kind == "struct" for each in scope)
+        if not kinds and not tail and self._chance(0.5 if structs else 0.12):
             star, kept = self._star(scope)
             columns = tuple(Column("", each.name, each.kind) for each in kept) if star else columns
         listed = star or Node("items", tuple(items), ", ")
@@ -114,8 +116,11 @@ class _Statement(Values):
         return Piece(node, columns, source.streams)
 
     def _star(self, scope: Scope) -> tuple[str, Scope]:
-        """Return `*`, `a.*` or `* EXCEPT (…)` with its columns; an empty text if no star has distinct names."""
+        """Return `*`, `a.*`, `st.*` or `* EXCEPT (…)` with its columns; empty text if no star has distinct names."""
         stars: list[tuple[str, Scope]] = [("*", scope)]
+        for struct in [each for each in scope if each.kind == "struct"]:
+            fields = self._fields(struct, scope)
+            stars += [(f"{fields[0].qualifier}.*", fields)] * 3
         aliases = dict.fromkeys(each.qualifier for each in scope)
         if "" not in aliases:
             # `a.*` has the columns that USING merges, too, which no alias has in the scope.
@@ -136,7 +141,7 @@ class _Statement(Values):
     def _listed(self, scope: Scope, kinds: Sequence[str]) -> tuple[list[Node], Scope]:
         """Return the items of a query without aggregates, usually including the row's time."""
         items, columns = [], []
-        wanted = kinds or [self._one_of(("number", "string", "time")) for _ in range(self._random.randint(1, 3))]
+        wanted = kinds or [self._one_of(_ITEM_KINDS) for _ in range(self._random.randint(1, 3))]
         times = [each for each in scope if each.kind == "time"]
         for kind in wanted:
             if kind == "time" and times and self._chance(0.9):

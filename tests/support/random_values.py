@@ -15,13 +15,16 @@ T = TypeVar("T")
 GROWING = ("a", "b", "c")
 FIXED = ("dim", "dim2")
 SHAPE = (("id", "number"), ("k", "string"), ("v", "number"), ("w", "number"), ("name", "string"), ("ts", "time"))
-DDL_TYPES = {"number": "BIGINT", "string": "STRING", "time": "TIMESTAMP"}
+FIELDS = (("fx", "number"), ("fy", "string"))
+"""The fields of each struct, which a statement makes itself: no table has one."""
+DDL_TYPES = {"number": "BIGINT", "string": "STRING", "time": "TIMESTAMP", "struct": "STRUCT<fx: BIGINT, fy: STRING>"}
 COLUMNS = ", ".join(f"{name} {DDL_TYPES[kind]}" for name, kind in SHAPE)
 """The columns of each table, as CREATE TABLE expects them."""
 _AGGREGATES = {
     "number": ("count(*)", "count({number})", "sum({number})", "max({number})", "min({number})"),
     "string": ("max({string})", "min({string})", "first({string})"),
     "time": ("max({time})", "min({time})"),
+    "struct": ("max({struct})", "min({struct})"),
 }
 
 
@@ -32,7 +35,7 @@ class Column:
     qualifier: str
     name: str
     kind: str
-    """number, string or time."""
+    """number, string, time or struct."""
 
 
 Scope = tuple[Column, ...]
@@ -79,12 +82,16 @@ class Values:
     def _value(self, kind: str, scope: Scope, depth: int) -> Node:
         """Return an expression of a kind over the columns in scope."""
         columns = [each for each in scope if each.kind == kind]
+        structs = [each for each in scope if each.kind == "struct"]
+        if structs and self._chance(0.2):
+            columns += [each for each in self._fields(self._one_of(structs), scope) if each.kind == kind]
         if not depth or self._chance(0.5):
             if columns:
                 return Node(kind, (self._named(self._one_of(columns), scope),), scope=scope)
-            constant = {"number": "7", "string": "'x'", "time": "TIMESTAMP'2026-01-01 12:00:00'"}[kind]
+            constants = {"number": "7", "string": "'x'", "time": "TIMESTAMP'2026-01-01 12:00:00'"}
+            constant = constants.get(kind, "named_struct('fx', 7L, 'fy', 'x')")
             return Node(kind, (constant,), scope=scope)
-        makers = {"number": self._number, "string": self._string, "time": self._later}
+        makers = {"number": self._number, "string": self._string, "time": self._later, "struct": self._struct}
         return Node(kind, makers[kind](scope, depth - 1), scope=scope)
 
     def _later(self, scope: Scope, depth: int) -> Pieces:
@@ -114,6 +121,10 @@ class Values:
         )
         return self._one_of(makers)()
 
+    def _struct(self, scope: Scope, depth: int) -> Pieces:
+        number, string = (self._value(kind, scope, depth) for kind in ("number", "string"))
+        return ("named_struct('fx', CAST(", number, " AS BIGINT), 'fy', ", string, ")")
+
     def _aggregate(self, kind: str, scope: Scope) -> Node:
         values = {each: str(self._value(each, scope, 1)) for each in DDL_TYPES}
         return Node(f"{kind} aggregate", (self._one_of(_AGGREGATES[kind]).format(**values),), scope=scope)
@@ -125,6 +136,7 @@ class Values:
             "number": f"row_number() {over}",
             "string": f"max('x') {over}",
             "time": f"max(TIMESTAMP'2026-01-01') {over}",
+            "struct": f"max(named_struct('fx', 7L, 'fy', 'x')) {over}",
         }[kind]
 
     def _literal(self, low: int = 0, high: int = 9) -> Node:
@@ -135,6 +147,11 @@ class Values:
 
     def _interval(self) -> Node:
         return Node("interval", (self._one_of(("5 minutes", "10 minutes", "1 hour")),))
+
+    def _fields(self, struct: Column, scope: Scope) -> Scope:
+        """Return the fields of a struct in scope, qualified with a reference to it."""
+        name = self._named(struct, scope)
+        return tuple(Column(name, field, kind) for field, kind in FIELDS)
 
     def _named(self, column: Column, scope: Scope) -> str:
         """Return a reference to a column, sometimes without its qualifier if the name is unique."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException
-from random_values import COLUMNS, FIXED, GROWING
+from random_values import COLUMNS, DDL_TYPES, FIXED, GROWING, SHAPE
 
 from core.changes.cross_check import KIND_IN_SPARK, disagreements
 from core.changes.spark_analysis import (
@@ -22,6 +22,8 @@ from core.changes.spark_analysis import (
     answer_from_json,
 )
 from core.model.names import TableName
+from core.sql.lineage.statement_lineage import lineage_of
+from core.sql.statement import Column
 from core.sql.statement_reader import read_statements
 from pipelines.spark_connect.error_translation import error_class
 from pipelines.spark_connect.session import Session
@@ -92,12 +94,19 @@ def compared(text: str, opinion: AnalysedStatement) -> Finding:
         return Finding(UNSAFE, f"accepted although Spark refuses: {refusal.error_class} {refusal.message[:200]}")
     differences = disagreements(found[0], opinion, found[0].select)
     if not differences:
-        return Finding(AGREE)
-    ours = Counter(KIND_IN_SPARK.get(each.kind, each.kind) for each in found[0].operators)
+        lineage, names = lineage_of(found[0], _columns_of), [each.name.lower() for each in opinion.columns]
+        ours = [each.name for each in lineage.outputs]
+        same = ours == names and not lineage.unresolved
+        return Finding(AGREE) if same else Finding(UNSAFE, f"Spark returns {names}, we {ours} {lineage.unresolved}")
+    states = Counter(KIND_IN_SPARK.get(each.kind, each.kind) for each in found[0].operators)
     kept = Counter(each.kind for each in opinion.operators)
-    if len(differences) == 1 and ours != kept and not kept - ours:
+    if len(differences) == 1 and states != kept and not kept - states:
         return Finding(STRICTER, f"more state: {differences[0]}")
     return Finding(UNSAFE, "; ".join(map(str, differences)))
+
+
+def _columns_of(_: TableName) -> tuple[Column, ...]:
+    return tuple(Column(name, DDL_TYPES[kind]) for name, kind in SHAPE)
 
 
 def reason(finding: Finding) -> str:

@@ -62,9 +62,8 @@ def why_other(lake: Any, foreign: Foreign, **more: Any) -> Any:
     return lake.files.why_other_source(lake.checkpoint("c"), ((0, "orders", foreign.folder, OTHERS),), **more)
 
 
-@pytest.mark.parametrize("name", ["foreign", "a {c} [d] é#"])
-def test_an_external_table_is_registered_and_read_without_changes_in_its_folder(name: str, lake: Any) -> None:
-    foreign = made(lake, name)
+def test_an_external_table_is_registered_and_read_without_changes_in_its_folder(lake: Any) -> None:
+    foreign = made(lake, "a {c} [d] é#")
     foreign.insert(5)
     foreign.sql("ALTER TABLE {t} ADD COLUMNS (more INT)")
     foreign.insert(4, 10, ", 1")
