@@ -4,7 +4,9 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -47,20 +49,19 @@ def test_a_restored_checkpoint_is_refused_with_both_numbers_and_nothing_is_lost(
 
 
 def test_an_older_ledger_starts_nothing_until_it_is_adopted(tiny: Tiny, tmp_path: Path) -> None:
-    tiny.done("down", "--confirm", "")
     ledger = tiny.home() / "ledger.db"
-    shutil.copyfile(ledger, tmp_path / "ledger.db")
-    tiny.done("up")
-    until(lambda: tiny.statements()["marked"]["state"] == "running", 90, "it goes on after the pool")
+    with closing(sqlite3.connect(ledger)) as live, closing(sqlite3.connect(tmp_path / "ledger.db")) as copy:
+        live.backup(copy)
     tiny.done("stop", "marked", "--confirm", "yes")
     tiny.land(10)
     tiny.done("down", "--confirm", "")
+    lose_ledger(tiny)
     shutil.copyfile(tmp_path / "ledger.db", ledger)
     tiny.done("up")
     until(lambda: "older copy" in tiny.run("doctor").stdout, 30, "the doctor says so")
     refused = tiny.run("start", "marked", "--confirm", "yes")
     assert refused.returncode == 3 and "headgate adopt" in refused.stderr
-    assert {row["state"] for row in tiny.statements().values() if not row["external"]} == {"stopped"}
+    assert {row["state"] for row in tiny.statements().values() if not row["external"]} == {"unknown"}
     asked = tiny.run("adopt")
     assert asked.returncode == 3 and "the ledger is an older copy" in asked.stderr
     assert "marked@v1: has a newer record than the ledger, which is used: is at batch" in asked.stderr
