@@ -130,7 +130,9 @@ class _Statement(Values):
             gone = self._one_of(columns)
             same = sum(each.name == gone.name for each in columns) > 1
             if len(columns) > 1 and star.count("*") == 1 and not (same and not gone.qualifier):
-                name = f"{gone.qualifier}.{gone.name}" if same or (gone.qualifier and self._chance(0.5)) else gone.name
+                # Spark finds no field that EXCEPT names with its struct.
+                qualified = gone.qualifier in aliases and (same or (gone.qualifier and self._chance(0.5)))
+                name = f"{gone.qualifier}.{gone.name}" if qualified else gone.name
                 stars.append((f"{star} EXCEPT ({name})", tuple(each for each in columns if each is not gone)))
         named = [each for each in stars if self._distinct_names(each[1])]
         return self._one_of(named) if named else ("", ())
@@ -331,10 +333,12 @@ class _Statement(Values):
         if not self._chance(0.45):
             return Piece(Node("relation", ("(", inner.node, ")")), inner.columns, inner.streams)
         alias = self._alias("r")
-        once = [each for each in inner.columns if sum(other.name == each.name for other in inner.columns) == 1]
-        if not once:
+        # A name that several columns have cannot be read, and no star over them has distinct names.
+        names = [each.name for each in inner.columns]
+        if all(names.count(name) > 1 for name in names):
             return Piece(Node("relation", ("(", inner.node, ")")), inner.columns, inner.streams)
-        columns = tuple(Column(alias, each.name, each.kind) for each in once)
+        kinds = [each.kind if names.count(each.name) == 1 else "ambiguous" for each in inner.columns]
+        columns = tuple(Column(alias, name, kind) for name, kind in zip(names, kinds, strict=True))
         return Piece(Node("relation", ("(", inner.node, f") AS {alias}")), columns, inner.streams)
 
     def _exploded(self, source: Piece) -> Piece:

@@ -44,6 +44,7 @@ STRICTER_FOR = {
     "a WITH query that nothing reads": "Spark drops the part before it plans; a Problem asks to correct or remove it",
     "UNION of a stream and a batch table": "Spark calls a side a stream for a WITH query that nothing reads",
     "more state": "Spark leaves out an aggregate that changes nothing; we count it as state",
+    "it is not a struct with known fields": "lineage has no fields of a struct that an aggregate or a call returns",
     "the statement reads no stream": "only a WITH query that nothing reads streams: no row of it is written",
 }
 """Words of a Problem, and why we report it although Spark accepts the statement."""
@@ -94,10 +95,11 @@ def compared(text: str, opinion: AnalysedStatement) -> Finding:
         return Finding(UNSAFE, f"accepted although Spark refuses: {refusal.error_class} {refusal.message[:200]}")
     differences = disagreements(found[0], opinion, found[0].select)
     if not differences:
-        lineage, names = lineage_of(found[0], _columns_of), [each.name.lower() for each in opinion.columns]
+        lineage, theirs = lineage_of(found[0], _columns_of), [each.name.lower() for each in opinion.columns]
+        if lineage.unresolved:
+            return Finding(STRICTER, f"{lineage.unresolved[0].name}: {lineage.unresolved[0].reason}")
         ours = [each.name for each in lineage.outputs]
-        same = ours == names and not lineage.unresolved
-        return Finding(AGREE) if same else Finding(UNSAFE, f"Spark returns {names}, we {ours} {lineage.unresolved}")
+        return Finding(AGREE) if ours == theirs else Finding(UNSAFE, f"Spark returns {theirs}, our lineage has {ours}")
     states = Counter(KIND_IN_SPARK.get(each.kind, each.kind) for each in found[0].operators)
     kept = Counter(each.kind for each in opinion.operators)
     if len(differences) == 1 and states != kept and not kept - states:
