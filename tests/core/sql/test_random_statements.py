@@ -55,6 +55,7 @@ def test_a_seed_gives_the_same_statement_each_time() -> None:
     assert str(statement(Random("1/7"))) == str(statement(Random("1/7")))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(20))
 def test_every_random_statement_is_read_or_refused(seed: int) -> None:
     for number in range(50):

@@ -72,6 +72,7 @@ def wrong(place: Place, words: list[str]) -> list[str]:
     return found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("at", range(len(PLACES)), ids=[each.name for each in PLACES])
 def test_a_keyword_is_read_as_a_name_where_spark_reads_one(at: int) -> None:
     assert wrong(PLACES[at], WORDS[at % EVERY :: EVERY]) == []
