@@ -287,9 +287,8 @@ class _Statement(Values):
         if shared and draw < 0.2:
             word = self._one_of(shared)
             node = Node("relation", (left.node, " ", kind, " ", right.node, f" USING ({word})"))
-            both = tuple(each for each in both if each.name != word)
             merged = next(each for each in left.columns if each.name == word)
-            both = (*both, Column("", word, merged.kind))
+            both = (Column("", word, merged.kind), *(each for each in both if each.name != word))
         else:
             node = Node("relation", (left.node, " ", kind, " ", right.node, " ON ", self._matching(left, right)))
         if "SEMI" in str(kind) or "ANTI" in str(kind):
