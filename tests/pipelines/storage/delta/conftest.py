@@ -125,7 +125,7 @@ class Lake:
     def count(self, table: str) -> int:
         return int(str(self.sql(f"SELECT count(*) FROM {self.name(table)}")[0][0]))
 
-    def until(self, condition: Callable[[], object], seconds: float = 60) -> None:
+    def until(self, condition: Callable[[], object], seconds: float = 180) -> None:
         """Wait for a condition; fail on timeout."""
         ends_at = time.monotonic() + seconds
         while not condition():

@@ -149,7 +149,7 @@ def test_a_batch_that_is_written_again_changes_nothing_and_its_readers_hear_of_n
 
 @pytest.mark.parametrize(
     ("events", "sequence", "words"),
-    # Without a key: test_rows_without_a_key_end_the_statement_with_what_to_do, through an agent, runs in .ci/run.
+    # Without a key: test_rows_without_a_key_end_the_statement_with_a_remedy, through an agent, runs in .ci/run.
     [pytest.param([(1, "a", 1, False), (None, "b", 2, False)], "seq", 'HEADGATE_NULL_KEY a row has no key: {"id":null}',
                   marks=pytest.mark.long),
      ([(1, "a", None, False)], "seq", 'HEADGATE_NULL_SEQUENCE a row has no sequence, at the key {"id":1}'),
