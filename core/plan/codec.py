@@ -136,8 +136,9 @@ def lasting_verdict(guard: str, verdict: str | None) -> str | None:
 _PREDICTED = ("predicted_low_s", "predicted_high_s")
 _LEFT_OUT = {
     Plan: ("hash", "undo", *_PREDICTED),
-    Guard: ("summary", "remedy"),
-    PlanRefusal: ("guard",),
+    Guard: ("summary", "remedy", "kind", "fields"),
+    PlanRefusal: ("guard", "kind", "fields"),
+    PlanWarning: ("kind", "fields"),
     PlanNode: ("change", "evidence", "replay_rows", "replay_bytes", "eta_s", "retention", "undo", *_PREDICTED),
     Step: _PREDICTED,
     StrategyOffer: ("replay_rows", "replay_bytes", "eta_s", "disk_bytes"),

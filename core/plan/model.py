@@ -12,7 +12,7 @@ from core.model.reasons import Reason
 from core.observed.versions import Binding
 from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
-from core.text.sentence import Sentence
+from core.text.sentence import Fact, FactKind, Sentence
 
 PLAN_FORMAT = "headgate.plan/1"
 PLANNER_VERSION = "10"
@@ -218,11 +218,15 @@ class Guard:
     summary: Sentence
     remedy: Sentence | None = None
     """The remedy of a denial."""
+    kind: str = ""
+    """The code of what was found; empty in plans of older versions, as for refusals and warnings."""
+    fields: Mapping[str, object] = field(default_factory=dict, compare=False)
+    """The values of that kind, as JSON."""
 
     @classmethod
-    def of(cls, name: str, verdict: str, summary: str, remedy: str = "") -> "Guard":
-        """Make a guard from plain texts."""
-        return cls(name, verdict, Sentence(summary), Sentence(remedy) if remedy else None)
+    def of(cls, name: str, verdict: str, found: Fact[FactKind]) -> "Guard":
+        """Make a guard from what was found."""
+        return cls(name, verdict, found.sentence, found.remedy, kind=found.kind.code, fields=found.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,11 +239,18 @@ class PlanRefusal:
     remedy: Sentence
     guard: str = ""
     """The guard that denies the plan; empty for any other refusal."""
+    kind: str = ""
+    """The code of its kind; that of the guard's finding for a denial."""
+    fields: Mapping[str, object] = field(default_factory=dict, compare=False)
+    """The values of its kind, as JSON."""
 
     @classmethod
-    def of(cls, table: str, summary: str, remedy: str) -> "PlanRefusal":
-        """Make a refusal that does not come from a guard."""
-        return cls(table, Sentence(summary), Sentence(remedy))
+    def of(cls, table: str, why: Fact[FactKind]) -> "PlanRefusal":
+        """Make a refusal that does not come from a guard; its sentence may name the table as `{table}`."""
+        said = _about(table, why)
+        remedy = said.remedy
+        assert remedy is not None, "a refusal has a remedy"
+        return cls(table, said.sentence, remedy, kind=why.kind.code, fields=why.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,11 +263,19 @@ class PlanWarning:
     """What follows behind the name of the table."""
     multiplies_rows: bool = False
     """Whether the same input may produce more rows; such warnings come first."""
+    kind: str = ""
+    """The code of its kind."""
+    fields: Mapping[str, object] = field(default_factory=dict, compare=False)
+    """The values of its kind, as JSON."""
 
     @classmethod
-    def of(cls, table: str, summary: str, *, multiplies_rows: bool = False) -> "PlanWarning":
-        """Make a warning from a plain text."""
-        return cls(table, Sentence(summary), multiplies_rows)
+    def of(cls, table: str, said: Fact[FactKind], *, multiplies_rows: bool = False) -> "PlanWarning":
+        """Make a warning; its sentence may name the table as `{table}`."""
+        return cls(table, _about(table, said).sentence, multiplies_rows, said.kind.code, said.fields)
+
+
+def _about(table: str, said: Fact[FactKind]) -> Fact[FactKind]:
+    return Fact(said.kind, (("table", table), *said.values))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from core.model.names import TableName
 from core.model.table_formats import is_wider, rounds, table_format
 from core.planner.context import PlanningContext
 from core.planner.decisions import DeployWalk
+from core.planner.remarks import PlanRefusalKind, PlanWarningKind
 from core.project.model import Table
 from core.sql.statement import Column
 from core.text.sentence import Fact
@@ -75,20 +76,19 @@ def refuse_unfit_reader(walk: DeployWalk, reader: TableName, table: TableName) -
     if use is None or declared is None or declared.parsed is None:
         return
     if declared.parsed.stateful:
-        remedy = f"take {reader} into the plan, which rebuilds it: --children all"
-        walk.found.refuse(table, f"{reader} {Notice.STATE_HOLDS_OLD_TYPE.of(use=use)}", remedy)
+        old_type = Notice.STATE_HOLDS_OLD_TYPE.of(use=use)
+        walk.found.refuse(table, PlanRefusalKind.STATE_HOLDS_OLD_TYPE.of(reader=reader, use=old_type))
         return
     for wider, column in _narrower_columns(walk, declared, table):
-        into = f"writes {table}.{wider.column}, which becomes {wider.now}, into its column {column.name} {column.type}"
-        if not table_format(declared.parsed_ddl.format).widening_property:
-            why = "its files would be of two types, and could not be read together"
-        elif rounds(wider.now, column.type):
-            why = "Spark would silently round the values"
-        else:
-            walk.found.warn(reader, f"{into}: a value that does not fit there would end it")
+        source, narrower = f"{table}.{wider.column}", column.type
+        of_two_types = not table_format(declared.parsed_ddl.format).widening_property
+        if not of_two_types and not rounds(wider.now, narrower):
+            said = PlanWarningKind.VALUE_MAY_END_IT
+            walk.found.warn(reader, said.of(source=source, type=wider.now, column=column.name, narrower=narrower))
             continue
-        remedy = f"declare it as {wider.now} in the same plan, or cast to {column.type} in its SQL"
-        walk.found.refuse(table, f"{reader} {into}: {why}", remedy)
+        kind = PlanRefusalKind.FILES_OF_TWO_TYPES if of_two_types else PlanRefusalKind.VALUES_ROUNDED
+        into = {"reader": reader, "source": source, "type": wider.now, "column": column.name, "narrower": narrower}
+        walk.found.refuse(table, kind.of(**into))
 
 
 def _narrower_columns(walk: DeployWalk, reader: Table, parent: TableName) -> Iterator[tuple[WiderType, Column]]:

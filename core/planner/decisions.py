@@ -12,8 +12,10 @@ from core.model.reasons import Reason
 from core.plan.model import LeftBehind, PlanRefusal, PlanWarning
 from core.plan.request import StrategyChoice
 from core.planner.context import PlanningContext
+from core.planner.remarks import PlanRefusalKind, PlanWarningKind
 from core.planner.scope import PlanScope
 from core.project.model import Table
+from core.text.sentence import Fact
 
 BEGINS = frozenset({Action.START, Action.RESUME, Action.RESTART, Action.REBUILD})
 """Actions that start a query."""
@@ -116,13 +118,13 @@ class PlanRemarks:
     refusals: list[PlanRefusal] = field(default_factory=list)
     warnings: list[PlanWarning] = field(default_factory=list)
 
-    def refuse(self, table: TableName, summary: str, remedy: str) -> None:
-        """Refuse the request because of a table; `summary` is a whole sentence that names it."""
-        self.refusals.append(PlanRefusal.of(table, summary, remedy))
+    def refuse(self, table: TableName, why: Fact[PlanRefusalKind]) -> None:
+        """Refuse the request because of a table; empty if it is about none."""
+        self.refusals.append(PlanRefusal.of(table, why))
 
-    def warn(self, table: TableName, summary: str, *, multiplies_rows: bool = False) -> None:
-        """Warn the reviewer about a table; `summary` follows its name."""
-        self.warnings.append(PlanWarning.of(table, summary, multiplies_rows=multiplies_rows))
+    def warn(self, table: TableName, said: Fact[PlanWarningKind], *, multiplies_rows: bool = False) -> None:
+        """Warn the reviewer about a table; empty for the whole plan."""
+        self.warnings.append(PlanWarning.of(table, said, multiplies_rows=multiplies_rows))
 
 
 @dataclass(slots=True)

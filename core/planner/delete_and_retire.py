@@ -17,6 +17,7 @@ from core.planner.context import DeclaredTables, ObservedTables, PlanningContext
 from core.planner.decisions import PlanRemarks
 from core.planner.plan_nodes import PlanBody, deleted_node, kept_node, plan_levels
 from core.planner.plan_steps import StepBuilder
+from core.planner.remarks import PlanRefusalKind, PlanWarningKind
 from core.planner.retired_versions import RetiredVersion, retired_versions
 from core.planner.scope import PlanScope
 from core.sql.statement import describe_log_start, read_log_start
@@ -50,7 +51,7 @@ def delete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     for version in old:
         if not version.readers:
             steps.stop(version, context.bindings.readers(version.table), (), why="only deleted tables read it")
-            found.warn(version.table, f"v{version.version} stops: only deleted tables read it")
+            found.warn(version.table, PlanWarningKind.READ_BY_DELETED.of(version=version.version))
     kept = tuple(kept_node(context, t, 0) for t in sorted({v.table for v in old if not v.readers}))
     return PlanBody((*nodes, *kept), steps.all, (), found.refusals, found.warnings)
 
@@ -67,13 +68,13 @@ def decide_delete(context: PlanningContext, scope: PlanScope) -> DeleteDecisions
     for table in scope.requested:
         if context.observed.is_external(table):
             if table in named:
-                found.refuse(table, f"{table} is external: Headgate does not delete it", "leave it out")
+                found.refuse(table, PlanRefusalKind.EXTERNAL_NOT_DELETED.of())
             else:
-                found.warn(table, "is external and is not deleted")
+                found.warn(table, PlanWarningKind.EXTERNAL_STAYS.of())
         elif context.observed.is_deployed(table):
             found.tables.add(table)
         elif table in named:
-            found.refuse(table, f"{table} is not deployed; there is nothing to delete", "leave it out")
+            found.refuse(table, PlanRefusalKind.NOTHING_TO_DELETE.of())
     _take_readers(context, scope, found)
     _keep_what_others_need(context, named, found)
     for table in sorted(found.tables & named):
@@ -113,9 +114,10 @@ def _keep_what_others_need(context: PlanningContext, named: Set[TableName], foun
         whole = _deployed_set(context, table)
         rest = [other for other in whole if other not in found.tables]
         if readers:
-            found.warn(table, f"stays: {_with_products(context.declared, readers)} {_verb(readers)} it")
+            by = _with_products(context.declared, readers)
+            found.warn(table, PlanWarningKind.STAYS_FOR_READERS.of(readers=by))
         elif rest:
-            found.warn(table, f"stays: it belongs to one statement set with {', '.join(rest)}")
+            found.warn(table, PlanWarningKind.STAYS_WITH_SET.of(tables=tuple(rest)))
         else:
             continue
         found.tables.discard(table)
@@ -134,16 +136,11 @@ def _refuse_under_readers(context: PlanningContext, table: TableName, found: Del
         (resting if at_rest else live).append(reader)
     if live:
         below = {table, *reach((table,), context.bindings.readers)}
-        found.refuse(
-            table,
-            f"{table} is read by {_with_products(context.declared, live)}",
-            f"delete them together: headgate plan delete {' '.join(sorted(below | found.tables))}",
-        )
+        named, together = _with_products(context.declared, live), tuple(sorted(below | found.tables))
+        found.refuse(table, PlanRefusalKind.READ_BY.of(readers=named, together=together))
     for reader in resting:
-        words = (
-            f"is {context.observed.deployment(reader).state} and reads {table}: it could not resume from its checkpoint"
-        )
-        found.warn(reader, words)
+        state = context.observed.deployment(reader).state
+        found.warn(reader, PlanWarningKind.WOULD_NOT_RESUME.of(state=state, parent=table))
 
 
 def _refuse_under_pointers(observed: ObservedTables, found: DeleteDecisions) -> None:
@@ -152,11 +149,8 @@ def _refuse_under_pointers(observed: ObservedTables, found: DeleteDecisions) -> 
         target = split_physical(observed.deployment(other).pointer)
         if target is None or target[0] not in found.tables or other in found.tables:
             continue
-        found.refuse(
-            target[0],
-            f"{target[0]} is what the pointer {other} serves: {observed.deployment(other).pointer}",
-            f"delete them together: headgate plan delete {target[0]} {other}",
-        )
+        version = observed.deployment(other).pointer
+        found.refuse(target[0], PlanRefusalKind.SERVED_BY_POINTER.of(other=other, version=version))
 
 
 def _refuse_under_what_runs_on(observed: ObservedTables, found: DeleteDecisions) -> None:
@@ -164,11 +158,8 @@ def _refuse_under_what_runs_on(observed: ObservedTables, found: DeleteDecisions)
     for other in sorted(set(observed.tables()) - found.tables):
         for version, bindings in observed.runs_on(other):
             for table in sorted({b.parent for b in bindings} & found.tables):
-                found.refuse(
-                    table,
-                    f"{table} is read by {physical_name(other, version)}, which was replaced and is kept running",
-                    f"plan again once it has stopped: headgate show {other}",
-                )
+                reader = physical_name(other, version)
+                found.refuse(table, PlanRefusalKind.READ_BY_REPLACED.of(reader=reader, other=other))
 
 
 def _warn_of_other_versions(observed: ObservedTables, table: TableName, found: DeleteDecisions) -> None:
@@ -178,32 +169,24 @@ def _warn_of_other_versions(observed: ObservedTables, table: TableName, found: D
     stays, bases = {seen.version}, dict(seen.clones)
     while missing := {bases[version] for version in stays if version in bases} - stays:
         stays |= missing
-    kept = [f"v{version}" for version in seen.kept if version not in never_served | stays]
+    kept = tuple(f"v{version}" for version in seen.kept if version not in never_served | stays)
     if kept:
-        goes = "does not serve, and goes" if len(kept) == 1 else "do not serve, and go"
-        found.warn(table, f"{', '.join(kept)} {goes} with it: an undelete brings back only what serves")
+        found.warn(table, PlanWarningKind.DELETED_AS_WELL.of(versions=kept))
 
 
 def _refuse_half_a_set(table: TableName, whole: tuple[TableName, ...], found: DeleteDecisions) -> None:
-    rest = [other for other in whole if other not in found.tables]
+    rest = tuple(other for other in whole if other not in found.tables)
     if rest:
-        found.refuse(
-            table,
-            f"{table} belongs to one statement set with {', '.join(rest)}",
-            f"delete the set: headgate plan delete {' '.join(sorted([table, *rest]))}",
-        )
+        together = tuple(sorted([table, *rest]))
+        found.refuse(table, PlanRefusalKind.SET_HALF_DELETED.of(tables=rest, together=together))
 
 
-def _verb(readers: list[TableName]) -> str:
-    return "reads" if len(readers) == 1 else "read"
-
-
-def _with_products(declared: DeclaredTables, readers: list[TableName]) -> str:
+def _with_products(declared: DeclaredTables, readers: Iterable[TableName]) -> tuple[str, ...]:
     words = []
     for reader in readers:
         table = declared.tables.get(reader)
         words.append(f"{reader} ({table.product})" if table is not None and table.product else str(reader))
-    return ", ".join(words)
+    return tuple(words)
 
 
 @dataclass(slots=True)
@@ -234,7 +217,7 @@ def retire_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     steps = _retire_steps(context, order, found.by_table)
     for table in order:
         if context.observed.deployment(table).former is not None:
-            found.warn(table, "no rollback leads back to what is retired")
+            found.warn(table, PlanWarningKind.NO_ROLLBACK_LEFT.of())
         seen = context.observed.deployment(table)
         begins = [
             f"with {describe_log_start(each)}" if read_log_start(each) else f"WHERE {each}"
@@ -243,7 +226,7 @@ def retire_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
         begins += [f"after {seen.begins_after}"] if seen.begins_after else []
         if begins and not seen.rows_before:
             where = " and ".join(begins)
-            found.warn(table, f"v{seen.version} begins {where}: what was before is in the retired versions alone")
+            found.warn(table, PlanWarningKind.EARLIER_ROWS_RETIRED.of(version=seen.version, where=where))
     return PlanBody(nodes, steps.all, (), found.refusals, found.warnings)
 
 
@@ -253,12 +236,11 @@ def _take_replaced(observed: ObservedTables, table: TableName, found: ReplacedVe
     orphans = {orphan.version for orphan in seen.orphan_versions} - {clone for clone, _ in seen.clones}
     replaced = tuple(sorted({*seen.kept} - orphans - {0}, reverse=True))
     if not observed.is_deployed(table):
-        found.refuse(table, f"{table} is not deployed", "leave it out")
+        found.refuse(table, PlanRefusalKind.NOT_DEPLOYED.of())
     elif observed.is_external(table):
-        found.refuse(table, f"{table} is external: others write it", "leave it out")
+        found.refuse(table, PlanRefusalKind.EXTERNAL.of())
     elif not seen.pointer or not replaced:
-        remedy = f"see its versions: headgate show {table}"
-        found.refuse(table, f"nothing that {table} replaced is still there", remedy)
+        found.refuse(table, PlanRefusalKind.NOTHING_REPLACED.of())
     else:
         found.by_table[table] = replaced
 
@@ -268,25 +250,26 @@ def _refuse_retiring_under_readers(context: PlanningContext, table: TableName, f
     observed = context.observed
     going = {(table, version): physical_name(table, version) for version in found.by_table[table]}
     for reader in context.bindings.readers(table):
-        declared = context.declared.tables.get(reader)
-        product = f" ({declared.product})" if declared is not None and declared.product else ""
+        named = _with_products(context.declared, (reader,))
         for reads in _names_read(context.bindings.of(reader), going):
-            remedy = f"move it to what serves: headgate plan {reader}"
-            found.refuse(table, f"{reads} is read by {reader}{product}", remedy)
+            found.refuse(table, PlanRefusalKind.RETIRED_IS_READ.of(name=reads, named=named, reader=reader))
     for other in observed.tables():
         stays = [one for one in observed.runs_on(other) if one[0] not in found.by_table.get(other, ())]
         for version, bindings in stays:
             for reads in _names_read(bindings, going):
                 name = physical_name(other, version)
-                found.refuse(table, f"{reads} is read by {name}, which is kept running", f"retire {other} as well")
+                kind = PlanRefusalKind.RETIRED_IS_READ_BY_VERSION
+                found.refuse(table, kind.of(name=reads, reader=name, other=other))
         former = observed.deployment(other).former
         if former is not None and not former.running and former.version not in found.by_table.get(other, ()):
             for reads in _names_read(former.bindings, going):
-                found.warn(table, f"{other} cannot be rolled back to v{former.version}, which reads {reads}")
+                lost = PlanWarningKind.ROLLBACK_OF_READER_LOST
+                found.warn(table, lost.of(reader=other, version=former.version, name=reads))
     for ticket in observed.deployment(table).tickets:
         if (table, ticket.version) in going:
-            closed = f"once it has moved: headgate release close {ticket.run} {quote(ticket.reader)}"
-            found.refuse(table, f"{ticket.reader} has an open ticket on {going[table, ticket.version]}", closed)
+            name, quoted = going[table, ticket.version], quote(ticket.reader)
+            why = PlanRefusalKind.TICKET_OPEN.of(reader=ticket.reader, name=name, run=ticket.run, quoted=quoted)
+            found.refuse(table, why)
 
 
 def _refuse_under_clones(observed: ObservedTables, table: TableName, found: ReplacedVersions) -> None:
@@ -294,10 +277,8 @@ def _refuse_under_clones(observed: ObservedTables, table: TableName, found: Repl
     going = found.by_table[table]
     for clone, base in observed.deployment(table).clones:
         if base in going and clone not in going:
-            words = (
-                f"{physical_name(table, clone)} is a clone of {physical_name(table, base)}, whose files hold its rows"
-            )
-            found.refuse(table, words, f"rebuild it first, into files of its own: headgate plan {table} --rebuild")
+            names = physical_name(table, clone), physical_name(table, base)
+            found.refuse(table, PlanRefusalKind.CLONE_NEEDS_FILES.of(clone=names[0], base=names[1]))
 
 
 def _names_read(bindings: Iterable[Binding], going: Mapping[tuple[TableName, int], str]) -> list[str]:

@@ -21,13 +21,14 @@ from core.planner.left_behind_and_exposures import find_left_behind
 from core.planner.operator_choices import apply_start, refuse_unmet_choices, with_chosen_strategy
 from core.planner.plan_nodes import PlanBody, changed_node, plan_levels
 from core.planner.plan_steps import StepBuilder
+from core.planner.remarks import PlanWarningKind
 from core.planner.requested_tables import decide_table
 from core.planner.retired_versions import RetiredVersion, retired_versions
 from core.planner.scope import PlanScope
 from core.planner.strategy_costs import StrategyCosts
 from core.planner.upstream_and_downstream import decide_downstream, decide_upstream
 from core.planner.warnings import add_warnings, warn_of_old_inputs
-from core.text.wording import reader_phrase
+from core.text.sentence import Fact
 
 
 def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool = True) -> PlanBody:
@@ -51,7 +52,7 @@ def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool 
         if version.readers:
             # For a table outside of the plan this is no news, and must not change the hash of the plan.
             if version.table in found.by_table:
-                found.warn(version.table, _kept_words(context.observed, version))
+                found.warn(version.table, _old_version_stays(context.observed, version))
         elif version.table not in found.by_table:
             _keep(context, version.table, found.by_table, versions, bindings)
     aside = _set_aside(context, scope, found, used, old=old, versions=versions, bindings=bindings)
@@ -71,13 +72,9 @@ def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool 
     )
     steps = _deploy_steps(context, nodes, old, used, aside, hold=scope.holds) if with_steps else []
     if any(step.do is StepKind.HOLD for step in steps):
-        found.warn(TableName(""), HELD)
+        found.warn(TableName(""), PlanWarningKind.HELD.of())
     if any(step.do is StepKind.SOAK for step in steps):
-        minutes = context.declared.environment.soak_min
-        words = (
-            f"what is replaced runs on for {minutes:g} min beside what replaces it; a rollback takes seconds meanwhile"
-        )
-        found.warn(TableName(""), words)
+        found.warn(TableName(""), PlanWarningKind.SOAKS.of(minutes=context.declared.environment.soak_min))
     return PlanBody(nodes, steps, found.left_behind, found.refusals, found.warnings)
 
 
@@ -121,30 +118,29 @@ def _set_aside(
     aside = []
     for version in unused_orphans(context, tables, used, fresh, bindings):
         if version.readers:
-            found.warn(
-                version.table, f"v{version.version} is an orphan version and is kept: {reader_phrase(version.readers)}"
-            )
+            kept = PlanWarningKind.ORPHAN_KEPT.of(version=version.version, readers=version.readers)
+            found.warn(version.table, kept)
         if version.readers or (version.table, version.version) in stays:
-            kept = (
+            bound_by = (
                 s.bindings
                 for s in context.observed.deployment(version.table).orphan_versions
                 if s.version == version.version
             )
-            stays |= {(binding.parent, binding.version) for bound in kept for binding in bound}
+            stays |= {(binding.parent, binding.version) for bound in bound_by for binding in bound}
             continue
         aside.append(version)
-        found.warn(version.table, f"v{version.version} is an orphan version; it is stopped and moved to the trash")
+        found.warn(version.table, PlanWarningKind.ORPHAN_TRASHED.of(version=version.version))
         if version.table not in found.by_table:
             _keep(context, version.table, found.by_table, versions, bindings)
     return tuple(aside)
 
 
-def _kept_words(observed: ObservedTables, old: RetiredVersion) -> str:
+def _old_version_stays(observed: ObservedTables, old: RetiredVersion) -> Fact[PlanWarningKind]:
     """Return the warning that an old version stays for its readers, and whether it still gets new rows."""
-    seen, readers = observed.deployment(old.table), reader_phrase(old.readers)
+    seen = observed.deployment(old.table)
     if old.version == seen.version and seen.state in AT_REST:
-        return f"v{old.version} stays {seen.state} and gets no new rows: {readers}"
-    return f"v{old.version} keeps running: {readers}"
+        return PlanWarningKind.OLD_VERSION_RESTS.of(version=old.version, state=seen.state, readers=old.readers)
+    return PlanWarningKind.OLD_VERSION_RUNS.of(version=old.version, readers=old.readers)
 
 
 def _keep(
@@ -198,7 +194,6 @@ def _deploy_steps(
     return steps.all
 
 
-HELD = "before the swap the run waits for headgate release swap RUN; the ETA does not include that wait"
 _UNUSED = "it is an orphan version, and this plan does not use it"
 
 

@@ -12,13 +12,15 @@ from core.observed.table_statistics import Headroom
 from core.plan.model import Guard, PlanNode, PlanRefusal, Retention, RetentionKind, Step
 from core.plan.request import EARLIEST, PlanRequest
 from core.planner.context import DeclaredTables, ObservedTables
+from core.planner.remarks import GuardFinding
 from core.policy.model import DISK_FACTOR, Policy
 from core.project.model import Table
-from core.text.sentence import Sentence
-from core.text.wording import counted, long_duration, short_number, short_size
+from core.text.sentence import Fact, Sentence
 
 OK, WARN, DENY = "ok", "warn", "deny"
 UNKNOWN, NEEDS_APPROVAL = "unknown", "approve"
+
+Finding = Fact[GuardFinding]
 
 WHOLE_HISTORY = frozenset({"", Strategy.EARLIEST, Strategy.KEYED})
 """Strategies of a rebuild that read the whole history."""
@@ -75,7 +77,9 @@ class GuardVerdicts:
     def refusals(self) -> tuple[PlanRefusal, ...]:
         """Refusals for the denied guards, with their remedies."""
         return tuple(
-            PlanRefusal("", g.summary, g.remedy or Sentence(""), g.name) for g in self.guards if g.verdict == DENY
+            PlanRefusal("", g.summary, g.remedy or Sentence(""), g.name, kind=g.kind, fields=g.fields)
+            for g in self.guards
+            if g.verdict == DENY
         )
 
     @property
@@ -116,24 +120,25 @@ def _checkpoints(case: GuardInput) -> Guard:
     created = {(step.table, step.version) for step in case.steps if step.do is StepKind.CREATE}
     used = {(node.table, node.from_version) for node in case.nodes if node.from_version}
     wrong = sorted(
-        physical_name(step.table, step.version)
+        (step.table, step.version)
         for step in case.steps
         if step.do is StepKind.START
         and ((step.table, step.version) not in created or (step.table, step.version) in used)
     )
-    if wrong:
-        words = f"a new checkpoint on the existing table {', '.join(wrong)} would {_harm(case, wrong)}"
-        return Guard.of("checkpoint", DENY, words, "rebuild it into a new table: --rebuild")
-    return Guard.of("checkpoint", OK, "every new checkpoint has a new table")
+    if not wrong:
+        return Guard.of("checkpoint", OK, GuardFinding.CHECKPOINTS_NEW.of())
+    names = tuple(physical_name(table, version) for table, version in wrong)
+    harm = _harm(case, {table for table, _ in wrong})
+    return Guard.of("checkpoint", DENY, GuardFinding.CHECKPOINT_ON_OLD_TABLE.of(harm=harm, tables=names))
 
 
-def _harm(case: GuardInput, physical: list[str]) -> str:
+def _harm(case: GuardInput, tables: Iterable[TableName]) -> tuple[str, ...]:
     """Return the harm of a new checkpoint by table format: some skip files, others repeat rows."""
-    declared = (case.declared.tables.get(TableName(name.rpartition("__v")[0])) for name in physical)
+    declared = map(case.declared.tables.get, tables)
     repeated = {
         table is not None and table_format(table.parsed_ddl.format).repeated_by_new_checkpoint for table in declared
     }
-    return " or ".join(what for what, said in (("lose rows", False), ("write rows twice", True)) if said in repeated)
+    return tuple(what for what, said in (("lose rows", False), ("write rows twice", True)) if said in repeated)
 
 
 def _views(case: GuardInput) -> Guard:
@@ -144,9 +149,8 @@ def _views(case: GuardInput) -> Guard:
         if not binding.version and not case.observed.is_external(binding.parent)
     )
     if wrong:
-        words = f"a pointer cannot be streamed: {', '.join(wrong)}"
-        return Guard.of("views", DENY, words, "deploy the tables it reads in the same plan")
-    return Guard.of("views", OK, "every stream reads a table, not a view")
+        return Guard.of("views", DENY, GuardFinding.STREAM_READS_POINTER.of(reads=tuple(wrong)))
+    return Guard.of("views", OK, GuardFinding.STREAMS_READ_TABLES.of())
 
 
 def _readers(case: GuardInput) -> Guard:
@@ -157,9 +161,8 @@ def _readers(case: GuardInput) -> Guard:
         if node.table not in deleted and any(binding.parent in deleted for binding in node.bindings)
     )
     if left:
-        words = f"tables would be dropped while they are still read: {', '.join(left)}"
-        return Guard.of("readers", DENY, words, f"delete the readers as well: headgate plan delete {' '.join(left)} …")
-    return Guard.of("readers", OK, "no table is dropped while it is read")
+        return Guard.of("readers", DENY, GuardFinding.DROPPED_WHILE_READ.of(readers=tuple(left)))
+    return Guard.of("readers", OK, GuardFinding.NOTHING_READ_IS_DROPPED.of())
 
 
 def _rates(case: GuardInput) -> Guard:
@@ -173,15 +176,11 @@ def _rates(case: GuardInput) -> Guard:
     replayed = (node for node in limited if node.action is Action.REBUILD and node.strategy not in _NO_REPLAY)
     rebuilt = sorted(node.table for node in replayed)
     if rebuilt:
-        words = f"{', '.join(rebuilt)}: with a rate limit below a watermark, a replay drops historical rows"
-        return Guard.of(
-            "rates", DENY, words, "remove the limit from its SQL, rebuild, and restore it with a later plan"
-        )
+        return Guard.of("rates", DENY, GuardFinding.RATES_DROP_ROWS.of(tables=tuple(rebuilt)))
     if limited:
-        names = ", ".join(sorted(node.table for node in limited))
-        words = f"{names}: if its backlog is large, its rate limit below a watermark drops rows"
-        return Guard.of("rates", WARN, words)
-    return Guard.of("rates", OK, "no statement with a rate limit below a watermark is rebuilt")
+        tables = tuple(sorted(node.table for node in limited))
+        return Guard.of("rates", WARN, GuardFinding.RATES_MAY_DROP_ROWS.of(tables=tables))
+    return Guard.of("rates", OK, GuardFinding.RATES_HARMLESS.of())
 
 
 _NO_REPLAY = FORKS | {Strategy.SEEDED}
@@ -200,10 +199,7 @@ def _in_place(case: GuardInput) -> Iterator[Guard]:
     """Deny mixing old and new rows in a protected table or environment."""
     wrong = sorted(node.table for node in case.nodes if _is_in_place(node) and case.protects(node.table))
     if wrong:
-        words = f"{', '.join(wrong)} would be changed in place but is protected"
-        yield Guard.of(
-            "in place", DENY, words, "choose no strategy: by default the plan rebuilds beside the old version"
-        )
+        yield Guard.of("in place", DENY, GuardFinding.PROTECTED_IN_PLACE.of(tables=tuple(wrong)))
 
 
 def _is_in_place(node: PlanNode) -> bool:
@@ -229,31 +225,29 @@ def _history(case: GuardInput) -> Guard:
     """Deny a replay whose input files are gone, since their rows would be lost."""
     replayed = [node for node in case.nodes if node.action is Action.REBUILD]
     if not replayed:
-        return Guard.of("history", OK, "nothing is replayed")
-    short = [f"{node.table}: {_gone(found)}" for node in case.nodes if (found := node.retention) and _is_short(found)]
-    if short and case.request.start == EARLIEST:
-        return Guard.of("history", WARN, f"{'; '.join(short)}; the request accepts what is left")
-    if short:
-        remedy = "restore the files, accept what is left with --from earliest, or start later with --from TIME"
-        return Guard.of("history", DENY, f"{'; '.join(short)}; a rebuild misses their rows", remedy)
+        return Guard.of("history", OK, GuardFinding.NOTHING_REPLAYED.of())
+    gone = tuple(_gone(node.table, found) for node in case.nodes if (found := node.retention) and _is_short(found))
+    if gone and case.request.start == EARLIEST:
+        return Guard.of("history", WARN, GuardFinding.HISTORY_SHORT_ACCEPTED.of(gone=gone))
+    if gone:
+        return Guard.of("history", DENY, GuardFinding.HISTORY_SHORT.of(gone=gone))
     whole = [node for node in replayed if node.strategy in WHOLE_HISTORY]
     if not whole:
-        return Guard.of("history", OK, "everything that is replayed is still available")
+        return Guard.of("history", OK, GuardFinding.HISTORY_AVAILABLE.of())
     unknown = sum(node.retention is None or node.retention.kind is not RetentionKind.OK for node in whole)
-    words = f"{counted(unknown or len(whole), 'rebuild')} from the earliest row"
     if unknown:
-        return Guard.of("history", UNKNOWN, f"{words}; how far back that reaches is unknown")
-    return Guard.of("history", OK, f"{words}, and no input is missing")
+        return Guard.of("history", UNKNOWN, GuardFinding.HISTORY_UNKNOWN.of(rebuilds=unknown))
+    return Guard.of("history", OK, GuardFinding.HISTORY_COMPLETE.of(rebuilds=len(whole)))
 
 
 def _is_short(retention: Retention) -> bool:
     return retention.kind is RetentionKind.SHORT
 
 
-def _gone(retention: Retention) -> str:
-    since = f", earliest {retention.earliest}" if retention.earliest else ""
-    gone = retention.files_gone
-    return f"{counted(gone, 'file')} that it has read no longer {'exists' if gone == 1 else 'exist'}{since}"
+def _gone(table: TableName, retention: Retention) -> Finding:
+    if since := retention.earliest:
+        return GuardFinding.FILES_GONE_SINCE.of(table=table, files=retention.files_gone, earliest=since)
+    return GuardFinding.FILES_GONE.of(table=table, files=retention.files_gone)
 
 
 def _replay(case: GuardInput) -> Guard | None:
@@ -262,11 +256,11 @@ def _replay(case: GuardInput) -> Guard | None:
         return None
     rows, unknown = _sum(case.replaying, lambda node: node.replay_rows)
     return _bounded(
-        Guard.of("replay", OK, _known(f"{short_number(rows)} rows", rows, unknown)),
+        "replay",
+        _known(GuardFinding.ROWS.of(rows=rows), rows, unknown),
         unknown=bool(unknown),
-        exceeds=rows > most,
-        bound=f"{short_number(most)} rows",
-        remedy="plan fewer tables at once, or raise max_replay_rows: headgate policy apply",
+        denial=GuardFinding.TOO_MANY_ROWS if rows > most else None,
+        limit=GuardFinding.ALLOWS_ROWS.of(rows=most),
     )
 
 
@@ -278,32 +272,34 @@ def _time(case: GuardInput) -> Guard | None:
     unknown = [node.table for node in case.replaying if node.eta_s is None]
     most = case.policy.max_replay_h * 3600
     return _bounded(
-        Guard.of("time", OK, _known(long_duration(seconds), seconds, unknown)),
+        "time",
+        _known(GuardFinding.TIME.of(seconds=seconds), seconds, unknown),
         unknown=bool(unknown),
-        exceeds=seconds > most,
-        bound=long_duration(most),
-        remedy="plan fewer tables at once, or raise max_replay_h: headgate policy apply",
+        denial=GuardFinding.TOO_LONG if seconds > most else None,
+        limit=GuardFinding.ALLOWS_TIME.of(seconds=most),
     )
 
 
 def _disk(case: GuardInput) -> Guard:
     if any(node.action is Action.OPTIMIZE for node in case.nodes):
-        return Guard.of("disk", OK, "small files are stored twice until a vacuum")
+        return Guard.of("disk", OK, GuardFinding.SMALL_FILES_TWICE.of())
     if not case.rebuilt:
-        return Guard.of("disk", OK, "no table is stored twice")
+        return Guard.of("disk", OK, GuardFinding.NOTHING_TWICE.of())
     needed, unknown = _sum(case.rebuilt, _disk_bytes)
     factor, free = case.policy.disk_factor or DISK_FACTOR, case.headroom.disk_free
-    words = f"{counted(len(case.rebuilt), 'table')} stored twice; "
-    words += _known(short_size(needed), needed, unknown) if needed or not unknown else "size unknown"
-    if needed:
-        words += f"; {short_size(free)} free" if free is not None else "; free disk space is unknown"
+    limit = GuardFinding.NEEDS_FREE.of(factor=factor)
+    tables, size = len(case.rebuilt), _known(GuardFinding.SIZE.of(bytes=needed), needed, unknown)
+    if not needed:
+        size = GuardFinding.SIZE_UNKNOWN.of() if unknown else size
+        found = GuardFinding.STORED_TWICE.of(tables=tables, size=size)
+    elif free is None:
+        found = GuardFinding.STORED_TWICE_FREE_UNKNOWN.of(tables=tables, size=size)
+    else:
+        found = GuardFinding.STORED_TWICE_BESIDE.of(tables=tables, size=size, free=free)
+    if free is not None and needed * factor > free:
+        return Guard.of("disk", DENY, GuardFinding.TOO_LITTLE_DISK.of(found=found, limit=limit))
     return _bounded(
-        Guard.of("disk", OK, words),
-        unknown=bool(unknown) or free is None,
-        exceeds=free is not None and needed * factor > free,
-        bound=f"{factor:g} times the estimate is free" if case.policy.disk_factor else None,
-        denied=f"{factor:g} times the estimate must be free",
-        remedy="free disk space, or plan fewer tables at once",
+        "disk", found, unknown=bool(unknown) or free is None, limit=limit if case.policy.disk_factor else None
     )
 
 
@@ -312,28 +308,26 @@ def _pool(case: GuardInput) -> Guard:
     begun = [node for node in case.nodes if node.version and _begins(node, case)]
     name = case.declared.environment.pool.name
     if not begun:
-        return Guard.of("pool", OK, f"no additional statements on {name}")
-    more = f"{counted(len(begun), 'additional statement')} on {name}"
-    both = " while both versions run" if case.rebuilt else ""
-    words = more + both
+        return Guard.of("pool", OK, GuardFinding.POOL_UNCHANGED.of(pool=name))
+    grows = GuardFinding.POOL_GROWS_FOR_BOTH if case.rebuilt else GuardFinding.POOL_GROWS
+    found = grows.of(statements=len(begun), pool=name)
     most, most_busy, busy = case.policy.max_statements, case.policy.max_busy_percent, case.headroom.busy
     after = case.queries + len(begun)
     if most is not None and after > most:
-        remedy = "plan fewer tables at once, or stop what is not needed"
-        return Guard.of("pool", DENY, f"{more} would bring it to {after}{both}; the policy allows {most}", remedy)
+        return Guard.of("pool", DENY, GuardFinding.POOL_FULL.of(found=found, statements=after, most=most))
     cores = case.headroom.cores
     if busy is None or cores is None or not case.running:
-        guard = Guard.of("pool", OK, words if most_busy is None else f"{words}; the pool's load is unknown")
-        return _bounded(guard, unknown=most_busy is not None, exceeds=False, bound=_percent(most_busy), remedy="")
+        if most_busy is None:
+            return Guard.of("pool", OK, found)
+        limit = GuardFinding.ALLOWS_PERCENT.of(percent=round(most_busy))
+        return _bounded("pool", GuardFinding.POOL_LOAD_UNKNOWN.of(found=found), unknown=True, limit=limit)
     then = busy * after / case.queries
-    load = f"{words}: load {busy * cores:.1f} → {then * cores:.1f} of {counted(cores, 'core')}"
-    return _bounded(
-        Guard.of("pool", OK, load) if then <= 1 else Guard.of("pool", WARN, f"{load}, so batches wait for each other"),
-        unknown=False,
-        exceeds=most_busy is not None and 100 * then > most_busy,
-        bound=f"{_percent(most_busy)} of them",
-        remedy="plan fewer tables at once, or give the pool more cores",
-    )
+    load = GuardFinding.POOL_LOAD if then <= 1 else GuardFinding.POOL_OVERLOADED
+    found = load.of(found=found, before=f"{busy * cores:.1f}", after=f"{then * cores:.1f}", cores=cores)
+    if most_busy is not None and 100 * then > most_busy:
+        limit = GuardFinding.ALLOWS_CORES.of(percent=round(most_busy))
+        return Guard.of("pool", DENY, GuardFinding.TOO_BUSY.of(found=found, limit=limit))
+    return Guard.of("pool", OK if then <= 1 else WARN, found)
 
 
 def _stopped(case: GuardInput) -> Guard | None:
@@ -343,70 +337,69 @@ def _stopped(case: GuardInput) -> Guard | None:
     ends = (Action.RESTART, Action.STOP, Action.DELETE)
     stopped = sum(node.action in ends and node.table in case.running for node in case.nodes)
     share = 100 * stopped / max(len(case.running), 1)
-    return _bounded(
-        Guard.of("stopped", OK, f"{counted(stopped, 'running statement')} stopped or restarted"),
-        unknown=False,
-        exceeds=share > most,
-        bound=_percent(most),
-        denied=f"{_percent(share)} of the running statements; the policy allows {_percent(most)}",
-        remedy="plan fewer tables at once: use --exclude, or plan one product at a time",
-    )
+    found = GuardFinding.STOPPED.of(statements=stopped)
+    if share <= most:
+        return Guard.of("stopped", OK, found)
+    limit = GuardFinding.ALLOWS_STOPPED.of(share=round(share), percent=round(most))
+    return Guard.of("stopped", DENY, GuardFinding.TOO_MANY_STOPPED.of(found=found, limit=limit))
 
 
 def _approval(case: GuardInput) -> Guard | None:
     """Ask for an approval if the policy requires it, a table is protected, or a choice is less than the default."""
+    reasons = tuple(_reasons_to_approve(case))
+    return Guard.of("approval", NEEDS_APPROVAL, GuardFinding.APPROVAL.of(reasons=reasons)) if reasons else None
+
+
+def _reasons_to_approve(case: GuardInput) -> Iterator[Finding]:
     asked, policy = frozenset(case.policy.approve), case.policy
-    deleted = [node.table for node in case.nodes if node.action is Action.DELETE]
-    rebuilt = [node.table for node in case.nodes if node.action is Action.REBUILD]
-    retired = [node.table for node in case.nodes if node.action is Action.RETIRE]
-    vacuumed = [node.table for node in case.nodes if node.action is Action.VACUUM]
-    why = []
+    deleted, rebuilt = _acted_on(case, Action.DELETE), _acted_on(case, Action.REBUILD)
+    retired, vacuumed, back = (_acted_on(case, each) for each in (Action.RETIRE, Action.VACUUM, Action.ROLLBACK))
     if "all" in asked and case.steps:
-        why.append("the policy requires it for every plan")
+        yield GuardFinding.EVERY_PLAN.of()
     if "delete" in asked and deleted:
-        why.append(f"it deletes {_named(deleted)}")
+        yield GuardFinding.DELETES.of(tables=deleted)
     if "delete" in asked and retired:
-        why.append(f"it retires versions of {_named(retired)}")
+        yield GuardFinding.RETIRES.of(tables=retired)
     if "delete" in asked and vacuumed:
-        why.append(f"it deletes files of {_named(vacuumed)}")
+        yield GuardFinding.VACUUMS.of(tables=vacuumed)
     if "rebuild" in asked and rebuilt:
-        why.append(f"it rebuilds {_named(rebuilt)}")
+        yield GuardFinding.REBUILDS.of(tables=rebuilt)
     if "swap" in asked and any(step.do is StepKind.SWAP for step in case.steps):
-        why.append("it swaps pointers")
-    back = [node.table for node in case.nodes if node.action is Action.ROLLBACK]
-    if protected := [
-        table for table in (*deleted, *rebuilt, *back, *retired, *vacuumed) if table in policy.protected_tables
-    ]:
-        why.append(f"protected: {_named(sorted(protected))}")
-    keeping = [node.table for node in case.nodes if node.lowered and node.strategy == Strategy.KEYED]
+        yield GuardFinding.SWAPS.of()
+    if protected := {*deleted, *rebuilt, *back, *retired, *vacuumed}.intersection(policy.protected_tables):
+        yield GuardFinding.PROTECTED.of(tables=tuple(sorted(protected)))
+    keeping = tuple(node.table for node in case.nodes if node.lowered and node.strategy == Strategy.KEYED)
     if keeping:
-        why.append(f"rows may stay that a rebuild would not produce: {_named(keeping)}")
-    if lowered := [node.table for node in case.nodes if node.lowered and node.table not in keeping]:
-        why.append(f"less severe than the default: {_named(lowered)}")
+        yield GuardFinding.KEEPS_ROWS.of(tables=keeping)
+    if lowered := tuple(node.table for node in case.nodes if node.lowered and node.table not in keeping):
+        yield GuardFinding.LOWERED.of(tables=lowered)
     if policy.approve_rows is not None and case.replaying:
         rows, unknown = _sum(case.replaying, lambda node: node.replay_rows)
         if rows > policy.approve_rows:
-            why.append(f"more than {short_number(policy.approve_rows)} rows to replay")
+            yield GuardFinding.MANY_ROWS.of(rows=policy.approve_rows)
         elif unknown:
-            why.append("the number of rows it replays is unknown")
-    return Guard.of("approval", NEEDS_APPROVAL, f"another login must approve it: {'; '.join(why)}") if why else None
+            yield GuardFinding.ROWS_UNKNOWN.of()
+
+
+def _acted_on(case: GuardInput, action: Action) -> tuple[TableName, ...]:
+    return tuple(node.table for node in case.nodes if node.action is action)
 
 
 def _freeze(case: GuardInput) -> Guard | None:
     """List the freeze windows; whether one is active is judged when the plan is applied."""
     windows = case.policy.freeze
-    return Guard.of("freeze", OK, f"no plan is applied during {', '.join(windows)} (UTC)") if windows else None
+    return Guard.of("freeze", OK, GuardFinding.FROZEN.of(windows=tuple(windows))) if windows else None
 
 
-def _bounded(guard: Guard, *, unknown: bool, exceeds: bool, bound: str | None, remedy: str, denied: str = "") -> Guard:
-    """Return the verdict on a measurement; `bound` is the policy's limit in words, None without one."""
-    if exceeds:
-        return Guard.of(guard.name, DENY, f"{guard.summary}; {denied or f'the policy allows {bound}'}", remedy)
-    if unknown and bound is not None:
-        return Guard.of(
-            guard.name, NEEDS_APPROVAL, f"{guard.summary}; the policy allows {bound}, so another login must approve it"
-        )
-    return replace(guard, verdict=UNKNOWN) if unknown else guard
+def _bounded(
+    name: str, found: Finding, *, unknown: bool, limit: Finding | None, denial: GuardFinding | None = None
+) -> Guard:
+    """Return the verdict on a measurement; `limit` is that of the policy, and `denial` is given if it is exceeded."""
+    if denial is not None:
+        return Guard.of(name, DENY, denial.of(found=found, limit=limit))
+    if unknown and limit is not None:
+        return Guard.of(name, NEEDS_APPROVAL, GuardFinding.UNKNOWN_NEEDS_APPROVAL.of(found=found, limit=limit))
+    return Guard.of(name, UNKNOWN if unknown else OK, found)
 
 
 def _begins(node: PlanNode, case: GuardInput) -> bool:
@@ -435,17 +428,10 @@ def _sum(nodes: Iterable[PlanNode], cost: Callable[[PlanNode], int | None]) -> t
     return total, unknown
 
 
-def _known(words: str, value: float, unknown: Sequence[TableName]) -> str:
+def _known(amount: Finding, value: float, unknown: Sequence[TableName]) -> Finding:
+    """Return a sum as it is known: whole, at least the known part, or unknown."""
     if not unknown:
-        return words
-    return (f"{words} and more" if value else "amount unknown") + f": no table statistics for {_named(unknown)}"
-
-
-def _percent(value: float | None) -> str | None:
-    return None if value is None else f"{value:.0f} %"
-
-
-def _named(tables: Sequence[TableName], most: int = 3) -> str:
-    """Return a list of tables, shortened after `most`."""
-    more = f" and {len(tables) - most} more" if len(tables) > most else ""
-    return ", ".join(tables[:most]) + more
+        return amount
+    if not value:
+        return GuardFinding.AMOUNT_UNKNOWN.of(tables=tuple(unknown))
+    return GuardFinding.AT_LEAST.of(amount=amount, tables=tuple(unknown))

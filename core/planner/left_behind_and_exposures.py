@@ -7,6 +7,7 @@ from core.model.names import TableName, physical_name
 from core.plan.model import Exposure, LeftBehind, PlanNode
 from core.planner.context import DeclaredTables, ObservedTables
 from core.planner.decisions import DeployWalk, DownstreamOutcome, TableDecision
+from core.planner.remarks import PlanWarningKind
 
 _REPLACED = frozenset({DownstreamOutcome.CHAINED, DownstreamOutcome.CREATED})
 
@@ -61,9 +62,9 @@ def _left(walk: DeployWalk, child: TableName, parent: TableName, depth: int) -> 
 
 def _warn(walk: DeployWalk, child: TableName, parent: TableName) -> None:
     if child in walk.scope.excluded:
-        walk.found.warn(child, f"is excluded and stays on the old version of {parent}")
+        walk.found.warn(child, PlanWarningKind.EXCLUDED_STAYS.of(parent=parent))
     elif walk.context.declared.tables.get(child) is None:
-        walk.found.warn(child, f"is no longer declared and stays on the old version of {parent}")
+        walk.found.warn(child, PlanWarningKind.UNDECLARED_STAYS.of(parent=parent))
 
 
 def exposures(declared: DeclaredTables, observed: ObservedTables, nodes: Sequence[PlanNode]) -> tuple[Exposure, ...]:

@@ -13,6 +13,7 @@ from core.plan.request import COMMITTED, EARLIEST, NOW, StrategyChoice
 from core.planner.allowed_strategies import REBUILDS, StrategyCase, forgotten_sequences, strategies_of, why_not
 from core.planner.decisions import DeployWalk, TableDecision, recreated_parents
 from core.planner.refusals import Refusal, StrategyRefusal
+from core.planner.remarks import PlanRefusalKind, PlanWarningKind
 from core.planner.requested_tables import rebuild_as_asked
 from core.planner.rewrite_in_place import keys_stay, rows_that_stay
 from core.planner.start_positions import event_time_of, is_log_start, is_time, log_starts, not_partial, why_not_kept
@@ -112,7 +113,7 @@ def _warn_of_overridden_start(walk: DeployWalk, start: str) -> None:
         begins = decision is not None and decision.action in (Action.START, Action.REBUILD)
         if begins and table in walk.scope.requested and start not in (choice.at, choice.strategy):
             words = f"{table}={typed_strategy(choice.strategy)}" + (f"@{choice.at}" if choice.at else "")
-            walk.found.warn(table, f"--strategy {words} takes precedence over --from {start}")
+            walk.found.warn(table, PlanWarningKind.STRATEGY_BEFORE_FROM.of(choice=words, start=start))
 
 
 def _positioned(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
@@ -173,8 +174,7 @@ def refuse_unmet_choices(walk: DeployWalk) -> None:
     for table, choice in sorted(walk.choices.items()):
         decision = walk.found.by_table.get(table)
         if decision is None:
-            words = f"a strategy is chosen for {table}, which this plan does not touch"
-            walk.found.refuse(table, words, "leave out this --strategy")
+            walk.found.refuse(table, PlanRefusalKind.STRATEGY_FOR_UNTOUCHED.of())
             continue
         _refuse_unmet(walk, table, decision, choice)
     if walk.scope.request.start not in ("", EARLIEST):
@@ -191,11 +191,10 @@ def refuse_unmet_choices(walk: DeployWalk) -> None:
 
 def _report_unheld_rewrite(walk: DeployWalk, table: TableName) -> None:
     """Report a rewrite in place, which cannot be held: as a refusal under --hold, else as a warning."""
-    words = "cannot be held: it is rewritten in place, and its readers see each row at once"
     if walk.scope.request.hold:
-        walk.found.refuse(table, f"{table} {words}", f"leave out --hold, or rebuild it: --strategy {table}=earliest")
+        walk.found.refuse(table, PlanRefusalKind.CANNOT_BE_HELD.of())
     else:
-        walk.found.warn(table, words)
+        walk.found.warn(table, PlanWarningKind.CANNOT_BE_HELD.of())
 
 
 def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice) -> None:
@@ -208,16 +207,17 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
         wrong = wrong or StrategyRefusal.NOT_HERE.of()
     if wrong is not None:
         elsewhere = choice.strategy if choice.at and choice.strategy in (Strategy.PARTIAL, Strategy.SEEDED) else None
-        words = ", ".join(
+        allowed = tuple(
             typed_strategy(word) + (" at another position" if word == elsewhere else "")
             for word in had
             if word in EXECUTABLE
         )
-        walk.found.refuse(
-            table,
-            f"{typed_strategy(choice.strategy)} cannot be used for {table}: {wrong}",
-            f"use {words}" if words else "leave out this --strategy",
-        )
+        strategy = typed_strategy(choice.strategy)
+        if allowed:
+            why = PlanRefusalKind.STRATEGY_NOT_ALLOWED.of(strategy=strategy, why=wrong, allowed=allowed)
+        else:
+            why = PlanRefusalKind.NO_STRATEGY_ALLOWED.of(strategy=strategy, why=wrong)
+        walk.found.refuse(table, why)
 
 
 def _wrong_position(
@@ -247,8 +247,6 @@ def _why_not_in_log(walk: DeployWalk, declared: Table, at: str) -> Fact[Strategy
 
 def _refuse_other_tables(walk: DeployWalk) -> None:
     """Refuse to create, alter or swap a table under `--keep-table`."""
-    if walk.scope.request.rebuild:
-        walk.found.refuse(TableName(""), "--keep-table and --rebuild contradict each other", "give one of them")
     for table, decision in walk.found.by_table.items():
         if walk.context.observed.is_external(table):
             continue
@@ -257,14 +255,10 @@ def _refuse_other_tables(walk: DeployWalk) -> None:
             continue
         if decision.makes_version and decision.action is Action.REBUILD:
             why = _case(walk, walk.context.declared.tables[table], decision).not_restarted()
-            walk.found.refuse(
-                table,
-                f"{table} cannot keep its table: {why or StrategyRefusal.NOT_HERE.of()}",
-                "leave out --keep-table",
-            )
+            walk.found.refuse(table, PlanRefusalKind.CANNOT_KEEP_TABLE.of(why=why or StrategyRefusal.NOT_HERE.of()))
         elif decision.makes_version:
-            walk.found.refuse(table, f"{table} has no table to keep: it would be created", "leave out --keep-table")
+            walk.found.refuse(table, PlanRefusalKind.NO_TABLE_TO_KEEP.of())
         elif decision.action is Action.RESTART and decision.change.kind.definition.alters_table:
             widened = decision.change.kind is ChangeKind.COLUMN_WIDENED
-            what = "columns take a wider type" if widened else "columns are added"
-            walk.found.refuse(table, f"{table} cannot keep its table: {what}", "leave out --keep-table")
+            widens, adds = PlanRefusalKind.KEEP_TABLE_WIDENS_COLUMNS, PlanRefusalKind.KEEP_TABLE_ADDS_COLUMNS
+            walk.found.refuse(table, (widens if widened else adds).of())

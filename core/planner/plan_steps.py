@@ -42,15 +42,15 @@ class StepBuilder:
         version: int,
         after: Iterable[int],
         *,
-        why: str,
+        why: str | Sentence,
         tables: tuple[TableName, ...] = (),
     ) -> int:
         """Append one step and return its number."""
         n = len(self.all) + 1
-        self.all.append(Step(n, do, table, version, tuple(sorted(set(after))), why=Sentence(why), tables=tables))
+        self.all.append(Step(n, do, table, version, tuple(sorted(set(after))), why=Sentence(str(why)), tables=tables))
         return n
 
-    def _add(self, do: StepKind, node: PlanNode, after: Iterable[int] = (), *, why: str) -> int:
+    def _add(self, do: StepKind, node: PlanNode, after: Iterable[int] = (), *, why: str | Sentence) -> int:
         """Append a step on the version that a node has after the plan."""
         return self.add(do, node.table, node.version, after, why=why)
 
@@ -139,7 +139,7 @@ class StepBuilder:
             read = ((b.parent, b.version) for b in node.bindings)
             caught_up = (self._caught_up[key] for key in read if key in self._caught_up)
             after = (*self._needs(node), *caught_up, *((swap,) if swap else ()))
-            n = self._add(StepKind.SEAM, node, after, why=node.reason)
+            n = self._add(StepKind.SEAM, node, after, why=node.reason.clause)
             self._restarted[node.table] = n
             if needs_pointer:
                 self._point(node, n)
@@ -245,7 +245,9 @@ class StepBuilder:
             ready = self._add(StepKind.FORK, node, (ready,), why=why)
         elif node.strategy == Strategy.SEEDED:
             ready = self._add(StepKind.SEED, node, (ready,), why="what is there now counts as read")
-        return self._make_ready(node, self._add(StepKind.START, node, (ready, *self._needs(node)), why=node.reason))
+        return self._make_ready(
+            node, self._add(StepKind.START, node, (ready, *self._needs(node)), why=node.reason.clause)
+        )
 
     def _make_ready(self, node: PlanNode, n: int) -> int:
         """Record the step after which a version can be read; returns it."""
@@ -266,7 +268,7 @@ class StepBuilder:
         """Take a version out of the trash and resume it."""
         name = physical_name(node.table, node.version)
         restore = self._add(StepKind.RESTORE, node, self._needs(node), why=f"{name} and its checkpoint are back")
-        resume = self._add(StepKind.RESUME, node, (restore, *self._needs(node)), why=node.reason)
+        resume = self._add(StepKind.RESUME, node, (restore, *self._needs(node)), why=node.reason.clause)
         self._point(node, self._make_ready(node, resume))
 
     def _adopt(self, node: PlanNode, existing: OtherVersion) -> None:
@@ -297,7 +299,7 @@ class StepBuilder:
         if not node.texts.dml:
             self._make_ready(node, self._record(node, after=before))
             return
-        restart = self._make_ready(node, self._add(StepKind.RESTART, node, before, why=node.reason))
+        restart = self._make_ready(node, self._add(StepKind.RESTART, node, before, why=node.reason.clause))
         self._restarted[node.table] = restart
         if not widened and (alters or needs_pointer):
             self._point(node, restart)
@@ -306,12 +308,12 @@ class StepBuilder:
         before = self._needs(node)
         if node.change is not None and node.change.definition.is_recorded:
             before = (*before, self._record(node))
-        resume = self._make_ready(node, self._add(StepKind.RESUME, node, before, why=node.reason))
+        resume = self._make_ready(node, self._add(StepKind.RESUME, node, before, why=node.reason.clause))
         if needs_pointer:
             self._point(node, resume)
 
     def _record(self, node: PlanNode, *, after: Iterable[int] = ()) -> int:
-        return self._add(StepKind.RECORD, node, after, why=node.reason)
+        return self._add(StepKind.RECORD, node, after, why=node.reason.clause)
 
     def _point(self, node: PlanNode, after: int) -> int:
         why = f"batch readers find {node.table} by its pointer"

@@ -16,13 +16,14 @@ from core.plan.descriptions import evidence_words
 from core.planner.allowed_strategies import REBUILDS
 from core.planner.context import ObservedTables, PlanningContext, TableBindings
 from core.planner.decisions import DeployWalk, TableDecision
+from core.planner.remarks import PlanRefusalKind, PlanWarningKind
 
 
 def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...] = ()) -> TableDecision | None:
     """Decide a table that is requested, or whose own change is included in the plan; None if it is refused."""
     context = walk.context
     if context.declared.tables.get(table) is None:
-        walk.found.refuse(table, f"{table} is deployed but no longer declared", "restore its files, or delete it")
+        walk.found.refuse(table, PlanRefusalKind.NOT_DECLARED.of())
         return None
     if context.observed.is_external(table):
         return decide_external(walk, table, because_of)
@@ -30,7 +31,7 @@ def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName
         return TableDecision(Action.START, Reason.NEW, context.changes.first_start(table), because_of)
     decision = replace(_of_deployed(walk, table), because_of=because_of)
     if decision.action is Action.REBUILD and not decision.change.classified:
-        walk.found.warn(table, evidence_words(decision.change.evidence[0]))
+        walk.found.warn(table, PlanWarningKind.CHANGE_UNKNOWN.of(evidence=evidence_words(decision.change.evidence[0])))
     return decision
 
 
@@ -87,19 +88,11 @@ def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -
     if walk.context.observed.deployment(table).checkpoint_ok and not deleted:
         return decision
     if deleted:
-        names = ", ".join(physical_name(binding.parent, binding.version) for binding in deleted)
-        walk.found.refuse(
-            table,
-            f"{table} cannot be started: it reads {names}, which was deleted",
-            f"rebuild it: headgate plan deploy {table} --rebuild",
-        )
+        names = tuple(physical_name(binding.parent, binding.version) for binding in deleted)
+        walk.found.refuse(table, PlanRefusalKind.READS_DELETED.of(versions=names))
         return TableDecision(Action.KEEP, decision.reason, replace(decision.change, action=Action.KEEP))
     seen = walk.context.observed.deployment(table)
-    walk.found.refuse(
-        table,
-        f"{table} cannot be started: {seen.why_lost}",
-        f"rebuild it: headgate plan deploy {table} --rebuild",
-    )
+    walk.found.refuse(table, PlanRefusalKind.CANNOT_RESUME.of(why=seen.why_lost))
     return TableDecision(
         Action.KEEP,
         Reason.CHECKPOINT_LOST,
@@ -163,7 +156,7 @@ def _of_deployed(walk: DeployWalk, table: TableName) -> TableDecision:
     if change.action is Action.RECORD:
         return TableDecision(Action.RECORD, change.kind.definition.reason, change)
     if why := context.observed.deployment(table).why_lost:
-        walk.found.warn(table, f"runs, but {why}: it could not be restarted")
+        walk.found.warn(table, PlanWarningKind.CANNOT_RESTART.of(why=why))
     return TableDecision(Action.KEEP, _reason(change, Reason.UNCHANGED), change)
 
 
@@ -205,13 +198,9 @@ def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableN
         return TableDecision(Action.RESTART, Reason.COLUMNS_ADDED, change, because_of)
     edits = ", ".join(map(evidence_words, change.evidence))
     if table in walk.scope.requested:
-        walk.found.refuse(
-            table,
-            f"{table} is external and changed: {edits or 'the edit is unknown'}",
-            "declare it under a new name and move its readers there",
-        )
+        walk.found.refuse(table, PlanRefusalKind.EXTERNAL_CHANGED.of(edits=edits or "the edit is unknown"))
     else:
-        walk.found.warn(table, f"is external and changed ({edits}); its registration stays as it is")
+        walk.found.warn(table, PlanWarningKind.EXTERNAL_CHANGED.of(edits=edits))
     return TableDecision(Action.KEEP, Reason.LANDS, change, because_of)
 
 

@@ -18,11 +18,11 @@ from core.planner.context import ObservedTables, PlanningContext
 from core.planner.decisions import PlanRemarks
 from core.planner.plan_nodes import PlanBody, kept_node, plan_levels, purged_after
 from core.planner.plan_steps import StepBuilder
+from core.planner.remarks import PlanRefusalKind, PlanWarningKind, WayForward
 from core.planner.retired_versions import RetiredVersion
 from core.planner.scope import PlanScope
 from core.project.revision import RevisionTexts
-
-BY_TEXT = "plan its old text as a new version: headgate plan undo PLAN"
+from core.text.sentence import Fact
 
 
 @dataclass(slots=True)
@@ -53,14 +53,14 @@ def rollback_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     levels = plan_levels(context.declared, {t: context.bindings.of(t) for t in now}, now, every_version=False)
     for table in sorted(now, key=lambda table: (-levels[table], table)):
         if table in under and table not in kept:
-            found.warn(table, f"v{now[table]} stops only after {under[table]}, which was replaced and still reads it")
+            found.warn(table, PlanWarningKind.STOPS_AFTER.of(version=now[table], reader=under[table]))
         if table in kept:
-            found.warn(table, f"v{now[table]} keeps running: it is read from outside of this release")
+            found.warn(table, PlanWarningKind.OUTSIDE_READERS_KEEP.of(version=now[table]))
         else:
             ends, readers = RetiredVersion(table, now[table]), context.bindings.readers(table)
             steps.stop(ends, readers, (swap,) if swap else (), why="what served before it serves")
-        rows = f"headgate peek {table} --version {now[table]}"
-        found.warn(table, f"what v{now[table]} has written stays in {physical_name(table, now[table])}: {rows}")
+        name = physical_name(table, now[table])
+        found.warn(table, PlanWarningKind.ROWS_IN_OLD_VERSION.of(version=now[table], name=name))
     _warn_of_files(context, found)
     return PlanBody(nodes, steps.all, behind, found.refusals, found.warnings)
 
@@ -71,11 +71,9 @@ def undelete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     for table in scope.requested:
         seen = context.observed.deployment(table)
         if context.observed.is_deployed(table):
-            found.refuse(table, f"{table} is deployed", "only what was deleted is taken out of the trash")
+            found.refuse(table, PlanRefusalKind.STILL_DEPLOYED.of())
         elif seen.in_trash is None:
-            found.refuse(
-                table, f"nothing of {table} that has served is in the trash", f"start it anew: headgate plan {table}"
-            )
+            found.refuse(table, PlanRefusalKind.NOT_IN_TRASH.of())
         else:
             found.by_table[table] = seen.in_trash
             _warn_of_outlived(table, seen.in_trash, found)
@@ -104,12 +102,12 @@ def _take_release(observed: ObservedTables, table: TableName, found: FormerVersi
     """Add a table with all tables that the same run swapped in and that still serve."""
     seen = observed.deployment(table)
     if not observed.is_deployed(table):
-        back = f"undelete {table}" if seen.in_trash is not None else f"plan {table}"
-        found.refuse(table, f"{table} is not deployed", f"start it: headgate {back}")
+        kind = PlanRefusalKind.IN_TRASH if seen.in_trash is not None else PlanRefusalKind.NOT_STARTED
+        found.refuse(table, kind.of())
     elif observed.is_external(table):
-        found.refuse(table, f"{table} is external: others write it", "leave it out")
+        found.refuse(table, PlanRefusalKind.EXTERNAL.of())
     elif seen.former is None:
-        found.refuse(table, f"{table} has no earlier version that served", BY_TEXT)
+        found.refuse(table, PlanRefusalKind.NO_EARLIER_VERSION.of(way=WayForward.OLD_TEXT.of()))
     else:
         found.by_table[table] = seen.former
         for other in observed.tables() if seen.served_by else ():
@@ -123,8 +121,8 @@ def _refuse_what_cannot_go_on(observed: ObservedTables, table: TableName, found:
     former = found.by_table[table]
     name = physical_name(table, former.version)
     if not former.checkpoint_ok:
-        anew = BY_TEXT if observed.is_deployed(table) else f"start it anew: headgate plan {table}"
-        found.refuse(table, f"the checkpoint of {name}, or a table that it goes on with, is gone or another's", anew)
+        way = WayForward.OLD_TEXT.of() if observed.is_deployed(table) else WayForward.ANEW.of(table=table)
+        found.refuse(table, PlanRefusalKind.FORMER_CHECKPOINT_LOST.of(name=name, way=way))
     for binding in former.bindings:
         seen = observed.deployment(binding.parent)
         if (
@@ -132,21 +130,23 @@ def _refuse_what_cannot_go_on(observed: ObservedTables, table: TableName, found:
             and observed.is_deployed(binding.parent)
             and seen.state != State.RUNNING
         ):
-            found.warn(table, f"reads {binding.parent}, which is {seen.state}: it gets no new rows until that runs")
+            found.warn(table, PlanWarningKind.READS_STOPPED.of(parent=binding.parent, state=seen.state))
     lacks = why_not_back({table: former.bindings}, lambda t, v: _is_filled(observed, found, t, v)).get(table)
     if lacks:
-        names = sorted({physical_name(binding.parent, binding.version) for binding in lacks})
-        words = f"{' and '.join(names)}, which {'is' if len(names) == 1 else 'are'} not filled any more"
-        found.refuse(table, f"{name} reads {words}", _remedy(observed, table, lacks, found))
+        names = tuple(sorted({physical_name(binding.parent, binding.version) for binding in lacks}))
+        way = _way_forward(observed, table, lacks, found)
+        found.refuse(table, PlanRefusalKind.FORMER_INPUTS_STOPPED.of(name=name, versions=names, way=way))
 
 
-def _remedy(observed: ObservedTables, table: TableName, lacks: Sequence[Binding], found: FormerVersions) -> str:
-    """Return the remedy for a table whose inputs are not filled: undelete them too, or plan its text again."""
+def _way_forward(
+    observed: ObservedTables, table: TableName, lacks: Sequence[Binding], found: FormerVersions
+) -> Fact[WayForward]:
+    """Return the remedy for a table whose inputs get no more rows: undelete them too, or plan its text again."""
     deleted, trash = not observed.is_deployed(table), {b: observed.deployment(b.parent).in_trash for b in lacks}
     if all(b.parent not in found.by_table and v is not None and v.version == b.version for b, v in trash.items()):
         together = {*(binding.parent for binding in lacks), *(found.by_table if deleted else ())}
-        return f"headgate undelete {' '.join(sorted(together))}"
-    return f"start it anew: headgate plan {table}" if deleted else BY_TEXT
+        return WayForward.UNDELETE.of(tables=tuple(sorted(together)))
+    return WayForward.ANEW.of(table=table) if deleted else WayForward.OLD_TEXT.of()
 
 
 def _is_filled(observed: ObservedTables, found: FormerVersions, table: TableName, version: int) -> bool:
@@ -240,23 +240,21 @@ def _node(context: PlanningContext, table: TableName, former: OtherVersion, leve
 def _warn_of_outlived(table: TableName, former: OtherVersion, found: FormerVersions) -> None:
     """Warn that an older version comes back, because the last serving one is gone."""
     if former.outlived:
-        gone = ", ".join(physical_name(table, version) for version in former.outlived)
-        words = "has none of their rows: it reads what arrived since its own last batch"
-        found.warn(table, f"{gone} served later, and no files of it are left; v{former.version} {words}")
+        gone = tuple(physical_name(table, version) for version in former.outlived)
+        found.warn(table, PlanWarningKind.LATER_VERSIONS_GONE.of(gone=gone, version=former.version))
 
 
 def _warn_of_files(context: PlanningContext, found: FormerVersions) -> None:
     """Warn that the next deploy brings back the texts of the files."""
-    other = [
+    other = tuple(
         table
         for table, former in sorted(found.by_table.items())
         if (declared := context.declared.tables.get(table)) is not None
         and not declared.external
         and context.revisions.declared(table).texts != former.texts
-    ]
+    )
     if other:
-        words = f"the files of {', '.join(other)} hold another text: the next deploy brings it back"
-        found.warn(TableName(""), words)
+        found.warn(TableName(""), PlanWarningKind.FILES_DIFFER.of(tables=other))
 
 
 UPKEEP_WAYS = {

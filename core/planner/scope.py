@@ -9,14 +9,13 @@ from core.model.names import TableName
 from core.plan.model import PlanRefusal, PlanWarning
 from core.plan.request import BY_NAME, CHILDREN, PlanRequest
 from core.planner.context import DeclaredTables, ObservedTables, PlanningContext, TableBindings
+from core.planner.remarks import PlanRefusalKind, PlanWarningKind
 from core.project.manifest_head import MANIFEST_PATH as MANIFEST
 from core.project.model import Layer, Project, Table
 from core.text.wording import did_you_mean
 
 ROOT = "."
 """The project's own folder, as a scope: every table."""
-
-RESTART = "restart the agent (headgate down, headgate up)"
 
 SUGGESTED = 3
 """Unknown tables that get a suggestion, each of which costs 0.2 s among 3,000 names."""
@@ -86,11 +85,7 @@ def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
     excluded = frozenset(request.exclude)
     came_with = _statement_sets(found - excluded, context.declared) if request.verb == "deploy" else {}
     refusals += [
-        PlanRefusal.of(
-            name,
-            f"{name} belongs to one statement set with {came_with[name]}",
-            "exclude both or neither",
-        )
+        PlanRefusal.of(name, PlanRefusalKind.SET_HALF_EXCLUDED.of(other=came_with[name]))
         for name in sorted(came_with)
         if name in excluded
     ]
@@ -128,26 +123,22 @@ def request_mistakes(request: PlanRequest, project: Project, known: Collection[T
         if layer not in tuple(Layer):
             yield _unknown("layer", layer, tuple(Layer))
         elif layer not in layers:
-            yield PlanRefusal.of(
-                layer, f"there is no table of layer {layer}", f"layers with tables: {', '.join(sorted(layers))}"
-            )
+            yield PlanRefusal.of(layer, PlanRefusalKind.EMPTY_LAYER.of(layers=_sorted(layers)))
     for folder in request.folders:
         if not any(_is_below(table, folder) for table in project.tables.values()):
-            yield PlanRefusal.of(
-                folder, f"there is no table in {folder}", "name a folder below pipelines/ that contains tables"
-            )
+            yield PlanRefusal.of(folder, PlanRefusalKind.EMPTY_FOLDER.of())
     yield from _contradictions(request)
 
 
 def _contradictions(request: PlanRequest) -> Iterator[PlanRefusal]:
     scopes = (request.tables, request.products, request.layers, request.folders, request.pipelines)
     if not (any(scopes) or request.everything or request.changed_since):
-        yield PlanRefusal.of("", "the request names no tables", "name tables, a product, or everything")
+        yield PlanRefusal.of("", PlanRefusalKind.NAMES_NO_TABLES.of())
     wide = any(scopes[1:]) or request.everything or request.exclude
     if request.verb in BY_NAME and wide:
-        yield PlanRefusal.of("", f"{request.verb} takes tables by name", "name tables alone")
+        yield PlanRefusal.of("", PlanRefusalKind.BY_NAME_ONLY.of(verb=request.verb))
     if request.retain_h and request.verb != "vacuum":
-        yield PlanRefusal.of("", "--retain is only for a vacuum", "leave it out")
+        yield PlanRefusal.of("", PlanRefusalKind.RETAIN_WITHOUT_VACUUM.of())
     if request.verb != "deploy":
         only_deploys = {
             "--changed-since": request.changed_since,
@@ -159,18 +150,11 @@ def _contradictions(request: PlanRequest) -> Iterator[PlanRefusal]:
         }
         for option in (option for option, given in only_deploys.items() if given):
             verb = f"a {request.verb}" if request.verb in ("delete", "rollback") else request.verb
-            yield PlanRefusal.of("", f"{option} does not apply to {verb}", "leave it out")
+            yield PlanRefusal.of("", PlanRefusalKind.OPTION_OF_DEPLOY.of(option=option, verb=verb))
     elif request.pipelines:
-        sinks = " ".join(request.pipelines)
-        yield PlanRefusal.of(
-            "", "--pipeline is only for a delete", f"deploy its sink: headgate plan {sinks} starts what it needs"
-        )
+        yield PlanRefusal.of("", PlanRefusalKind.PIPELINE_WITHOUT_DELETE.of(sinks=request.pipelines))
     if request.rebuild and request.keep_table:
-        yield PlanRefusal.of(
-            "",
-            "a rebuild creates a new table, but --keep-table keeps the existing one",
-            "give either --rebuild or --keep-table",
-        )
+        yield PlanRefusal.of("", PlanRefusalKind.REBUILD_AND_KEEP_TABLE.of())
 
 
 def _sorted(values: Iterable[Name]) -> tuple[Name, ...]:
@@ -224,9 +208,9 @@ def _warnings_of(request: PlanRequest, found: set[TableName], context: PlanningC
     near |= graph.ancestors(*near)
     for name in request.exclude:
         if name in request.tables:
-            yield PlanWarning.of(name, "is both named and excluded; it is left out")
+            yield PlanWarning.of(name, PlanWarningKind.NAMED_AND_EXCLUDED.of())
         elif name not in near and (context.declared.tables.get(name) is not None or context.observed.is_deployed(name)):
-            yield PlanWarning.of(name, "is excluded, but nothing in the request involves it")
+            yield PlanWarning.of(name, PlanWarningKind.EXCLUDED_FOR_NOTHING.of())
 
 
 def _graph(context: PlanningContext) -> TableGraph:
@@ -246,29 +230,30 @@ def _warnings_of_gone(
     for name in request.gone:
         if declared.tables.get(name) is not None:
             continue
-        since = f"was declared at {request.changed_since} and no longer is"
-        if observed.is_deployed(name) and not observed.is_external(name):
-            yield PlanWarning.of(name, f"{since}: to delete it, headgate plan delete {name}")
-        else:
-            yield PlanWarning.of(name, f"{since}; it is not deployed")
+        deployed = observed.is_deployed(name) and not observed.is_external(name)
+        kind = PlanWarningKind.UNDECLARED_SINCE if deployed else PlanWarningKind.UNDECLARED_NOT_DEPLOYED
+        yield PlanWarning.of(name, kind.of(since=request.changed_since))
 
 
 def _warnings_of_settings(request: PlanRequest, environment: str) -> Iterator[PlanWarning]:
     """Warn about settings that are not part of a plan: the agent reads them when it starts, or records them."""
-    since = f"of {environment} changed since {request.changed_since}"
-    for part, remedy in (("pool", RESTART), ("policy", "record it (headgate policy apply)"), ("place", RESTART)):
-        keys = [key.partition(".")[2] for key in request.settings if key.startswith(f"{part}.")]
-        if keys:
-            yield PlanWarning.of(MANIFEST, f"the {part} {since}: {', '.join(keys)}: not part of this plan: {remedy}")
+    since = request.changed_since
+    for part in ("pool", "policy", "place"):
+        keys = tuple(key.partition(".")[2] for key in request.settings if key.startswith(f"{part}."))
+        if keys and part == "policy":
+            kind = PlanWarningKind.POLICY_CHANGED
+            yield PlanWarning.of(MANIFEST, kind.of(environment=environment, since=since, keys=keys))
+        elif keys:
+            kind = PlanWarningKind.SETTINGS_CHANGED
+            yield PlanWarning.of(MANIFEST, kind.of(part=part, environment=environment, since=since, keys=keys))
 
 
 def _warnings_of_undo(request: PlanRequest) -> Iterator[PlanWarning]:
     if request.undoes:
-        before = f"planned with the texts from before plan {request.undoes[:12]}"
-        yield PlanWarning.of("", f"{before}: files that still hold newer ones bring them back with the next deploy")
+        yield PlanWarning.of("", PlanWarningKind.PLANNED_WITH_OLD_TEXTS.of(plan=request.undoes[:12]))
 
 
-def _unknown(kind: str, name: str, known: Collection[str]) -> PlanRefusal:
-    return PlanRefusal.of(
-        name, f"there is no {kind} {name}", did_you_mean(name, known) or f"see the {kind}s with `headgate ls`"
-    )
+def _unknown(noun: str, name: str, known: Collection[str]) -> PlanRefusal:
+    if suggestion := did_you_mean(name, known):
+        return PlanRefusal.of(name, PlanRefusalKind.MISSPELLED_NAME.of(noun=noun, suggestion=suggestion))
+    return PlanRefusal.of(name, PlanRefusalKind.UNKNOWN_NAME.of(noun=noun))

@@ -19,6 +19,7 @@ from core.planner.allowed_strategies import strategies_of
 from core.planner.context import PlanningContext
 from core.planner.decisions import TableDecision, recreated_parents
 from core.planner.refusals import StrategyNote
+from core.planner.remarks import PlanWarningKind
 from core.planner.scope import PlanScope
 from core.planner.start_positions import epoch_of, is_log_start, rows_from
 from core.sql.statement import TableRead
@@ -58,8 +59,8 @@ def refuse_not_executable(plan: Plan) -> None:
 
 def not_executable_warnings(nodes: Iterable[PlanNode]) -> tuple[PlanWarning, ...]:
     """Return warnings about what agents cannot execute yet, for plans that are made offline."""
-    words = "is not executable yet: it is planned only, and an agent refuses it"
-    return tuple(PlanWarning.of(table, f"{what} {words}") for table, what in _not_executable(nodes))
+    kind = PlanWarningKind.NOT_EXECUTABLE
+    return tuple(PlanWarning.of(table, kind.of(what=what)) for table, what in _not_executable(nodes))
 
 
 def _not_executable(nodes: Iterable[PlanNode]) -> tuple[tuple[TableName, str], ...]:

@@ -15,6 +15,7 @@ from core.planner.context import PlanningContext
 from core.planner.decisions import PlanRemarks
 from core.planner.plan_nodes import PlanBody, kept_node, plan_levels
 from core.planner.plan_steps import StepBuilder
+from core.planner.remarks import PlanRefusalKind, PlanWarningKind
 from core.planner.scope import PlanScope
 from core.project.revision import Revision
 
@@ -45,13 +46,11 @@ def _is_cared_for(context: PlanningContext, table: TableName, found: PlanRemarks
     """Return whether Headgate writes a table and it has a log of versions; else refuse it."""
     before = len(found.refusals)
     if not context.observed.is_deployed(table):
-        found.refuse(table, f"{table} is not deployed", f"start it: headgate plan {table}")
+        found.refuse(table, PlanRefusalKind.NOT_STARTED.of())
     elif context.observed.is_external(table):
-        found.refuse(table, f"{table} is external: others write it", "leave it out")
+        found.refuse(table, PlanRefusalKind.EXTERNAL.of())
     elif not _format(context, table).retention_property:
-        name = _format(context, table).name
-        words = f"{table} is {name}, and maintenance is not supported for that format"
-        found.refuse(table, words, "leave it out; only tables on Delta support maintenance")
+        found.refuse(table, PlanRefusalKind.NO_MAINTENANCE.of(format=_format(context, table).name))
     return len(found.refusals) == before
 
 
@@ -59,14 +58,12 @@ def _vacuumed(context: PlanningContext, node: PlanNode, retain_h: str, found: Pl
     """Return the node of a vacuum; refuse it if it retains less than the table requires."""
     kept_h = _kept_h(context, node.table)
     if retain_h and kept_h is not None and float(retain_h) < kept_h:
-        words = f"{node.table} keeps files of older versions for {kept_h:g} h, and {retain_h} h are less"
-        remedy = f"retain {kept_h:g} h or more, or set {_format(context, node.table).retention_property} of the table"
-        found.refuse(node.table, words, remedy)
+        setting = _format(context, node.table).retention_property
+        found.refuse(node.table, PlanRefusalKind.RETAINS_LONGER.of(kept_h=kept_h, asked_h=retain_h, property=setting))
     hours = retain_h or ("" if kept_h is None else f"{kept_h:g}")
     older = f"older than {hours} h" if hours else "older than it retains"
-    found.warn(
-        node.table, f"it can no longer be read as of versions {older}; its step fails while a statement needs one"
-    )
+    vacuumed = PlanWarningKind.VACUUMED.of(hours=hours) if hours else PlanWarningKind.VACUUMED_BY_TABLE.of()
+    found.warn(node.table, vacuumed)
     return replace(node, action=Action.VACUUM, reason=Reason.VACUUMED, loses=(f"files of versions {older}",))
 
 
@@ -79,10 +76,10 @@ def _kept_h(context: PlanningContext, table: TableName) -> float | None:
 
 
 def _warn_of_rewriting(context: PlanningContext, table: TableName, found: PlanRemarks) -> None:
-    found.warn(table, f"the small files stay next to the large ones until headgate vacuum {table}")
+    found.warn(table, PlanWarningKind.SMALL_FILES_STAY.of())
     revision = _revision(context, table)
     if revision is not None and revision.settings.upserts:
-        found.warn(table, "its statement pauses meanwhile, because a MERGE fails on files that are being rewritten")
+        found.warn(table, PlanWarningKind.PAUSES.of())
 
 
 def _format(context: PlanningContext, table: TableName) -> TableFormat:

@@ -17,6 +17,7 @@ from core.model.reasons import STOPPED_MEANWHILE, Reason
 from core.planner.column_widening import end_at_change, use_of_wider_types
 from core.planner.decisions import BEGINS, DeployWalk, DownstreamOutcome, TableDecision
 from core.planner.operator_choices import with_chosen_strategy
+from core.planner.remarks import PlanRefusalKind, PlanWarningKind
 from core.planner.requested_tables import (
     checkpoint_lost_change,
     decide_external,
@@ -209,7 +210,7 @@ def _take_set(walk: DeployWalk, table: TableName) -> list[TableName]:
         if known is not None and known.action in (Action.REBUILD, Action.START):
             continue
         if other in walk.scope.excluded:
-            walk.found.refuse(other, f"{other} belongs to one statement set with {table}", "exclude both or neither")
+            walk.found.refuse(other, PlanRefusalKind.SET_HALF_EXCLUDED.of(other=table))
             continue
         walk.found.put(other, _with_set(walk, other, known))
         walk.found.add_cause(other, table, Notice.WITH_ITS_SET.of(table=table))
@@ -283,7 +284,7 @@ def _meet(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
     declared = context.declared.tables.get(parent)
     if not context.observed.is_deployed(parent):
         if declared is None:
-            found.refuse(child, f"{child} reads {parent}, which is neither declared nor deployed", f"declare {parent}")
+            found.refuse(child, PlanRefusalKind.PARENT_UNKNOWN.of(parent=parent))
             return False
         begun = TableDecision(Action.START, Reason.COLD_PARENT, context.changes.first_start(parent), (child,))
         found.put(parent, with_chosen_strategy(walk, parent, begun))
@@ -293,14 +294,20 @@ def _meet(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
         return True
     change = context.changes.of(parent) if declared is not None else Change(ChangeKind.NONE, Action.KEEP)
     if change.action is not Action.KEEP:
-        what = change.kind.definition.reason if change.kind.definition.is_of_the_environment else "changed on disk"
-        found.warn(parent, f"{what} but is not part of the request: it stays on its deployed revision")
+        found.warn(parent, _not_requested(change))
     if context.observed.is_running(parent):
         found.put(parent, TableDecision(Action.KEEP, Reason.SERVES, Change(ChangeKind.NONE, Action.KEEP)))
         return False
     decision = TableDecision(Action.RESUME, Reason.COLD_PARENT, Change(ChangeKind.NONE, Action.RESUME), (child,))
     found.put(parent, resume_safely(walk, parent, decision))
     return True
+
+
+def _not_requested(change: Change) -> Fact[PlanWarningKind]:
+    """Return the warning that a changed parent keeps its deployed revision."""
+    if change.kind.definition.is_of_the_environment:
+        return PlanWarningKind.ENVIRONMENT_CHANGED.of(change=change.kind.definition.reason.clause)
+    return PlanWarningKind.CHANGED_ON_DISK.of()
 
 
 def _meet_excluded(walk: DeployWalk, parent: TableName, child: TableName) -> None:
@@ -310,12 +317,7 @@ def _meet_excluded(walk: DeployWalk, parent: TableName, child: TableName) -> Non
     ):
         return
     if context.observed.is_deployed(parent):
-        walk.found.warn(
-            child, f"lacks its upstream table: {parent} is excluded and {context.observed.deployment(parent).state}"
-        )
+        state = context.observed.deployment(parent).state
+        walk.found.warn(child, PlanWarningKind.PARENT_EXCLUDED.of(parent=parent, state=state))
         return
-    walk.found.refuse(
-        child,
-        f"{child} has nothing to read: {parent} is excluded and not deployed",
-        f"leave {parent} in, or exclude {child} too",
-    )
+    walk.found.refuse(child, PlanRefusalKind.NOTHING_TO_READ.of(parent=parent))

@@ -13,11 +13,12 @@ from core.model.table_formats import table_format
 from core.plan.descriptions import evidence_words
 from core.planner.column_widening import end_at_change, refuse_unfit_reader
 from core.planner.decisions import DeployWalk, DownstreamOutcome, TableDecision
+from core.planner.remarks import JoinCause, PlanRefusalKind, PlanWarningKind
 from core.planner.requested_tables import is_at_rest, stale_bindings, would_end
 from core.planner.rewrite_in_place import rows_that_stay
 from core.project.model import Table
 from core.sql.statement import describe_log_start
-from core.text.wording import counted
+from core.text.sentence import Fact
 
 _SHOWN = frozenset({State.FAILED, State.DEGRADED, State.UNKNOWN, State.COMPLETED})
 
@@ -27,12 +28,13 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
     found, seen = walk.found, walk.context.observed.deployment(table)
     decision = found.by_table[table]
     if decision.change.confirmed is False:
-        found.warn(table, evidence_words(decision.change.evidence[0]))
+        found.warn(table, PlanWarningKind.NOT_CONFIRMED.of(evidence=evidence_words(decision.change.evidence[0])))
     if decision.change.kind is ChangeKind.PINNED_CONFIGURATION and decision.action is not Action.REBUILD:
-        found.warn(table, f"{evidence_words(decision.change.evidence[0])}; a rebuild would apply it")
+        evidence = evidence_words(decision.change.evidence[0])
+        found.warn(table, PlanWarningKind.CONFIGURATION_PINNED.of(evidence=evidence))
     if decision.action in (Action.KEEP, Action.RECORD) or walk.context.observed.is_external(table):
         if is_at_rest(walk, table):
-            found.warn(table, "was stopped on purpose and stays stopped; name it to start it")
+            found.warn(table, PlanWarningKind.STAYS_STOPPED.of())
         return
     if decision.action in (Action.START, Action.REBUILD):
         _warn_of_rows_before(walk, table, decision)
@@ -41,35 +43,32 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
     if decision.action is Action.START:
         return
     if decision.action is Action.RESTART and decision.change.kind.definition.alters_table and seen.rows_before:
-        words = f"{table} cannot be altered in place: its pointer serves rows from before v{seen.version} as well"
-        found.refuse(table, words, f"rebuild it: headgate plan {table} --rebuild")
+        found.refuse(table, PlanRefusalKind.POINTER_SERVES_EARLIER_ROWS.of(version=seen.version))
     if seen.state in _SHOWN:
-        found.warn(table, f"is {seen.state}; {_what_becomes(decision, seen.state)}; nothing of it is destroyed")
+        found.warn(table, _what_becomes(decision, seen.state).of(state=seen.state))
     elif seen.state == State.STOPPED and seen.wanted == WantedState.STOPPED:
-        found.warn(table, "was stopped on purpose; this plan starts it")
+        found.warn(table, PlanWarningKind.STARTS_STOPPED.of())
     if decision.action is Action.RESUME:
         for binding in stale_bindings(walk.context.observed, walk.context.bindings, table):
-            found.warn(table, f"keeps reading the old {physical_name(binding.parent, binding.version)}")
+            found.warn(table, PlanWarningKind.READS_OLD.of(version=physical_name(binding.parent, binding.version)))
     if decision.action is Action.RESTART and decision.change.kind is ChangeKind.WATERMARK_DELAY:
-        found.warn(table, "keeps windows that its old watermark closed, and drops rows that arrive for them")
+        found.warn(table, PlanWarningKind.WINDOWS_STAY_CLOSED.of())
     if decision.action is Action.RESTART and seen.begins_where:
         where = " and ".join(map(describe_log_start, seen.begins_where))
-        found.warn(table, f"goes on without what it was begun without: it streams only {where}")
+        found.warn(table, PlanWarningKind.ROWS_STAY_MISSING.of(where=where))
     if decision.strategy in (Strategy.FORK, Strategy.CHAIN) and _is_cloned(walk, table):
-        base = physical_name(table, seen.version)
-        found.warn(table, f"begins with a clone of {base}, whose files hold its rows: that stays as long as the clone")
+        found.warn(table, PlanWarningKind.CLONED.of(base=physical_name(table, seen.version)))
     if decision.strategy == Strategy.SEAM:
-        words = "from the batch at which both upstream versions had read the same; it waits for one, and fails without"
-        found.warn(table, f"keeps the rows that the old upstream version made, and adds those of the new one, {words}")
+        found.warn(table, PlanWarningKind.SEAM.of())
     elif decision.keeps_rows:
         stay = rows_that_stay(walk.context, walk.context.declared.tables[table])
-        found.warn(table, f"is rewritten in place: {stay}; a rebuild would not produce them")
+        found.warn(table, PlanWarningKind.REWRITTEN_IN_PLACE.of(rows=stay))
     elif decision.lowered:
-        found.warn(table, "keeps the rows and state produced by the old text, and adds those of the new text to them")
+        found.warn(table, PlanWarningKind.MEANINGS_MIXED.of())
     declared = walk.context.declared.tables.get(table)
     stateful = declared is not None and declared.parsed is not None and declared.parsed.stateful
     if decision.action is Action.RESTART and decision.change.kind is ChangeKind.STATIC_SIDE and stateful:
-        found.warn(table, "keeps state that was built from the old static side")
+        found.warn(table, PlanWarningKind.OLD_STATIC_SIDE.of())
     if decision.action in (Action.REBUILD, Action.RESTART):
         if not decision.change.kind.definition.same_statement:
             warn_of_multiplied_rows(walk, table)
@@ -90,8 +89,7 @@ def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDeci
         above = walk.found.by_table.get(parent)
         made = above is not None and above.makes_version
         if above.strategy == Strategy.CHAIN if made and above else walk.context.observed.deployment(parent).rows_before:
-            words = f"gets no row of {parent} from before its newest version, which only the pointer serves"
-            walk.found.warn(table, f"{words}; headgate plan {parent} --rebuild has all rows in one")
+            walk.found.warn(table, PlanWarningKind.LACKS_EARLIER_ROWS.of(parent=parent))
 
 
 def _warn_of_upserted_parents(walk: DeployWalk, table: TableName) -> None:
@@ -101,8 +99,8 @@ def _warn_of_upserted_parents(walk: DeployWalk, table: TableName) -> None:
     for read in declared.parsed.reads if declared is not None and declared.parsed is not None else ():
         parent = tables.get(read.table)
         if read.streaming and parent is not None and parent.settings.upserts and not parent.external:
-            taken = "changes" if read.takes_changes else "first rows of each key"
-            walk.found.warn(table, f"takes the {taken} of {read.table}, which replaces rows by key")
+            kind = PlanWarningKind.READS_CHANGES if read.takes_changes else PlanWarningKind.READS_FIRST_ROWS
+            walk.found.warn(table, kind.of(parent=read.table))
 
 
 def _warn_of_readers_of_deleted_versions(walk: DeployWalk, table: TableName) -> None:
@@ -115,16 +113,14 @@ def _warn_of_readers_of_deleted_versions(walk: DeployWalk, table: TableName) -> 
         known = walk.found.by_table.get(reader)
         bound = [b.version for b in walk.context.bindings.of(reader) if b.parent == table]
         if gone := [version for version in bound if version not in existing and (known is None or not known.moves)]:
-            names = ", ".join(physical_name(table, version) for version in gone)
-            walk.found.warn(reader, f"reads {names}, which no longer exists: it gets no rows until it is rebuilt")
+            names = tuple(physical_name(table, version) for version in gone)
+            walk.found.warn(reader, PlanWarningKind.READS_DELETED.of(versions=names))
 
 
-def _what_becomes(decision: TableDecision, state: str) -> str:
+def _what_becomes(decision: TableDecision, state: str) -> PlanWarningKind:
     if decision.action is Action.REBUILD:
-        return "it is rebuilt beside the existing version"
-    if state == State.UNKNOWN:
-        return "the pool is checked first, and it resumes from its checkpoint only if it is not running there"
-    return "it resumes from its checkpoint"
+        return PlanWarningKind.REBUILT_BESIDE
+    return PlanWarningKind.POOL_CHECKED if state == State.UNKNOWN else PlanWarningKind.RESUMES
 
 
 def _check_readers(walk: DeployWalk, table: TableName, decision: TableDecision) -> None:
@@ -133,11 +129,7 @@ def _check_readers(walk: DeployWalk, table: TableName, decision: TableDecision) 
         for name in walk.context.declared.graph.children(table):
             place = column_reference_lines(column, table, tables[name], tables)
             if place:
-                walk.found.refuse(
-                    table,
-                    f"{table} loses column {column}, which {name} reads at {place}",
-                    f"change these lines of {name} in the same plan, or keep {column}",
-                )
+                walk.found.refuse(table, PlanRefusalKind.COLUMN_IS_READ.of(column=column, reader=name, place=place))
     if decision.action is Action.RESTART:
         for name in walk.context.bindings.readers(table):
             _flag_reader(walk, name, table, decision.change.kind)
@@ -150,7 +142,7 @@ def _flag_reader(walk: DeployWalk, reader: TableName, table: TableName, kind: Ch
     if declared is None or declared.parsed is None:
         return
     if kind.definition.leaves_seam and declared.parsed.stateful:
-        walk.found.warn(reader, f"keeps state, and aggregates across the point where {table} goes on with its new text")
+        walk.found.warn(reader, PlanWarningKind.AGGREGATES_ACROSS.of(parent=table))
     known = walk.found.by_table.get(reader)
     if not kind.definition.alters_table:
         return
@@ -162,21 +154,19 @@ def _flag_reader(walk: DeployWalk, reader: TableName, table: TableName, kind: Ch
     if takes_all and table_format(declared.parsed_ddl.format).columns_are_fixed:
         _refuse_unfit_star(walk, reader, table)
     elif takes_all and not begins:
-        walk.found.warn(reader, f"selects * and will write the new column of {table} after its next restart")
+        walk.found.warn(reader, PlanWarningKind.STAR_WRITES.of(parent=table))
     elif known is None and would_end(walk, reader, table):
-        words = f"is not part of this plan, and {end_at_change(walk.context, table)}"
-        walk.found.warn(reader, f"{words}: it is stopped for that moment, and goes on with its own text")
+        walk.found.warn(reader, PlanWarningKind.STOPS_FOR_CHANGE.of(end=end_at_change(walk.context, table)))
 
 
 def _warn_of_outside_streams(walk: DeployWalk, table: TableName) -> None:
     """Warn about exposures that Spark ends when the table is altered, since Headgate does not start them again."""
     declared = walk.context.declared.tables[table]
-    names = sorted({name for name, _ in declared.settings.outside_readers})
+    names = tuple(sorted({name for name, _ in declared.settings.outside_readers}))
     if names and table_format(declared.parsed_ddl.format).added_column_stops_readers:
         widened = walk.context.changes.of(table).kind is ChangeKind.COLUMN_WIDENED
-        change = f"a column of {table} takes a wider type" if widened else f"{table} gets a column"
-        words = f"Spark ends what streams {table} outside of Headgate when {change}"
-        walk.found.warn(table, f"{words}, and it has to be started again there: {', '.join(names)}")
+        at_type, at_column = PlanWarningKind.OUTSIDE_STREAMS_END_AT_TYPE, PlanWarningKind.OUTSIDE_STREAMS_END_AT_COLUMN
+        walk.found.warn(table, (at_type if widened else at_column).of(readers=names))
 
 
 def _refuse_unfit_star(walk: DeployWalk, reader: TableName, table: TableName) -> None:
@@ -186,11 +176,9 @@ def _refuse_unfit_star(walk: DeployWalk, reader: TableName, table: TableName) ->
     there = {column.name.lower() for column in ddl.columns}
     known = walk.found.by_table.get(reader)
     makes = known is not None and known.action in (Action.START, Action.RESTART, Action.REBUILD)
-    lacking = [column for column in added if column.lower() not in there or not makes]
+    lacking = tuple(column for column in added if column.lower() not in there or not makes)
     if lacking:
-        names = ", ".join(lacking)
-        summary = f"{reader} selects * from {table}, and its table has no column {names}: every batch would be refused"
-        walk.found.refuse(table, summary, f"add {names} to the DDL of {reader} in the same plan, or name its columns")
+        walk.found.refuse(table, PlanRefusalKind.STAR_LACKS_COLUMNS.of(reader=reader, columns=lacking))
 
 
 _NAMED = 3
@@ -211,7 +199,7 @@ def warn_of_old_inputs(walk: DeployWalk) -> None:
     decisions = walk.found.by_table
     meant = {table for table, known in decisions.items() if known.moves or table in walk.scope.requested}
     readers = _readers_above(walk, meant) if stays else {}
-    words: dict[TableName, list[str]] = {}
+    facts: dict[TableName, list[Fact[PlanWarningKind]]] = {}
     for parent, versions in sorted(stays.items()):
         between: dict[TableName, list[TableName]] = {}
         for reader in sorted(versions):
@@ -220,24 +208,24 @@ def warn_of_old_inputs(walk: DeployWalk) -> None:
         fresh = _below(readers, parent, lambda child, above: _sees_new(walk, child, above)) if between else set()
         for table, found in between.items():
             by = sorted(({parent} | fresh).intersection(_reads_then(walk, table))) if table in fresh else []
-            words.setdefault(table, []).append(_sentence(parent, by, found, versions))
-    for table, said in words.items():
+            facts.setdefault(table, []).append(_versions_seen(parent, by, tuple(found), versions))
+    for table, said in facts.items():
         more = len(said) - _NAMED
-        rest = [f"gets old rows of {counted(more, 'more table')} in the same way"] if more > 0 else []
-        for sentence in (*said[:_NAMED], *rest):
-            walk.found.warn(table, sentence)
+        rest = [PlanWarningKind.MORE_OLD_INPUTS.of(parents=more)] if more > 0 else []
+        for fact in (*said[:_NAMED], *rest):
+            walk.found.warn(table, fact)
 
 
-def _sentence(
-    parent: TableName, by: Sequence[TableName], between: Sequence[TableName], versions: Mapping[TableName, str]
-) -> str:
+def _versions_seen(
+    parent: TableName, by: Sequence[TableName], between: tuple[TableName, ...], versions: Mapping[TableName, str]
+) -> Fact[PlanWarningKind]:
     """Return which versions of a re-created table are seen; `by` are the tables through which the new one is seen."""
-    stay = "stays" if len(between) == 1 else "stay"
-    old = ", ".join(dict.fromkeys(versions[reader] for reader in between))
+    old = tuple(dict.fromkeys(versions[reader] for reader in between))
     if not by:
-        return f"will not see the new {parent}: {', '.join(between)} between them {stay} on {old}"
-    new = f"reads the new {parent}" if parent in by else f"sees the new {parent} through {', '.join(by)}"
-    return f"{new}, and the old one through {', '.join(between)}, which {stay} on {old}"
+        return PlanWarningKind.WILL_NOT_SEE_NEW.of(parent=parent, between=between, old=old)
+    if parent in by:
+        return PlanWarningKind.READS_NEW_AND_OLD.of(parent=parent, between=between, old=old)
+    return PlanWarningKind.SEES_NEW_AND_OLD.of(parent=parent, by=tuple(by), between=between, old=old)
 
 
 def _readers_above(walk: DeployWalk, tables: Iterable[TableName]) -> _ReadersByTable:
@@ -307,25 +295,24 @@ def warn_of_multiplied_rows(walk: DeployWalk, table: TableName) -> None:
     from core.sql.comparison.row_multiplication import row_multipliers
 
     for found in row_multipliers(old, new, compared[1].parents):
-        does = "adds rows" if found.certain else "may multiply rows"
-        words = f"{does}: {found.edit}" + (f": {found.detail}" if found.detail else "")
+        kind = PlanWarningKind.ADDS_ROWS if found.certain else PlanWarningKind.MAY_MULTIPLY_ROWS
+        edit = found.edit + (f": {found.detail}" if found.detail else "")
         joined = walk.context.declared.tables.get(TableName(found.table))
         keys = tuple(_declared_keys(joined)) if joined is not None else ()
         if not any(key <= found.equated for key in keys):
-            outcome = _what_decides(found.table, found.equated, keys) or found.outcome
-            walk.found.warn(table, f"{words}; {outcome}", multiplies_rows=True)
+            cause = _what_decides(found.table, found.equated, keys) or JoinCause.OF_EDIT.of(outcome=found.outcome)
+            walk.found.warn(table, kind.of(edit=edit, cause=cause), multiplies_rows=True)
 
 
-def _what_decides(table: str, equated: frozenset[str], keys: tuple[frozenset[str], ...]) -> str:
-    """Return what decides how many rows a join produces per row; empty if no table is joined."""
+def _what_decides(table: str, equated: frozenset[str], keys: tuple[frozenset[str], ...]) -> Fact[JoinCause] | None:
+    """Return what decides how many rows a join produces per row; None if no table is joined."""
     if not table:
-        return ""
+        return None
     if keys:
-        return f"it does not equate the key of {table}, {' or '.join(', '.join(sorted(key)) for key in keys)}"
+        return JoinCause.KEY_NOT_EQUATED.of(joined=table, keys=tuple(", ".join(sorted(key)) for key in keys))
     if not equated:
-        return f"each row of {table} that meets it makes a row"
-    by = ", ".join(sorted(equated))
-    return f"as many as {table} has rows for each {by}, and no key of {table} is declared"
+        return JoinCause.NOTHING_EQUATED.of(joined=table)
+    return JoinCause.NO_KEY_DECLARED.of(joined=table, columns=tuple(sorted(equated)))
 
 
 def _declared_keys(table: Table) -> Iterator[frozenset[str]]:

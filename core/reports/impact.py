@@ -22,6 +22,7 @@ from core.planner.context import ObservedTables, PlanningContext, TableBindings,
 from core.planner.delete_and_retire import decide_delete
 from core.planner.deploy import decide_deploy
 from core.planner.left_behind_and_exposures import exposures_of
+from core.planner.remarks import PlanRefusalKind
 from core.planner.scope import normal_request, resolve_scope
 from core.project.model import Project
 from core.project_reader.parse_cache import ParseCache
@@ -258,10 +259,7 @@ def _lost(asking: _Asking, uses: Mapping[TableName, ColumnUse]) -> ImpactAnswer:
     direct = {name: use.direct for name, use in uses.items() if use.direct}
     if asking.context.observed.is_external(table):
         _, _, effects = _rebuilding(asking, tuple(direct))
-        remedy = "declare it under a new name and move its readers there"
-        refusals: tuple[PlanRefusal, ...] = (
-            PlanRefusal.of(table, f"{table} is external: only its writer can change it", remedy),
-        )
+        refusals: tuple[PlanRefusal, ...] = (PlanRefusal.of(table, PlanRefusalKind.EXTERNAL_LOSES_COLUMN.of()),)
     else:
         _, refusals, effects = _rebuilding(asking, (table,))
     effects |= {

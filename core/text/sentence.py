@@ -32,18 +32,23 @@ class FactKind(Enum):
     """Base class of closed lists of facts; a member is defined by its sentence, a template with `{name}` for each
     value.
 
+    A refusal adds a second sentence, its remedy. A format after a colon shows a value in another way: `{rows:number}`,
+    `{free:size}`, `{time:duration}`, `{names:and}`, `{problems:;}`, `{tables:typed}` (as in a command), `{tables:few}`
+    (at most three), `{files:file}` (a count with its noun), `{tables:is/are}` (the word for one and for several).
+
     A member is identified by its name: two members with the same sentence are distinct.
     """
 
-    def __new__(cls, words: str) -> Self:
+    def __new__(cls, words: str, remedy: str = "") -> Self:
         """Number the members, because an Enum treats members with equal values as aliases."""
         member = object.__new__(cls)
         member._value_ = len(cls.__members__)
-        member._words = words
+        member._words, member._remedy = words, remedy
         return member
 
     if TYPE_CHECKING:
         _words: str
+        _remedy: str
 
     @property
     def code(self) -> str:
@@ -71,24 +76,79 @@ class Fact(Generic[Kind]):
     values: tuple[tuple[str, object], ...] = ()
 
     def __str__(self) -> str:
-        return self.kind._words.format_map({name: _shown(value) for name, value in self.values})
+        return self._filled(self.kind._words)
 
     @property
     def sentence(self) -> Sentence:
         """The sentence for people, with the values filled in."""
         return Sentence(str(self))
 
+    @property
+    def remedy(self) -> Sentence | None:
+        """What to do about it; None if its kind has no remedy."""
+        return sentence_of(self._filled(self.kind._remedy))
+
+    @property
+    def fields(self) -> dict[str, object]:
+        """The values by name, as JSON."""
+        return _written(dict(self.values))
+
     def as_json(self) -> dict[str, object]:
         """Return a JSON object with the kind, the values and the sentence."""
-        return {"kind": self.kind.code, **_written(dict(self.values)), "sentence": str(self)}
+        return {"kind": self.kind.code, **self.fields, "sentence": str(self)}
+
+    def _filled(self, words: str) -> str:
+        return words.format_map({name: _Shown(value) for name, value in self.values}) if words else ""
 
 
-def _shown(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+class _Shown:
+    """A value as a sentence shows it; see FactKind for the formats."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __format__(self, how: str) -> str:
+        value = self._value
+        if not how:
+            return ", ".join(map(str, value)) if isinstance(value, tuple) else _plain(value)
+        # Most commands format no number.
+        from core.text import wording
+
+        if isinstance(value, tuple):
+            texts = [*map(str, value)]
+            if how == "few":
+                return ", ".join(texts[:_FEW]) + (f" and {len(texts) - _FEW} more" if len(texts) > _FEW else "")
+            if how in _SEPARATORS:
+                return _SEPARATORS[how].join(texts)
+            value = len(texts)
+        assert isinstance(value, (int, float)), f"{how} formats numbers and tuples"
+        match how:
+            case "number":
+                return wording.short_number(value)
+            case "size":
+                return wording.short_size(value)
+            case "duration":
+                return wording.long_duration(value)
+            case _ if "/" in how:
+                return how.split("/")[value != 1]
+        return wording.counted(int(value), how)
+
+
+_FEW = 3
+_SEPARATORS = {"and": " and ", "or": " or ", ";": "; ", "typed": " "}
+
+
+def _plain(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _written(values: Mapping[str, object]) -> dict[str, object]:
-    return {
-        name: value.as_json() if isinstance(value, Fact) else list(value) if isinstance(value, tuple) else value
-        for name, value in values.items()
-    }
+    return {name: _as_json(value) for name, value in values.items()}
+
+
+def _as_json(value: object) -> object:
+    if isinstance(value, tuple):
+        return [*map(_as_json, value)]
+    return value.as_json() if isinstance(value, Fact) else value

@@ -4,7 +4,7 @@ import difflib
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 _NUMBER = re.compile(r"\d+")
 _ENDS = re.compile(r"(?<=[.;])\s+|\n")
@@ -24,11 +24,6 @@ def clipped(text: str, most: int) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun in the singular or plural: `1 table`, `2 tables`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def reader_phrase(tables: Sequence[str]) -> str:
-    """Return a sentence that names the readers of a table: `a reads it` or `a, b read it`."""
-    return f"{', '.join(tables)} {'reads' if len(tables) == 1 else 'read'} it"
 
 
 def without_numbers(text: str) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from core.changes.kinds import ChangeKind
 from core.model.errors import UsageError
+from core.model.names import TableName
 from core.plan.codec import canonical_text, plan_as_json, plan_from_json, plan_hash
 from core.plan.model import Plan
 from tests.support.domain_builders import plan, project, running, table
@@ -37,6 +38,30 @@ def test_the_documented_keys_exist() -> None:
         {"table": "b", "product": "q", "reads": "a__v1", "owner": "", "through": "a", "depth": 1}
     ]
     assert data["order"] == ["a"]
+
+
+def test_warnings_refusals_and_guards_have_their_kind_and_fields_beside_the_sentence() -> None:
+    declared = project(table("src"), table("a", "src"), table("b", "a"))
+    refused = plan_as_json(plan(declared, {}, "b", exclude=(TableName("a"),)))["refusals"]
+    assert [{**each, "remedy": ""} for each in refused] == [
+        {
+            "table": "b", "summary": "b has nothing to read: a is excluded and not deployed", "remedy": "", "guard": "",
+            "kind": "nothing_to_read", "fields": {"parent": "a"},
+        }
+    ]  # fmt: skip
+    data = plan_as_json(plan(declared, running(declared, b="failed"), "b"))
+    assert [(each["kind"], each["fields"]) for each in data["warnings"]] == [("resumes", {"state": "failed"})]
+    assert {"disk": "nothing_twice", "pool": "pool_grows"}.items() <= {
+        g["name"]: g["kind"] for g in data["guards"]
+    }.items()
+
+
+def test_a_plan_from_before_there_were_kinds_is_still_read() -> None:
+    data = plan_as_json(one())
+    for each in (*data["warnings"], *data["refusals"], *data["guards"]):
+        del each["kind"], each["fields"]
+    found = plan_from_json(data)
+    assert plan_hash(found) == found.hash == one().hash and {guard.kind for guard in found.guards} == {""}
 
 
 def test_a_change_is_written_by_its_code_and_by_its_name() -> None:

@@ -85,8 +85,8 @@ def test_readers_outside_the_plan_are_told_that_they_are_stopped() -> None:
     assert actions(found) == {"landed": "keep", "a": "restart", "b": "resume"}
     said = [warning.summary for warning in found.warnings if warning.table == "c"]
     assert said == [
-        "is not part of this plan, and Spark would end it when a gets a column: it is stopped for that moment, and "
-        "goes on with its own text"
+        "is not part of this plan, but Spark would end it when a gets a column: it is stopped during the change, and "
+        "resumes with its own text"
     ]
 
 
@@ -97,8 +97,7 @@ def test_exposures_are_asked_to_restart_their_own_streams() -> None:
     after = replace(after, tables={**after.tables, T("a"): replace(after.tables[T("a")], settings=settings)})
     said = [warning.summary for warning in planned(after, before, "a", children="all").warnings]
     assert said == [
-        "Spark ends what streams a outside of Headgate when a gets a column, and it has to be started again there: "
-        "audit, billing"
+        "Spark ends queries outside of Headgate that stream a when it gets a column; restart them there: audit, billing"
     ]
 
 
@@ -145,8 +144,8 @@ def test_a_star_that_would_write_the_column_into_a_table_without_it_is_refused()
     found = planned(on_delta("a", "b", "c", a=WIDER, selects=selects), before, "a")
     (refusal,) = found.refusals
     assert (refusal.summary, refusal.remedy) == (
-        "b selects * from a, and its table has no column more: every batch would be refused",
-        "add more to the DDL of b in the same plan, or name its columns",
+        "b selects * from a, but its own table has no column more: every batch would fail",
+        "add more to the DDL of b in the same plan, or list its columns instead of *",
     )
     both = on_delta("a", "b", "c", a=WIDER, b=WIDER, selects=selects)
     taken = planned(both, before, "a", "b")
@@ -223,9 +222,11 @@ def test_a_plan_shows_what_its_statements_read_from_a_keyed_table() -> None:
         "c": "SELECT id, kind FROM STREAM a WITH ('skipChangeCommits'='true')",
     }
     found = planned(on_delta("a", "b", "c", selects=selects, keyed="a"), {})
-    assert {warning.table: warning.summary for warning in found.warnings if "takes" in warning.summary} == {
-        "b": "takes the changes of a, which replaces rows by key",
-        "c": "takes the first rows of each key of a, which replaces rows by key",
+    assert {
+        warning.table: warning.summary for warning in found.warnings if "replaces rows by key" in warning.summary
+    } == {
+        "b": "reads the changes of a, which replaces rows by key",
+        "c": "reads only the first row of each key of a, which replaces rows by key",
     }
 
 

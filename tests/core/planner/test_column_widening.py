@@ -160,7 +160,7 @@ def test_a_reader_out_of_scope_whose_state_would_hold_it_refuses_the_plan() -> N
     found = planned(declared(WIDE, SUMS, product="q"), before=SUMS)
     (refusal,) = found.refusals
     assert refusal.table == "a" and refusal.summary.startswith("b reads a.v, which becomes bigint, at dml.b.sql:1: its")
-    assert refusal.remedy == "take b into the plan, which rebuilds it: --children all"
+    assert refusal.remedy == "include b in the plan, which rebuilds it: --children all"
 
 
 def test_a_reader_at_rest_that_does_not_use_the_column_stays_at_rest() -> None:
@@ -171,7 +171,7 @@ def test_a_reader_at_rest_that_does_not_use_the_column_stays_at_rest() -> None:
 def test_files_of_a_reader_would_be_of_two_types_and_refuse_the_plan() -> None:
     found = planned(declared(WIDE, ON_FILES), before=ON_FILES)
     (refusal,) = found.refusals
-    words = "b writes a.v, which becomes bigint, into its column v int: its files would be of two types"
+    words = "b writes a.v, which becomes bigint, into its column v int: its files would have two types"
     assert refusal.summary.startswith(words)
     cast = reader("id BIGINT, v INT", "SELECT id, CAST(v AS INT) AS v FROM STREAM a", "parquet")
     assert not planned(declared(WIDE, cast), before=cast).refusals
@@ -197,4 +197,4 @@ def test_a_table_that_gets_a_column_as_well_is_altered_once() -> None:
     assert steps(found)[0] == "alter a@1" and node(found, "a").row == "4b"
     star = reader("id BIGINT, v BIGINT, p DECIMAL(10,2), ts TIMESTAMP", "SELECT * FROM STREAM a")
     (refusal,) = planned(declared(both, star), before=star).refusals
-    assert "its table has no column more" in refusal.summary
+    assert "its own table has no column more" in refusal.summary

@@ -184,7 +184,7 @@ def test_foreign_and_missing_tables_are_refused_by_name() -> None:
 def test_a_table_that_another_pointer_serves_is_refused() -> None:
     observed = running(SHOP) | {T("leaf"): deployed(SHOP.tables[T("leaf")], pointer="sink__v1")}
     found = delete("sink", observed=observed)
-    assert refused(found) == ["sink is what the pointer leaf serves: sink__v1"]
+    assert refused(found) == ["the pointer leaf serves sink__v1 of sink"]
     assert not delete("sink", "leaf", observed=observed).refusals
 
 
@@ -194,7 +194,7 @@ def test_older_versions_deleted_with_a_table_are_named() -> None:
     )
     found = delete("sink", observed=running(SHOP) | {T("sink"): sink})
     (words,) = said(found)
-    assert words == "sink v2, v3 do not serve, and go with it: an undelete brings back only what serves"
+    assert words == ("sink v2, v3 are deleted as well but do not serve: an undelete restores only the serving version")
 
 
 def test_an_undeclared_table_is_deleted_with_its_pipeline() -> None:

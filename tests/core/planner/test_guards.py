@@ -173,7 +173,7 @@ def test_disk(needed: int | None, free: int | None, factor: float | None, verdic
         (Policy(), 1.8, "warn", "load 3.6 → 6.0 of 2 cores, so batches wait for each other"),
         (Policy(max_statements=5), None, "ok", "2 additional statements on local while both versions run"),
         (Policy(max_statements=4), None, "deny",
-         "2 additional statements on local would bring it to 5 while both versions run; the policy allows 4"),
+         "2 additional statements on local while both versions run: that makes 5, and the policy allows 4"),
         (Policy(max_busy_percent=100), 0.6, "ok", "load 1.2 → 2.0 of 2 cores"),
         (Policy(max_busy_percent=99), 0.6, "deny", "load 1.2 → 2.0 of 2 cores; the policy allows 99 % of them"),
         (Policy(max_busy_percent=200), 0.9, "warn", "load 1.8 → 3.0 of 2 cores, so batches wait for each other"),
@@ -194,7 +194,7 @@ def test_pool_counts_what_does_not_run_yet_and_no_external_table() -> None:
     found = judged(declared, observed, PlanRequest(everything=True), Policy(max_statements=1))["pool"]
     assert (found.verdict, found.summary) == (
         "deny",
-        "1 additional statement on local would bring it to 2; the policy allows 1",
+        "1 additional statement on local: that makes 2, and the policy allows 1",
     )
     quiet = judged(declared, running(declared), PlanRequest(everything=True), Policy(max_statements=1))["pool"]
     assert (quiet.verdict, quiet.summary) == ("ok", "no additional statements on local")
@@ -220,7 +220,7 @@ def test_share_of_what_runs_that_one_plan_stops(most: float | None, verdict: str
         (Policy(approve=("all",)), PlanRequest(everything=True), {}, ""),
         (Policy(approve_rows=10), rebuild("c"), {"c": {"replay_rows": 10}}, ""),
         (Policy(approve_rows=10), rebuild("c"), {"c": {"replay_rows": 11}}, "more than 10 rows to replay"),
-        (Policy(approve_rows=10), rebuild("c"), {}, "the number of rows it replays is unknown"),
+        (Policy(approve_rows=10), rebuild("c"), {}, "the number of rows to replay is unknown"),
         (Policy(approve_rows=10), PlanRequest(verb="delete", tables=(T("c"),)), {}, ""),
         (Policy(), rebuild("c"), {"c": {"lowered": True}}, "less severe than the default: c"),
         (Policy(protected_tables=(T("c"),)), rebuild("c"), {}, "protected: c"),
@@ -307,7 +307,7 @@ def test_a_denial_refuses_the_plan_with_its_way_out() -> None:
     (refusal,) = found.refusals
     assert (
         refusal.summary
-        == "1 additional statement on local would bring it to 4 while both versions run; the policy allows 3"
+        == "1 additional statement on local while both versions run: that makes 4, and the policy allows 3"
     )
     assert refusal.remedy == "plan fewer tables at once, or stop what is not needed"
 

@@ -13,8 +13,8 @@ from core.observed.versions import Binding
 from core.plan.model import Plan
 from tests.support.domain_builders import actions, plan, project, running, steps, table
 
-LOOKED_FOR = "the pool is checked first, and it resumes from its checkpoint only if it is not running there"
-GOES_ON = "it resumes from its checkpoint; nothing of it is destroyed"
+LOOKED_FOR = "it resumes from its checkpoint, but only if the pool shows that it is not running there"
+GOES_ON = "it resumes from its checkpoint, and no data is deleted"
 ACTION_AND_WARNING = {
     "pending": ("resume", ""),
     "starting": ("resume", ""),
@@ -24,7 +24,7 @@ ACTION_AND_WARNING = {
     "stopping": ("resume", ""),
     "stopped": ("resume", ""),
     "completed": ("resume", f"is completed; {GOES_ON}"),
-    "unknown": ("resume", f"is unknown; {LOOKED_FOR}; nothing of it is destroyed"),
+    "unknown": ("resume", f"is unknown; {LOOKED_FOR}; no data is deleted"),
     "absent": ("start", ""),
 }
 SHAPES = pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_version_without_its_own_checkpoint_is_reported_and_not_started(
     assert actions(found)["a"] == "keep" and found.empty
     (refusal,) = found.refusals
     assert refusal.summary.startswith(f"a cannot be started: {LOST_CHECKPOINT}")
-    assert refusal.remedy == "rebuild it: headgate plan deploy a --rebuild"
+    assert refusal.remedy == "rebuild it: headgate plan a --rebuild"
 
 
 @SHAPES
@@ -85,7 +85,7 @@ def test_a_stopped_parent_is_started_for_its_reader_and_the_plan_says_so(statefu
 def test_an_unhealthy_child_is_rebuilt_beside_its_present_version(state: str) -> None:
     declared = project(src="", a="src", b="a")
     found = plan(declared, running(declared, b=state), "a", rebuild=True)
-    assert warned(found, "b") == f"is {state}; it is rebuilt beside the existing version; nothing of it is destroyed"
+    assert warned(found, "b") == f"is {state}; it is rebuilt beside the existing version, and no data is deleted"
     assert actions(found)["b"] == "rebuild"
 
 
@@ -93,8 +93,8 @@ def test_everything_below_an_excluded_parent_at_rest_is_named() -> None:
     declared = project(src="", a="src", b="a", c="a", d="b")
     found = plan(declared, running(declared, a="failed", b="stopped", c="stopped"), "b", "c", "d", exclude=(T("a"),))
     assert [(each.table, each.summary) for each in found.warnings] == [
-        ("b", "lacks its upstream table: a is excluded and failed"),
-        ("c", "lacks its upstream table: a is excluded and failed"),
+        ("b", "gets no rows from a, which is excluded and failed"),
+        ("c", "gets no rows from a, which is excluded and failed"),
     ]
 
 

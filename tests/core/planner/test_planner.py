@@ -171,6 +171,12 @@ def test_an_unchanged_running_statement_needs_no_step() -> None:
     assert found.empty and not found.destructive and set(actions(found).values()) == {"keep"}
 
 
+def test_every_step_says_why_in_words() -> None:
+    declared = project(src="", a="src", b="a")
+    said = [str(step.why) for step in plan(declared, {}, "b").steps if step.do == "start"]
+    assert said == ["it is not running and is read by tables of this plan", "it is not deployed yet"]
+
+
 def test_an_offline_observation_needs_only_the_state() -> None:
     declared = project(src="", a="src", b="a")
     observed = {T("a"): ObservedDeployment(state="running"), T("b"): ObservedDeployment(state="stopped")}

@@ -50,7 +50,7 @@ def test_an_edit_above_the_state_restarts_and_warns_readers_that_aggregate_acros
     assert (actions(found)["a"], found.nodes[-1].row, steps(found)) == ("restart", "6c", ["restart a@1"])
     assert confirmation_for_plan(found).level == "C1"
     assert [(warned.table, warned.summary) for warned in found.warnings] == [
-        ("b", "keeps state, and aggregates across the point where a goes on with its new text")
+        ("b", "keeps its state, so its aggregates mix rows from before and after a takes its new text")
     ]
 
 
@@ -63,7 +63,7 @@ def test_another_watermark_delay_must_be_acknowledged_by_the_plans_name() -> Non
     found = planned(DML.replace("1 MINUTE", "2 MINUTES"))
     assert (actions(found)["a"], steps(found)) == ("restart", ["restart a@1"])
     assert (confirmation_for_plan(found).level, confirmation_for_plan(found).text) == ("C3", f"dev {found.hash[:4]}")
-    assert "keeps windows that its old watermark closed" in found.warnings[0].summary
+    assert "windows that its old watermark closed stay closed" in found.warnings[0].summary
 
 
 def test_qualifiers_are_no_change_where_the_columns_of_all_parents_are_declared() -> None:

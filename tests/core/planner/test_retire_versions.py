@@ -35,7 +35,7 @@ def test_replaced_versions_go_to_the_trash_readers_first() -> None:
     assert [action_words(node) for node in found.nodes] == ["retire v1", "retire v1"]
     assert confirmation_for_plan(found).level == "C3" and command_words(found.request) == ["plan", "retire", "a", "b"]
     assert {way.act for way in found.undo} == {""} and {node.undo for node in found.nodes} == {"none"}
-    assert sum("no rollback leads back" in warned.summary for warned in found.warnings) == 2
+    assert sum("no longer possible" in warned.summary for warned in found.warnings) == 2
 
 
 def test_running_versions_are_stopped_first_readers_before_inputs() -> None:
@@ -65,7 +65,10 @@ def test_a_version_that_is_read_stays_with_its_readers_named() -> None:
     world = released()
     world[T("c")] = deployed(SHOP.tables[T("c")], bindings={"b": 1})
     (refused,) = retired("a", "b", world=world).refusals
-    assert (refused.summary, refused.remedy) == ("b__v1 is read by c (p)", "move it to what serves: headgate plan c")
+    assert (refused.summary, refused.remedy) == (
+        "b__v1 is read by c (p)",
+        "move it to the serving version: headgate plan c",
+    )
 
 
 def test_a_running_reader_version_prevents_it_and_one_at_rest_causes_a_warning() -> None:
@@ -73,7 +76,7 @@ def test_a_running_reader_version_prevents_it_and_one_at_rest_causes_a_warning()
     assert (refused.summary, refused.remedy) == ("a__v1 is read by b__v1, which is kept running", "retire b as well")
     found = retired("a")
     assert not found.refusals
-    assert any(w.summary == "b cannot be rolled back to v1, which reads a__v1" for w in found.warnings)
+    assert any(w.summary == "b can no longer be rolled back to v1, which reads a__v1" for w in found.warnings)
 
 
 def test_a_failed_replaced_version_that_is_wanted_running_prevents_it_too() -> None:
@@ -85,10 +88,10 @@ def test_a_failed_replaced_version_that_is_wanted_running_prevents_it_too() -> N
 def test_rows_that_only_a_retired_version_holds_are_warned_of() -> None:
     where = ("src.at >= '2026-09-01'",)
     found = retired("a", "b", world=released(a={"begins_where": where}, b={"begins_where": where, "rows_before": True}))
-    said = [(w.table, w.summary) for w in found.warnings if " begins " in w.summary]
-    assert said == [("a", f"v2 begins WHERE {where[0]}: what was before is in the retired versions alone")]
+    said = [(w.table, w.summary) for w in found.warnings if " starts " in w.summary]
+    assert said == [("a", f"v2 starts WHERE {where[0]}: only the retired versions hold earlier rows")]
     found = retired("a", "b", world=released(b={"begins_after": "batch 12 of b@v1"}))
-    assert [w.table for w in found.warnings if "v2 begins after batch 12 of b@v1: " in w.summary] == ["b"]
+    assert [w.table for w in found.warnings if "v2 starts after batch 12 of b@v1: " in w.summary] == ["b"]
 
 
 def test_an_open_ticket_prevents_it() -> None:
@@ -103,7 +106,7 @@ def test_an_open_ticket_prevents_it() -> None:
     [
         ("src", {}, "src is external: others write it"),
         ("c", {}, "c is not deployed"),
-        ("a", {"a": {"kept": (), "former": None}}, "nothing that a replaced is still there"),
+        ("a", {"a": {"kept": (), "former": None}}, "a has no replaced version to retire"),
     ],
 )
 def test_a_table_without_replaced_versions_is_refused(table: str, world: dict[str, Any], summary: str) -> None:

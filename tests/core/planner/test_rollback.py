@@ -79,7 +79,7 @@ def test_a_version_read_from_outside_the_release_keeps_running_with_its_inputs()
     found = back("a", world=released() | {T("c"): c})
     assert not any(step.startswith("stop") for step in steps(found))
     assert [(left.table, left.reads) for left in found.left_behind] == [("c", "b__v2")]
-    assert sum("keeps running: it is read from outside" in w.summary for w in found.warnings) == 2
+    assert sum("keeps running: tables outside of this release" in w.summary for w in found.warnings) == 2
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,10 @@ def test_a_version_read_from_outside_the_release_keeps_running_with_its_inputs()
     [
         ({"a": {"former": None}}, "a has no earlier version that served", "headgate plan undo PLAN"),
         ({"a": {"state": "absent", "version": 0}}, "a is not deployed", "start it: headgate plan a"),
-        ({"a": {"former": former("a", 1, checkpoint_ok=False)}}, "checkpoint of a__v1, or a table that", "plan undo"),
-        ({"b": {"former": former("b", 7)}}, "b__v7 reads a__v7, which is not filled any more", "plan undo"),
+        ({"a": {"former": former("a", 1, checkpoint_ok=False)}}, 
+         "a__v1 cannot resume: its checkpoint or a table", "plan undo"),
+        ({"b": {"former": former("b", 7)}},
+         "b__v7 reads a__v7, which no longer gets rows", "plan undo"),
     ],
 )  # fmt: skip
 def test_an_edit_that_cannot_continue_is_refused_with_the_alternative(
@@ -107,7 +109,7 @@ def test_options_of_a_deploy_do_not_apply() -> None:
 def test_the_files_that_hold_a_newer_text_are_named() -> None:
     other = replace(former("a", 1), texts=replace(former("a", 1).texts, dml="SELECT 1"))
     found = back("a", world=released(a={"former": other}))
-    assert any(w.summary.startswith("the files of a hold another text") for w in found.warnings)
+    assert any(w.summary.startswith("the files of a hold other texts") for w in found.warnings)
 
 
 def test_deleted_tables_come_back_sources_first_and_are_served_again() -> None:
@@ -195,7 +197,7 @@ def test_a_refusal_names_every_table_that_nothing_fills_and_what_restores_them_a
     }
     world = {T("src"): deployed(two.tables[T("src")]), **gone}
     (refused,) = plan(two, world, "c", verb="undelete").refusals
-    assert refused.summary == "c__v1 reads a__v1 and b__v1, which are not filled any more"
+    assert refused.summary == "c__v1 reads a__v1 and b__v1, which no longer get rows"
     assert refused.remedy == "headgate undelete a b c" and not plan(two, world, "a", "b", "c", verb="undelete").refusals
 
 
@@ -203,7 +205,7 @@ def test_an_undelete_says_what_served_later_and_is_gone_and_ends_with_its_time_i
     aside = former("a", 1, drop_after=99.0, outlived=(2, 3))
     world = {T("src"): deployed(SHOP.tables[T("src")]), T("a"): ObservedDeployment(highest_version=3, in_trash=aside)}
     found = back("a", world=world, verb="undelete")
-    assert any(w.summary.startswith("a__v2, a__v3 served later, and no files of it are left") for w in found.warnings)
+    assert any(w.summary.startswith("a__v2, a__v3 served later, but no files are left") for w in found.warnings)
     over = world | {T("a"): ObservedDeployment(highest_version=3)}
     assert moved_since(found.preconditions, over) == ("a: its version in the trash was v1, now none",)
     assert not moved_since(found.preconditions, world)

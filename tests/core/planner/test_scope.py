@@ -213,5 +213,5 @@ def test_a_table_that_is_gone_is_warned_of_with_how_to_delete_it() -> None:
     found = domain_builders.plan(SHOP, observed, products=(), changed_since="main", gone=(T("old"), T("never")))
     assert [(w.table, w.summary) for w in found.warnings] == [
         ("never", "was declared at main and no longer is; it is not deployed"),
-        ("old", "was declared at main and no longer is: to delete it, headgate plan delete old"),
+        ("old", "was declared at main and no longer is; to delete it: headgate plan delete old"),
     ]

@@ -83,7 +83,7 @@ def test_a_strategy_that_no_agent_carries_out_is_warned_of_and_refused_by_name()
     found = planned(declared(), "c", rebuild=True)
     later = replace(found, nodes=tuple(replace(n, strategy="later") if n.table == "c" else n for n in found.nodes))
     assert [(w.table, w.summary) for w in not_executable_warnings(later.nodes)] == [
-        ("c", "later is not executable yet: it is planned only, and an agent refuses it")
+        ("c", "later cannot be executed yet: it can only be planned, and agents refuse it")
     ]
     with pytest.raises(Refused, match="the plan uses later for c, which this version cannot execute yet"):
         refuse_not_executable(later)
@@ -266,8 +266,8 @@ def test_a_streaming_reader_that_cannot_move_prevents_a_chain() -> None:
 
 def test_a_reader_of_a_chained_version_from_its_first_row_is_told_what_it_lacks() -> None:
     lacks = (
-        "gets no row of c from before its newest version, which only the pointer serves; headgate plan c --rebuild has "
-        "all rows in one"
+        "gets only rows of the newest version of c: earlier rows are served by its pointer alone; headgate plan c "
+        "--rebuild puts all rows into one version"
     )
     made = declared(d=BELOW)
     chained = planned(made, "d", world=observed(c={"rows_before": True}))

@@ -76,15 +76,15 @@ def test_how_long_a_table_keeps_files_is_what_its_log_says_also_where_it_was_set
 
     assert vacuumed("", 720.0).nodes[0].loses == ("files of versions older than 720 h",)
     (refused,) = vacuumed("200", 720.0).refusals
-    assert refused.summary == "a keeps files of older versions for 720 h, and 200 h are less"
+    assert refused.summary == "a retains files of older versions for 720 h, which is longer than 200 h"
     assert not vacuumed("24", 24.0).refusals, "it was lowered by hand"
     assert vacuumed("", None).nodes[0].loses == ("files of versions older than 168 h",), "it was not measured"
 
 
 @pytest.mark.parametrize(
     ("hours", "kept", "refused"),
-    [("", "167", "a keeps files of older versions for 168 h, and 167 h are less"),
-     ("interval 30 days", "719", "a keeps files of older versions for 720 h, and 719 h are less"),
+    [("", "167", "a retains files of older versions for 168 h, which is longer than 167 h"),
+     ("interval 30 days", "719", "a retains files of older versions for 720 h, which is longer than 719 h"),
      ("interval 30 days", "720", ""),
      ("interval 0 hours", "0", ""),
      ("for ever", "1", "")],

@@ -9,6 +9,10 @@ class Refused(FactKind):
     KEEPS_STATE = "it keeps state"
     COUNTS = "it keeps state"
     LEFT_BEHIND = "{tables} would be left behind: {why}"
+    TOO_LARGE = (
+        "{tables:few} {tables:needs/need} {bytes:size} for {rows:number} rows; {reasons:;}",
+        "stop {tables:typed}",
+    )
 
 
 def test_two_kinds_with_the_same_sentence_differ() -> None:
@@ -27,6 +31,16 @@ def test_a_fact_shows_its_values_and_writes_them_beside_its_sentence() -> None:
         "sentence": "a, b would be left behind: it keeps state",
     }
     assert {fact: 1}[Fact(Refused.LEFT_BEHIND, fact.values)] == 1
+
+
+def test_a_sentence_shows_numbers_and_lists_by_their_formats_and_has_a_remedy() -> None:
+    reasons = (Refused.COUNTS.of(), "it is old")
+    fact = Refused.TOO_LARGE.of(tables=("a", "b", "c", "d"), bytes=2_400_000, rows=41_000, reasons=reasons)
+    assert str(fact) == "a, b, c and 1 more need 2.4 MB for 41k rows; it keeps state; it is old"
+    assert (str(fact.remedy), Refused.COUNTS.of().remedy) == ("stop a b c d", None)
+    assert fact.fields["reasons"] == [{"kind": "counts", "sentence": "it keeps state"}, "it is old"]
+    one = Refused.TOO_LARGE.of(tables=("a",), bytes=1, rows=1, reasons=())
+    assert str(one).startswith("a needs 1 B for 1 rows")
 
 
 USES = (

@@ -144,9 +144,9 @@ def test_an_unsupported_strategy_is_planned_offline_and_the_plan_says_so(
     found = written(words, capsys)
     assert {
         "table": "b",
-        "summary": "carry_over is not executable yet: it is planned only, and an agent refuses it",
-        "multiplies_rows": False,
-    } in (found["warnings"])
+        "summary": "carry_over cannot be executed yet: it can only be planned, and agents refuse it",
+        "multiplies_rows": False, "kind": "not_executable", "fields": {"what": "carry_over"},
+    } in found["warnings"]  # fmt: skip
     (node,) = [node for node in found["nodes"] if node["table"] == "b"]
     assert {offer["strategy"]: offer["executable"] for offer in node["offers"]} == {
         "carry_over": False, "earliest": True, "seeded": False,

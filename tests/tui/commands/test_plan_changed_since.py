@@ -107,7 +107,7 @@ def test_a_removed_table_is_reported_with_the_command_that_deletes_it(
     assert found["request"]["gone"] == ["b"] and found["steps"] == []
     (warning,) = found["warnings"]
     assert warning["table"] == "b"
-    assert warning["summary"] == "was declared at main and no longer is: to delete it, headgate plan delete b"
+    assert warning["summary"] == "was declared at main and no longer is; to delete it: headgate plan delete b"
 
 
 def test_a_moved_table_is_found_once_and_is_not_gone(cloned: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -353,9 +353,9 @@ def test_a_changed_pool_or_policy_is_reported_because_no_plan_applies_it(
     edit(cloned / "headgate.yml", "  dev:\n", f"  dev:\n{rules}")
     found = written(["plan", "--changed-since", "main"], capsys)
     assert [(w["table"], w["summary"]) for w in found["warnings"]] == [
-        ("headgate.yml", "the policy of dev changed since main: freeze: not part of this plan: record it "
-                         "(headgate policy apply)"),
-        ("headgate.yml", "the pool of dev changed since main: conf.spark.x.token: not part of this plan: "
+        ("headgate.yml", "the policy of dev changed since main: freeze; no plan applies that: "
+                         "record it (headgate policy apply)"),
+        ("headgate.yml", "the pool of dev changed since main: conf.spark.x.token; no plan applies that: "
                          "restart the agent (headgate down, headgate up)"),
     ]  # fmt: skip
     assert "hidden" not in json.dumps(found)

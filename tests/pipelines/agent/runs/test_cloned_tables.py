@@ -142,7 +142,7 @@ def test_the_base_of_a_clone_is_not_retired_while_the_clone_serves(deployed: Age
     applied(deployed, pool, FILTERED, chosen("fork"))
     (refusal,) = retired(deployed).refusals
     assert refusal.summary == "c__v2 is a clone of c__v1, whose files hold its rows"
-    assert refusal.remedy == "rebuild it first, into files of its own: headgate plan c --rebuild"
+    assert refusal.remedy == "first rebuild it into files of its own: headgate plan c --rebuild"
     applied(deployed, pool, REBUILT, PlanRequest(tables=(T("c"),), rebuild=True))
     found = lane.plan(deployed, REBUILT, PlanRequest(verb="retire", tables=(T("c"),)))
     assert not found.refusals
@@ -177,7 +177,7 @@ def test_a_deleted_clone_is_restored_together_with_its_base(deployed: AgentConte
     plan, _ = applied(deployed, pool, FILTERED, PlanRequest(verb="delete", tables=(T("c"),)))
     aside = {step.version: step for step in plan.steps if step.do == "tombstone"}
     assert aside[2].n in aside[1].after
-    assert not [warning for warning in plan.warnings if "goes with it" in warning.summary], "v1 comes back with v2"
+    assert not [warning for warning in plan.warnings if warning.kind == "deleted_as_well"], "v1 comes back with v2"
     assert of(deployed, 1).deleted and of(deployed, 2).deleted
     applied(deployed, pool, FILTERED, PlanRequest(verb="undelete", tables=(T("c"),)))
     assert not of(deployed, 1).deleted and of(deployed, 2).active

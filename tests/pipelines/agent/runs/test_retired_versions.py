@@ -93,7 +93,7 @@ def test_replaced_versions_go_to_the_trash_and_are_purged_after_their_deadline(a
     assert [(d.table, d.version, d.trash != "") for d in gone] == [("a", 1, True), ("b", 1, True), ("c", 1, True)]
     assert agent.ledger.deleted_tables() == (), "the tables themselves are there"
     again = planned(agent, "a", files=files)
-    assert refusals(again) == ["nothing that a replaced is still there"]
+    assert refusals(again) == ["a has no replaced version to retire"]
     back = make_plan(
         small_project.project(files), "dev", observe(agent.ledger.deployments(include_deleted=True)),
         PlanRequest(verb="rollback", tables=(T("a"),)),

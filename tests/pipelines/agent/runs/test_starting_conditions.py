@@ -50,7 +50,10 @@ def test_an_edit_in_place_keeps_the_start_position_of_the_version(agent: AgentCo
     edited = texts(a="SELECT id, kind FROM STREAM landed WHERE id > 1")
     made = plan(agent, edited, replace(EVERYTHING, exclude=(T("c"),)))
     assert [(n.action, n.begins_where) for n in made.nodes if n.table == "a"] == [("restart", (f"landed.{FILTER}",))]
-    words = "goes on without what it was begun without: it streams only landed.ts >= TIMESTAMP '2026-01-02T12:00:00Z'"
+    words = (
+        "still lacks the rows that were skipped when it was started: it streams only "
+        "landed.ts >= TIMESTAMP '2026-01-02T12:00:00Z'"
+    )
     assert words in {warning.summary for warning in made.warnings}
     assert drive(agent, submit(agent, made)) == "done"
     row = version(agent, "a", 2)
