@@ -63,6 +63,8 @@ class ReportedQuery:
     active: bool
     message: str = ""
     """Spark's status message."""
+    waits: bool = False
+    """Whether it waits for input; without input it never commits a first batch (seen on 4.2.0)."""
     trigger_active: bool = False
     progress: Mapping[str, Any] | None = None
     """Last progress as decoded JSON, None before the first batch."""

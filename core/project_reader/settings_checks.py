@@ -163,8 +163,8 @@ def _wrong_condition(table: Table) -> Iterator[tuple[str, str]]:
 
     sql = f"SELECT * FROM {table.name} WHERE ({table.settings.deletes}\n)"
     found, problems = read_any(sql, "")
-    if found and (unsafe := unsafe_for_analysis(sql)):
-        yield unsafe, "write a condition over the columns"
+    if found and (unsafe := unsafe_for_analysis(sql)) is not None:
+        yield str(unsafe), "write a condition over the columns"
     elif problems:
         yield _at_its_end(problems[0], sql)
     elif not _closes(table.settings.deletes):
@@ -350,8 +350,8 @@ def _wrong_query(sql: str, unit: set[TableName], tables: Mapping[TableName, Tabl
     from core.sql.statement_reader import read_any
 
     found, problems = read_any(sql, "")
-    if found and (unsafe := unsafe_for_analysis(sql)):
-        yield unsafe, "write one SELECT over the table"
+    if found and (unsafe := unsafe_for_analysis(sql)) is not None:
+        yield str(unsafe), "write one SELECT over the table"
         return
     if problems:
         yield problems[0].summary, problems[0].remedy

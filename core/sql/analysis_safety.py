@@ -11,33 +11,43 @@ from core.sql.statement import Verb
 from core.sql.statement_reader import read_any
 from core.sql.tokens.forbidden_functions import forbidden_calls
 from core.sql.tokens.lexer import open_sql, tokens_of
+from core.text.sentence import Fact, FactKind
 
 _BUILTIN = (["builtin"], ["system", "builtin"])
 """Qualifiers under which Spark's own functions may be called (run on 4.2.0)."""
 
 
-def unsafe_for_analysis(select: str) -> str:
-    """Explain why Spark must not analyse a query; empty if it may.
+class AnalysisRisk(FactKind):
+    """Why Spark must not analyse a query."""
+
+    UNREADABLE = "Headgate cannot read it: {problem}"
+    NOT_ONE_QUERY = "it is not one query"
+    OUTSIDE_THE_PROJECT = "{table} is a path or a table of another database"
+    FORBIDDEN_CALL = "{problem}"
+    CATALOG_FUNCTION = "{function} is a catalog function, and an analysis would load its code"
+
+
+def unsafe_for_analysis(select: str) -> Fact[AnalysisRisk] | None:
+    """Return why Spark must not analyse a query; None if it may.
 
     A query that Headgate cannot read is never safe, since it may do anything.
     """
     found, problems = read_any(select, "")
     if not found:
-        return f"Headgate cannot read it: {problems[0].summary}"
+        return AnalysisRisk.UNREADABLE.of(problem=problems[0].summary)
     if [each.verb for each in found] != [Verb.SELECT]:
-        return "it is not one query"
-    qualified = next((read.table for read in found[0].reads if "." in read.table), "")
-    if qualified:
-        return f"{qualified} is a path or a table of another database"
+        return AnalysisRisk.NOT_ONE_QUERY.of()
+    for read in found[0].reads:
+        if "." in read.table:
+            return AnalysisRisk.OUTSIDE_THE_PROJECT.of(table=read.table)
     tokens = tokens_of(open_sql(select, ""))
-    refused = next((misread.summary for misread in forbidden_calls(tokens)), "")
-    return refused or _foreign_function(tokens)
+    for misread in forbidden_calls(tokens):
+        return AnalysisRisk.FORBIDDEN_CALL.of(problem=misread.summary)
+    return _catalog_function(tokens)
 
 
-def _foreign_function(tokens: Sequence[Token]) -> str:
-    """Return the objection to calling a function of a catalog, whose code Spark loads during analysis; empty if none is
-    called.
-    """
+def _catalog_function(tokens: Sequence[Token]) -> Fact[AnalysisRisk] | None:
+    """Return a call of a catalog's function, whose code Spark would load during analysis; None without one."""
     for index in range(2, len(tokens) - 1):
         if tokens[index + 1].token_type is not TokenType.L_PAREN or tokens[index - 1].token_type is not TokenType.DOT:
             continue
@@ -46,5 +56,5 @@ def _foreign_function(tokens: Sequence[Token]) -> str:
             first -= 2
         parts = [str(token.text).lower() for token in tokens[first : index + 1 : 2]]
         if parts[:-1] not in _BUILTIN:
-            return f"{'.'.join(parts)} is a catalog function, and an analysis would load its code"
-    return ""
+            return AnalysisRisk.CATALOG_FUNCTION.of(function=".".join(parts))
+    return None

@@ -90,13 +90,13 @@ def _read(tokens: list[Token], source: SqlText) -> TableDdl:
     return TableDdl(
         table,
         columns,
-        clauses.format,
-        clauses.partitioning,
-        clauses.location,
-        clauses.properties,
-        clauses.options,
-        clauses.comment,
-        source.line(tokens[0].start),
+        format=clauses.format,
+        partitioning=clauses.partitioning,
+        location=clauses.location,
+        properties=clauses.properties,
+        options=clauses.options,
+        comment=clauses.comment,
+        line=source.line(tokens[0].start),
     )
 
 

@@ -170,14 +170,14 @@ def _read_value(entry: NamedRead, names: TableNames, header: StatementHeader, so
     return TableRead(
         TableName(entry.name.lower()),
         mark.streaming,
-        entry.alias,
-        mark.options,
-        mark.source_name,
-        watermark,
-        header.moved(entry.start),
-        header.moved(entry.end),
-        header.moved(entry.alias_at) if entry.start in names.qualifying else None,
-        entry.implied,
+        alias=entry.alias,
+        options=mark.options,
+        source_name=mark.source_name,
+        watermark=watermark,
+        start=header.moved(entry.start),
+        end=header.moved(entry.end),
+        alias_at=header.moved(entry.alias_at) if entry.start in names.qualifying else None,
+        implied=entry.implied,
     )
 
 

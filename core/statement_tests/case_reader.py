@@ -68,7 +68,9 @@ def read_cases(
 
 def refuse_unsafe(table: Table) -> Iterator[Problem]:
     """Yield a Problem if Spark must not analyse a statement, so that no test sends it to Spark."""
-    if table.parsed is not None and table.dml is not None and (why := unsafe_for_analysis(table.parsed.select)):
+    if table.parsed is None or table.dml is None:
+        return
+    if (why := unsafe_for_analysis(table.parsed.select)) is not None:
         where = Where(table.dml.path, table.parsed.line)
         yield Problem(f"{table.name} cannot be tested: {why}", "correct the statement", where, table.name)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from core.sql.comparison.row_effects import RowEffect, RowSide
 from core.text.secrets import mask_secrets
+from core.text.sentence import Sentence
 from core.text.wording import counted
 from core.validation.comparison_queries import ComparedRows, is_float, summed
 from core.validation.expectations import Expectation
@@ -112,9 +113,10 @@ def duplicates_result(
     by = ", ".join(rows.key) if rows.key else f"all columns{apart}"
     summary = f"{old:,} → {new:,} duplicate rows by {by}"
     keys = [_number(by_side.get(side, {}).get("keys")) for side in (RowSide.OLD, RowSide.NEW)]
-    why = "" if declared else _why_alike(expected, old, new, max(_TWICE, grown))
+    cause = None if declared else _why_alike(expected, old, new, max(_TWICE, grown))
     # What explodes rows that stood twice makes more of them.
-    why = expected.once if not declared and expected.once and keys[1] <= keys[0] else why
+    cause = Sentence(expected.once) if not declared and expected.once and keys[1] <= keys[0] else cause
+    why = "" if cause is None else str(cause)
     if new <= old:
         verdict, why = CheckVerdict.OK, "the old version has as many"
     else:
@@ -125,17 +127,17 @@ def duplicates_result(
     return CheckResult("duplicates", verdict, summary, {"old": old, "new": new}, shown)
 
 
-def _why_alike(expected: Expectation, old: int, new: int, times: float) -> str:
-    """Return the explanation for more duplicates of whole rows than before; empty if there is none.
+def _why_alike(expected: Expectation, old: int, new: int, times: float) -> Sentence | None:
+    """Return the explanation for more duplicates of whole rows than before; None if there is none.
 
     New rows that resemble no others explain `times` as many.
     """
     if expected.alike:
-        return expected.alike
+        return Sentence(expected.alike)
     if why := expected.anything or expected.once:
-        return why if new <= old * (1 + _MORE) else ""
-    came = [row for row in expected.rows if row.side is RowSide.NEW]
-    return next((row.why for row in came if row.alike or new <= old * times), "")
+        return Sentence(why) if new <= old * (1 + _MORE) else None
+    added = [row for row in expected.rows if row.side is RowSide.NEW]
+    return next((Sentence(row.why) for row in added if row.alike or new <= old * times), None)
 
 
 def figures(results: Iterable[CheckResult]) -> str:

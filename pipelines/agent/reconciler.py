@@ -169,7 +169,7 @@ class Reconciler:
 
     def _running(self, deployment: Deployment, query: ReportedQuery) -> None:
         late = why_late(self.agent, deployment, query)
-        state = State.RUNNING if query.progress is not None or waits(query) else State.STARTING
+        state = State.RUNNING if query.progress is not None or query.waits else State.STARTING
         state = State.DEGRADED if late else state
         changes: dict[str, object] = {}
         if deployment.state != state and not (deployment.state == State.RUNNING and state == State.STARTING):
@@ -407,7 +407,7 @@ def why_late(agent: AgentContext, deployment: Deployment, query: ReportedQuery) 
             silent_s=silent_s,
             trigger_s=trigger,
             in_batch=in_batch,
-            waits=waits(query),
+            waits=query.waits,
             usual_s=usual_batch_s(samples),
             patient=first or is_catch_up_batch(samples, now - silent_s),
         )
@@ -420,11 +420,6 @@ def readable(agent: AgentContext, deployment: Deployment) -> CheckpointState | N
         return agent.files.read(deployment.checkpoint)
     except TryAgain:
         return None
-
-
-def waits(query: ReportedQuery) -> bool:
-    """Return whether a query waits for input: without input it never commits a first batch (seen on 4.2.0)."""
-    return "waiting for data" in query.message.lower() or "waiting for next trigger" in query.message.lower()
 
 
 def _has_planned(agent: AgentContext, deployment: Deployment) -> bool:

@@ -33,6 +33,9 @@ Without the answer, the text and checkpoint of the new query would be unknown.
 _DEAF_S = 5.0
 """If more seconds than this pass between two listings, the pool or the agent was suspended."""
 
+_WAITING = ("waiting for data", "waiting for next trigger")
+"""Parts of Spark's status message while a query waits for input (4.2.0)."""
+
 _BACK_FILL_S = 30.0
 """Seconds between two requests for the progress of a query that has reported none."""
 
@@ -240,6 +243,7 @@ class SparkQueries:
             run_id=query.runId,
             active=True,
             message=message,
+            waits=any(words in message.lower() for words in _WAITING),
             trigger_active=trigger_active,
             progress=progress,
             silent_s=self._events.silence_s(query.runId),

@@ -123,7 +123,7 @@ class CaseRunner:
     def _upgraded(self, case: StatementCase, old: TrialStatement | None) -> CaseResult:
         if old is None:
             raise CaseFailed(CaseOutcome.SKIPPED, "the old text cannot be read by this version of Headgate")
-        if why := unsafe_for_analysis(old.parsed.select):
+        if (why := unsafe_for_analysis(old.parsed.select)) is not None:
             raise CaseFailed(CaseOutcome.SKIPPED, f"the old text is not shown to Spark: {why}")
         if len(case.parts) < 2:
             raise CaseFailed(CaseOutcome.SKIPPED, "it has one part; an upgrade is tried between two")
@@ -194,7 +194,7 @@ class CaseRunner:
     def _statement(self, case: StatementCase) -> TrialStatement:
         table = self._tables[case.table]
         assert table.parsed is not None, "a case is about a statement"
-        if why := unsafe_for_analysis(table.parsed.select):
+        if (why := unsafe_for_analysis(table.parsed.select)) is not None:
             raise CaseFailed(CaseOutcome.ERROR, f"it is not shown to Spark: {why}")
         return TrialStatement(table.parsed_ddl, table.parsed)
 

@@ -70,7 +70,9 @@ class ColumnResolver:
         sure = name.replace(".", "_").isidentifier() and name.lower() not in LITERAL_FUNCTIONS
         tables = dict.fromkeys(each.shown.partition("#")[0] for each in sources) if sure else ()
         known = {item.name for each in sources for item in each.items} if sure else ()
-        self.unresolved[UnresolvedName(name, reason, within, offset, tuple(tables), tuple(sorted(known)))] = None
+        self.unresolved[
+            UnresolvedName(name, reason, within, offset, lacking=tuple(tables), known=tuple(sorted(known)))
+        ] = None
 
     def item(self, node: Any, place: ResolutionScope, name: str = "", label: str = "") -> RelationColumn:
         """Return the column that an expression computes; its text qualifies columns by table or WITH query, not by

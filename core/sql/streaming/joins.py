@@ -46,7 +46,9 @@ def joined_relations(
         events, watermarked = left.event_times | right.event_times, left.watermarked or right.watermarked
         bare = not (using or join.args.get("on") is not None or "NATURAL" in words)
         crossed = left.crossed or right.crossed or (bare and left.streaming != right.streaming)
-        flow = RelationProperties(True, operators, events, outputs, watermarked, static, crossed, merged)
+        flow = RelationProperties(
+            True, operators, events, outputs, watermarked=watermarked, static=static, crossed=crossed, merged=merged
+        )
     if not (left.streaming and right.streaming):
         _check_static_join(join, words, found, stream_left=left.streaming)
         return flow

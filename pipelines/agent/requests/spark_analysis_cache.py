@@ -114,7 +114,8 @@ class SparkAnalysisCache:
 
 def _refuse_unsafe(side: AnalysedRevision) -> None:
     """Raise EngineRefused for a statement that must not be shown to Spark."""
-    why = unsafe_for_analysis(side.select)
+    risk = unsafe_for_analysis(side.select)
+    why = "" if risk is None else str(risk)
     for name, text in side.tables:
         ddl, _ = read_ddl(text, "")
         if ddl is not None and ddl.format not in TABLE_FORMATS:

@@ -228,8 +228,10 @@ class VersionComparison:
             wrong = next((problem.summary for problem in problems if problem.severity is Severity.ERROR), "")
             if not wrong and new.table not in reads:
                 continue
-            if unsafe := wrong or unsafe_for_analysis(sql) or _missing(reads, {*names, new.table}) or unread:
-                found.append(CheckResult(f"check {name}", CheckVerdict.FAILED, unsafe))
+            risk = unsafe_for_analysis(sql)
+            unsafe = "" if risk is None else str(risk)
+            if refused := wrong or unsafe or _missing(reads, {*names, new.table}) or unread:
+                found.append(CheckResult(f"check {name}", CheckVerdict.FAILED, refused))
                 continue
             query = compile_select(statements[0], {**names, new.table: view.name})
             try:

@@ -50,7 +50,7 @@ def test_an_idle_query_is_reported_although_it_commits_nothing(ground: Any) -> N
     assert found.progress["batchId"] == batch
     assert ground.queries.look(found).progress["runId"] == found.run_id
     # It looks for new files now and then, and waits in between.
-    ground.until(lambda: "waiting for" in ground.queries.look(found).message.lower())
+    ground.until(lambda: ground.queries.look(found).waits)
 
 
 def test_a_second_start_by_name_finds_the_first(ground: Any) -> None:
