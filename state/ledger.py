@@ -381,7 +381,7 @@ _MOUNTS = Path("/proc/self/mounts")
 
 
 def refuse_network(path: Path) -> None:
-    """Raise LedgerUnavailable when the path lies on a network file system; unknown outside Linux, and then allowed."""
+    """Raise LedgerUnavailable if the path is on a network file system, which is known on Linux only."""
     try:
         lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -317,7 +317,7 @@ class RunWrites(RunReads, LedgerWrites):
                 connection.execute(sql, tuple(values.values()))
 
     def close_ticket(self, run_id: str, reader: str, *, by: str, at: float) -> int:
-        """Close the tickets of a reader; returns how many. Raises Refused where none of a run's is open."""
+        """Close the tickets of a reader; returns how many. Raises Refused if none is open."""
         with self._transaction() as connection:
             closed = connection.execute(
                 "UPDATE migration_ticket SET closed_at = ?, closed_by = ? "
@@ -364,7 +364,7 @@ def _put_step(connection: sqlite3.Connection, run_id: str, step: StepRow) -> Non
 
 
 def _drop_words(connection: sqlite3.Connection, run_id: str, state: str) -> tuple[RunWordRow, ...]:
-    """Delete and return the words that wait, in order; a cancel stays where a run in `state` hears it."""
+    """Delete and return the pending acts on a run, in order; a cancel stays if a run in `state` still accepts it."""
     kept = "cancel" if RunState(state) in HEARD_IN["cancel"] else ""
     sql = "DELETE FROM run_word WHERE run_id = ? AND act <> ? RETURNING serial, act, step, actor, at, statement_serial"
     return tuple(RunWordRow(*values) for values in sorted(connection.execute(sql, (run_id, kept))))
@@ -390,14 +390,14 @@ def _refuse_continued(connection: sqlite3.Connection, run_id: str) -> None:
 
 
 def _hold_again(connection: sqlite3.Connection, run_id: str) -> None:
-    """Refuse to open a run again that another run continues, or whose tables are taken."""
+    """Refuse to reopen a run that another run continues, or whose tables another run has leased."""
     _refuse_continued(connection, run_id)
     leases = connection.execute('SELECT "table", reads FROM run_table WHERE run_id = ?', (run_id,)).fetchall()
     _refuse_held(connection, run_id, dict(leases))
 
 
 def _refuse_held(connection: sqlite3.Connection, run_id: str, leases: Mapping[str, bool]) -> None:
-    """Refuse leases, whether they only read by table, that an open run's do not go together with."""
+    """Refuse leases by table (True if the run only reads it) that conflict with those of an open run."""
     for table, only_reads in leases.items():
         held = connection.execute(
             "SELECT run.id, run.actor, t.reads FROM run_table t JOIN run ON run.id = t.run_id "

@@ -212,7 +212,7 @@ class StrategyCase:
         return forgotten_sequences(self.context, self.table)
 
     def not_carried_over(self) -> Fact[StrategyRefusal] | None:
-        """Return why a new version cannot start, without rows, where the old version has read to."""
+        """Return why a new version cannot start empty at the offsets that the old version has reached."""
         if self.table.parsed is None or self._stateful:
             return StrategyRefusal.KEEPS_STATE.of()
         if self.table.settings.upserts:
@@ -295,7 +295,7 @@ class StrategyCase:
         return StrategyRefusal.PARENT_RECREATED.of() if self._recreated else self.not_restarted()
 
     def not_restarted(self) -> Refusal | None:
-        """Return why a rebuild cannot be a restart instead, whatever its parents become."""
+        """Return why a rebuild cannot be replaced by a restart, whatever happens to its parents."""
         pair, change = self.context.changes.compared(self.table.name), self.decision.change
         if self.decision.reason is Reason.UNPROVEN and change.evidence and pair is not None:
             return StrategyRefusal.UNPROVEN.of(evidence=evidence_words(change.evidence[0]))

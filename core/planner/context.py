@@ -104,7 +104,7 @@ class ObservedTables:
         return self.deployment(table).state == State.RUNNING
 
     def is_external(self, table: TableName) -> bool:
-        """Return whether a table is filled outside of Headgate; an undeclared table is if its version is 0."""
+        """Return whether a table is filled outside of Headgate; an undeclared one is external if its version is 0."""
         declared = self._declared.tables.get(table)
         if declared is not None:
             return declared.external

@@ -1,4 +1,4 @@
-"""Deleting tables, and retiring the versions that were replaced; nothing goes while something reads it."""
+"""Deleting tables, and retiring the versions that were replaced; nothing is removed while something reads it."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Set
@@ -31,7 +31,7 @@ class DeleteDecisions(PlanRemarks):
 
 
 def delete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
-    """Draft a delete: stop statements from the sinks on, drop the pointers, then trash every version."""
+    """Draft a delete: stop statements from sinks to sources, drop the pointers, then trash every version."""
     found = decide_delete(context, scope)
     versions = {table: context.observed.deployment(table).version for table in found.tables}
     bindings = {table: context.bindings.of(table) for table in found.tables}

@@ -150,7 +150,7 @@ def _keep(
     versions: dict[TableName, int],
     bindings: dict[TableName, tuple[Binding, ...]],
 ) -> None:
-    """Add a kept node for a table of which only an old version ends."""
+    """Add a kept node for a table of which only an old version is stopped."""
     decisions[table] = TableDecision(Action.KEEP, Reason.SERVES, Change(ChangeKind.NONE, Action.KEEP))
     versions[table], bindings[table] = context.observed.deployment(table).version, context.bindings.of(table)
 

@@ -1,4 +1,4 @@
-"""Orphans: versions that a failed run has half made; which of them a plan uses, and which go into the trash.
+"""Orphans: unfinished versions of a failed run; which of them a plan uses, and which it moves to the trash.
 
 Only the orphans of tables that the plan touches are judged, and what reads them: a plan cannot be applied while another
 open run holds one of its tables.

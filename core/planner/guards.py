@@ -1,4 +1,4 @@
-"""Verdicts on a plan: loss of rows is always denied; measurements and policy decide the rest, unknown is never good."""
+"""Verdicts on a plan: loss of rows is always denied; measurements and policy decide the rest, unknown is never ok."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -57,7 +57,7 @@ def _with(decision: TableDecision, choice: StrategyChoice) -> TableDecision:
 
 
 def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> TableDecision:
-    """Return a restart instead of a rebuild, if the table keeps its form; else the decision unchanged."""
+    """Return a restart instead of a rebuild if the strategy allows it; else the decision unchanged."""
     declared = walk.context.declared.tables.get(table)
     if declared is None:
         return decision

@@ -89,7 +89,7 @@ def changed_node(
 
 
 def _begins_where(seen: ObservedDeployment, decision: TableDecision) -> tuple[str, ...]:
-    """Return the conditions on the streams of the version; a version that stays or is forked hands its own on."""
+    """Return the conditions on the streams of the version; one that is kept or forked passes on its own."""
     anew = decision.action in (Action.START, Action.REBUILD) and decision.strategy not in FORKS
     return decision.begins_where if anew else seen.begins_where
 

@@ -1,4 +1,4 @@
-"""Closed kinds of what a plan warns about, and of why it is refused, with their sentences."""
+"""Closed kinds of a plan's warnings, refusals and guard findings, with their sentences and remedies."""
 
 from core.text.sentence import FactKind
 

@@ -165,7 +165,7 @@ def _reason(change: Change, unchanged: Reason) -> Reason:
 
 
 def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[Binding, ...]) -> TableDecision:
-    """Move a table to the serving versions of its parents: static sides by a restart, streams by a rebuild."""
+    """Move a table to the serving versions of its parents: by a restart for static sides, by a rebuild for streams."""
     serving = walk.context.observed.serving_version
     evidence = tuple(
         Notice.READS_OLD.of(version=physical_name(b.parent, b.version), parent=b.parent, serving=serving(b.parent))
@@ -205,7 +205,7 @@ def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableN
 
 
 def _is_declared_anew(context: PlanningContext, table: TableName) -> bool:
-    """Return whether an external table with a log keeps its format and location.
+    """Return whether an external table with a log keeps its format and location, so that it can be registered again.
 
     Its declared columns are compared with the log before it is registered.
     """

@@ -1,4 +1,4 @@
-"""Versions that stop serving with a plan: which of them end, and which go on because something still reads them."""
+"""Versions that a plan replaces: which of them it stops, and which keep running because something still reads them."""
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
@@ -112,7 +112,7 @@ class _Retirement:
         return is_bound or bool(stays - {serving})
 
     def _loses_its_last_reader(self, old: Version, moved: Set[TableName]) -> bool:
-        """Return whether this plan, and no earlier one, takes away the last reader of an old version."""
+        """Return whether this plan, and no earlier one, removes the last reader of an old version."""
         observed, bindings = self.context.observed, self.context.bindings
         return any(
             (reader in moved and reads_any(bindings.of(reader), {old}))

@@ -27,7 +27,7 @@ from core.text.sentence import Fact
 
 @dataclass(slots=True)
 class FormerVersions(PlanRemarks):
-    """The versions that shall serve again, while a rollback or undelete is decided."""
+    """The versions that will serve again, while a rollback or undelete is decided."""
 
     by_table: dict[TableName, OtherVersion] = field(default_factory=dict)
     because_of: dict[TableName, TableName] = field(default_factory=dict)
@@ -87,7 +87,7 @@ def undelete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
 def why_not_back(
     former: Mapping[TableName, Iterable[Binding]], then: Callable[[TableName, int], bool]
 ) -> dict[TableName, tuple[Binding, ...]]:
-    """Return the versions that cannot resume together, each with the bindings that are not filled any more.
+    """Return the versions that cannot resume together, each with the bindings whose tables get no more rows.
 
     `former` holds the bindings of each version; `then` returns whether a version of a table will be filled.
     """

@@ -50,7 +50,7 @@ class EventTime:
         return _written(moment + self.slide - behind if behind else moment)
 
     def conditions(self, at: str) -> dict[TableName, str]:
-        """Return for each streamed parent the SQL condition that leaves out rows from before a time."""
+        """Return the SQL condition by streamed parent that excludes rows from before a time."""
         return {
             table: f"{column} >= TIMESTAMP_NTZ '{at.removesuffix('Z')}'"
             if table in self.zoneless
@@ -192,7 +192,7 @@ def why_not_in_log(tables: Mapping[TableName, Table], table: Table, at: str) -> 
 
 
 def why_not_kept(table: Table, at: str, histories: Histories) -> Fact[StrategyRefusal] | None:
-    """Return that a log lacks commits from a start position on, or ends before it; None if neither is known."""
+    """Explain which commits after a start position a log lacks, or that it ends earlier; None if neither is known."""
     version = whole_number(at)
     known = ((name, histories(name)) for name in _streamed(table))
     found = (
@@ -204,7 +204,7 @@ def why_not_kept(table: Table, at: str, histories: Histories) -> Fact[StrategyRe
 
 
 def rows_from(table: Table, at: str, histories: Histories) -> int | None:
-    """Return the number of rows that a statement reads from a start position on; None if a log does not tell."""
+    """Return the number of rows that a statement reads from a start position on; None if a log does not record it."""
     total = 0
     for name in _streamed(table):
         history = histories(name)

@@ -38,7 +38,7 @@ _SEVERITY = {Action.RESUME: 1, Action.RESTART: 2, Action.REBUILD: 3, Action.STAR
 
 
 def decide_downstream(walk: DeployWalk) -> None:
-    """Decide the readers of every table that changes for them; readers out of scope are left alone."""
+    """Decide what happens to the readers of changed tables; readers out of scope are left alone."""
     found = walk.found
     waiting = [table for table in sorted(found.by_table) if found.by_table[table].outcome]
     for table in [*waiting]:
@@ -82,7 +82,7 @@ def _severity(decision: TableDecision) -> int:
 def _of_child(
     walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome
 ) -> tuple[TableDecision | None, Evidence | None]:
-    """Return the decision that a parent's outcome asks for and its evidence; no decision means that nothing is done."""
+    """Return the decision that a parent's outcome requires, with its evidence; None means that nothing is done."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     stateful = declared.parsed.stateful
@@ -147,7 +147,7 @@ def _of_altered(
 
 
 def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDecision | None:
-    """Decide a reader that uses an added column: by its own change, else because its star takes the column in."""
+    """Decide a reader that uses an added column: by its own change, or because its star includes the column."""
     change = walk.context.changes.of(child)
     if change.action in (Action.RESTART, Action.REBUILD):
         safe = walk.context.observed.deployment(child).checkpoint_ok
@@ -174,7 +174,7 @@ def _paused(walk: DeployWalk, child: TableName, parent: TableName) -> TableDecis
 
 
 def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
-    """Return how a reader uses a column that its parent gets; None if it does not."""
+    """Return how a reader uses a column added to its parent; None if it does not."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     added = walk.context.changes.added_columns(parent)
@@ -190,7 +190,7 @@ def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact
 
 
 def _stars_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
-    """Return that a star of a reader, at any level, takes in columns that its parent gets; None if none does."""
+    """Return which added columns of its parent a star of a reader, at any level, includes; None if there are none."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     added = walk.context.changes.added_columns(parent)

@@ -93,7 +93,7 @@ def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDeci
 
 
 def _warn_of_upserted_parents(walk: DeployWalk, table: TableName) -> None:
-    """Warn whether a stream of an upserted table reads its changes or its first rows, which the text may leave open."""
+    """Warn whether a stream of an upserted table reads all changes or only first rows, which its SQL may not show."""
     tables = walk.context.declared.tables
     declared = tables.get(table)
     for read in declared.parsed.reads if declared is not None and declared.parsed is not None else ():

@@ -1,1 +1,1 @@
-"""What an environment allows, asks an approval for or denies, and when nothing is applied."""
+"""What an environment allows, what it denies or allows only with an approval, and when plans are frozen."""

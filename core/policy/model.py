@@ -30,7 +30,7 @@ class Policy:
     max_replay_h: float | None = None
     """Maximum hours of a replay."""
     disk_factor: float | None = None
-    """Factor by which free disk space must exceed the estimate; None is DISK_FACTOR without an approval if unknown."""
+    """Factor by which free disk space must exceed the estimate; None means DISK_FACTOR, without approvals."""
     max_statements: int | None = None
     """Maximum statements that the pool may run at once, including both versions of a rebuild."""
     max_busy_percent: float | None = None
