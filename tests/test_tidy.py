@@ -149,7 +149,7 @@ def is_read(node: ast.AST) -> bool:
     return False
 
 
-def test_nothing_is_decided_from_what_people_read() -> None:
+def test_no_decision_rests_on_text_for_people() -> None:
     found: dict[str, list[int]] = {}
     for path in FILES:
         for node in ast.walk(parsed(path)):

@@ -89,7 +89,7 @@ def test_a_flood_is_limited_whatever_its_age_and_its_newest_entries_stay(
     assert (lines(path), kept(ledger), words(path)) == ([1, 2, 3, 4, 5], [6, 7, 8], [])
 
 
-def test_an_old_entry_behind_one_that_is_kept_waits_for_it(ledger: Ledger, path: Path) -> None:
+def test_an_old_entry_after_a_kept_one_waits_for_it(ledger: Ledger, path: Path) -> None:
     fill(ledger, 1, 25, 2)
     archive_all(ledger)
     assert (lines(path), kept(ledger)) == ([1], [2, 3])
@@ -115,7 +115,7 @@ def test_the_audit_continues_after_all_of_it_was_archived(ledger: Ledger, path: 
     assert (kept(ledger), words(path)) == ([3], [])
 
 
-def test_bounds_are_those_that_the_documents_say() -> None:
+def test_bounds_are_those_of_the_documentation() -> None:
     assert (AUDIT_D, AUDIT_KEPT, AUDIT_PART) == (400, 100_000, 10_000)
 
 

@@ -47,7 +47,7 @@ def test_a_start_is_not_recorded_after_a_later_stop(ledger: Ledger, deployment: 
     assert wanted(ledger) == ["stopped"] and ledger.word("orders@v1") is None
 
 
-def test_that_a_query_is_gone_is_recorded_of_its_run_alone_and_says_nothing_of_what_is_wanted(
+def test_the_end_of_a_query_is_recorded_only_for_its_run_and_changes_no_wanted_state(
     ledger: Ledger, deployment: Callable[..., Deployment]
 ) -> None:
     ledger.put_deployment(deployment("orders", 1, run_id="r2", state="running"))

@@ -16,7 +16,7 @@ def seen(*versions: dict[str, Any]) -> ObservedDeployment:
     return observe(deployment_row("a", **{"active": False, "started_at": 1.0, **each}) for each in versions)[A]
 
 
-def test_the_version_before_is_what_the_pointer_led_to_whatever_its_number() -> None:
+def test_the_previous_version_is_the_one_the_pointer_served_whatever_its_number() -> None:
     third: dict[str, Any] = {"version": 3, "served_at": 5.0, "wanted": "stopped", "state": "stopped"}
     second: dict[str, Any] = {"version": 2, "active": True, "served_at": 9.0, "served_by": "back", "served_before": 3}
     found = seen({"version": 1, "served_at": 1.0}, second, third)

@@ -129,7 +129,7 @@ def test_ids_are_matched_literally_by_prefix_and_a_complete_one_matches_alone(le
     assert [ledger.run_ids(one) for one in ("r%1", "r%2", "_", "%")] == [("r%1",), ("r%2",), (), ()]
 
 
-def test_a_run_is_never_written_over_another_one_of_its_id(ledger: Ledger) -> None:
+def test_a_run_never_overwrites_another_one_with_its_id(ledger: Ledger) -> None:
     ledger.put_plan(PLAN)
     first = run_on("7f3a-1", "a")
     create_run(ledger, first)

@@ -59,7 +59,7 @@ def test_an_approved_policy_is_in_force_with_its_approver(ledger: Ledger) -> Non
         ledger.approve_policy(OPEN.digest, seen=waiting.id, approver="bob", at=4.0)
 
 
-def test_only_the_waiting_policy_whose_author_was_looked_at_is_approved(ledger: Ledger) -> None:
+def test_only_the_pending_policy_whose_author_was_checked_is_approved(ledger: Ledger) -> None:
     ledger.put_policy(row(OPEN, WAITING))
     seen = ledger.policy_that_waits()
     assert seen is not None

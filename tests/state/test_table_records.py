@@ -10,7 +10,7 @@ from state.row_types import EventRow
 from state.table_records import read_table_records
 
 
-def test_events_of_what_a_table_reads_are_among_its_records_at_any_depth(
+def test_events_of_upstream_tables_are_among_a_tables_records_at_any_depth(
     ledger: Ledger, path: Path, deployment: Callable[..., Deployment]
 ) -> None:
     for table, parents in (("root", ()), ("middle", ("root",)), ("leaf", ("middle", "leaf")), ("other", ("root",))):

@@ -156,7 +156,7 @@ def test_a_new_statement_that_spark_refuses_is_reported_and_not_called_classifie
     assert "Spark disagrees: it rejects the statement (X): no" in {warned.summary for warned in found.warnings}
 
 
-def test_an_answer_that_agrees_leaves_the_plan_what_it_is_and_one_that_does_not_makes_it_another() -> None:
+def test_an_agreeing_answer_keeps_the_plan_and_a_disagreeing_one_changes_it() -> None:
     known = world(*FILTERED)
     agrees, refuses = (
         AnalysisAnswer("4.2.0", said, AGREES, same=False)

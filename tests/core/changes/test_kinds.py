@@ -26,7 +26,7 @@ def test_no_two_kinds_share_a_code_a_label_or_a_severity(name: str) -> None:
     assert [value for value, count in counted.items() if count > 1] == []
 
 
-def test_codes_are_those_that_saved_plans_hold() -> None:
+def test_codes_of_kinds_never_change_because_saved_plans_hold_them() -> None:
     assert {definition.kind.name: definition.code for definition in CHANGE_KINDS} == {
         "NONE": "0", "CHECKPOINT_LOST": "0b", "COMMENT_OR_FORMAT": "1", "DESCRIPTION": "2",
         "FILTER_OR_PROJECTION": "3", "COLUMN_ADDED": "4", "COLUMN_WIDENED": "4b", "COLUMNS_CHANGED": "5",
@@ -43,14 +43,14 @@ def test_a_row_states_everything_in_words(definition: ChangeKindDefinition) -> N
     assert 0 < len(definition.label) <= LABEL and definition.why and definition.loss_words
 
 
-def test_nothing_that_is_rebuilt_is_milder_than_what_keeps_its_table() -> None:
+def test_every_rebuilt_kind_is_more_severe_than_kinds_that_keep_the_table() -> None:
     rebuilt = {definition.severity for definition in CHANGE_KINDS if definition.action is Action.REBUILD}
     kept = {definition.severity for definition in CHANGE_KINDS if definition.action is not Action.REBUILD}
     assert max(kept) < min(rebuilt)
 
 
 @pytest.mark.parametrize("definition", CHANGE_KINDS, ids=IDS)
-def test_a_rebuilt_kind_says_why_its_checkpoint_ends_or_leaves_it_to_the_state(
+def test_a_rebuilt_kind_gives_a_reason_to_end_its_checkpoint_or_leaves_it_to_the_state(
     definition: ChangeKindDefinition,
 ) -> None:
     if definition.action is Action.REBUILD:

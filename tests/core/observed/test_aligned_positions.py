@@ -59,7 +59,7 @@ def test_without_a_common_position_it_says_how_far_both_have_read() -> None:
     assert aligned(apart, "a@1", "a@2") == "a@v1 and a@v2 have no source in common"
 
 
-def test_a_rebuilt_parent_counts_by_what_it_has_read_itself() -> None:
+def test_a_rebuilt_parent_counts_by_its_own_input() -> None:
     histories = {
         "a@1": known("raw", {7: "5:r5", 8: "6:r6", 9: "7:r7"}, {"70:b": (7, 7), "80:b": (8, 8), "90:b": (9, 9)}),
         "a@2": known("raw", {0: "5:r5", 1: "6:r6"}, {"1:g": (0, 0), "2:g": (1, 1)}),

@@ -32,7 +32,7 @@ def changed(old: str = "SELECT 1", new: str = "SELECT 2") -> Plan:
     return named(replace(everything(), nodes=nodes))
 
 
-def test_a_ticket_says_what_is_lost_left_judged_and_how_it_is_applied() -> None:
+def test_a_change_ticket_contains_losses_readers_guards_and_the_apply_command() -> None:
     text = plan_as_markdown(changed(), LEE)
     for part in (
         "### Plan `7f3a00000000`: deploy int_orders",
@@ -51,7 +51,7 @@ def test_a_ticket_says_what_is_lost_left_judged_and_how_it_is_applied() -> None:
         assert part in text, part
 
 
-def test_a_refused_plan_says_why_and_not_how_to_apply_it() -> None:
+def test_a_refused_plan_gives_the_reason_and_not_how_to_apply_it() -> None:
     refused = replace(named(everything()), refusals=(PlanRefusal("a", "it cannot be", "do this"),), steps=())
     text = plan_as_markdown(refused)
     assert "refused: nothing in it can be executed" in text and "- it cannot be. Do this" in text
@@ -129,7 +129,7 @@ def huge(nodes: int = 3_000) -> Plan:
 
 
 @pytest.mark.parametrize("nodes", [1, 30, 300, 3_000])
-def test_a_ticket_is_never_too_long_and_says_what_was_left_out(nodes: int) -> None:
+def test_a_change_ticket_is_never_too_long_and_names_what_was_omitted(nodes: int) -> None:
     text = plan_as_markdown(huge(nodes), PlanStanding(author="lee"))
     assert len(text.encode()) <= COMMENT_LIMIT < 65_536
     assert "headgate apply 7f3a00000000" in text

@@ -86,7 +86,7 @@ def test_irreversible_steps_wait_until_a_start_is_proved(nodes: tuple[PlanNode, 
     assert predicted(nodes, steps, made).whole == Seconds(3.0, 7.0)
 
 
-def test_a_gate_below_another_one_has_read_while_that_was_waited_for(nodes: tuple[PlanNode, ...]) -> None:
+def test_a_downstream_gate_reads_while_the_upstream_one_waits(nodes: tuple[PlanNode, ...]) -> None:
     """A chain of three was predicted at 44 to 189 s and took 47 s; a gate below was predicted at 18 s and took 15 s."""
     steps = (step(1, StepKind.CATCH_UP, A), step(2, StepKind.CATCH_UP, B, 1))
     found = predicted(nodes, steps)
@@ -100,7 +100,7 @@ def test_steps_of_the_same_table_count_alone(nodes: tuple[PlanNode, ...]) -> Non
     assert of_step(predicted(nodes, measured=own), 3) == (2.0, 6.0)
 
 
-def test_nothing_is_predicted_of_what_was_never_measured(nodes: tuple[PlanNode, ...]) -> None:
+def test_unmeasured_steps_have_no_prediction(nodes: tuple[PlanNode, ...]) -> None:
     no_swap = predicted(nodes, measured={"start": Seconds(2.0, 6.0)})
     assert no_swap.whole is None and of_step(no_swap, 5) == (None, None)
     assert {node.predicted_low_s for node in no_swap.nodes} == {None}

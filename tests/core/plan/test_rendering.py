@@ -71,7 +71,7 @@ def test_no_line_is_wider_than_asked_or_ends_in_a_space(width: int) -> None:
             assert len(line) <= width and line == line.rstrip()
 
 
-def test_a_wide_plan_says_why_beside_each_table() -> None:
+def test_a_wide_plan_gives_the_reason_beside_each_table() -> None:
     declared, observed = changed()
     found = make_plan(declared, "dev", observed, PlanRequest(tables=(T("a"),)))
     assert any("filter or projection" in line and "filter added: id > 1" in line for line in plan_lines(found, 160))

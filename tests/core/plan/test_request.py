@@ -28,7 +28,7 @@ def test_a_layer_is_selected_by_its_name_or_its_folder(folder: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "remedy"), [("fcts", "did you mean fact?"), ("", ", ".join(Layer))])
-def test_a_layer_that_there_is_not_names_the_nearest(text: str, remedy: str) -> None:
+def test_an_unknown_layer_suggests_the_nearest(text: str, remedy: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_layer(text)
     assert remedy in caught.value.remedy

@@ -129,7 +129,7 @@ def test_rows_to_replay(rows: tuple[int | None, ...], most: int | None, verdict:
         ((None, 7201, 60), 2, "deny"),
     ],
 )
-def test_time_to_replay_is_that_of_the_slowest(
+def test_the_time_to_replay_is_that_of_the_slowest_statement(
     seconds: tuple[float | None, ...], hours: float | None, verdict: str | None
 ) -> None:
     nodes = {name: {"eta_s": value} for name, value in zip("abc", seconds, strict=True)}
@@ -181,7 +181,7 @@ def test_disk(needed: int | None, free: int | None, factor: float | None, verdic
          "the pool's load is unknown; the policy allows 99 %, so another login must approve it"),
     ],
 )  # fmt: skip
-def test_pool_counts_both_versions_of_what_the_plan_rebuilds(
+def test_the_pool_guard_counts_both_versions_of_rebuilt_statements(
     policy: Policy, busy: float | None, verdict: str, summary: str
 ) -> None:
     found = judged(CHAIN, chain(), rebuild("b", "c"), policy, Headroom(cores=2, busy=busy))["pool"]
@@ -201,7 +201,7 @@ def test_pool_counts_what_does_not_run_yet_and_no_external_table() -> None:
 
 
 @pytest.mark.parametrize(("most", "verdict"), [(None, None), (34.0, "ok"), (33.0, "deny"), (100.0, "ok")])
-def test_share_of_what_runs_that_one_plan_stops(most: float | None, verdict: str | None) -> None:
+def test_the_share_of_running_statements_that_a_plan_stops(most: float | None, verdict: str | None) -> None:
     request = PlanRequest(verb="delete", tables=(T("c"),))
     found = judged(CHAIN, chain(), request, Policy(max_stopped_percent=most)).get("stopped")
     assert (found.verdict if found else None) == verdict

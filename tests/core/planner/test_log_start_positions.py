@@ -67,7 +67,7 @@ def test_missing_versions_of_a_log_are_reported_before_anything_begins() -> None
     )
 
 
-def test_a_version_begins_with_what_was_committed_from_a_time_on() -> None:
+def test_a_version_begins_with_commits_from_a_time_on() -> None:
     node = of_b(begun("committed:2026-01-01T00:29:00Z"))
     assert node.begins_where == ("a WITH ('startingTimestamp'='2026-01-01T00:29:00Z')",)
     assert node.replay_rows == 29 + 30

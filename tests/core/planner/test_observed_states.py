@@ -45,7 +45,7 @@ def warned(found: Plan, name: str) -> str:
     return "; ".join(each.summary for each in found.warnings if each.table == name)
 
 
-def test_every_state_is_looked_at() -> None:
+def test_every_state_is_covered() -> None:
     assert {*ACTION_AND_WARNING} == {str(state) for state in State}
 
 

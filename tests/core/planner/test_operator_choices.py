@@ -248,7 +248,7 @@ def test_a_version_that_continues_a_partial_one_lacks_the_same_rows(
         ("b=earliest@12", "it cannot start at 12"),
     ],
 )
-def test_a_strategy_that_cannot_be_had_is_refused_with_those_that_can(chosen: str, why: str) -> None:
+def test_an_impossible_strategy_is_refused_with_the_possible_ones(chosen: str, why: str) -> None:
     found = planned(declared(b=MIN), "b", choose=chosen)
     strategy = chosen[2:].partition("@")[0]
     had = ["earliest", "partial", "seeded", "in-place"]
@@ -258,7 +258,7 @@ def test_a_strategy_that_cannot_be_had_is_refused_with_those_that_can(chosen: st
     assert found.empty
 
 
-def test_a_fork_of_what_does_not_change_is_refused_for_that_and_not_for_its_state() -> None:
+def test_a_fork_of_an_unchanged_statement_is_refused_for_that_reason() -> None:
     found = planned(declared(), "b", choose="b=fork", rebuild=True)
     (refused,) = words(found)
     assert (
@@ -266,12 +266,12 @@ def test_a_fork_of_what_does_not_change_is_refused_for_that_and_not_for_its_stat
     )
 
 
-def test_a_fork_of_what_keeps_no_state_is_refused_for_that() -> None:
+def test_a_fork_of_a_stateless_statement_is_refused_for_that_reason() -> None:
     (refused,) = words(planned(declared(a=FILTERED), "a", choose="a=fork"))
     assert "fork cannot be used for a: it keeps no state that could be taken along" in refused
 
 
-def test_a_part_by_partition_of_what_is_streamed() -> None:
+def test_a_partial_version_by_partition_of_its_input() -> None:
     by_k = (f"{TEXTS['a'][0]} PARTITIONED BY (k)", TEXTS["a"][1])
     plain = ("CREATE TABLE c (k STRING, m BIGINT) USING parquet", "INSERT INTO c SELECT k, v AS m FROM STREAM a")
     world = observed()
@@ -282,7 +282,7 @@ def test_a_part_by_partition_of_what_is_streamed() -> None:
     assert evidence_of(node_of(found, "c"))[-1] == "starts at partition k=x: WHERE a.k >= 'x'"
 
 
-def test_a_choice_for_what_the_plan_does_not_touch_is_refused() -> None:
+def test_a_choice_for_a_table_outside_the_plan_is_refused() -> None:
     assert words(planned(declared(b=MIN), "b", choose="a=earliest")) == [
         "earliest cannot be used for a: the plan does not start it. leave out this --strategy"
     ]
@@ -353,7 +353,7 @@ def test_keep_table_restarts_what_would_be_rebuilt() -> None:
     assert words(found) == [] and said(found, "b") == ("restart", "in_place", True) and steps(found) == ["restart b@1"]
 
 
-def test_keep_table_changes_nothing_of_what_keeps_its_table_anyway() -> None:
+def test_keep_table_does_not_affect_statements_that_keep_their_table_anyway() -> None:
     found = planned(declared(a=FILTERED), "a", keep_table=True)
     assert words(found) == [] and said(found, "a") == ("restart", "in_place", False)
 

@@ -253,7 +253,7 @@ def test_a_rate_limit_under_a_watermark_is_not_rebuilt() -> None:
     assert found.refusals and found.empty
 
 
-def test_the_hash_covers_what_was_observed_inside_the_scope_and_nothing_outside() -> None:
+def test_the_hash_covers_observations_inside_the_scope_and_nothing_outside() -> None:
     declared = project(src="", a="src", b="src")
     before = plan(declared, running(declared), "a", rebuild=True)
     inside = running(declared, a="degraded")

@@ -93,7 +93,7 @@ def test_the_bytes_do_not_depend_on_the_hash_seed(worlds: int) -> None:
 
 @given(SMALL, st.randoms())
 @settings(max_examples=times(2))
-def test_the_hash_changes_with_what_was_observed_inside_the_plan(
+def test_the_hash_changes_with_observations_inside_the_plan(
     drawn: tuple[World, PlanRequest], chance: random.Random
 ) -> None:
     world, request = drawn
@@ -124,7 +124,9 @@ def done(plan: Plan) -> list[object]:
 
 @given(cases(largest=50), st.randoms())
 @settings(max_examples=times(2))
-def test_the_hash_changes_with_what_a_statement_reads(drawn: tuple[World, PlanRequest], chance: random.Random) -> None:
+def test_the_hash_changes_with_the_inputs_of_a_statement(
+    drawn: tuple[World, PlanRequest], chance: random.Random
+) -> None:
     """The present bindings of a statement that is re-created are irrelevant, because it is bound again."""
     world, request = drawn
     plan = world.plan(request)

@@ -117,7 +117,7 @@ def test_a_run_reaches_the_same_end_from_a_crash_at_any_point(life: Life) -> Non
 
 @given(lives | large)
 @settings(max_examples=times(6))
-def test_a_plan_is_carried_out_and_then_there_is_nothing_to_do(life: Life) -> None:
+def test_after_a_plan_is_executed_nothing_is_left_to_do(life: Life) -> None:
     for _ in range(6):
         plan = life.next_plan()
         event(f"refused {plan.request.verb}" if plan.refusals else f"applied {plan.request.verb}")

@@ -119,7 +119,7 @@ def test_a_policy_that_asks_for_deletes_asks_for_retirements() -> None:
         assert make_plan(SHOP, "dev", released(), request, policy=policy).approvals == approvals
 
 
-def test_a_static_side_of_what_serves_is_a_reader_too() -> None:
+def test_a_serving_version_with_it_as_a_static_side_is_a_reader_too() -> None:
     world = released()
     seen = world[T("b")]
     world[T("b")] = replace(seen, bindings=(Binding(T("a"), 1, False),), former=None, kept=())

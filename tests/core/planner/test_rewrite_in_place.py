@@ -92,7 +92,7 @@ def test_nothing_is_stored_or_run_twice_and_the_whole_history_is_requested() -> 
     ],
     ids=["the same text", "a value", "a filter goes", "a filter comes", "a lateral view"],
 )
-def test_the_offer_says_what_stays_in_the_table(edit: str, stays: Fact[Notice]) -> None:
+def test_the_offer_names_rows_that_stay_in_the_table(edit: str, stays: Fact[Notice]) -> None:
     found = planned(declared(), declared(edit), strategy="", rebuild=True)
     assert (
         offered(found, "a")["keyed"].note

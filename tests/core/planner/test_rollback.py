@@ -201,7 +201,7 @@ def test_a_refusal_names_every_table_that_nothing_fills_and_what_restores_them_a
     assert refused.remedy == "headgate undelete a b c" and not plan(two, world, "a", "b", "c", verb="undelete").refusals
 
 
-def test_an_undelete_says_what_served_later_and_is_gone_and_ends_with_its_time_in_the_trash() -> None:
+def test_an_undelete_names_purged_later_versions_and_expires_with_the_trash() -> None:
     aside = former("a", 1, drop_after=99.0, outlived=(2, 3))
     world = {T("src"): deployed(SHOP.tables[T("src")]), T("a"): ObservedDeployment(highest_version=3, in_trash=aside)}
     found = back("a", world=world, verb="undelete")

@@ -52,7 +52,7 @@ def test_the_strategies_of_a_row_with_the_default_first(
     assert list(offered(planned(declared(**edits), asked), asked)) == strategies
 
 
-def test_a_stateless_reader_of_what_is_rebuilt_may_keep_its_table_and_a_stateful_one_may_not() -> None:
+def test_a_stateless_reader_of_a_rebuilt_table_may_keep_its_table_and_a_stateful_one_may_not() -> None:
     found = planned(declared(), "a", rebuild=True)
     assert list(offered(found, "b")) == ["earliest", "partial"]
     assert list(offered(found, "c")) == ["earliest", "partial", "seam"]
@@ -143,7 +143,7 @@ def test_a_version_that_continues_from_a_checkpoint_reads_nothing_again() -> Non
 # Retention
 
 
-def test_history_that_is_gone_is_a_refusal_with_what_is_missing() -> None:
+def test_missing_history_is_refused_and_named() -> None:
     found = planned(declared(), "a", rebuild=True, world=observed(a=measured("a", gone=3)))
     assert node_of(found, "a").retention == Retention(RetentionKind.SHORT, 3, "2026-01-01 00:00")
     assert found.refusals and found.empty and "3 files" in found.refusals[0].summary

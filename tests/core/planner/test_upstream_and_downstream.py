@@ -83,7 +83,7 @@ def planned(now: Project, **before: Pair) -> Plan:
     ],
     ids=["does not use it", "names it", "star", "counts rows", "groups by it", "distinct star"],
 )
-def test_a_column_that_a_parent_gets_takes_along_those_that_use_it(
+def test_an_added_column_of_a_parent_includes_the_readers_that_use_it(
     before: Pair, after: Pair, action: str, row: str
 ) -> None:
     found = planned(declared(GROWN, after), a=A, b=before)

@@ -43,7 +43,7 @@ def test_a_table_left_behind_between_two_requested_ones_is_named_for_the_lower(
     assert said(found, "c") == ["will not see the new a: b between them stays on a__v1"]
 
 
-def test_so_is_one_of_another_product_and_one_that_all_but_it_are_asked_for() -> None:
+def test_a_reader_of_another_product_or_excluded_from_the_request_is_named_too() -> None:
     other = declared("a<src", "b<a", "c<b", b="crm")
     assert said(plan(other, running(other), "a", "c", choices=ONLY_A), "c") == [
         "will not see the new a: b between them stays on a__v1"

@@ -145,7 +145,7 @@ def edited(edits: set[tuple[str, str]]) -> dict[str, str]:
 
 @settings(max_examples=examples(200), deadline=None)
 @given(EDITS, EDITS)
-def test_reading_only_the_folders_of_what_differs_finds_what_reading_all_finds(
+def test_reading_only_the_changed_folders_gives_the_same_result_as_reading_all(
     before: set[tuple[str, str]], after: set[tuple[str, str]]
 ) -> None:
     old, new = edited(before), edited(after)

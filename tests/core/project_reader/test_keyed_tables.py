@@ -129,7 +129,7 @@ def test_columns_that_a_writer_cannot_have_are_refused(was: str, now: str, expec
     assert (len(said) == 1 and said[0].startswith(f"{YML}:{expected}")) if expected else said == []
 
 
-def test_a_table_without_a_sequence_is_warned_of_what_a_rebuild_reads() -> None:
+def test_a_keyed_table_without_a_sequence_causes_a_warning_about_rebuilds() -> None:
     read, every = read_project(project("mode: upsert\nkey: [id]\n"))
     assert read is not None
     assert [(each.severity, str(each.where), each.summary) for each in every] == [

@@ -309,7 +309,7 @@ def test_a_key_of_a_later_version_is_a_warning_and_the_project_is_read() -> None
          "pipelines/facts/p/a/sql-scripts/DML.b.sql: DML.b.sql is ignored"),
     ],
 )  # fmt: skip
-def test_a_wrong_file_says_where(extra: tuple[str, str], expected: str) -> None:
+def test_an_invalid_file_is_reported_with_its_position(extra: tuple[str, str], expected: str) -> None:
     found = errors(texts(("pipelines/facts/p/a/a.yml", ""), src="", a="SELECT id FROM STREAM src") | dict([extra]))
     assert expected in [f"{p.where}: {p.summary}" for p in found]
 

@@ -44,7 +44,7 @@ def names(entries: tuple[InventoryEntry, ...]) -> str:
     return " ".join(entry.table for entry in entries)
 
 
-def test_the_sample_is_listed_by_name_with_what_feeds_and_reads_each_table() -> None:
+def test_the_sample_is_listed_by_name_with_inputs_and_readers_of_each_table() -> None:
     entries = inventory_of(sample(), {})
     assert [entry.table for entry in entries] == sorted(entry.table for entry in entries)
     items = by_name(entries)["int_priced_items"]

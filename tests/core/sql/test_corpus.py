@@ -31,7 +31,7 @@ def test_disagreements_with_spark_are_known_and_never_unsafe() -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if len(case.statements) > 1], ids=lambda case: case.name)
-def test_a_file_says_what_its_statements_say_one_by_one(case: Case) -> None:
+def test_a_file_is_described_statement_by_statement(case: Case) -> None:
     together, apart = whole(case)
     assert together == apart
 

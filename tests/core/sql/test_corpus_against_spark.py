@@ -35,7 +35,7 @@ def corpus(pool: LocalPool) -> Iterator[Session]:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("case", ASKED, ids=lambda case: case.key)
-def test_spark_says_what_was_recorded(corpus: Session, tmp_path: Path, case: Case) -> None:
+def test_spark_still_gives_the_recorded_answers(corpus: Session, tmp_path: Path, case: Case) -> None:
     said = [verdict(corpus.spark, each, tmp_path) for each in case.statements]
     assert [classless(each) for each in said] == [classless(each) for each in load()[case.key]]
 

@@ -8,7 +8,7 @@ from core.statement_tests.comparison import SHOWN, compare_rows
 COLUMNS = (("id", "bigint"), ("price", "double"))
 
 
-def test_equal_multisets_have_no_difference_in_whatever_order() -> None:
+def test_equal_multisets_have_no_difference_in_any_order() -> None:
     rows = [(1, 0.5), (2, None), (1, 0.5)]
     assert not compare_rows(COLUMNS, rows, reversed(rows))
 

@@ -53,7 +53,7 @@ HIDDEN = of_a(f"{A} WHERE status = 'x'")
 EDITED = of_a(A.replace("v,", "nullif(v, 0) AS v,"))
 
 
-def test_nothing_is_expected_of_what_was_not_edited() -> None:
+def test_unedited_tables_have_no_expected_differences() -> None:
     assert of_a(A).is_none and below("SELECT id FROM STREAM a", of_a(A), "id BIGINT").is_none
 
 
@@ -154,7 +154,7 @@ def test_rows_that_cannot_be_paired_upstream_cannot_be_paired_downstream() -> No
     assert found.anything == "a: GROUP BY changed: x → y"
 
 
-def test_a_query_that_is_another_one_keeps_most_of_its_rows_unless_they_are_grouped_there_or_below() -> None:
+def test_a_different_query_keeps_most_of_its_rows_unless_grouped_there_or_downstream() -> None:
     other = of_a(A.replace("raw", "raw2"))
     assert other.anything.startswith("source changed") and other.rewritten
     assert below("SELECT id FROM STREAM a", other, "id BIGINT").rewritten

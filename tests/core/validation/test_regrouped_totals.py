@@ -19,7 +19,7 @@ COLUMNS = ("since", "s", "n", "most")
 EQUAL: dict[str, Any] = {"groups": 20, "only_old": 0, "only_new": 0, "apart_0": 0, "apart_1": 0, "example": None}
 
 
-def test_equal_totals_are_named_with_what_was_not_compared() -> None:
+def test_equal_totals_are_named_with_the_columns_not_compared() -> None:
     found = totals_result(TOTALS, [EQUAL], Expectation(anything="x"), COLUMNS)
     assert (found.verdict, found.summary) == ("expected", "sum(v), count(*) equal for each since; not compared: most")
     keys = totals_result(replace(TOTALS, totals=()), [EQUAL], Expectation(anything="x"), ("since",))

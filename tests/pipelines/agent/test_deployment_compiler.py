@@ -51,7 +51,7 @@ def test_a_change_feed_setting_in_the_ddl_is_left_alone(agent: AgentContext, poo
     assert pool.tables["a__v1"].endswith(said)
 
 
-def test_an_agent_with_a_newer_writer_restarts_a_statement_with_the_one_that_it_was_deployed_with(
+def test_an_agent_with_a_newer_writer_restarts_a_statement_with_its_original_writer(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert deploy(agent, pool, keyed()) == "done"

@@ -230,7 +230,9 @@ def test_an_unreachable_data_folder_raises_no_doubt_but_nothing_starts_meanwhile
         identity.refuse_doubt()
 
 
-def test_an_adoption_beside_a_look_at_the_mark_leaves_no_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_adoption_during_a_check_of_the_mark_leaves_no_doubt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place, adopting = Place(tmp_path), list[threading.Thread]()
     assert place.serve() == ""
     with create_or_open(place.home / "ledger.db", environment_row(ledger_id="ledger")) as ledger:
@@ -295,7 +297,7 @@ def test_in_doubt_nothing_starts_no_step_acts_and_a_stop_works(doubted: AgentCon
     assert pool.stops == ["a@v1"]
 
 
-def test_an_adoption_says_what_it_does_asks_and_begins_an_epoch(doubted: AgentContext, pool: Any) -> None:
+def test_an_adoption_announces_its_actions_asks_and_starts_an_epoch(doubted: AgentContext, pool: Any) -> None:
     theirs = Path(doubted.layout.data, "tables", "a__v2")
     theirs.mkdir(parents=True)
     (theirs / "_headgate.json").write_text(json.dumps({"table": "a", "version": 2, "run": "91bc"}))

@@ -145,7 +145,7 @@ def test_a_stop_of_the_old_version_alone_does_not_hold_up_its_release(
     assert state == "done" and pool.views["a"] == "a__v2" and version(agent, A, 1).wanted == "stopped"
 
 
-def test_a_refused_start_of_what_serves_leaves_a_new_version_running(agent: AgentContext, pool: Any) -> None:
+def test_a_refused_start_of_the_serving_version_leaves_the_new_one_running(agent: AgentContext, pool: Any) -> None:
     deploy(agent, pool, small_project.texts())
     agent.ledger.put_deployment(replace(version(agent, A, 1), version=2, active=False))
     fast_lane(agent).stop(("a@v1",), time.monotonic(), by="bob")
@@ -320,7 +320,7 @@ def test_an_agent_that_dies_after_a_cancel_leaves_nothing_wanted(
     }  # fmt: skip
 
 
-def test_a_delete_looks_for_readers_again_before_it_sets_files_aside(agent: AgentContext, pool: Any) -> None:
+def test_a_delete_checks_for_readers_again_before_it_moves_files(agent: AgentContext, pool: Any) -> None:
     deploy(agent, pool, small_project.texts())
     made = plan(agent, small_project.texts(), PlanRequest(verb="delete", everything=True))
     tombstone = next(step for step in made.steps if step.do is StepKind.TOMBSTONE and step.table == A)

@@ -112,7 +112,7 @@ def test_an_external_table_that_contradicts_its_ddl_is_not_registered(
     assert "landed" not in pool.tables and landed(lake) is None
 
 
-def test_a_property_that_is_declared_is_one_that_its_log_must_have(lake: Any, pool: Any) -> None:
+def test_a_declared_property_must_be_in_the_log(lake: Any, pool: Any) -> None:
     ddl = DDL.replace(";", " TBLPROPERTIES ('delta.enableChangeDataFeed'='true');")
     state, note = register_step(lake, pool, files(ddl))
     expected = f"ddl.landed.sql declares delta.enableChangeDataFeed = true, and the table at {LAKE} does not set it"

@@ -80,7 +80,7 @@ def test_a_start_that_has_to_wait_leaves_what_it_failed_with_and_is_tried_again(
         reconciler.catalog._unregistered.clear()
 
 
-def test_a_statement_that_ended_on_a_full_disk_is_started_again_once_there_is_space_and_not_for_ever(
+def test_a_statement_that_ended_on_a_full_disk_is_restarted_a_few_times_once_there_is_space(
     agent: Any, pool: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = deployment_row("t", state="running", query_id="q", run_id="r1")

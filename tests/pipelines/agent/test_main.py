@@ -28,9 +28,7 @@ from tui.project_folder.environment_selection import select_environment
     [("a%20b", "data", "%20"), ("plain", "../moved%2Faway", "%2F"), ("${x}", "data", "{")],
     ids=["of the project", "named in headgate.yml", "braces"],
 )
-def test_a_data_folder_that_spark_would_read_as_another_one_is_refused(
-    folder: str, data: str, said: str, tmp_path: Path
-) -> None:
+def test_a_data_folder_that_spark_would_misread_is_refused(folder: str, data: str, said: str, tmp_path: Path) -> None:
     project = tmp_path / folder
     project.mkdir()
     (project / "headgate.yml").write_text(MANIFEST.replace("dev: {}", f"dev: {{data: '{data}'}}"))

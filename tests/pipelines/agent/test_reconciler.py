@@ -141,7 +141,7 @@ def test_a_query_that_ended_with_an_error_has_failed_and_is_not_started_again(
         ("DIVIDE_BY_ZERO", "id-2", "DIVIDE_BY_ZERO", "A mismatch."),
     ],
 )
-def test_a_query_that_ended_over_another_table_says_which_and_what_to_do(
+def test_a_query_that_ended_over_a_replaced_table_names_it_with_a_remedy(
     error_class: str,
     other: str,
     told: str,
@@ -399,7 +399,7 @@ def test_a_batch_under_way_is_late_after_ten_of_the_usual_ones(
     ],
     ids=["its events were lost", "idle", "at work on its trigger", "nothing"],
 )
-def test_a_silent_statement_without_a_batch_is_looked_at_itself(
+def test_a_silent_statement_without_a_batch_is_queried_directly(
     shown: dict[str, Any], state: str, pool: Any, reconciler: Reconciler, running: Deployment
 ) -> None:
     pool.shown = shown

@@ -140,7 +140,7 @@ def test_a_clock_that_is_set_by_less_than_an_hour_moves_the_end_of_a_soak_along(
     assert wanted(soaked) == ["a@v2", "b@v2", "c@v2"]
 
 
-def test_a_plan_says_that_both_versions_run(agent: AgentContext, soaked: AgentContext) -> None:
+def test_a_plan_warns_that_both_versions_run(agent: AgentContext, soaked: AgentContext) -> None:
     found = lane.plan(soaked, soaking(small_project.texts(a=UPPER)), REBUILD)
     assert any("runs on for 30 min beside what replaces it" in warned.summary for warned in found.warnings)
     assert {step.do for step in found.steps} >= {"soak", "swap"}

@@ -119,9 +119,7 @@ def test_a_retry_is_a_retry_in_the_audit_and_the_command_log(agent: AgentContext
     assert [row.op for row in agent.ledger.commands()] == ["retry", "pause"]
 
 
-def test_unstage_answers_with_what_was_staged_by_this_caller_in_this_folder(
-    agent: AgentContext, commands: CommandHandler
-) -> None:
+def test_unstage_names_what_this_caller_staged_in_this_folder(agent: AgentContext, commands: CommandHandler) -> None:
     for actor, folder, table in (("alice", "/p", "a"), ("alice", "/q", "b"), ("bob", "/p", "c")):
         agent.ledger.stage([StagedRow(actor, folder, TableName(table), "deploy", 1.0)])
     answer = commands.handle(ALICE, {"op": "unstage", "args": {"folder": "/p", "tables": ["a", "b", "c", "d"]}})
@@ -289,7 +287,7 @@ def test_a_start_of_one_version_that_runs_is_recorded_though_the_ledger_lacks_it
     assert came.outcome == "started, first batch pending"
 
 
-def test_a_start_whose_refusal_the_ledger_could_not_take_says_that_it_will_be_made(
+def test_an_unrecorded_refusal_of_a_start_announces_that_the_start_will_be_retried(
     agent: AgentContext, pool: Any, acts: StatementControl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acts.stop((A,), time.monotonic(), by="alice")

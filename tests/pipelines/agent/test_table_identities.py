@@ -47,9 +47,7 @@ def test_a_table_that_is_gone_is_not_registered_as_an_empty_one(agent: Any) -> N
         register_again(agent, agent.pool.connection(), found)
 
 
-def test_a_table_that_is_another_one_is_not_among_those_that_are_registered_together(
-    agent: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replaced_table_is_not_registered_together_with_others(agent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     pool, mine = agent.pool, on_delta(agent)
     for name in ("replaced", "unmounted"):
         agent.ledger.put_deployment(replace(mine, table=TableName(name), folder=f"/t/{name}"))

@@ -26,7 +26,7 @@ from pipelines.spark_connect.call_deadlines import CircuitState
 from pipelines.spark_connect.session import Session, probe
 
 
-def test_a_pool_that_was_never_started_says_so(tmp_path: Path) -> None:
+def test_a_pool_that_was_never_started_is_reported(tmp_path: Path) -> None:
     pool = LocalPool(tmp_path, Pool())
     assert not pool.alive() and pool.pid is None
     with pytest.raises(PoolUnreachable, match="never started"):
@@ -78,7 +78,7 @@ def test_a_server_whose_start_was_not_recorded_is_known_by_its_marker(tmp_path: 
         orphan.wait()
 
 
-def test_a_server_whose_record_is_gone_with_the_home_is_known_and_ended_and_another_one_is_not(tmp_path: Path) -> None:
+def test_a_server_whose_record_is_gone_is_recognised_and_ended_and_another_is_not(tmp_path: Path) -> None:
     ours, theirs = (subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) for _ in range(2))
     home, record = tmp_path / "home", tmp_path / "home" / "pool.json"
 

@@ -56,7 +56,7 @@ def test_prepare_leaves_a_folder_of_the_same_run_unchanged(tmp_path: Path) -> No
     assert FILES.read(str(folder)) == CheckpointState(id="abc", owner="ledger-1", epoch=2, machine="m-1", run="7f3a")
 
 
-def test_a_folder_that_another_run_has_used_is_not_taken_and_one_that_nobody_used_is(tmp_path: Path) -> None:
+def test_a_folder_used_by_another_run_is_not_used_and_an_unused_one_is(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     FILES.prepare(str(folder), {"version": 1, "run": "7f3a"})
     FILES.prepare(str(folder), {"version": 1, "run": "91bc"})

@@ -72,7 +72,7 @@ def test_a_measurer_started_late_agrees_with_one_that_was_always_there(tmp_path:
     assert (early.files, early.rows, early.produced_rows) == (late.files, late.rows, late.produced_rows) == (8, 16, 66)
 
 
-def test_batches_cleaned_up_between_two_looks_are_found_in_the_compact_file(tmp_path: Path) -> None:
+def test_batches_cleaned_up_between_two_reads_are_found_in_the_compact_file(tmp_path: Path) -> None:
     table, consumer, measure = _pair(tmp_path)
     measure(consumer.plan(table.write(rows=1)))
     for _ in range(14):
@@ -84,7 +84,7 @@ def test_batches_cleaned_up_between_two_looks_are_found_in_the_compact_file(tmp_
     assert (measure(consumer.batch).files, measure(consumer.batch).produced_rows) == (1, 16)
 
 
-def test_a_file_consumed_before_its_table_was_looked_at_is_never_lag(tmp_path: Path) -> None:
+def test_a_file_consumed_before_its_table_was_measured_is_never_lag(tmp_path: Path) -> None:
     table, consumer = WrittenTable(tmp_path / "t"), Consumer(tmp_path / "c")
     lags = SourceLags(refresh_s=1000)
     source = ((0, T, str(table.folder), "parquet"),)

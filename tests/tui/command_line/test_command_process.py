@@ -45,7 +45,7 @@ def loaded(argv: list[str], cwd: Path) -> set[str]:
     return {line.strip() for line in done.stderr.splitlines()}
 
 
-def test_the_version_is_that_of_the_package() -> None:
+def test_the_printed_version_is_that_of_the_package() -> None:
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == cli.VERSION == PROGRAM_VERSION
 
 

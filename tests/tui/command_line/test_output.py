@@ -37,7 +37,7 @@ def test_a_full_stdout_is_reported_in_one_sentence(words: str, folder: Path) -> 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
-def test_output_is_written_in_whatever_encoding(encoding: str, folder: Path) -> None:
+def test_output_is_written_in_any_encoding(encoding: str, folder: Path) -> None:
     for words in (["--help"], ["help", "plans"], ["plan", "l\N{LATIN SMALL LETTER E WITH ACUTE}", "--json"]):
         done = subprocess.run(
             [sys.executable, "-m", "tui.cli", *words],

@@ -173,7 +173,7 @@ def test_a_subcommand_is_found_after_options() -> None:
         ("--nope", "headgate takes no --nope", "headgate --help lists its options"),
     ],
 )
-def test_a_mistake_names_the_nearest_that_there_is(line: str, said: str, remedy: str) -> None:
+def test_a_mistake_suggests_the_nearest_existing_name(line: str, said: str, remedy: str) -> None:
     with pytest.raises(UsageError) as caught:
         read(line)
     assert said in caught.value.summary and "\n" not in caught.value.summary

@@ -92,7 +92,7 @@ def test_people_see_products_layers_and_failures(shop: Any, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("words", "code"), [("", 0), ("--fail-on failed", 1), ("q --fail-on failed", 0), ("q --fail-on stopped", 1)]
 )
-def test_fail_on_looks_at_the_statements_of_these_products(words: str, code: int, shop: Any) -> None:
+def test_fail_on_considers_only_the_statements_of_these_products(words: str, code: int, shop: Any) -> None:
     assert exit_codes.run_command_line(["health", *words.split()]) == code
 
 

@@ -56,7 +56,7 @@ def test_before_the_first_start_impact_uses_declared_tables(folder: Path, capsys
     assert found["columns"][1] == {"column": "kind", "readers": [{"table": "b", "uses": "dml.b.sql:1"}]}
 
 
-def test_a_ledger_makes_it_about_what_is_deployed(both: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_a_ledger_impact_uses_deployed_tables(both: Any, capsys: pytest.CaptureFixture[str]) -> None:
     both.put_deployment(_stopped(both))
     found = written(["impact", "a"], capsys)
     assert found["basis"] == "deployed"

@@ -14,7 +14,7 @@ from tui.command_line import exit_codes
 from tui.command_line.parser import parse_line
 
 
-def test_a_column_is_a_tree_down_to_what_landed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_column_is_a_tree_down_to_landed_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["lineage", "b.kind"]) == 0
     assert [line.split() for line in capsys.readouterr().out.splitlines()[:4]] == [
         ["COLUMN", "TYPE", "FILE", "EXPRESSION"],

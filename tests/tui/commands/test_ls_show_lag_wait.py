@@ -176,7 +176,7 @@ def test_show_says_from_where_on_a_version_reads(shop: Any, capsys: pytest.Captu
     assert f"reads       landed (stream)  only {where}" in capsys.readouterr().out
 
 
-def test_show_says_of_what_a_version_is_a_clone(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_names_the_base_of_a_clone(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert [version["clone_of"] for version in told(["show", "a"], capsys)["versions"]] == [None]
     shop.update_deployment(TableName("a"), 1, clone_of=3)
     assert [version["clone_of"] for version in told(["show", "a"], capsys)["versions"]] == [3]

@@ -222,7 +222,7 @@ def count_plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return made
 
 
-def test_a_plan_is_computed_again_only_where_spark_says_something_new(
+def test_a_plan_is_computed_again_only_for_new_answers_of_spark(
     ledger: Any, agent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = count_plans(monkeypatch)

@@ -81,7 +81,7 @@ def test_a_file_is_reviewed_without_an_agent(saved: Any, capsys: pytest.CaptureF
     assert "not submitted" in capsys.readouterr().out
 
 
-def test_a_file_that_is_too_old_says_so(saved: Any, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_file_that_is_too_old_is_refused(saved: Any, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = saved_from_text((folder / "b.json").read_text(), "b.json")
     (folder / "b.json").write_text(saved_as_text(replace(found, created_at=1.0, expires_at=2.0)))
     assert written(["review", "b.json"], capsys)["standing"]["status"] == "expired"

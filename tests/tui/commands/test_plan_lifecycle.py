@@ -200,7 +200,7 @@ def test_the_same_request_over_the_same_texts_is_the_same_open_plan_until_someth
     assert "~ node        b: new dml" in said and "+INSERT INTO b SELECT id, upper(kind)" in said
 
 
-def test_a_plan_that_needs_an_approval_has_the_exit_code_of_one_that_loses(
+def test_a_plan_that_needs_an_approval_has_the_exit_code_of_data_loss(
     serving: Agent, capsys: pytest.CaptureFixture[str]
 ) -> None:
     serving.move("z", state="stopped")
@@ -211,7 +211,7 @@ def test_a_plan_that_needs_an_approval_has_the_exit_code_of_one_that_loses(
     assert written(words, capsys, code=11)["approvals"] == 1
 
 
-def test_a_plan_says_that_nothing_is_applied_now(serving: Agent, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_warns_of_an_active_freeze(serving: Agent, capsys: pytest.CaptureFixture[str]) -> None:
     policy = Policy(freeze=("Mon - Sun", "Sun - Mon"))
     serving.context.ledger.put_policy(PolicyRow(0, 1.0, "ana", 1, policy.digest, policy_as_json(policy), IN_FORCE))
     assert exit_codes.run_command_line(["plan", "a", "--rebuild"]) == 0
@@ -255,7 +255,7 @@ EDITS = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_a_plan_whose_file_was_edited_since_is_stale_and_says_which(
+def test_a_plan_whose_file_was_edited_is_stale_and_names_the_file(
     edit: str, serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = written(["plan", "a", "--rebuild"], capsys)

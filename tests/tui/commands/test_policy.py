@@ -81,7 +81,7 @@ def test_apply_sends_the_yaml_alone_once_it_is_confirmed(
     assert "is in force" in capsys.readouterr().err
 
 
-def test_apply_of_what_is_in_force_sends_nothing(
+def test_applying_the_policy_in_force_sends_nothing(
     folder: Path, ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     declare(folder, "    policy: {max_statements: 4}\n")
@@ -133,7 +133,7 @@ def test_the_recorded_protection_holds_whatever_the_file_says(
     assert "'dev'" in capsys.readouterr().err
 
 
-def test_a_plan_over_the_ledger_is_judged_by_what_is_recorded_and_an_offline_one_by_what_is_declared(
+def test_a_plan_over_the_ledger_uses_the_recorded_policy_and_an_offline_one_the_declared(
     folder: Path, ledger: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     declare(folder, "    policy: {max_statements: 1}\n")

@@ -79,7 +79,7 @@ def test_the_steps_of_a_release_and_of_its_plan_are_listed_on_request(
     assert len(out.partition("\nsteps\n")[2].splitlines()) == len(run.steps)
 
 
-def test_a_release_that_has_compared_nothing_says_so(held: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_release_without_a_comparison_says_so(held: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(["release", "diff", held, "a"], capsys) == ("", f"run {held} has compared no rows of a so far\n")
     assert "has no step for zz" in said(["release", "diff", held, "zz"], capsys, 2)[1]
 

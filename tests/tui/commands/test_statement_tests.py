@@ -170,7 +170,7 @@ def changed(folder: Path) -> Path:
     return folder
 
 
-def test_an_upgrade_takes_the_old_text_from_git_and_says_what_a_plan_would_do(
+def test_an_upgrade_takes_the_old_text_from_git_and_shows_the_action_of_a_plan(
     changed: Path, child: Child, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = child(of(outcome=CaseOutcome.FAILED, verdict=UpgradeVerdict.SEAM, difference=DIFFERENCE))
@@ -214,7 +214,7 @@ def test_an_upgrade_without_a_change_runs_nothing(
     assert asked == []
 
 
-def test_an_upgrade_begins_with_what_is_deployed(
+def test_an_upgrade_begins_with_the_deployed_texts(
     folder: Path, ledger: Any, deployed: Any, child: Child, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(folder)

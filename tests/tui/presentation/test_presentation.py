@@ -232,7 +232,7 @@ def test_without_an_agent_the_status_line_says_that_this_is_the_last_known_state
     assert "last known state" in standing_message(view, freshness(view.snapshot, NOW + 60), NOW + 60)[0]
 
 
-def test_an_empty_environment_says_what_to_do() -> None:
+def test_an_empty_environment_shows_the_next_step() -> None:
     facts = FakeBackend().current.facts
     view = make_ledger_view(LedgerSnapshot(read_at=NOW, facts=facts))
     text = "\n".join(
@@ -378,7 +378,7 @@ def test_changes_combine_differences_and_staged_actions() -> None:
     assert "D by alice" in plain(row(changes[1], 80, "alice"))
 
 
-def test_a_plan_says_what_it_loses_and_why_it_cannot_be_executed() -> None:
+def test_a_plan_shows_its_losses_and_why_it_cannot_be_executed() -> None:
     plan = sample_plan()
     view = FakeBackend().plan("7f3a")
     assert view is not None
@@ -398,7 +398,7 @@ def test_a_plan_says_what_it_loses_and_why_it_cannot_be_executed() -> None:
     assert plain(heading(plan, view.row, "dev", NOW, 80)[0]).startswith(" PLAN 7f3a")
 
 
-def test_a_step_says_what_it_waits_for() -> None:
+def test_a_step_names_its_pending_condition() -> None:
     run = sample_run(NOW)
     assert "needs 2, 4" in plain(step_row(run.steps[4], (2, 4), (), 80, LOOK))
 

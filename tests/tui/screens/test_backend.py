@@ -153,7 +153,7 @@ def test_events_are_those_of_the_tables_that_are_asked_for(answers: ConsoleBacke
     assert [event.summary for event in answers.snapshot(None).events] == shown()
 
 
-def test_a_plan_whose_file_was_edited_since_is_not_executed_and_says_so(
+def test_a_plan_whose_file_was_edited_is_refused_with_the_reason(
     answers: ConsoleBackend, ledger, tmp_path: Path
 ) -> None:
     place, path = place_of(tmp_path), "pipelines/facts/p/t/sql-scripts/dml.t.sql"

@@ -761,7 +761,7 @@ def test_quiet_branches_are_folded_and_faulty_ones_stay_open() -> None:
     in_console(scenario)
 
 
-def test_the_tree_of_a_small_terminal_begins_with_what_fits_and_says_what_is_below() -> None:
+def test_the_tree_of_a_small_terminal_shows_what_fits_and_counts_the_rest() -> None:
     async def scenario(console: Console) -> None:
         table = console.screen.table
         assert "more row" not in console.text() and "orders_paid" in table.ids

@@ -24,7 +24,7 @@ def staged(console: Console) -> list[object]:
     return [call for call in console.backend.calls if call[0] == "stage"]
 
 
-def test_a_name_that_there_is_not_is_refused_with_the_nearest_whether_the_files_can_be_read_or_not() -> None:
+def test_an_unknown_name_is_refused_with_the_nearest_even_if_files_are_unreadable() -> None:
     async def scenario(console: Console) -> None:
         await types(console, "deploy oven_laod")
         await console.until(lambda: "there is no table oven_laod" in console.status(), "the refusal")
@@ -38,7 +38,7 @@ def test_a_name_that_there_is_not_is_refused_with_the_nearest_whether_the_files_
 
 
 @pytest.mark.parametrize("act", ["stop", "start", "restart", "delete"])
-def test_an_act_on_a_name_that_there_is_not_is_refused_with_the_nearest_before_it_is_asked_about(act: str) -> None:
+def test_an_action_on_an_unknown_name_is_refused_with_the_nearest_before_it_asks(act: str) -> None:
     async def scenario(console: Console) -> None:
         await types(console, f"{act} oven_laod")
         await console.until(lambda: "oven_laod: not deployed here" in console.status(), "the refusal")

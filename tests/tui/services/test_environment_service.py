@@ -104,7 +104,7 @@ def test_drift_is_detected_by_revision(folder: Path, place: SelectedEnvironment,
     assert operations.drift().changed == ("a",)
 
 
-def test_a_deleted_table_is_no_difference_until_its_files_say_something_else(
+def test_a_deleted_table_is_no_difference_until_its_files_change(
     folder: Path, place: SelectedEnvironment, ledger: Any, deployed: Any
 ) -> None:
     from core.project.revision import revision_hash
@@ -123,7 +123,7 @@ def test_a_deleted_table_is_no_difference_until_its_files_say_something_else(
     assert (operations.drift().new, operations.drift().deleted) == (("a", "b"), ())
 
 
-def test_the_stage_is_recorded_as_what_is_typed_and_unstage_says_what_was_on_it(
+def test_staging_is_recorded_as_it_would_be_typed_and_unstage_names_what_was_staged(
     place: SelectedEnvironment, agent: Any
 ) -> None:
     agent.script["unstage"] = {"unstaged": ["b"]}

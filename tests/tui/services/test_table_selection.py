@@ -33,7 +33,7 @@ def tables(found: Any) -> list[str]:
         ("tag:nightly", ["b"]), ("1+tag:nightly landed", ["a", "b", "landed"]),
     ],
 )  # fmt: skip
-def test_lists_are_about_what_a_selector_means(
+def test_lists_show_the_tables_of_a_selector(
     shop: Any, words: str, expected: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tables(written(["ls", *words.split()], capsys)) == expected

@@ -35,7 +35,7 @@ def statements() -> Iterator[ParsedStatement]:
         yield from read_statements(f"INSERT INTO t {statement(Random(f'required/{number}'))}", "dml.sql")[0]
 
 
-def test_no_column_is_missing_if_those_that_are_required_are_declared() -> None:
+def test_no_column_is_missing_if_the_required_ones_are_declared() -> None:
     random, known, unknown = Random("required"), 0, 0
     for parsed in statements():
         if parsed.requires is None:

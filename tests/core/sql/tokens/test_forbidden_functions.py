@@ -57,7 +57,7 @@ def test_a_forbidden_function_is_found_in_any_position_and_spelling(select: str)
 @pytest.mark.parametrize(
     "name", ["IDENTIFIER('reflect')", "IDENTIFIER('ref' || 'lect')", "reflect\u00a0", "reflect\u2003", '"reflect"']
 )
-def test_writing_that_hides_a_name_is_refused_for_what_it_is(name: str) -> None:
+def test_a_name_hidden_by_its_notation_is_refused(name: str) -> None:
     parsed, problems = read_statements(f"INSERT INTO target SELECT {name}('a', 'b') AS x FROM STREAM a", "dml.sql")
     assert (parsed, bool(problems)) == ((), True)
 
@@ -120,7 +120,7 @@ def test_column_string_alias_and_harmless_function_are_no_problem(select: str) -
     assert refused(select) == []
 
 
-def test_text_that_is_only_looked_at_is_read_beside_the_error() -> None:
+def test_a_text_that_is_only_shown_is_read_in_spite_of_an_error() -> None:
     (parsed,), (problem,) = read_any(f"SELECT {JAVA} AS x FROM a", "q.sql")
     assert [read.table for read in parsed.reads] == ["a"]
     assert (problem.severity, problem.subject) == (Severity.ERROR, "reflect")

@@ -95,7 +95,7 @@ def test_a_round_measures_every_table_and_the_files_a_rebuild_would_miss(agent: 
     assert observe(agent.ledger.deployments(), agent.ledger.table_statistics())[A].statistics == again[A]
 
 
-def test_a_new_table_is_looked_at_whenever_its_age_has_doubled(agent: AgentContext, landed: Landed) -> None:
+def test_a_new_table_is_measured_whenever_its_age_has_doubled(agent: AgentContext, landed: Landed) -> None:
     agent.ledger.update_deployment(A, 1, created_at=10_000.0)
     measurer, looked = TableStatisticsCollector(agent, PoolUtilization()), []
     for seconds in (0, 14, 15, 29, 30, 59, 60, 119, 120, 239, 240, 479, 480, 959, 960, 1559, 1560):
@@ -105,9 +105,7 @@ def test_a_new_table_is_looked_at_whenever_its_age_has_doubled(agent: AgentConte
     assert looked == [0, 15, 30, 60, 120, 240, 480, 960, 1560]
 
 
-def test_a_table_that_was_empty_when_it_was_looked_at_is_looked_at_again_once_it_has_rows(
-    agent: AgentContext, landed: Landed
-) -> None:
+def test_a_table_measured_as_empty_is_measured_again_once_it_has_rows(agent: AgentContext, landed: Landed) -> None:
     """The interval doubles with age, and a plan used to count no rows for a table that had filled since."""
 
     def rounds(seconds: int, rows: int | None) -> float | None:

@@ -247,7 +247,7 @@ def test_an_unrecorded_command_is_not_answered_as_accepted(
 
 
 @pytest.mark.parametrize("skipping", [0, 1])
-def test_a_retry_or_skip_is_refused_where_its_run_was_cancelled_after_the_look_at_it(
+def test_a_retry_or_skip_is_refused_if_its_run_was_cancelled_during_its_check(
     skipping: int, failed: str, agent: AgentContext, pool: Any
 ) -> None:
     seen = agent.ledger.run(failed)

@@ -88,7 +88,7 @@ def test_an_approval_names_the_plan_and_is_in_the_audit(guarded: Desk) -> None:
     ]
 
 
-def test_an_approved_plan_says_so_when_it_is_handed_over_again(guarded: Desk) -> None:
+def test_an_approved_plan_is_shown_as_approved_when_submitted_again(guarded: Desk) -> None:
     plan = guarded.plan()
     guarded.hand_over_file(plan)
     guarded.approve(plan)

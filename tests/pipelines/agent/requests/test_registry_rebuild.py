@@ -162,7 +162,7 @@ def test_a_lost_ledger_is_rebuilt_and_everything_continues(
     assert again.identity.doubt == "" and rows(again) == before
 
 
-def test_a_ledger_that_is_lost_right_after_a_swap_knows_by_whom_and_over_what_each_version_serves(shop: Shop) -> None:
+def test_a_ledger_rebuilt_right_after_a_swap_knows_run_and_predecessor_of_each_version(shop: Shop) -> None:
     agent = shop.serve()
     deploy(agent, shop.pool, small_project.texts())
     commit(agent, 4, "a__v1", "b__v1", "c__v1")

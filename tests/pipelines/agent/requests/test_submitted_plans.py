@@ -125,7 +125,7 @@ def test_a_transient_state_does_not_make_a_plan_stale(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("change, said", INSIDE.values(), ids=INSIDE)
-def test_a_world_that_changes_inside_of_a_plan_makes_it_stale_and_says_what_moved(
+def test_a_change_in_the_scope_of_a_plan_makes_it_stale_and_is_named(
     change: Callable[[Desk], None], said: str, desk: Desk
 ) -> None:
     submitted, saved = desk.plan(), desk.plan(replace(REBUILD_A, nonce="file"))

@@ -71,7 +71,7 @@ def test_an_action_without_effect_and_a_measurement_leave_a_plan_unchanged(desk:
     assert desk.apply(plan) in desk.runs.driven
 
 
-def test_planning_another_text_supersedes_the_older_plan_and_says_by_what(desk: Desk) -> None:
+def test_planning_another_text_supersedes_the_older_plan_and_names_the_cause(desk: Desk) -> None:
     older = hand_over(desk, DEPLOY_A, BAD)
     desk.now += 60.0
     newer = hand_over(desk, replace(DEPLOY_A, nonce="m"), WORSE, caller=BOB)

@@ -22,7 +22,7 @@ def test_the_start_of_an_id_and_no_id_name_no_run(id: str | None, act: str, desk
     assert told == []
 
 
-def test_a_plan_that_finds_its_runs_id_taken_draws_another_one(desk: Desk) -> None:
+def test_a_plan_whose_run_id_is_taken_draws_another_one(desk: Desk) -> None:
     made = desk.plan()
     desk.hand_over(made)
     taken = run_row(id=f"{made.hash[:4]}-00000", state="done", ended_at=NOW)

@@ -85,7 +85,7 @@ def test_a_chain_leaves_a_clone_beside_the_new_table(deployed: AgentContext, poo
 
 
 @pytest.mark.parametrize("label", ["fork record", "fork clone"])
-def test_an_agent_that_died_inside_of_a_fork_is_followed_by_one_that_ends_it(
+def test_a_fork_interrupted_by_a_kill_is_completed_by_the_next_agent(
     deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch, label: str
 ) -> None:
     class Killed(BaseException):

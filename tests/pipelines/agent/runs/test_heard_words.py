@@ -109,7 +109,7 @@ def test_a_command_given_during_a_ledger_write_is_read_before_the_effect(
     assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
 
 
-def test_words_that_come_while_a_run_looks_at_its_gates_keep_their_order(
+def test_commands_given_while_a_run_polls_its_gates_keep_their_order(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(agent, pool, small_project.texts())

@@ -102,7 +102,7 @@ def test_nothing_is_swapped_before_the_confirmation_and_everything_after_it(agen
         assert [one.run for one in open_releases(reader, agent.clock())] == [run_id]
 
 
-def test_a_new_version_that_a_start_of_what_serves_has_left_stopped_is_not_said_to_be_held(
+def test_a_stopped_new_version_is_not_shown_as_held_after_a_start_of_the_serving_one(
     agent: AgentContext, pool: Any
 ) -> None:
     _, run_id, driven = begun(agent)

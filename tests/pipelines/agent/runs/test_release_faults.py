@@ -41,7 +41,7 @@ def retried(agent: AgentContext, run_id: str) -> str:
     return lane.drive(agent, run_id, OperatorControl("retry"))
 
 
-def test_a_full_disk_at_the_record_of_what_serves_leaves_no_pointer_moved(
+def test_a_full_disk_while_recording_a_swap_leaves_no_pointer_moved(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = begun(agent, pool)
@@ -158,7 +158,9 @@ def test_words_of_two_operators_at_once_leave_pointers_as_the_ledger_has_them(
     assert pool.views == serving(agent)
 
 
-def test_an_operators_stop_of_what_serves_fails_the_hold_and_moves_no_pointer(agent: AgentContext, pool: Any) -> None:
+def test_an_operators_stop_of_the_serving_version_fails_the_hold_and_moves_no_pointer(
+    agent: AgentContext, pool: Any
+) -> None:
     lane.deploy(agent, pool, small_project.texts())
     _, run_id, _ = held(agent)
     stop_by_operator(agent, pool, "b").join(10)

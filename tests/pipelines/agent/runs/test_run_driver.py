@@ -187,7 +187,9 @@ def test_cancel_leaves_what_serves_as_it_was(agent: AgentContext, pool: Any, mon
     assert (pool.views, "b@v1" in pool.running, "b@v2" in pool.running) == (before, True, False)
 
 
-def test_a_rollback_says_how_many_rows_stay_in_what_it_takes_out_of_service(agent: AgentContext, pool: Any) -> None:
+def test_a_rollback_counts_the_rows_in_the_versions_that_it_takes_out_of_service(
+    agent: AgentContext, pool: Any
+) -> None:
     deploy(agent, pool, small_project.texts())
     changed = small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed")
     deploy(agent, pool, changed, PlanRequest(tables=(TableName("a"),), rebuild=True, children="all"))
@@ -436,7 +438,7 @@ def test_a_ledger_that_is_locked_for_a_moment_fails_no_step(
     assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
 
 
-def test_a_gate_that_cannot_be_looked_at_for_a_moment_keeps_its_count(
+def test_a_gate_that_cannot_be_measured_for_a_moment_keeps_its_count(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(agent, pool, small_project.texts())

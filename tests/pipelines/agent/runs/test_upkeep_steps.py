@@ -333,7 +333,7 @@ def test_a_vacuum_that_is_refused_may_be_skipped_because_nothing_relies_on_it(la
     assert lane.drive(lake, run_id, OperatorControl("skip", 1)) == "done" and not pool.looked_after
 
 
-def test_no_vacuum_of_what_a_clone_holds_rows_in(lake: AgentContext, pool: Any) -> None:
+def test_a_version_that_a_clone_refers_to_is_not_vacuumed(lake: AgentContext, pool: Any) -> None:
     found = lake.ledger.deployment(T("a"), 1)
     assert found is not None
     lake.ledger.put_deployment(replace(found, version=2, active=False, clone_of=1, checkpoint="/c/a__v2"))

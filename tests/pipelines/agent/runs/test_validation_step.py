@@ -363,7 +363,7 @@ def test_a_check_of_the_project_that_gives_rows_blocks_by_its_name(served: Agent
     assert results(served, run)["check loud"].verdict == "ok"
 
 
-def test_a_version_whose_files_are_not_its_rows_is_not_compared_and_says_why(
+def test_a_version_whose_files_are_not_its_rows_is_not_compared_with_the_reason(
     served: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(self: Any, folder: str, upto: int) -> Any:

@@ -106,7 +106,7 @@ def test_rows_beyond_what_can_be_new_are_unexpected(rows: int, verdict: str) -> 
         assert "151 rows only in the new version, of which a@v2 begins later explains 150 at most" in found.summary
 
 
-def test_rows_that_distinct_withholds_are_those_that_its_watermark_has_not_passed(agent: AgentContext) -> None:
+def test_distinct_withholds_rows_that_its_watermark_has_not_passed(agent: AgentContext) -> None:
     streamed = "SELECT id, at FROM STREAM raw WATERMARK at DELAY OF INTERVAL 1 MINUTE WHERE id > 3"
     old, new = (
         deployment_row(version=n, texts=replace(TIMED, dml=f"INSERT INTO a {select}"))

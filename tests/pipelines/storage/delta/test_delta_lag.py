@@ -43,7 +43,7 @@ def test_pending_input_is_counted_from_the_position_within_a_version(files: Tabl
     assert lag(files, tmp_path).consumed_rows == 15
 
 
-def test_rows_that_wait_of_a_merge_are_those_that_it_changed(files: TableCheckpoints, tmp_path: Path) -> None:
+def test_pending_rows_of_a_merge_are_those_that_it_changed(files: TableCheckpoints, tmp_path: Path) -> None:
     written = WrittenLog(tmp_path / "p")
     (path,) = written.commit(100)
     commit_batch(tmp_path / "cp", 0, offset_line(written, 2))

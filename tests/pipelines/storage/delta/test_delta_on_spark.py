@@ -360,7 +360,7 @@ def test_without_its_format_a_query_does_not_write_into_the_table(lake: Any) -> 
 
 
 @pytest.mark.long
-def test_an_added_column_ends_a_reader_at_once_and_not_one_that_stood_still(lake: Any) -> None:
+def test_an_added_column_ends_a_running_reader_at_once_but_not_a_stopped_one(lake: Any) -> None:
     name = lake.table("p")
     lake.insert("p", 2)
     select = f"SELECT id FROM STREAM {name}"
@@ -394,7 +394,7 @@ def test_a_pointer_moves_between_versions_of_delta_and_of_files(lake: Any) -> No
 
 
 @pytest.mark.long
-def test_marks_of_what_was_read_meet_those_of_what_the_parent_held(lake: Any) -> None:
+def test_read_marks_match_the_marks_of_the_parents_contents(lake: Any) -> None:
     lake.table("p")
     lake.table("m")
     lake.table("c")
@@ -408,7 +408,7 @@ def test_marks_of_what_was_read_meet_those_of_what_the_parent_held(lake: Any) ->
     assert parent.held[child.batches[0].consumed[0]] == (1, 1)
 
 
-def test_a_read_of_a_table_whose_files_are_gone_says_what_spark_says(lake: Any) -> None:
+def test_a_read_of_a_table_with_missing_files_reports_sparks_message(lake: Any) -> None:
     lake.table("gone")
     shutil.rmtree(lake.place("gone"))
     with pytest.raises(EngineRefused, match="is not a Delta table") as refused:

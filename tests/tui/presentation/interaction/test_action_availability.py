@@ -262,7 +262,7 @@ def test_marks_are_of_the_screen_that_shows_them() -> None:
 
 
 @pytest.mark.parametrize(("command", "words"), [("show", "VERDICT"), ("sql", "statement v1"), ("lineage", "READ BY")])
-def test_a_look_at_a_named_statement_leaves_the_one_on_screen(command: str, words: str) -> None:
+def test_viewing_a_named_statement_keeps_the_one_on_screen(command: str, words: str) -> None:
     async def scenario(console: Console) -> None:
         console.app.open_screen("detail", table="oven_load")
         await console.until(lambda: "VERDICT" in console.text(), "the detail")

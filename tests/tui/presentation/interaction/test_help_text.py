@@ -43,7 +43,7 @@ def test_the_page_on_the_console_gives_the_same_confirmations_as_the_agent() -> 
     assert "pause, resume, retry `yes`; in a protected environment the run's id" in told
 
 
-def test_help_of_a_screen_says_what_a_rebuild_and_a_swap_ask() -> None:
+def test_the_help_of_a_screen_gives_the_confirmations_of_a_rebuild_and_a_swap() -> None:
     told = " ".join("\n".join(plain(row) for row in help_lines("run", ActionContext(), 100)).split())
     assert (
         "for a plan that rebuilds, deletes or takes back, and for a swap, the environment and four characters" in told

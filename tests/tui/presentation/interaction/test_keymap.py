@@ -42,7 +42,7 @@ def test_every_command_is_one_that_the_command_line_understands(action) -> None:
 
 
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.id)
-def test_acts_are_upper_case_and_looks_are_not(action) -> None:
+def test_actions_are_upper_case_and_views_are_not(action) -> None:
     letters = [key for key in action.keys if len(key) == 1 and key.isalpha()]
     if action.level is ConfirmationLevel.LOOK:
         assert all(key.islower() or key in "GY" for key in letters)
@@ -83,7 +83,7 @@ def test_a_read_only_console_still_stops_and_cancels() -> None:
     assert {action.id for action in ACTS if not why_not_possible(action, looking)} == {"stop", "cancel"}
 
 
-def test_every_act_says_why_it_is_not_possible_on_a_ghost() -> None:
+def test_every_action_is_refused_with_the_reason_on_a_ghost_row() -> None:
     for action in actions_on_screen("home"):
         if action.level is not ConfirmationLevel.LOOK:
             assert "was deleted" in why_not_possible(

@@ -25,7 +25,7 @@ FOUND = (
 )
 
 
-def test_unexpected_differences_come_first_and_each_row_says_which_version_has_it() -> None:
+def test_unexpected_differences_are_first_and_each_row_names_its_version() -> None:
     assert result_lines(FOUND) == (
         "orders__v2 as of batch 3 compared with orders__v1 as of batch 120, after the same input",
         "  ok          schema        3 columns",

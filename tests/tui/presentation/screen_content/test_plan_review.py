@@ -35,7 +35,7 @@ from tui.screens.backend import PlanView
         (False, "Spark analyses it differently, so it is treated as the most severe change"),
     ],
 )
-def test_review_says_what_spark_makes_of_a_statement(confirmed: bool | None, words: str) -> None:
+def test_the_review_shows_sparks_analysis_of_a_statement(confirmed: bool | None, words: str) -> None:
     node = next(node for node in sample_plan().nodes if node.action is Action.REBUILD)
     seen = replace(
         node,
