@@ -206,13 +206,13 @@ class Upkeep:
 class Checkpoints(Protocol):
     """Files of tables and checkpoints.
 
-    A folder is that of a version, or of a table that others write; the format, as `table_format` knows it, says which.
-    `Sources` are the streamed sources of a statement as (ordinal, table, folder, format). Every method raises TryAgain
-    if a path cannot be reached or a log cannot be read now.
+    A folder is that of a version, or of an external table; its format, a name for `table_format`, says which. `Sources`
+    are the streamed sources of a statement as (ordinal, table, folder, format). Every method raises TryAgain if a path
+    cannot be reached or a log cannot be read now.
     """
 
     epoch: int
-    """Epoch of the environment that owner files are written with; an adoption moves it."""
+    """Epoch of the environment, written into owner files; an adoption changes it."""
 
     @property
     def machine(self) -> str:
@@ -223,35 +223,35 @@ class Checkpoints(Protocol):
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
         """Create an empty folder with the owner file and the note, which names the run, in one rename.
 
-        A folder of the same run is left as it is; one that another run made and nobody used is taken over. Raises
-        FolderTaken if another run has used it, Refused if it is not this ledger's.
+        A folder of the same run is left as it is; an unused folder of another run is taken over. Raises FolderTaken if
+        another run has used it, Refused if it does not belong to this ledger.
         """
 
     def take_over(self, folder: str, former: str = "") -> None:
         """Write the current ledger, epoch and machine into the owner file of a folder of this ledger or of `former`.
 
-        The run stays. Raises Refused if the folder is another ledger's.
+        The run stays. Raises Refused if the folder belongs to another ledger.
         """
 
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
-        """Write `_headgate.json` of a table folder, whole or not at all."""
+        """Write `_headgate.json` of a table folder atomically."""
 
     def set_aside(self, folder: str, into: str) -> None:
-        """Move a folder of ours into the trash, as `into`, or beside it if that is taken; a missing folder is fine.
+        """Move a folder of ours to `into` in the trash, or to a similar name if that is taken; nothing if it is gone.
 
-        Onto another file system it is copied, and deleted once the copy is whole.
+        To another file system it is copied, and deleted once the copy is complete.
         """
 
     def put_back(self, aside: str, folder: str) -> None:
-        """Move a folder that was set aside back to its place; nothing if it is there again already.
+        """Move a folder from the trash back to its original path; nothing if it is there already.
 
-        Raises Refused if it is in neither place, or if something else has taken its place.
+        Raises Refused if it is at neither path, or if something else is at its original path.
         """
 
     def remove(self, folder: str) -> bool:
-        """Delete a folder of ours with everything below it; True if it was ours, even if it is gone by now.
+        """Delete a folder of ours with everything in it; return True if it was ours, or is gone already.
 
-        What cannot be deleted stays, with the proof that it is ours.
+        Files that cannot be deleted stay, together with the owner file.
         """
 
     def is_there(self, folder: str) -> bool:
@@ -263,44 +263,46 @@ class Checkpoints(Protocol):
         """Read a checkpoint; None if the folder does not exist or does not hold a checkpoint."""
 
     def lacks(self, folder: str) -> str:
-        """Return the path, inside a checkpoint, of the first missing file that Spark cannot start without, or ""."""
+        """Return the path, in a checkpoint, of the first missing file that Spark needs to start; empty if none is
+        missing.
+        """
 
     def made_beside(self, checkpoint: str) -> tuple[str, ...]:
-        """List a version's first checkpoint, if it exists, and those of its seams, `<first>.…`, by path."""
+        """List the paths of a version's first checkpoint, if it exists, and of its seams, `<first>.…`, sorted."""
 
     def why_other_source(
         self, checkpoint: str, sources: Sources, *, take_changes: Set[int] = frozenset(), tracked: bool = False
     ) -> tuple[TableName, TableFault] | None:
-        """Return the first source that is no longer what the statement has read, and why.
+        """Return the first source from which the statement cannot continue, with the fault; None if there is none.
 
-        None if all are, or if nobody can tell. Sources by the ordinals `take_changes` may have had rows changed or
-        removed, which ends a stream of rows; with `tracked`, columns may have been renamed or dropped.
+        A fault that cannot be recognized counts as none. Rows of the sources in `take_changes` (ordinals) may have been
+        updated or deleted, which ends a stream of rows; with `tracked`, columns may have been renamed or dropped.
         """
 
     def unread_before(
         self, checkpoint: str, source: tuple[int, TableName, str, str], moment: float, *, takes_changes: bool = False
     ) -> int | None:
-        """Return the first version of a source that the statement has not read and whose files a vacuum deletes.
+        """Return the first version of a source with unread files that a vacuum would delete; None if there is none.
 
-        Those are files that were replaced before `moment`. None if there is no such version.
+        Those are files that were replaced before `moment`, epoch seconds.
         """
 
     def gone(self, checkpoint: str, sources: Sources) -> int | None:
-        """Count the files that a statement has read and that no longer exist; None if the checkpoint cannot tell."""
+        """Count the files that a statement has read and that no longer exist; None if the checkpoint does not tell."""
 
     def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
         """Measure how far a statement, running or stopped, is behind each of its sources."""
 
     def folded_lag(self) -> Mapping[str, str]:
-        """Return the positions and sums that lag is measured from, as JSON by key, for `unfold_lag` after a restart."""
+        """Return positions and totals for measuring lag, as JSON by key; `unfold_lag` restores them after a restart."""
 
     def unfold_lag(self, folded: Mapping[str, str]) -> None:
-        """Continue from what `folded_lag` returned; called before anything is measured."""
+        """Restore the result of `folded_lag`; call it before the first measurement."""
 
     def batch_history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
-        """Return what each known batch of a version had read of its `sources` streams, and what its table held.
+        """Return what each known batch of a version had read of its `sources` streams, and which rows its table held.
 
-        Empty before its first batch, and if the logs cannot be read.
+        Empty before the first batch, and if the logs cannot be read.
         """
 
     # Contents of tables.
@@ -309,57 +311,60 @@ class Checkpoints(Protocol):
         """Return size and range of a table; None if it does not exist on this machine. Slow for many files."""
 
     def rows(self, folder: str, format: str) -> int | None:
-        """Count the rows of a table; None while some are not counted, and for formats whose rows never are."""
+        """Count the rows of a table; None until all are counted, and for formats whose rows are never counted."""
 
     def rows_since(self, folder: str, format: str, moment: float) -> int | None:
         """Count the rows written to a table since a moment, epoch seconds.
 
-        None if they are too many to be counted at once, or cannot be.
+        None if there are too many to count at once, or if they cannot be counted.
         """
 
     def sink_batch(self, folder: str, *, format: str = "", query: str = "") -> int | None:
-        """Return the newest batch in a table's own record of batches, of one query if it has several, or None."""
+        """Return the newest batch in a table's record of batches, or the newest of `query` in its log; None without
+        one.
+        """
 
     def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
-        """Return the files that a table's batches up to `upto` have written; None if its log no longer tells.
+        """Return the files written by a table's batches up to `upto`; None if its log does not tell.
 
-        Raises Refused, with why, if they are not the rows of the table.
+        Raises Refused if the files do not contain exactly the rows of the table.
         """
 
     def seen(self, folder: str, upto: int | None = None, *, format: str = "") -> tuple[SeenFile, ...] | SeenLog:
-        """Return what a source holds, for `seed`; a table of ours, up to batch `upto` of its own record.
+        """Return the contents of a source for `seed`; of a table of ours, up to batch `upto` of its own record.
 
-        Without a format it is a table of ours. Raises Refused if the record no longer tells that batch from later ones.
+        Without a format it is a table of ours. Raises Refused if the record does not separate that batch from later
+        ones.
         """
 
     # Tables with a transaction log; of other formats nothing is known, and the answer is empty or None.
 
     def identity(self, folder: str, format: str) -> str:
-        """Return the id that the table itself has; empty if there is no table."""
+        """Return the id of a table; empty if there is no table."""
 
     def columns(self, folder: str, format: str) -> Mapping[str, str] | None:
-        """Return the types of the columns by name, in Spark's words; None if the log does not say all of them."""
+        """Return Spark's types of the columns by name; None if the log does not contain all of them."""
 
     def properties(self, folder: str, format: str) -> Mapping[str, str]:
         """Return the properties of a table; empty if there is no table."""
 
     def written_by_hand(self, folder: str, format: str) -> tuple[int, str] | None:
-        """Return the newest version whose rows no statement has written, with its operation."""
+        """Return the newest version whose rows no statement has written, with its operation; None if there is none."""
 
     def log_history(self, folder: str, format: str) -> LogHistory | None:
-        """Return the versions of a table, as far as its log still has them."""
+        """Return the versions of a table that are still in its log; None without a log."""
 
     def log_mark(self, place: str, version: int | None = None) -> LogMark | None:
-        """Return the newest state of the log in a folder, or its state at a version, at most the newest."""
+        """Return the mark of the log in a folder at its newest version, or at an earlier one; None without a log."""
 
     def kept_h(self, folder: str, format: str) -> float | None:
         """Return for how many hours a table keeps files of older versions; None if that cannot be read."""
 
     def written_version(self, folder: str, query: str, batch: int) -> int | None:
-        """Return the version of a table that holds a query's batches up to one, and no later one."""
+        """Return the version of a table with a query's batches up to one, and no later one; None if unknown."""
 
     def lost_files(self, folder: str, version: int) -> tuple[str, ...]:
-        """List the files of a version that do not exist, by path; looks at each of its files."""
+        """List the paths of a version's missing files; checks each of its files."""
 
     def why_not_from(
         self, folder: str, format: str, start: LogStart, *, takes_changes: bool, tracked: bool = False
@@ -367,17 +372,17 @@ class Checkpoints(Protocol):
         """Explain why a stream cannot start at a position in the log of a table now; None if it can."""
 
     def upkeep(self, place: str, operation: str, tag: str) -> Upkeep | None:
-        """Return what the newest completed `OPTIMIZE` or `VACUUM` with a tag did to the table of a log."""
+        """Return the result of the newest completed `OPTIMIZE` or `VACUUM` with a tag; None if there is none."""
 
     # Versions that begin where another one, or a source, has got to.
 
     def fork(self, origin: VersionFolders, copy: VersionFolders, note: Mapping[str, Any], *, rows: OriginRows) -> Cut:
-        """Have a version begin after the newest committed batch of another, which may be running: positions and state.
+        """Create a checkpoint that continues after the newest committed batch of another version, which may be running.
 
-        Its checkpoint is a copy with an id of its own, its table's record of batches ends with the same batch, and
-        the origin is only read. `copy` was prepared by the run that `note` names; doing it twice is doing it once. Of
-        a table with a transaction log only the checkpoint is made: rows and record are the catalog's (`Tables.clone`).
-        Raises FolderTaken if a query was started in it already, TryAgain if no whole copy could be had.
+        It is a copy with an id of its own, and the table's record of batches ends with the same batch; the origin is
+        only read. `copy` was prepared by the run in `note`; repeating the call is harmless. For a table with a
+        transaction log only the checkpoint is created; rows and record are copied by `Tables.clone`. Raises FolderTaken
+        if a query was started in it already, TryAgain if a complete copy could not be made.
         """
 
     def seed(
@@ -389,9 +394,9 @@ class Checkpoints(Protocol):
         batch: int | None = None,
         like: str = "",
     ) -> Cut:
-        """Have a version begin as if the files, or the log, of each of its sources, by ordinal, had been read.
+        """Create a checkpoint as if the files, or the log, of each source, by ordinal, had already been read.
 
-        Without a batch, its own first one has them behind it, whatever state it keeps. With one, it goes on after that
-        batch, which has kept no state, with the settings that the checkpoint `like` has pinned; the record of batches
-        in its table is made if there is none. Prepared, repeated and taken as for `fork`.
+        Without `batch`, the version's own first batch skips them, with any kind of state. With `batch`, the version
+        continues after that batch, without state, and with the settings pinned by the checkpoint `like`; the table's
+        record of batches is created if there is none. Preparation, repetition and errors are as for `fork`.
         """

@@ -1,7 +1,7 @@
 """Checkpoints created from that of another version or from the contents of sources: built aside, then renamed.
 
-Neither Spark nor Headgate changes a written file in place. So both versions share files by hard links if the file
-system supports them, and each is complete without the other.
+Neither Spark nor Headgate changes a written file in place. Both versions therefore share files by hard links if the
+file system supports them, and each is complete without the other.
 """
 
 import errno
@@ -85,7 +85,7 @@ def seed(
     """
     if batch is None and any(isinstance(files, SeenLog) for files in seen):
         raise Refused(
-            "a table with a log is not counted as read before a first batch", remedy="choose another strategy"
+            "a table with a log cannot be marked as read before its first batch", remedy="choose another strategy"
         )
     place = Path(version.checkpoint)
     if (made := _made(prepare, place, note)) is not None:
@@ -109,7 +109,7 @@ def seen_files(folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
     """
     folder = local_path(folder)
     if "://" in folder:
-        raise Refused(f"nobody here can list {folder}", remedy="begin with the earliest row")
+        raise Refused(f"{folder} cannot be listed from this machine", remedy="start at the earliest row")
     if os.path.isdir(f"{folder}/{TABLE_LOG_FOLDER}"):
         return tuple(
             SeenFile(str(entry["path"]), int(entry.get("modificationTime", 0)))
@@ -140,7 +140,7 @@ def _made(prepare: Prepare, place: Path, note: Mapping[str, Any]) -> Cut | None:
     if mark:
         return Cut(mark.get("batch"), str(mark.get("id", "")))
     if any((place / name).exists() for name in ("metadata", "offsets", "commits")):
-        raise FolderTaken(f"{place} was begun without what it was to go on from")
+        raise FolderTaken(f"{place} was started before its positions were prepared")
     return None
 
 
@@ -182,7 +182,7 @@ def _copy_checkpoint(origin: Path, building: Path, batch: int) -> None:
     needed = {batch, max(0, batch - 1)}
     whole = needed <= set(_batch_files(f"{building}/offsets")) and batch in _batch_files(f"{building}/commits")
     if not whole or not (origin / "commits" / str(batch)).exists() or _lacks_state(building / "state", batch + 1):
-        raise TryAgain(f"batch {batch} of {origin} could not be copied whole", remedy="try again")
+        raise TryAgain(f"batch {batch} of {origin} could not be copied completely", remedy="try again")
 
 
 def _copy_tree(origin: Path, copy: Path, *, upto: int | None = None) -> None:
@@ -291,7 +291,9 @@ def _logged(log: str, upto: int | None) -> Iterator[LogEntry]:
         names = _batch_files(log)
         compact = max((n for n, name in names.items() if n <= upto and name.endswith(".compact")), default=0)
         if any(number not in names for number in range(compact, upto + 1)):
-            raise Refused(f"{log} no longer tells batch {upto} from those after it", remedy="choose another strategy")
+            raise Refused(
+                f"{log} no longer distinguishes batch {upto} from later ones", remedy="choose another strategy"
+            )
         found = _up_to(log, names, compact, upto)
     return (entry for entry in found if entry.get("action", "add") == "add")
 
@@ -324,7 +326,9 @@ def _share(origin: str, copy: str, *, needed: bool) -> None:
         return
     except FileNotFoundError:
         if needed:
-            raise Refused(f"{origin} is gone, and its table names it", remedy="rebuild it from its sources") from None
+            raise Refused(
+                f"{origin} is missing, but its table refers to it", remedy="rebuild it from its sources"
+            ) from None
     except OSError as error:
         if error.errno not in _NOT_LINKED:
             raise

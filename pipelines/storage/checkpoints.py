@@ -93,7 +93,7 @@ class TableCheckpoints:
                 if (made_by := _made_by(place)) == run:
                     return
                 if not _is_unused(place):
-                    raise FolderTaken(f"{place} holds what run {made_by or 'unknown'} has written, not this one")
+                    raise FolderTaken(f"{place} contains data written by run {made_by or 'unknown'}, not by this run")
                 write_json(place / TABLE_NOTE_FILE, note)
                 write_json(place / OWNER_FILE, self._owner(run))
                 return
@@ -404,7 +404,10 @@ class TableCheckpoints:
         with self._log(folder, format or None) as log:
             found = delta_tables.seen(log, upto) if log else checkpoint_forks.seen_files(folder, upto)
         if found is None:
-            raise Refused(f"the log of {folder} no longer tells batch {upto} alone", remedy="choose another strategy")
+            raise Refused(
+                f"the log of {folder} no longer distinguishes batch {upto} from other changes",
+                remedy="choose another strategy",
+            )
         return found
 
     def fork(self, origin: VersionFolders, copy: VersionFolders, note: Mapping[str, Any], *, rows: OriginRows) -> Cut:

@@ -1,8 +1,9 @@
-"""What is recorded in a data folder: whose it is (the mark), and the registry, from which a lost ledger is rebuilt.
+"""Records in a data folder: the mark, which identifies the owner, and the registry, from which a lost ledger is
+rebuilt.
 
-The mark says which ledger, home and machine it belongs to, and how far that ledger had counted. The ledger counts
-first, the mark after it: of two that were never copied the mark is equal or one behind. The registry has a file for
-each version that the ledger knows, one for what serves, and one for the session; each counts on when it is written.
+The mark names its ledger, home and machine, and the ledger's counter. The ledger increments its counter before the
+mark, so the mark of a ledger that was never copied is equal or one behind. The registry has a file for each version
+that the ledger knows, one for the serving versions, and one for the session; each counts how often it was written.
 """
 
 import hashlib
@@ -97,7 +98,7 @@ _ENDING = ".json"
 
 @dataclass(frozen=True, slots=True)
 class RegistryRecord:
-    """One record: its ledger, how often it was written, and its row."""
+    """One record: its ledger, the number of its writes, and its row."""
 
     ledger: str
     count: int

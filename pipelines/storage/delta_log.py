@@ -204,7 +204,7 @@ class DeltaLog:
             raise ValueError(str(self._unread))
         if self.head < 0:
             if commits := commits_in(self.place):
-                raise ValueError(f"it begins with version {min(commits)}, and no checkpoint that is read is before it")
+                raise ValueError(f"it begins with version {min(commits)}, and no usable checkpoint precedes it")
             raise NoDeltaLog(self.folder)
 
     def active(self) -> Totals:
@@ -284,7 +284,7 @@ class DeltaLog:
             for protocol in _structs(table.get("protocol")):
                 self._unread = why_unreadable(protocol)
         if not self.id:
-            raise ValueError(f"its checkpoint of version {newest} does not say of which table it is")
+            raise ValueError(f"its checkpoint of version {newest} does not name its table")
         self._active = self.produced = Totals.of(state.values())
         self.newest_at = max((file.at for file in state.values()), default=None)
         self.head, self._mark = newest, self._mark_of(newest)

@@ -110,7 +110,7 @@ def why_unreadable(protocol: Mapping[str, Any]) -> Sentence | None:
     """Explain which required feature is not supported here; None if all are."""
     reader = int(protocol.get("minReaderVersion") or 1)
     if reader > _NEWEST_READER:
-        return Sentence(f"it asks for readers of version {reader}")
+        return Sentence(f"it requires readers of version {reader}")
     readers, writers = (set(protocol.get(name) or ()) for name in ("readerFeatures", "writerFeatures"))
     unknown = sorted(readers - _KNOWN) or sorted(each for each in writers if each.startswith(_ELSEWHERE))
-    return Sentence(f"it asks for {', '.join(unknown)}, which is not read here") if unknown else None
+    return Sentence(f"it requires {', '.join(unknown)}, which Headgate does not support") if unknown else None

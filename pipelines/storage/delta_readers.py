@@ -191,7 +191,7 @@ class DeltaReaders:
             took_out = next((commit for commit in waits if commit.took_out and not takes_changes), None)
             if took_out is not None:
                 how = f"{took_out.took_out} in version {took_out.version}, which it has not read"
-                why = f"was changed by {how}: a stream of rows does not go on over that"
+                why = f"was changed by {how}: a stream of rows cannot continue past that"
                 return TableFault(TableFaultKind.ROWS_CHANGED, why)
             lost = None if tracked else lost_column(log, waits)
             replaced = looked.replaced or any(commit.replaced for commit in waits)
@@ -201,11 +201,11 @@ class DeltaReaders:
                 why = f"lacks files of version {version}, which is to be read next: VACUUM has deleted them"
                 return TableFault(TableFaultKind.FILES_GONE, why)
             if lost is not None:
-                only = "only with schema_tracking does a stream go on over that, also where it is taken back"
-                why = f"is another one since version {lost[0]}: its {lost[1]}, and {only}"
+                only = "only a stream with schema_tracking continues, even if that is reverted"
+                why = f"has changed since version {lost[0]}: its {lost[1]}; {only}"
                 return TableFault(TableFaultKind.STREAM_COLUMNS_CHANGED, why)
         except CommitsGone:
-            why = f"has no version {first} in its log any more, which is to be read next"
+            why = f"no longer has version {first} in its log, which is to be read next"
             return TableFault(TableFaultKind.LOG_GONE, why)
         return None
 

@@ -1,4 +1,4 @@
-"""Delta tables as their log describes them: identity, batches written, lag, contents, maintenance; thread-safe."""
+"""Delta tables as described by their log: batches written, lag, contents, maintenance. `DeltaTables` is thread-safe."""
 
 import os
 import threading
@@ -186,7 +186,7 @@ def written_files(log: DeltaLog, upto: int) -> tuple[str, ...] | None:
 
 
 def seen(log: DeltaLog, upto: int | None) -> SeenLog | None:
-    """Return the position after a batch, or after the newest version; None if not exactly one version has the batch."""
+    """Return the position after a batch, or after the newest version; None unless exactly one version has the batch."""
     at = [version for version, (_, batch) in log.batch_by_version.items() if batch == upto]
     if upto is None:
         at = [log.head]
@@ -236,12 +236,12 @@ def why_not_from(log: DeltaLog, start: LogStart, *, takes_changes: bool, tracked
         if not tracked and (lost := lost_column(log, waits)) is not None:
             what = f"its {lost[1]} in version {lost[0]}"
             return Sentence(
-                f"{start.table} is another one since then: {what}, and only with schema_tracking does one go on"
+                f"{start.table} has changed since then: {what}; only a stream with schema_tracking continues"
             )
         if took_out is not None:
             how = f"{took_out.took_out} in version {took_out.version}"
             return Sentence(
-                f"{start.table} was changed by {how}: a stream of rows from before does not go on over that"
+                f"{start.table} was changed by {how}: a stream that starts earlier cannot continue past that"
             )
         if (gone := first_without_files(log, DeltaOffset(log.id, version, -1, False))) is not None:
             return Sentence(f"{start.table} lacks files of version {gone}: VACUUM has deleted them")

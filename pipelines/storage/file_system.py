@@ -81,7 +81,7 @@ def move_folder(place: Path, target: Path) -> None:
 
 
 def remove_folder(place: Path, *, last: str) -> None:
-    """Delete a folder, the file `last` only once it is empty otherwise; files that cannot be deleted stay."""
+    """Delete a folder; the file `last` only after everything else is gone. Files that cannot be deleted stay."""
     for entry in place.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry, ignore_errors=True)

@@ -1,6 +1,6 @@
-"""Counting rows within a time budget; what exceeds it is counted in the next round.
+"""Counting rows within a time budget; the rest is counted in the next round.
 
-This is the only module that reads data formats differently, by their `row_counting` in `core.model.table_formats`.
+Only this module treats data formats differently, by their `row_counting` in `core.model.table_formats`.
 """
 
 import os
@@ -65,7 +65,7 @@ WINDOW_S = 4.0
 BUDGET_S = 0.06
 """Time for reading footers in each window, so that a backlog of thousands of files does not slow the agent down."""
 _HISTORY_SHARE = 0.3
-"""Share of it that files already consumed by all readers may take."""
+"""Share of the budget for files that all readers have already consumed."""
 
 _REMEMBERED = 10_000
 

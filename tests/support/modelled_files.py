@@ -99,7 +99,7 @@ class ModelledFiles:
         run, disk = str(note.get("run")), self._disk
         made = disk.checkpoints[folder].run if folder in disk.checkpoints else disk.tables.get(folder, run)
         if made != run:
-            raise FolderTaken(f"{folder} holds what run {made} has written, not this one")
+            raise FolderTaken(f"{folder} contains data written by run {made}, not by this run")
         if "/checkpoints/" in folder:
             disk.checkpoints.setdefault(folder, ModelledCheckpoint(self._owner, run, self.epoch))
         else:

@@ -1,7 +1,6 @@
-"""The console as an application: one poller reads in a thread, one timer shows, one override sends the cells.
+"""The console as an application: a poller reads in a thread, a timer redraws, and only changed cells are sent.
 
-Nothing on the event loop waits for a file or a socket. Leaving a console that may stop everything behind it is asked
-about here: leaving it running is the answer of Enter alone.
+Nothing on the event loop waits for a file or a socket.
 """
 
 import shlex
@@ -50,10 +49,10 @@ SCREENS = {
     "rows": ("text_screen", "RowsScreen"),
     "help": ("text_screen", "HelpScreen"),
 }
-"""Module and class of each screen by name: imported when it is first opened, so that the first picture comes soon."""
+"""Module and class of each screen by name; a module is imported when its screen is first opened, to start quickly."""
 
 STOP_ALL = 7001
-"""What the application returns when everything is to be stopped."""
+"""Exit code of the application when the user chose to stop everything."""
 
 
 def ask_to_leave(screen: ConsoleScreen, leave: Callable[[int], None]) -> None:
@@ -62,8 +61,10 @@ def ask_to_leave(screen: ConsoleScreen, leave: Callable[[int], None]) -> None:
         title="LEAVE the console",
         body=(
             line("You lose only what this screen remembers: marks, filters, what was typed."),
-            line("Statements and runs continue, sample data keeps arriving, and what is staged stays staged."),
-            line(("Stopping everything keeps tables and checkpoints: statements go on where they were.", Tone.DIM)),
+            line("Statements and runs continue, sample data keeps arriving, and staged tables stay staged."),
+            line(
+                ("Stopping everything keeps tables and checkpoints: statements continue where they stopped.", Tone.DIM)
+            ),
             line(("`headgate` opens the console again; `headgate down` stops everything later", Tone.DIM)),
         ),
         expected="stop",
@@ -75,7 +76,7 @@ def ask_to_leave(screen: ConsoleScreen, leave: Callable[[int], None]) -> None:
 
 
 class WorkFinished(Message):
-    """Work in a thread has finished, and its progress message ends."""
+    """Work in a thread has finished; its progress message is removed."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class WorkFinished(Message):
 
 
 class ConsoleApp(App[int | str], inherit_bindings=False):
-    """One console over one environment."""
+    """A console for one environment."""
 
     CSS_PATH = "console.tcss"
     ENABLE_COMMAND_PALETTE: ClassVar[bool] = False
@@ -133,9 +134,9 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             self.state.view = first
         self._newest: LedgerView | None = None
         self._fetched: ScreenDataRead | None = None
-        """What was read and is not shown, because the screen is frozen."""
+        """Data that was read while the screen is frozen, and is not shown yet."""
         self._holding = opening is not None and opening.shadow is not None
-        """Whether the first picture stays until Home has drawn its rows."""
+        """Whether the first picture stays on screen until Home has drawn its rows."""
         self._shadow = opening.shadow if opening is not None else None
         self._poller = Poller(backend, self.state.view, self.post_message)
         self._reloading: StatusMessage | None = None
@@ -154,7 +155,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         self._poller.stop()
 
     def open_screen(self, name: str, **arguments: object) -> None:
-        """Open a screen by name; its module is imported when it is first needed."""
+        """Open a screen by name."""
         module, kind = SCREENS[name]
         screen: ConsoleScreen = getattr(import_module(f"tui.screens.{module}"), kind)(self.state, **arguments)
         self._poller.screen = screen
@@ -188,7 +189,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             self.exit(0)
 
     def resend_cells(self) -> None:
-        """Send every cell again."""
+        """Send all cells again."""
         if self._shadow is not None:
             self._shadow.forget()
         self.refresh(layout=True)
@@ -196,11 +197,11 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
     # The terminal, lent to others.
 
     def suspend_process(self) -> None:
-        """Stop this process until the shell goes on with it; the agent and its statements go on meanwhile."""
+        """Suspend this process until the shell resumes it; agent and statements continue."""
         self.action_suspend_process()
 
     def edit_file(self, path: str) -> bool:
-        """Lend the terminal to an editor until it ends; returns whether it could be started."""
+        """Give the terminal to an editor until it exits; return whether the editor could be started."""
         with self.suspend():
             problem = _run_editor(self.environ, path)
         if problem:
@@ -210,7 +211,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
     # Reading.
 
     def read_now(self, *, progress: str = "") -> None:
-        """Read everything again now; `progress` is shown until that is done."""
+        """Read everything again now; show `progress` until that is done."""
         if progress:
             self._reloading = self.state.notify(progress, Tone.DIM)
         self._poller.read_now()
@@ -242,7 +243,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             message.screen.receive(message.what)
 
     def _show_newest(self) -> None:
-        """Show the newest view on the screen in front, in one frame; a timer may come when all screens are gone."""
+        """Show the newest view on the screen in front, in one frame; the timer may fire after all screens are gone."""
         screen = self.screen if self.screen_stack else None
         if not isinstance(screen, ConsoleScreen):
             return
@@ -261,7 +262,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             self.call_after_refresh(self._release)
 
     def _tell_failed(self, view: LedgerView) -> None:
-        """Show each run that has failed since the last look on the message line, whatever screen is in front."""
+        """Show newly failed runs on the status line, whichever screen is in front."""
         known = {run.id for run in self.state.view.snapshot.failed_runs}
         seen_before = self.state.view.snapshot.facts is not None
         for run in view.snapshot.failed_runs:
@@ -275,7 +276,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
     # Work.
 
     def run_in_thread(self, work: Callable[[], T], then: Callable[[T], object], *, progress: str = "") -> None:
-        """Run work in a daemon thread, so that nothing it waits for keeps the console from leaving."""
+        """Run work in a daemon thread, so that it never keeps the console from exiting."""
         message = self.state.notify(progress, Tone.CHANGING) if progress else None
 
         def run() -> None:
@@ -303,7 +304,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
     # Frames.
 
     def _display(self, screen: Screen[object], renderable: object) -> None:
-        """Send only the cells that changed; Textual would send whole dirty regions with full styles."""
+        """Send only the changed cells; Textual would send whole dirty regions with full styles."""
         driver = self._driver
         if not isinstance(renderable, ChopsUpdate | LayoutUpdate) or self.is_headless:
             super()._display(screen, renderable)  # type: ignore[arg-type]  # Rich renderables have no one type
@@ -326,7 +327,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
 
 
 def _run_editor(environ: Mapping[str, str], path: str) -> str:
-    """Open a file in $VISUAL, else $EDITOR, else vi, and wait; returns why it could not be started, in a sentence."""
+    """Open a file in $VISUAL, else $EDITOR, else vi, and wait; return why the editor could not be started, or ""."""
     named = environ.get("VISUAL") or environ.get("EDITOR") or "vi"
     # Ctrl-C in an editor is the editor's: a handler of our own is set back to the default in the child.
     before = signal.signal(signal.SIGINT, lambda *_: None)

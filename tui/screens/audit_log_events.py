@@ -1,4 +1,4 @@
-"""Screens of audit, command log and events: read-only records, newest first."""
+"""Screens of the audit, the command log and the events: read-only records, newest first."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ from tui.screens.table_screen import TableScreen
 from tui.widgets.line_widgets import ScrollingLines
 
 MOST_EVENTS = 500
-"""Most events that are read when all tables are shown."""
+"""Maximum number of events that are read for all tables."""
 
 
 class RecordsScreen(TableScreen):
@@ -56,7 +56,7 @@ class RecordsScreen(TableScreen):
         return f"{one.actor} {one.action} {one.subject} {one.outcome} {one.plan_hash}"
 
     def text(self, one: Record, width: int) -> tuple[Line, ...]:
-        """Write the whole of a record."""
+        """Return the full text of a record."""
         if isinstance(one, EventRow):
             return event_text(one, width, self.state.clock())
         return command_text(one, width) if isinstance(one, CommandRow) else audit_text(one, width)
@@ -93,7 +93,7 @@ class RecordsScreen(TableScreen):
 
 
 class AuditScreen(RecordsScreen):
-    """The audit."""
+    """The audit log."""
 
     screen_name = "audit"
 
@@ -124,7 +124,7 @@ class LogScreen(RecordsScreen):
 
 
 class EventsScreen(RecordsScreen):
-    """What happened to statements, to the pool and in runs."""
+    """Events of statements, of the pool and of runs."""
 
     screen_name = "events"
 

@@ -1,6 +1,6 @@
-"""What the console asks of `tui.services`: readings that may be slow, and acts; they raise HeadgateErrors.
+"""The requests of the console to `tui.services`: slow reads, and actions. They raise HeadgateErrors.
 
-None of it is called on the event loop. The ledger is read through the snapshot that the command line has as well.
+They are called in threads, never on the event loop. A read repeats work only after a change.
 """
 
 import time
@@ -40,56 +40,56 @@ if TYPE_CHECKING:
     from tui.services.environment_service import EnvironmentService
 
 LOG_LINES = 2000
-"""Lines of each log, from its end, in which a statement is looked for."""
+"""Number of last lines of each log that are searched for a statement."""
 LAGS, MOST_LAGS = 24, 20
-"""Maximum lag samples shown per new version of a release, and maximum number of versions."""
+"""Maximum number of lag samples shown per new version of a release, and of versions."""
 
 HISTORY = 200
-"""Entries of a table's timeline that are read."""
+"""Maximum number of entries in a table's history."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanView:
-    """A plan with its row of the ledger and its approvals."""
+    """A plan with its ledger row and its approvals."""
 
     plan: Plan
     row: PlanRow
     approvals: tuple[ApprovalRow, ...] = ()
     frozen: str | None = None
-    """Until when the policy in force lets no pointer move, in words; None outside a freeze."""
+    """When the current freeze of the policy ends, for people; None outside a freeze."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run with the plan that it executes."""
+    """A run with its plan."""
 
     run: RunRow
     plan: PlanView | None = None
     release: Release | None = None
-    """What the run comes to where it replaces versions."""
+    """None if the run replaces no versions."""
     lags: Mapping[TableName, tuple[int | None, ...]] = field(default_factory=dict)
     """The last lags of its new versions, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectView:
-    """The project folder as it is now; `missing` says why it could not be read."""
+    """The current project folder; `missing` explains why it could not be read."""
 
     drift: tuple[ChangeRow, ...] = ()
     problems: tuple[Problem, ...] = ()
     missing: str = ""
     declared: frozenset[str] = frozenset()
-    """Every table of the files; empty where they could not be read."""
+    """All declared tables; empty if the files could not be read."""
 
 
 class ConsoleBackend:
-    """Asked by the poller's thread and by work threads; a quiet ledger costs nothing."""
+    """Reads and acts for one environment; used by the poller's thread and by worker threads."""
 
     def __init__(self, service: "EnvironmentService", *, clock: Callable[[], float] = time.time) -> None:
         self._service = service
         self._clock = clock
         self.agent = service.agent
-        """For acts; its `confirmation` is pure and quick, and is called on the loop."""
+        """Sends actions; only its `confirmation`, which is quick and does no I/O, is called on the event loop."""
         self.snapshot = service.last_known
         self.started_environments = partial(started_environments, service.place, service.environ)
         self._plans: dict[str, Plan] = {}
@@ -98,17 +98,17 @@ class ConsoleBackend:
 
     @property
     def reader(self) -> "LedgerReader":
-        """The ledger's reader: another one once the ledger was closed."""
+        """The ledger's reader; a new one after the ledger was closed."""
         return self._service.reader
 
     # The ledger.
 
     def detail(self, table: str) -> StatementDetails:
-        """Read one statement; without versions where it never was deployed."""
+        """Read one statement; without versions if it was never deployed."""
         return statement_details(self.reader, TableName(table))
 
     def history(self, table: str) -> "tuple[HistoryEntry, ...]":
-        """Return a table's timeline; made again only when something that it tells of was written."""
+        """Return a table's history; read again only after a command, an event or a run."""
         now = self._service.snapshot()
         key = (table, now.commands, now.events, now.open_runs)
         if self._timeline is None or self._timeline[0] != key:
@@ -116,7 +116,7 @@ class ConsoleBackend:
         return self._timeline[1]
 
     def declared(self, table: str, column: str | None = None) -> DeclaredDetails:
-        """Read the files of one statement, and the lineage of one of its columns."""
+        """Read the files of one statement, and with `column` the lineage of one of its columns."""
         try:
             found = self._service.project().tables.get(TableName(table))
         except HeadgateError as error:
@@ -136,7 +136,7 @@ class ConsoleBackend:
         return ColumnDetails(names, chosen, up, down)
 
     def plan(self, hash_prefix: str) -> PlanView | None:
-        """Find a plan; its body is read once."""
+        """Find a plan and decode it once; None if there is none, or several match."""
         try:
             row = with_edits(find_plan_row(self.reader, hash_prefix), self._service.place)
         except UsageError:
@@ -149,12 +149,12 @@ class ConsoleBackend:
         return PlanView(self._plans[row.hash], row, reader.approvals(row.hash), frozen)
 
     def apply(self, plan_hash: str, *, confirm: str) -> str:
-        """Execute a plan; raises Stale also where a file of it was edited, which no agent sees."""
+        """Execute a plan; raises Stale, also if one of its files was edited, which the agent cannot see."""
         refuse_closed(with_edits(find_plan_row(self.reader, plan_hash), self._service.place), now=self._clock())
         return self.agent.apply(plan_hash, confirm=confirm)
 
     def run(self, run_id: str) -> RunView | None:
-        """Find a run with its plan."""
+        """Find a run with its plan; None if there is none, or several match."""
         try:
             row = find_run(self.reader, run_id)
         except UsageError:
@@ -171,17 +171,17 @@ class ConsoleBackend:
             return RunView(row, plan, release, lags)
 
     def selected(self, words: Sequence[str], *, act: str) -> tuple[str, ...]:
-        """Return the tables that selectors after `:` mean, over the files for a deploy, else over what is deployed."""
+        """Resolve the selectors after `:` to tables: declared ones for a deploy, else deployed ones."""
         if act in ("stage_deploy", "stage_hold"):
             return self._service.selected(words, declared=True)
         return self._service.statements_selected(words)
 
     def sql_file(self, table: str) -> str:
-        """Return the path of a table's statement, of its DDL where it has none; raises UsageError."""
+        """Return the path of a table's statement, or of its DDL if it has none; raises UsageError."""
         return find_sql_file(self._service.place.folder, table)
 
     def log_lines(self, table: str) -> tuple[str, ...]:
-        """Return what the agent's and the pool's log say of a statement, oldest first, with whole stack traces."""
+        """Return the lines about a statement in the logs of agent and pool, oldest first, with whole stack traces."""
         where, serving = self._service.place.where, self.detail(table).serving
         words = (query_name(serving.table, serving.version), serving.query_id, serving.run_id) if serving else (table,)
         found: list[str] = []
@@ -190,13 +190,13 @@ class ConsoleBackend:
         return tuple(found)
 
     def last_run(self) -> str:
-        """Return the id of the newest run; empty where there is none."""
+        """Return the id of the newest run; empty if there is none."""
         return next((run.id for run in self.reader.runs(1)), "")
 
     # Files.
 
     def project(self) -> ProjectView:
-        """Compare the files with what is deployed; computed again only when files or deployments changed."""
+        """Compare the files with what is deployed; computed again only after files or deployments changed."""
         try:
             project = self._service.project()
             lines = self._service.snapshot().statements
@@ -241,7 +241,9 @@ class ConsoleBackend:
                 )
             rows.append(ChangeRow(name, change, would, reason, old, new, declared.folder))
         for name in found.deleted:
-            reason = "it was deleted, its files are still there: :undelete takes it out of the trash, D starts it anew"
+            reason = (
+                "it was deleted, but its files are still there: :undelete restores it from the trash, D deploys it anew"
+            )
             rows.append(ChangeRow(name, DELETED, "keep", reason, folder=project.tables[name].folder))
         for name in found.gone:
             rows.append(
@@ -259,7 +261,7 @@ class ConsoleBackend:
     # Plans.
 
     def submit(self, actor: str) -> str:
-        """Plan what the actor has staged in this folder."""
+        """Submit a plan of what the actor has staged in this folder; return its hash. Raises Refused."""
         folder = self._service.place.folder
         marks = [mark for mark in self.reader.staged() if mark.actor == actor and mark.folder == folder]
         verbs = {mark.verb for mark in marks}
@@ -272,34 +274,32 @@ class ConsoleBackend:
         tables, verb = tuple(sorted(mark.table for mark in marks)), "delete" if "delete" in verbs else "deploy"
         submitted = self._service.submit(PlanRequest(verb=verb, tables=tables, hold="hold" in verbs))
         if submitted.plan.empty:
-            raise Refused(
-                "nothing to do: what is staged is declared as it is deployed", remedy="U takes it off the stage"
-            )
+            raise Refused("nothing to do: the staged tables are deployed as declared", remedy="U unstages them")
         return submitted.plan.hash
 
     def undo(self, word: str) -> str:
-        """Submit the plan that takes back an executed plan, or a run, by the start of its name; return its hash.
+        """Submit the plan that undoes an executed plan or a run, given by the start of its hash or id; return its hash.
 
-        Without a word that of the newest run. Raises Refused where nothing is to be undone, UsageError.
+        Without a word, undo the newest run. Raises Refused if there is nothing to undo, UsageError.
         """
         word = word or self.last_run()
         if not word:
-            raise Refused("no plan was executed here yet: nothing is to be undone", remedy=":changes stages one")
+            raise Refused("no plan was executed here yet, so there is nothing to undo", remedy=":changes stages one")
         found = self._service.undo(word, children=None, rebuild=False)
         return self._service.submit(found.request, declared=found.declared).plan.hash
 
     def close_ticket(self, run: str, reader: str) -> str:
-        """Close the ticket of a reader of what a run has replaced; return what was done. Raises Refused, UsageError."""
+        """Close the ticket of a reader of a replaced version; return a message. Raises Refused, UsageError."""
         found = find_run(self.reader, run)
         self.agent.close_ticket(found.id, reader)
         return f"run {found.id[:10]}: the ticket of {reader} is closed"
 
     def back(self, verb: str, words: tuple[str, ...], *, retain: str = "") -> str:
-        """Submit the plan of what takes tables by name; return its hash. Raises Refused, UsageError."""
+        """Submit the plan of a verb that takes tables by name; return its hash. Raises Refused, UsageError."""
         return self._service.submit(self._service.request_by_name(verb, words, retain=retain)).plan.hash
 
     def continuation(self, run_id: str) -> str:
-        """Submit the plan that goes on from a failed run; its hash, empty where no text has changed."""
+        """Submit the plan that continues a failed run; return its hash, or "" if no text changed. Raises Refused."""
         found = self._service.continuation(run_id)
         if found is None:
             return ""

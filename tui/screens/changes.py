@@ -1,4 +1,4 @@
-"""Changes: files against what is deployed, what is staged, and a preview.
+"""The screen of changes: files compared with what is deployed, staged tables, and a preview.
 
 Enter plans what is staged and opens the review.
 """
@@ -16,10 +16,10 @@ from tui.screens.table_screen import SplitScreen, StatementTableScreen
 
 
 class ChangesScreen(SplitScreen, StatementTableScreen):
-    """Differences and the stage."""
+    """Changed tables and staged tables."""
 
     screen_name = "changes"
-    vanished_because = "it is neither staged nor known to differ any more"
+    vanished_because = "it is no longer staged or changed"
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state)
@@ -53,7 +53,7 @@ class ChangesScreen(SplitScreen, StatementTableScreen):
         return row(self.changes[row_id], width, self.state.identity.user)
 
     def last_line(self, row_id: str) -> Line:
-        return line(f"  {row_id}  neither staged nor known to differ any more")
+        return line(f"  {row_id}  no longer staged or changed")
 
     def is_gone(self, row_id: str) -> bool:
         return row_id not in self.changes

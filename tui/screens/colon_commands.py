@@ -1,4 +1,4 @@
-"""The `:` line: what each command opens or does. Commands with the name of an act are the same act."""
+"""The commands typed after `:`. A command with the name of an action performs that action."""
 
 from collections.abc import Callable
 
@@ -12,13 +12,13 @@ from tui.screens.console_screen import acknowledge
 from tui.screens.statement_actions import StatementActionsScreen
 
 OF_A_VERSION = frozenset({"stop", "start", "restart"})
-"""Acts that may be about one version of a table, `orders@v2`."""
+"""Actions that accept one version of a table, `orders@v2`."""
 
 RETAIN = "--retain"
 
 
 def run_command(screen: StatementActionsScreen, text: str) -> None:
-    """Run what was typed; an unknown command says which there are."""
+    """Run a typed command; for an unknown one, show the available commands."""
     word, _, rest = text.partition(" ")
     word, rest = {"q": "quit", "q!": "quit", "b": "back"}.get(word, word), rest.strip()
     host = screen.state.host
@@ -96,14 +96,14 @@ def _env(screen: StatementActionsScreen, rest: str) -> None:
 
 
 def _run(screen: StatementActionsScreen, rest: str, then: str = "") -> None:
-    """Open the run that is named, else the open one, else the last; `then` is done there."""
+    """Open the named run, else the open one, else the newest, and perform the action `then` there."""
     state = screen.state
 
     def open_run(run_id: str) -> None:
         if run_id:
             screen.open_when_free("run", f"the run is :run {run_id[:12]}", run_id=run_id, then=then)
         else:
-            state.notify("nothing was executed here yet: no run", Tone.CHANGING)
+            state.notify("no run yet: nothing was executed here", Tone.CHANGING)
 
     if rest or state.view.snapshot.open_runs:
         open_run(rest or state.view.snapshot.open_runs[0].id)
@@ -112,13 +112,12 @@ def _run(screen: StatementActionsScreen, rest: str, then: str = "") -> None:
 
 
 def _undo(screen: StatementActionsScreen, word: str) -> None:
-    """Plan the texts from before an executed plan, or a run."""
     of, backend = word[:12] or "the last run", screen.state.backend
     _planned(screen, lambda: backend.undo(word), "undo", f"the texts from before {of}")
 
 
 def _vacuum(screen: StatementActionsScreen, rest: str) -> None:
-    """Plan a vacuum of the tables that are named, which retains what each says, or for as long as is said here."""
+    """Plan a vacuum of the named tables; `--retain` replaces the retention of each table."""
     named, option, hours = rest.partition(RETAIN)
     before, after = named.split(), hours.split()
     if option and not after:
@@ -129,9 +128,7 @@ def _vacuum(screen: StatementActionsScreen, rest: str) -> None:
 
 
 def plan_back(screen: StatementActionsScreen, verb: str, words: tuple[str, ...], *, retain: str = "") -> None:
-    """Plan what served before the release of some tables or of a run, deleted tables out of the trash, the end of what
-    was replaced, or what looks after the files of tables.
-    """
+    """Plan a rollback, undelete, retire, optimize or vacuum of tables, or of a run, and open its review."""
     backend = screen.state.backend
     if not words:
         screen.state.notify(f"{verb}: name tables: :{verb} TABLE", Tone.CHANGING)
@@ -140,13 +137,13 @@ def plan_back(screen: StatementActionsScreen, verb: str, words: tuple[str, ...],
 
 
 def _newest_release(screen: StatementActionsScreen) -> str:
-    """Return the run that the first line names; empty where no release is open."""
+    """Return the run of the held or newest release; empty without an open release."""
     found = screen.state.view.snapshot.releases
     return next((one.run for one in found if one.state == "held"), found[0].run if found else "")
 
 
 def _close(screen: StatementActionsScreen, rest: str) -> None:
-    """Close the ticket of a reader that has moved; a screen of a run need not name it."""
+    """Close the ticket of a reader that has moved; on the screen of a run, only the reader is given."""
     state, backend = screen.state, screen.state.backend
     run, _, reader = (screen.undone_by_default(), "", rest) if screen.screen_name == "run" else rest.partition(" ")
     if not reader:
@@ -158,7 +155,7 @@ def _close(screen: StatementActionsScreen, rest: str) -> None:
 
 
 def _planned(screen: StatementActionsScreen, submit: Callable[[], str], verb: str, what: str) -> None:
-    """Have a plan submitted and open its review; nothing is executed by it."""
+    """Submit a plan and open its review; nothing is executed."""
     state = screen.state
     if reason := state.read_only or state.freshness.reason:
         state.notify(f"{verb}: {reason}", Tone.CHANGING)
@@ -171,7 +168,7 @@ def _planned(screen: StatementActionsScreen, submit: Callable[[], str], verb: st
 
 
 def _acknowledge(screen: StatementActionsScreen, rest: str) -> None:
-    """Acknowledge the failed runs that the head names, or the one that is named."""
+    """Acknowledge the named failed run, or all of them."""
     every = [run.id for run in screen.state.view.snapshot.failed_runs]
     failed = [rest] if rest in every else [run_id for run_id in every if run_id.startswith(rest)]
     if rest and len(failed) > 1:
@@ -198,7 +195,7 @@ def _act(screen: StatementActionsScreen, word: str, rest: str) -> None:
 
 
 def _select(screen: StatementActionsScreen, action: ConsoleAction, words: tuple[str, ...]) -> None:
-    """Do an act on the tables that names and selectors mean; selectors are resolved in a thread."""
+    """Perform an action on tables given by names and selectors; selectors are resolved in a thread."""
     if not any(map(is_selector, words)):
         _act_on(screen, action, words)
         return
@@ -212,7 +209,7 @@ def _select(screen: StatementActionsScreen, action: ConsoleAction, words: tuple[
 
 
 def _act_on(screen: StatementActionsScreen, action: ConsoleAction, tables: tuple[str, ...]) -> None:
-    """Do an act on named tables instead of those under the cursor."""
+    """Perform an action on named tables instead of those under the cursor."""
     view = screen.state.view
     versions = {query_name(one.table, one.version) for one in view.snapshot.statements}
     known = versions if action.id in OF_A_VERSION else frozenset()

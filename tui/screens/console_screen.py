@@ -1,6 +1,6 @@
-"""The base of every screen: banner, breadcrumb, body, status line, footer, open question, and the keys of all screens.
+"""The base of all screens: banner, breadcrumb, body, status line, footer, open question, and the keys of all screens.
 
-It takes each key and looks up its action in the keymap. Nothing here blocks.
+It takes every key and looks up its action in the keymap. Nothing here blocks.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ from tui.widgets.line_widgets import FixedLines, GrowingLines, RowTable
 NEED_WIDTH, NEED_HEIGHT = 80, 24
 WHEEL_ROWS = 3
 NO_KEY_S = 2.0
-"""How long the message for a key without a meaning stays."""
+"""Seconds for which the message about a key without a meaning stays."""
 _LEAVE_ALIKE = frozenset({"redraw", "edit", "suspend"})
 """Actions that may leave the screen unchanged without a `no change` message."""
 SETTLES_S = 0.15
@@ -45,7 +45,7 @@ SETTLES_S = 0.15
 
 
 class ConsoleScreen(Screen[None], inherit_bindings=False):
-    """A screen without focus: it takes every key itself, so that one table decides what each means."""
+    """A screen without focused widgets: it takes every key itself and looks it up in one keymap."""
 
     AUTO_FOCUS: ClassVar[str | None] = ""
     screen_name: ClassVar[str] = ""
@@ -71,7 +71,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         return ()
 
     def refresh_body(self) -> None:
-        """Show the ledger in the body; called at most a few times a second and after keys."""
+        """Show the current data in the body; called a few times a second and after keys."""
 
     def path_and_counts(self) -> tuple[Sequence[str], str]:
         """Return the breadcrumb's path and counts."""
@@ -88,7 +88,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         return ""
 
     def fetch(self) -> object:
-        """Read the data of this screen; called in a thread, must not touch widgets."""
+        """Read the data of this screen; called in a thread, so it must not touch widgets."""
         return None
 
     def receive(self, fetched: object) -> None:
@@ -181,7 +181,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
     # Keys.
 
     def on_key(self, event: events.Key) -> None:
-        """Take one key: the question comes first, then the line being typed, then the table of actions."""
+        """Handle one key: for an open question, else for the line being typed, else as an action."""
         event.stop()
         event.prevent_default()
         key = event.key
@@ -322,7 +322,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         return ""
 
     def copy_line(self) -> str:
-        """Return the CLI line that shows what this screen shows."""
+        """Return the command that shows what this screen shows."""
         return f"headgate ls --env {self.state.identity.environment}"
 
 

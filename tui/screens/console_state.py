@@ -1,4 +1,4 @@
-"""State that all screens share (view, marks, newest message, host), and what is typed: a `/` or `:` line, an answer."""
+"""The state that all screens share, the line being typed after `/` or `:`, and the open question."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ MESSAGE_S = 12.0
 
 
 class ConsoleHost(Protocol):
-    """The application as its screens see it, so that they need not import it."""
+    """The application as its screens use it, so that they need not import it."""
 
     def open_screen(self, name: str, **arguments: object) -> None: ...
     def go_back(self) -> None: ...
@@ -40,19 +40,19 @@ class ConsoleHost(Protocol):
 
 
 class StatusMessage(NamedTuple):
-    """What the status line shows for a while."""
+    """A message that the status line shows for a while."""
 
     text: str
     at: float
     """Epoch seconds."""
     tone: Tone
     seconds: float
-    """For how long."""
+    """Seconds for which it is shown."""
 
 
 @dataclass(slots=True)
 class ConsoleState:
-    """Shared by reference; used on the event loop only."""
+    """Shared by all screens; used on the event loop only."""
 
     backend: ConsoleBackend
     identity: ConsoleIdentity
@@ -70,11 +70,11 @@ class ConsoleState:
     frozen: bool = False
     read_only: str = ""
     histories: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """What was typed after `:` and after `/`, oldest first."""
+    """Lines typed after `:` and after `/`, oldest first."""
 
     @property
     def freshness(self) -> Freshness:
-        """Freshness of the view now."""
+        """The freshness of the view now."""
         return freshness(self.view.snapshot, self.clock())
 
     def replace_view(self, view: LedgerView) -> None:
@@ -83,7 +83,7 @@ class ConsoleState:
         self.view = view
 
     def notify(self, text: str, tone: Tone = Tone.PLAIN, *, seconds: float = MESSAGE_S) -> StatusMessage:
-        """Show a sentence in the status line for some seconds."""
+        """Show a message in the status line for some seconds."""
         self.message = StatusMessage(text, self.clock(), tone, seconds)
         return self.message
 
@@ -94,7 +94,7 @@ class ConsoleState:
 
 
 HISTORY = 50
-"""Remembered lines of each kind."""
+"""Maximum number of remembered lines of each kind."""
 
 
 class TypedLine:
@@ -112,7 +112,7 @@ class TypedLine:
         self.entry = InputLine(sign, text, len(text), history=self.state.histories.get(sign, ()))
 
     def press(self, key: str, character: str | None) -> None:
-        """Take one key."""
+        """Handle one key."""
         assert self.entry is not None
         if key == "tab":
             self._change(input_line.complete(self.entry, self.completions()))
@@ -120,7 +120,7 @@ class TypedLine:
             self._change(input_line.type_key(self.entry, key, character))
 
     def paste(self, text: str) -> None:
-        """Put pasted text in; it never counts as Enter."""
+        """Insert pasted text; a pasted line end does not count as Enter."""
         assert self.entry is not None
         self._change(input_line.insert(self.entry, text))
 
@@ -134,7 +134,6 @@ class TypedLine:
                 self.state.host.command(entry.text.strip())
 
     def _remember(self, entry: InputLine) -> None:
-        """Keep what was typed, newest last, without repeats."""
         if entry.text:
             kept = tuple(old for old in self.state.histories.get(entry.sign, ()) if old != entry.text)
             self.state.histories[entry.sign] = (*kept[1 - HISTORY :], entry.text)

@@ -1,4 +1,4 @@
-"""Home: product, layer, table with rolled-up health, or by lineage; wide, with list and inspector beside it."""
+"""The home screen: a tree by product, layer and table, or by lineage; on a wide terminal with list and inspector."""
 
 from collections.abc import Hashable, Sequence
 
@@ -28,11 +28,11 @@ from tui.screens.statements import StatementListScreen
 from tui.widgets.line_widgets import RowTable, ScrollingLines, with_gutter
 
 RESTS_S = 0.4
-"""The inspector follows a cursor that rests: on a slow line a held key must not draw it for every row."""
+"""Seconds without a key before the inspector follows the cursor: on a slow line, it must not be drawn for each row."""
 
 
 class HomeScreen(StatementListScreen):
-    """The tree."""
+    """The tree of all tables."""
 
     screen_name = "home"
 
@@ -43,7 +43,7 @@ class HomeScreen(StatementListScreen):
         self.entries: dict[str, TreeRow] = {}
         self._held: dict[str, TreeRow] = {}
         self._made_of: tuple[LedgerView, Hashable] | None = None
-        """World and shape that the rows were made of: the tree is made again only when one of them changed."""
+        """View and shape that the rows were computed from; they are computed again only after one of them changed."""
         self._row_ids: tuple[str, ...] = ()
         self.branches: frozenset[str] = frozenset()
         """All branches of the tree by product, shown or not."""
@@ -93,11 +93,11 @@ class HomeScreen(StatementListScreen):
 
     @property
     def page(self) -> int:
-        """Rows of the tree that fit beside a message of one line: no longer message folds a branch."""
+        """Number of tree rows beside a message of one line, so that a longer message folds no branch."""
         return tree_page(self.size.width, self.size.height)
 
     def columns(self) -> tuple[TableColumn, ...]:
-        """Choose the tree's columns."""
+        """Return the columns for the current width."""
         if self.has_class("-wide"):
             return NARROW_TREE_COLUMNS
         return columns_for(self.table.size.width, wide=self.wide)
@@ -119,7 +119,7 @@ class HomeScreen(StatementListScreen):
         return self.state.view.statement(table.partition("<")[0]) is None
 
     def entry_of(self, row: str | None) -> TreeRow | None:
-        """Find what a row shows; one that is held in its place shows what it was."""
+        """Return the entry of a row; for a row that only keeps its position, the former entry."""
         return self.entries.get(row or "") or self._held.get(row or "")
 
     def tables_of(self, row: str) -> tuple[str, ...]:
@@ -217,7 +217,7 @@ class HomeScreen(StatementListScreen):
         self.lineage = not self.lineage
 
     def do_fold(self, key: str) -> None:
-        """Fold otherwise; a cursor whose row is folded away goes to the branch that it is in."""
+        """Change the folding mode; if the cursor's row is folded away, move the cursor to its branch."""
         view, page = self.state.view, self.page
         self.folding.change_mode(view, page)
         closed = self.folding.closed(view, page)
@@ -233,7 +233,7 @@ class HomeScreen(StatementListScreen):
 
 
 def _branches_above(entry: TreeRow | None) -> tuple[str, ...]:
-    """Return the branches of the tree by product that hold a row, the outermost first."""
+    """Return the branches of the product tree that contain a row, outermost first."""
     if entry is None or entry.kind == "product":
         return ()
     if entry.statement is None:

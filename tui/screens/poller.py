@@ -1,6 +1,6 @@
-"""The poller: a thread that reads the ledger and what the screen in front needs, and posts what is new.
+"""The poller: a thread that reads the ledger and the data of the screen in front, and posts changes as messages.
 
-It touches no widget: everything that it has read reaches the event loop as a message.
+It touches no widget.
 """
 
 import threading
@@ -15,7 +15,7 @@ from tui.screens.backend import ConsoleBackend
 from tui.screens.console_screen import ConsoleScreen
 
 POLL_S = 0.5
-"""Interval of reading, and of showing what was read."""
+"""Seconds between two reads, and between two redraws."""
 
 
 class LedgerRead(Message):
@@ -48,7 +48,7 @@ class ReloadFinished(Message):
 
 
 class WorkerCrashed(Message):
-    """A thread hit a bug: it is raised on the event loop and ends the console with a traceback location."""
+    """A thread hit a bug, which is raised on the event loop and ends the console with a traceback location."""
 
     def __init__(self, bug: Exception) -> None:
         super().__init__()
@@ -56,11 +56,11 @@ class WorkerCrashed(Message):
 
 
 class Poller:
-    """Reads twice a second, and at once when it is asked to."""
+    """Reads twice a second, and immediately on request."""
 
     def __init__(self, backend: ConsoleBackend, view: LedgerView, post: Callable[[Message], object]) -> None:
         self.screen: ConsoleScreen | None = None
-        """The screen in front, as the loop set it last."""
+        """The screen in front; set on the event loop."""
         self._backend = backend
         self._view = view
         self._post = post
@@ -77,7 +77,7 @@ class Poller:
         self._asked.set()
 
     def read_now(self) -> None:
-        """Read everything again without waiting for the next turn."""
+        """Read everything again without waiting for the next interval."""
         self._asked.set()
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""Review: read the plan, then execute exactly it; what is typed carries the environment and the plan's hash."""
+"""The review of a plan, which can then be executed or approved as shown."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,11 +33,11 @@ from tui.screens.table_screen import SplitScreen
 from tui.widgets.line_widgets import GrowingLines
 
 COPIED = 100
-"""Columns of a plan that is copied."""
+"""Width in which a plan is copied."""
 
 
 class ReviewScreen(SplitScreen):
-    """One plan."""
+    """The review of one plan."""
 
     screen_name = "review"
 
@@ -79,7 +79,7 @@ class ReviewScreen(SplitScreen):
         return node_row(self.by_table[row], self._widths(width))
 
     def _widths(self, width: int) -> ColumnWidths:
-        """Share the width among the columns; every row of a plan of thousands asks, and its nodes never change."""
+        """Return the column widths for a screen width; cached, because all rows ask for them and nodes never change."""
         if self.shared is None or self.shared[0] != width:
             self.shared = (width, column_widths(tuple(self.by_table.values()), width - 1))
         return self.shared[1]

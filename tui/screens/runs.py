@@ -1,4 +1,4 @@
-"""The list of runs, newest first, and one run as it proceeds; leaving the screen does not affect the run."""
+"""The list of runs, newest first, and the progress of one run; leaving the screen does not affect the run."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,11 +37,11 @@ from tui.screens.table_screen import SplitScreen, TableScreen
 from tui.widgets.line_widgets import GrowingLines
 
 CONFIRMED_AS = {"pause": "stop", "resume": "start", "retry": "restart", "cancel": "cancel", "skip": "skip"}
-"""The act on statements whose confirmation an act on a run takes."""
+"""Action on a run → the action whose confirmation it requires."""
 
 
 class RunScreen(SplitScreen):
-    """One run."""
+    """The steps of one run."""
 
     screen_name = "run"
 
@@ -220,7 +220,7 @@ class RunScreen(SplitScreen):
 
         def swap(typed: str) -> str:
             state.backend.agent.swap(release.run, confirm=typed)
-            return f"run {release.run[:10]}: the word to swap is given"
+            return f"run {release.run[:10]}: swap requested"
 
         self.question.ask(question, lambda typed: state.host.run_in_thread(lambda: swap(typed), self.show_answer))
 

@@ -1,4 +1,4 @@
-"""Actions on statements, shared by tree, list and detail; their targets are fixed when the question is asked."""
+"""Actions on statements, for tree, list and detail; their targets are fixed when the question is asked."""
 
 from collections.abc import Sequence
 from functools import partial, partialmethod
@@ -18,7 +18,7 @@ from tui.screens.console_screen import ConsoleScreen
 from tui.screens.console_state import ConsoleState
 
 STAGED_UNASKED = 5
-"""Most tables that one key stages without asking: a branch may hold hundreds."""
+"""Maximum number of tables that one key stages without a question; a branch may contain hundreds."""
 
 
 class StatementActionsScreen(ConsoleScreen):
@@ -32,19 +32,19 @@ class StatementActionsScreen(ConsoleScreen):
         return ()
 
     def under_cursor(self) -> tuple[str, ...]:
-        """Return the tables under the cursor, whatever is marked."""
+        """Return the tables under the cursor, even if others are marked."""
         return self.targets()
 
     def undone_by_default(self) -> str:
-        """Return the plan or run that `:undo` takes by default; empty for the newest run."""
+        """Return the plan or run that `:undo` undoes by default; empty for the newest run."""
         return ""
 
     def rolled_back_by_default(self) -> tuple[str, ...]:
-        """Return the tables or the run that `:rollback` takes by default."""
+        """Return the tables or the run that `:rollback` rolls back by default."""
         return self.acted_on()
 
     def view_targets(self) -> tuple[str, ...]:
-        """Return the tables to look at: the named ones, else those under the cursor."""
+        """Return the tables to show: the named ones, else those under the cursor."""
         return self.named or self.under_cursor()
 
     def action_targets(self) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ class StatementActionsScreen(ConsoleScreen):
         )
 
     def _ask(self, verb: str, key: str) -> None:
-        """Ask to confirm stop, start or restart; the targets are fixed from here on."""
+        """Ask to confirm stop, start or restart."""
         targets, state, identity = self.acted_on(), self.state, self.state.identity
         # Named after `:` it is asked for on any screen; the tree knows every act on statements.
         action = find_action(verb, "home")
@@ -223,9 +223,11 @@ def held_targets(state: ConsoleState, targets: Sequence[str], unchanged: Sequenc
         return wanted
     name = targets[0]
     if name in external:
-        raise Refused(f"{name} is external: Headgate only reads it, and nothing is held", remedy="leave it out")
-    words = f"{name} is deployed as its files say: there is no new version to hold"
-    raise Refused(words, remedy=f"edit it, or build it anew: headgate plan {name} --rebuild --hold")
+        raise Refused(
+            f"{name} is external: Headgate only reads it, so there is no version to hold", remedy="leave it out"
+        )
+    words = f"{name} is deployed as declared, so there is no new version to hold"
+    raise Refused(words, remedy=f"edit it, or rebuild it: headgate plan {name} --rebuild --hold")
 
 
 def refuse_undeclared(state: ConsoleState, project: ProjectView, undeployed: Sequence[str]) -> None:

@@ -26,7 +26,7 @@ from tui.widgets.line_widgets import STAYS_S
 
 
 class DetailScreen(TextScreen):
-    """One statement."""
+    """The tabs of one statement."""
 
     screen_name = "detail"
 
@@ -38,7 +38,7 @@ class DetailScreen(TextScreen):
         self.facts = StatementDetails(TableName(table))
         self.declared = DeclaredDetails()
         self.log_said: Sequence[str] = ()
-        """What the logs say of it, oldest first."""
+        """Log lines about the statement, oldest first."""
         self.history: Sequence[HistoryEntry] | None = None
         self.statement: StatementView | None = state.view.statement(table)
         self.gone_at: float | None = None
@@ -111,7 +111,7 @@ class DetailScreen(TextScreen):
         return (line.product, LAYER_NAMES.get(line.layer, ""), self.table_name + version), below
 
     def choose(self, tab: str) -> None:
-        """Show a tab from its beginning."""
+        """Show a tab, scrolled to its top."""
         if tab != self.tab:
             self.tab = tab
             self.state.host.read_now()

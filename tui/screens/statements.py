@@ -1,4 +1,4 @@
-"""The flat list of statements, sorted and filtered, and its common base with Home's tree."""
+"""The flat list of statements, sorted and filtered, and the base that it shares with the tree on Home."""
 
 from collections.abc import Hashable, Sequence
 
@@ -13,7 +13,7 @@ from tui.screens.table_screen import StatementTableScreen
 
 
 class StatementListScreen(StatementTableScreen):
-    """A screen of all statements that can be filtered; the tree and the flat list share filter and marks."""
+    """All statements, with a filter; the tree and the flat list share filter and marks."""
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state)
@@ -30,7 +30,7 @@ class StatementListScreen(StatementTableScreen):
         return self._filter
 
     def shows(self, statement: StatementView) -> bool:
-        """Return whether the filter and the faults-only view let a statement through."""
+        """Return whether the filter and the faults-only mode show a statement."""
         return self.filter.match(statement) and (not self.faults or statement.faulty)
 
     def wrong_filter(self) -> str:
@@ -44,7 +44,7 @@ class StatementListScreen(StatementTableScreen):
         return nothing_lines(self.state.view, self.state.identity, self.typed.filter_text, width)
 
     def marks_and_faults(self) -> str:
-        """Return the marks and the faults-only mode, for the breadcrumb."""
+        """Return marks and faults-only mode for the breadcrumb."""
         return self.marked_words() + ("faults only   " if self.faults else "")
 
     def do_faults(self, key: str) -> None:
@@ -55,7 +55,7 @@ class StatementListScreen(StatementTableScreen):
 
 
 class StatementsScreen(StatementListScreen):
-    """The flat list."""
+    """The flat list of statements."""
 
     screen_name = "statements"
 
@@ -74,7 +74,7 @@ class StatementsScreen(StatementListScreen):
         return (self.typed.filter_text, self.sort, self.faults)
 
     def columns(self, width: int) -> tuple[TableColumn, ...]:
-        """Choose the columns."""
+        """Return the columns for a width."""
         return columns_for(width, wide=self.wide)
 
     def head(self, width: int) -> Line:

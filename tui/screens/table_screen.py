@@ -1,6 +1,6 @@
-"""Screens of one table: cursor and marks are ids, and new data never moves a row while a key is pressed.
+"""Screens with one table. Cursor and marks are ids, and new data never moves a row while a key is pressed.
 
-A screen with a text for the selected row shows it below the table, or beside it on a wide terminal.
+The text about the selected row is shown below the table, or beside it on a wide terminal.
 """
 
 from collections.abc import Hashable, Sequence
@@ -44,7 +44,7 @@ class TableScreen(StatementActionsScreen):
         return self.typed.filter_text
 
     def picture(self, row: str, width: int) -> Line:
-        """Draw a row; asked for visible rows alone."""
+        """Draw a row; called for visible rows only."""
         return EMPTY
 
     def head(self, width: int) -> Line:
@@ -133,7 +133,7 @@ class TableScreen(StatementActionsScreen):
 
 
 class SplitScreen(TableScreen):
-    """A table and a text on its chosen row, which the page keys scroll."""
+    """A table, and a text about the selected row that the page keys scroll."""
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state)
@@ -143,7 +143,7 @@ class SplitScreen(TableScreen):
         return (Container(self.table, self.pane, id="split"),)
 
     def share(self, rows: int, most: int) -> None:
-        """Return the table the lines of its rows, `most` at most, where the text stands below it; beside it, all."""
+        """Set the height of the table to its rows, at most `most`; to all if the text is beside it."""
         self.table.styles.height = "1fr" if self.has_class("-wide") else min(rows + 1, most)
 
     def do_page_down(self, key: str) -> None:
@@ -157,7 +157,7 @@ class StatementTableScreen(TableScreen):
     """A table of statements that can be marked."""
 
     vanished_because: ClassVar[str] = "this statement was deleted"
-    """Why a row is there no more: said to who presses a key on what is left of it."""
+    """Why a row has vanished: shown when a key is pressed on it."""
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state)

@@ -1,4 +1,4 @@
-"""Screens of one scrolling text: rows of a table, help."""
+"""Screens with one scrolling text: rows of a table, and help."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from tui.widgets.line_widgets import ScrollingLines
 
 
 class TextScreen(StatementActionsScreen):
-    """A screen whose body is a pane of lines."""
+    """A screen with a scrolling text."""
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state)
@@ -104,7 +104,7 @@ class RowsScreen(TextScreen):
 
 
 class HelpScreen(TextScreen):
-    """Help."""
+    """Keys and actions of a screen, or a help page."""
 
     screen_name = "help"
 

@@ -1,4 +1,4 @@
-"""The demo: copying the sample, running its generator, settling it; all in child processes of `pipelines.demo`."""
+"""The demo: copy the sample, run its generator, settle it; each in a child process of `pipelines.demo`."""
 
 import json
 import os
@@ -132,12 +132,12 @@ def wait_for_rows(
 
 
 def has_processed(line: StatementLine) -> bool:
-    """Return whether a statement has committed a batch: Spark makes none before there are rows to read."""
+    """Return whether a statement has committed a batch; Spark commits none before there are rows."""
     return line.state == State.RUNNING and line.batch is not None and line.committed_at is not None
 
 
 def rounds_of(project: "Project") -> int:
-    """Return the number of rounds that closes every chain: the most stateful statements in one chain, plus one."""
+    """Return the number of rounds that closes all chains: one more than the most stateful statements in a chain."""
     depth: dict[str, int] = {}
 
     def measure(name: str) -> int:
@@ -161,10 +161,9 @@ def settle_round(
     last: bool,
     seconds: float,
 ) -> SettledRound:
-    """Land one round of closing events and wait until it is processed; raises HeadgateError.
+    """Write one round of closing events and wait until it is processed; raises HeadgateError.
 
-    Only the last round must stay quiet for longer than any trigger: a round that overlaps with the next one moves the
-    same watermarks.
+    Only the last round must stay quiet for longer than any trigger: overlapping rounds advance the same watermarks.
     """
     began = time.monotonic()
     answer = run_demo_child(["--settle", "--data", operations.place.data, "--rounds", "1"], environ)
@@ -185,7 +184,7 @@ def wait_for_quiet(
     seconds: float,
     what: str,
 ) -> None:
-    """Wait until nothing lags, measured after `since`, and no statement has run a batch for `quiet_s`."""
+    """Wait until no statement lags (measured after `since`) or has run a batch for `quiet_s`; raises HeadgateError."""
     began = quiet_from = time.monotonic()
     before: tuple[tuple[str, int | None], ...] = ()
     while True:

@@ -186,5 +186,5 @@ def find_release(reader: "LedgerReader", word: str, now: float) -> "Release":
         found = release_of_run(reader, run, plan, now) if plan is not None else None
     if found is None:
         why = "replaces no version" if plan is not None else "has a plan that cannot be read"
-        raise Refused(f"run {run.id} {why}: it is no release", remedy="headgate release list")
+        raise Refused(f"run {run.id} {why}: it is not a release", remedy="headgate release list")
     return found

@@ -1,6 +1,6 @@
 """The checks of `doctor` and `demo`; every verdict that is not good has a remedy.
 
-A check returns a verdict and never raises, because a broken machine is what it is for.
+A check returns a verdict and never raises an error, because it must work on a broken machine.
 """
 
 import json
@@ -117,7 +117,7 @@ def check_python() -> DoctorCheck:
 
 
 def check_disk(folder: str) -> DoctorCheck:
-    """Check that 2 GB are free where tables and checkpoints will lie."""
+    """Check that 2 GB are free in the folder of tables and checkpoints."""
     at = existing(folder)
     try:
         free = shutil.disk_usage(at).free
@@ -132,7 +132,7 @@ def check_disk(folder: str) -> DoctorCheck:
 
 
 def check_terminal(environ: Mapping[str, str]) -> DoctorCheck:
-    """Check the terminal for the console; no terminal at all is only a warning, since commands still work."""
+    """Check the terminal for the console; a missing terminal is only a warning, since commands still work."""
     if not (sys.stdin.isatty() or sys.stderr.isatty() or sys.stdout.isatty()):
         return DoctorCheck("terminal", True, "no terminal: commands work, the console does not", "", warning=True)
     size = shutil.get_terminal_size()
@@ -203,7 +203,7 @@ def _located(folder: str, problem: Mapping[str, object]) -> str:
 
 
 def check_home(place: SelectedEnvironment) -> DoctorCheck:
-    """Check the folder of ledger, lock and logs: it exists or can be created, is ours, and is on a local disk."""
+    """Check the folder of ledger, lock and logs: it exists or can be created, belongs to this user, and is local."""
     from state.ledger import refuse_network
 
     home = place.where.home
@@ -223,7 +223,7 @@ def check_home(place: SelectedEnvironment) -> DoctorCheck:
 
 
 def check_agent(place: SelectedEnvironment, client: AgentClient) -> DoctorCheck:
-    """Check that an agent answers; none running is a warning, one that hangs is a failure."""
+    """Check that an agent answers; a missing agent is a warning, one that hangs is a failure."""
     try:
         hello = client.hello()
         client.call("status")

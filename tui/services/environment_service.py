@@ -1,4 +1,4 @@
-"""Everything that the command line and the console can do in one environment.
+"""The operations of the command line and the console on one environment.
 
 Every method blocks, may be called from any thread, and raises HeadgateErrors only.
 """
@@ -59,7 +59,7 @@ class EnvironmentService:
 
     @cached_property
     def client(self) -> AgentClient:
-        """The client of the agent's socket; it connects only when used."""
+        """The client of the agent's socket, which connects at the first call."""
         from state.migrations import SCHEMA_VERSION
 
         where = self.place.where
@@ -126,7 +126,7 @@ class EnvironmentService:
         """Return the request of a verb that takes tables by name; rollback and retire also accept a run's id.
 
         Runs are looked up in the ledger, or in the `observed` document if given. Raises BadName, UsageError, and
-        Refused if nothing of that run serves any more.
+        Refused if no version of that run serves any more.
         """
         from core.planner.scope import normal_request
 
@@ -150,9 +150,9 @@ class EnvironmentService:
         if not found and not any(step.do == StepKind.SWAP and step.state == StepState.DONE for step in run.steps):
             is_open = run.state in (RunState.RUNNING, RunState.PAUSED, RunState.FAILED)
             remedy = f"headgate runs cancel {run.id} ends it" if is_open else f"headgate runs {run.id}"
-            raise Refused(f"run {run.id} has swapped nothing in", remedy=remedy)
+            raise Refused(f"run {run.id} has not swapped in any version", remedy=remedy)
         if not found:
-            raise Refused(f"nothing that run {run.id} swapped in serves any more", remedy=f"headgate runs {run.id}")
+            raise Refused(f"no version that run {run.id} swapped in serves any more", remedy=f"headgate runs {run.id}")
         return found
 
     def _replaced_by(self, id_prefix: str) -> tuple[TableName, ...]:
@@ -167,7 +167,7 @@ class EnvironmentService:
         return self.projects.read().project
 
     def selected(self, words: Iterable[str], *, declared: bool = False) -> tuple[TableName, ...]:
-        """Return the tables that names and selectors (`+t`, `2+t+`, `tag:x`) mean, in what is deployed or `declared`.
+        """Resolve names and selectors (`+t`, `2+t+`, `tag:x`) to tables, among the deployed or the `declared` ones.
 
         Raises BadName, UsageError, and InvalidProject if the files are needed and invalid.
         """
@@ -175,7 +175,7 @@ class EnvironmentService:
         return select_named(words, lambda: self.snapshot().serving if deployed else (), self.project)
 
     def statements_selected(self, words: Iterable[str]) -> tuple[TableName, ...]:
-        """Return the tables that an act applies to; external tables, which no act changes, only if named."""
+        """Return the tables that an action applies to; external tables, which never change, only if named."""
         from core.lineage.selectors import is_selector
 
         asked = [word.lower() for word in words]
@@ -186,7 +186,7 @@ class EnvironmentService:
         external = {line.table for line in lines if line.external}
         left = tuple(table for table in found if table not in external or table in asked)
         if not left:
-            raise UsageError(f"{' '.join(asked)} is about external tables alone", remedy="Headgate only reads those")
+            raise UsageError(f"{' '.join(asked)} names only external tables", remedy="Headgate only reads those")
         return left
 
     def inventory(self) -> "tuple[InventoryEntry, ...]":
@@ -237,7 +237,7 @@ class EnvironmentService:
             yield self._tracer
 
     def known(self) -> "PlannerInput":
-        """Return the input of the planner; empty before the first start."""
+        """Return the planner's input; empty before the first start."""
         from core.observed.planner_input import PlannerInput
 
         return (
@@ -344,7 +344,7 @@ def _released(verb: str, word: str, observed: "Mapping[TableName, ObservedDeploy
 def select_named(
     words: Iterable[str], lines: Callable[[], Iterable["StatementLine"]], project: "Callable[[], Project]"
 ) -> tuple[TableName, ...]:
-    """Return the tables that words mean; files and ledger are read only if a word is a selector.
+    """Resolve names and selectors to tables; files and ledger are read only for a selector.
 
     Deployed tables are connected by the versions they read, others by the project's statements. Raises BadName,
     UsageError, and InvalidProject if a tag is used and the files are invalid.
@@ -381,7 +381,7 @@ def _among(lines: list["StatementLine"], project: "Callable[[], Project]") -> "S
 
 
 def _root_of(tracer: "LineageTracer", observed: "Mapping[TableName, ObservedDeployment]", words: str) -> "ColumnOrigin":
-    """Find what `table` or `table.column` names, also a table deployed but no longer declared. Raises UsageError."""
+    """Find a declared `table` or `table.column`, or a table that is only deployed. Raises UsageError."""
     from core.sql.lineage.model import ColumnOrigin
 
     table, point, _ = words.partition(".")

@@ -79,7 +79,9 @@ def _executed(reader: LedgerReader, word: str) -> Plan:
     """Find a plan whose run has ended."""
     row = find_plan_row(reader, find_run(reader, word).plan_hash if "-" in word else word)
     if row.status != "applied":
-        raise Refused(f"plan {row.hash[:12]} was not executed: nothing is to be undone", remedy="leave it to expire")
+        raise Refused(
+            f"plan {row.hash[:12]} was not executed, so there is nothing to undo", remedy="leave it to expire"
+        )
     run = find_run(reader, row.run_id)
     if run.ended_at is None:
         raise Refused(f"run {run.id} has not ended", remedy=f"wait for it, or headgate runs cancel {run.id}")
@@ -100,7 +102,7 @@ def _to_undo(plan: Plan, observed: Mapping[TableName, ObservedDeployment]) -> tu
             raise Refused(f"{node.table} {what} since plan {short}", remedy="headgate review lists the later plans")
     if not found:
         stops = [command for way in plan.undo if (command := undo_command(plan, way)) and way.act == "stop"]
-        why = "every table has its text from before" if edited else "it changed no text"
+        why = "every table already has its earlier text" if edited else "it changed no text"
         raise Refused(f"plan {short} cannot be undone: {why}", remedy=stops[0] if stops else "make a new plan")
     return tuple(found)
 

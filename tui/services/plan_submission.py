@@ -1,4 +1,4 @@
-"""Plans: computed here from files and ledger, submitted to the agent, which computes them again, and looked up."""
+"""Plans: computed from files and ledger, submitted to the agent, which computes them again, and looked up."""
 
 import json
 import os
@@ -48,8 +48,9 @@ MEASURING_S = 3.0
 
 _STARTS_TEXT = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 SETTLING_S = 15.0
-"""How long a plan is recomputed while its input keeps changing: after a pool starts, statements come up one by one, and
-each may remove a step."""
+"""How long a plan is recomputed while its input keeps changing. After a pool starts, statements start one by one, and
+each may remove a step.
+"""
 
 _TRIES = 3
 """Times that an unchanged plan is submitted before its refusal as stale is final."""
@@ -264,7 +265,7 @@ def plan_of_row(row: "PlanRow") -> Plan:
 
 
 def _moved(before: PlannerInput, now: PlannerInput) -> bool:
-    """Return whether a plan may differ; load of disk and pool varies and is in no hash."""
+    """Return whether a new plan may differ; load of disk and pool changes constantly and is not in a plan's hash."""
 
     def weighed(one: PlannerInput) -> tuple[object, ...]:
         return one.observed, one.answers, one.policy, one.headroom.engine if one.headroom else ""
@@ -300,9 +301,9 @@ def _look_closer(
     facts: "ParseCache",
     seconds: float,
 ) -> str:
-    """Have the agent measure what a plan costs and ask Spark about its statements; the answers go to its ledger.
+    """Have the agent measure a plan's costs and ask Spark about its statements; the answers go to its ledger.
 
-    Returns why some of Spark's answers are missing; empty if none is.
+    Return why some of Spark's answers are missing; empty if none is.
     """
     from core.planner.planner import questions_of
 
@@ -324,7 +325,7 @@ def _silent(wait: WaitProgress) -> None:
 
 
 def with_edits(row: "PlanRow", place: SelectedEnvironment) -> "PlanRow":
-    """Return an open plan as superseded if a file of its tables has changed since.
+    """Return a plan's row; an open plan is superseded if a file of its tables has changed since.
 
     Only in the folder that it was made in: files of another checkout prove nothing.
     """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from state.ledger import LedgerReader
 
 OBSERVED_S = 20.0
-"""A first round takes a second or two once the pool answers."""
+"""How long to wait for the agent's first round, which takes a second or two once the pool answers."""
 
 
 STARTED_S = 5.0
@@ -113,7 +113,7 @@ class ObservedDocument:
         if found:
             placed = with_places(found, places_in_text(self.text, self.path))
             raise InvalidProject(
-                f"the observed document describes what cannot be: {counted(len(placed), 'problem')}",
+                f"the observed document describes an impossible state: {counted(len(placed), 'problem')}",
                 remedy="correct what is listed",
                 problems=tuple(problem.as_json() for problem in placed),
             )

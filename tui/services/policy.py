@@ -1,4 +1,4 @@
-"""The policy of an environment: what its files declare, what is recorded, and how it becomes recorded."""
+"""The policy of an environment: the declared one, the recorded ones, and how it is recorded and approved."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -160,7 +160,7 @@ def keeps_home(place: SelectedEnvironment) -> str | None:
     ledger = _ledger_id(place)
     if not ledger or _is_of(Path(place.data, WORLD_FILE), ledger):
         return None
-    return f"{place.where.home} stays: its ledger is not that of {place.data}, which may be a copy's or was deleted"
+    return f"{place.where.home} stays: its ledger does not match the mark in {place.data}, which was copied or deleted"
 
 
 def purge(place: SelectedEnvironment, places: list[OwnedPlace], progress: ProgressCallback) -> list[str]:

@@ -128,7 +128,7 @@ def test_the_losses_of_a_statement_are_shown_if_known() -> None:
 
 
 def test_a_reader_that_ended_at_a_dropped_column_is_restarted_once_it_tracks_columns() -> None:
-    made, why = on_delta("a", "b"), "a__v1, which b@v1 reads, is another one since version 4: its column was dropped"
+    made, why = on_delta("a", "b"), "a__v1, which b@v1 reads, has changed since version 4: its column was dropped"
     before = running(made)
     kind = TableFaultKind.STREAM_COLUMNS_CHANGED
     before[T("b")] = replace(before[T("b")], checkpoint_ok=False, lost=why, lost_kind=kind, state="failed")

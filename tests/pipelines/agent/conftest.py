@@ -457,7 +457,7 @@ class ScriptedFiles:
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
         before = self.folders.setdefault(folder, note)
         if before.get("run") != note.get("run"):
-            raise FolderTaken(f"{folder} holds what run {before.get('run')} has written, not this one")
+            raise FolderTaken(f"{folder} contains data written by run {before.get('run')}, not by this run")
 
     def take_over(self, folder: str, former: str = "") -> None:
         self._reach(folder)

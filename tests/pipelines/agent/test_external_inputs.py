@@ -155,7 +155,7 @@ def test_a_new_catalog_gets_it_only_where_its_log_is(deployed: Any, pool: Any, t
         ("was re-created: its id is y, and what was read had x",
          "headgate plan a --rebuild reads what is there now, or have the owner of the table put back what was there",
          TableFaultKind.REPLACED),
-        ("was changed by DELETE in version 3, which it has not read: a stream of rows does not go on over that",
+        ("was changed by DELETE in version 3, which it has not read: a stream of rows cannot continue past that",
          "headgate plan a --rebuild reads what is there now; with ('skipChangeCommits'='true') on its STREAM it skips "
          "such versions", TableFaultKind.ROWS_CHANGED),
         ("is gone: there is no _delta_log",
@@ -256,7 +256,7 @@ def test_a_refusal_by_the_catalog_stays_visible_in_its_words(deployed: Any) -> N
 def test_if_spark_ends_a_reader_first_the_change_is_still_explained_in_our_words(
     deployed: Any, pool: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    why = "was changed by RESTORE in version 7, which it has not read: a stream of rows does not go on over that"
+    why = "was changed by RESTORE in version 7, which it has not read: a stream of rows cannot continue past that"
     reconciler = Reconciler(deployed, EmergencyJournal(tmp_path / "emergency"))
 
     def ended() -> None:
@@ -310,7 +310,7 @@ def test_a_plan_over_an_input_that_contradicts_its_ddl_is_refused_with_the_file(
 
 @pytest.mark.parametrize(
     "summary",
-    [f"the log of {LAKE} cannot be read: it asks for newFeature, which is not read here", "/lake is not there",
+    [f"the log of {LAKE} cannot be read: it requires newFeature, which Headgate does not support", "/lake is not there",
      f"{LAKE} cannot be reached: Permission denied", f"the disk under {LAKE} is full: No space left on device"],
 )  # fmt: skip
 def test_the_reason_for_missing_figures_of_an_external_table_is_shown_until_they_are_known(

@@ -105,7 +105,7 @@ def test_a_rebuild_that_finds_a_folder_of_another_run_leaves_it_and_the_next_pla
     run_id = submit(agent, plan(agent, small_project.texts(a=UPPER), REBUILD))
     assert drive(agent, run_id) == "failed"
     (said,) = notes(agent, run_id, "failed")
-    assert "has written, not this one; nothing was written there: plan again, under the next number" in said
+    assert "not by this run; nothing was written there: plan again, under the next number" in said
     assert "a__v2" not in pool.tables and agent.ledger.deployment(A, 2) is None
     assert drive(agent, run_id, OperatorControl("cancel")) == "cancelled"
     deploy(agent, pool, small_project.texts(a=UPPER), REBUILD)

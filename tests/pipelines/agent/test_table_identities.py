@@ -214,7 +214,7 @@ def test_a_lost_column_of_a_stream_hides_no_fault_of_another_input(agent: Any) -
     put_made(agent, parent)
     put_made(agent, child)
     kind = TableFaultKind.STREAM_COLUMNS_CHANGED
-    agent.files.others[child.checkpoint] = (TableName("p"), TableFault(kind, "is another one since version 3"))
+    agent.files.others[child.checkpoint] = (TableName("p"), TableFault(kind, "has changed since version 3"))
     found = fault_of_tables(agent, child)
     assert found is not None and found.kind is kind
     agent.files.types[side.folder] = {"id": "bigint"}
@@ -230,7 +230,7 @@ def test_a_column_dropped_behind_a_stream_is_recorded_as_survivable_by_tracking(
     put_made(agent, child)
     agent.files.ids[child.folder] = "id-c"
     kind = TableFaultKind.STREAM_COLUMNS_CHANGED
-    agent.files.others[child.checkpoint] = (TableName("t"), TableFault(kind, "is another one since version 3"))
+    agent.files.others[child.checkpoint] = (TableName("t"), TableFault(kind, "has changed since version 3"))
     ChangedTables(agent).round()
     failed = agent.ledger.deployment(TableName("c"), 1)
     assert (failed.state, failed.error_class) == (State.FAILED, kind)

@@ -165,9 +165,9 @@ def test_a_repeated_fork_changes_nothing_and_keeps_later_batches(tmp_path: Path)
 def test_a_version_that_began_from_nothing_is_never_forked_into(tmp_path: Path) -> None:
     versions = Versions(tmp_path, 3)
     Path(versions.new.checkpoint, "metadata").write_text('{"id":"other"}')
-    with pytest.raises(FolderTaken, match="was begun without what it was to go on from"):
+    with pytest.raises(FolderTaken, match="was started before its positions were prepared"):
         versions.fork()
-    with pytest.raises(FolderTaken, match="has written"):
+    with pytest.raises(FolderTaken, match="contains data written by run"):
         FILES.fork(versions.old, versions.new, NOTE | {"run": "91bc"}, rows=OriginRows.LEFT)
 
 
@@ -180,7 +180,7 @@ def test_before_the_first_batch_there_is_nothing_to_continue_from(tmp_path: Path
 def test_an_incomplete_checkpoint_is_not_forked(tmp_path: Path) -> None:
     versions = Versions(tmp_path, 4)
     Path(versions.old.checkpoint, "state/0/1/4.delta").unlink()
-    with pytest.raises(TryAgain, match="could not be copied whole"):
+    with pytest.raises(TryAgain, match="could not be copied completely"):
         versions.fork()
     found = FILES.read(versions.new.checkpoint)
     assert found is not None and found.batch is None
@@ -193,7 +193,7 @@ def test_an_incomplete_checkpoint_is_not_forked(tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     versions = Versions(tmp_path, 2)
     Path(versions.old.table, "part 1.parquet").unlink()
-    with pytest.raises(Refused, match=r"part 1.parquet is gone, and its table names it"):
+    with pytest.raises(Refused, match=r"part 1.parquet is missing, but its table refers to it"):
         versions.fork(OriginRows.INSIDE)
 
 
@@ -264,6 +264,6 @@ def test_a_batch_that_the_record_holds_only_with_later_ones_is_refused(tmp_path:
     versions = Versions(tmp_path, 12)
     for n in range(9):
         Path(versions.old.table, f"_spark_metadata/{n}").unlink(missing_ok=True)
-    with pytest.raises(Refused, match="no longer tells batch 4 from those after it"):
+    with pytest.raises(Refused, match="no longer distinguishes batch 4 from later ones"):
         FILES.seen(versions.old.table, upto=4)
     assert len(FILES.seen(versions.old.table, upto=10)) == 11

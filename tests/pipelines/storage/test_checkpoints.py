@@ -63,7 +63,7 @@ def test_a_folder_used_by_another_run_is_not_used_and_an_unused_one_is(tmp_path:
     found = FILES.read(str(folder))
     assert found is not None and found.run == "91bc"
     (folder / "part-0.parquet").write_text("rows")
-    with pytest.raises(FolderTaken, match="holds what run 91bc has written"):
+    with pytest.raises(FolderTaken, match="contains data written by run 91bc"):
         FILES.prepare(str(folder), {"version": 1, "run": "c0de"})
     assert note_of(folder) == {"version": 1, "run": "91bc"}
 

@@ -371,7 +371,7 @@ def test_a_plan_that_was_undone_or_changed_no_text_is_reported(
     plan = executed(serving, folder, capsys)
     old = next(node["old"] for node in plan["nodes"] if node["table"] == "b")
     serving.move("b", texts=RevisionTexts(**old), revision=revision_hash(RevisionTexts(**old)))
-    assert "every table has its text from before" in refused(["plan", "undo", plan["hash"]], capsys)
+    assert "every table already has its earlier text" in refused(["plan", "undo", plan["hash"]], capsys)
     same = written(["plan", "z", "--rebuild"], capsys)
     assert applied(same["hash"][:12], same) == 0
     serving.context.ledger.put_run_state(serving.runs.driven[-1], "done", ended_at=3.0)

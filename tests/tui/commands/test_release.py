@@ -112,7 +112,7 @@ def test_a_run_that_is_no_release_is_refused_and_an_unknown_run_is_a_usage_error
 ) -> None:
     assert "there is no run 'x'" in said(["release", "show", "x"], capsys, 2)[1]
     _, err = said(["release", "rollback", held], capsys, 3)
-    assert "run 7f3a-1 has swapped nothing in" in err and "headgate runs cancel 7f3a-1 ends it" in err
+    assert "run 7f3a-1 has not swapped in any version" in err and "headgate runs cancel 7f3a-1 ends it" in err
     assert "sway" in said(["release", "sway"], capsys, 2)[1]
 
 

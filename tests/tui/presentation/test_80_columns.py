@@ -78,7 +78,7 @@ def test_the_question_on_leaving_is_readable_at_80_columns() -> None:
         await console.press("q")
         said = " ".join(row.strip("│ ") for row in console.dialog().splitlines())
         assert "You lose only what this screen remembers: marks, filters, what was typed." in said
-        assert "Statements and runs continue" in said and "what is staged stays staged" in said
+        assert "Statements and runs continue" in said and "staged tables stay staged" in said
         assert "generator" not in said
         assert "Enter alone: leave it running; esc: stay here" in said
 

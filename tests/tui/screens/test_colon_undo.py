@@ -109,7 +109,7 @@ def test_release_opens_the_run_of_a_release() -> None:
 def test_a_plan_that_cannot_be_undone_gives_the_reason() -> None:
     class Nothing(FakeBackend):
         def undo(self, word: str) -> str:
-            raise Refused("plan 7f3a was not executed: nothing is to be undone", remedy="leave it to expire")
+            raise Refused("plan 7f3a was not executed, so there is nothing to undo", remedy="leave it to expire")
 
     async def scenario(console: Console) -> None:
         await typed(console, "undo 7f3a")

@@ -190,7 +190,7 @@ def test_b_stages_a_deploy_that_is_held() -> None:
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ("order_items", "order_items is deployed as its files say: there is no new version to hold"),
+        ("order_items", "order_items is deployed as declared, so there is no new version to hold"),
         ("landed_orders", "landed_orders is external"),
     ],
 )

@@ -450,13 +450,13 @@ def test_an_unstaged_row_is_no_longer_drawn_as_staged() -> None:
     async def scenario(console: Console) -> None:
         await console.press("p")
         await console.until(lambda: "rebuild + 1" in console.text(), "the changes")
-        for table, after in (("oven_load", "rebuild + 1"), ("till", "neither staged nor known to differ")):
+        for table, after in (("oven_load", "rebuild + 1"), ("till", "no longer staged or changed")):
             assert console.screen.table.choose(table)
             await console.press("U")
             await console.until(lambda table=table: "alice" not in row_of(console, table), "the row that is not staged")
             assert after in row_of(console, table)
         await console.press("D")
-        assert "it is neither staged nor known to differ any more" in console.status()
+        assert "it is no longer staged or changed" in console.status()
 
     in_console(scenario, backend=backend)
 

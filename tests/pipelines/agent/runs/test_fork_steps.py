@@ -130,7 +130,7 @@ def test_a_version_that_started_empty_ends_the_run_and_the_old_one_keeps_serving
     deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch, strategy: str, at: str
 ) -> None:
     def taken(*given: Any, **more: Any) -> Any:
-        raise FolderTaken("/c/c__v2 was begun without what it was to go on from")
+        raise FolderTaken("/c/c__v2 was started before its positions were prepared")
 
     for name in ("fork", "seed"):
         monkeypatch.setattr(deployed.files, name, taken)
@@ -138,6 +138,6 @@ def test_a_version_that_started_empty_ends_the_run_and_the_old_one_keeps_serving
     assert lane.drive(deployed, run) == "failed"
     steps = deployed.ledger.run(run).steps  # type: ignore[union-attr]
     assert [step.note for step in steps if step.state == "failed"] == [
-        "/c/c__v2 was begun without what it was to go on from; plan again, under the next number"
+        "/c/c__v2 was started before its positions were prepared; plan again, under the next number"
     ]
     assert pool.views["c"] == "c__v1" and "c@v1" in pool.running and "c@v2" not in pool.running

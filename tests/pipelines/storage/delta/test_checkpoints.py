@@ -41,7 +41,7 @@ def test_a_table_of_files_has_no_versions(format: str, tmp_path: Path) -> None:
 
 
 def test_a_lost_column_of_one_stream_hides_no_fault_of_another(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    lost = TableFault(TableFaultKind.STREAM_COLUMNS_CHANGED, "is another one since version 3")
+    lost = TableFault(TableFaultKind.STREAM_COLUMNS_CHANGED, "has changed since version 3")
     gone = TableFault(TableFaultKind.FILES_GONE, "lacks files of version 7")
     monkeypatch.setattr(LOGS["delta"], "offsets", lambda *_: {0: "offset", 1: "offset"})
     faults = {"a": lost, "b": gone}

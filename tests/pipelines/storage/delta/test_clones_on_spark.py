@@ -205,7 +205,7 @@ def test_a_change_by_hand_after_a_start_position_is_reported_before_spark_ends_t
     lake.sql(f"DELETE FROM {lake.name('p')} WHERE id = 100")
     start = LogStart(TableName("p"), AT_VERSION, "2")
     why = lake.files.why_not_from(lake.place("p"), "delta", start, takes_changes=False)
-    assert why == "p was changed by DELETE in version 3: a stream of rows from before does not go on over that"
+    assert why == "p was changed by DELETE in version 3: a stream that starts earlier cannot continue past that"
     assert not lake.files.why_not_from(lake.place("p"), "delta", start, takes_changes=True)
     with pytest.raises((EngineRefused, AssertionError), match="DELTA_SOURCE"):
         lake.run("g", begun_at(lake, "g", start))

@@ -75,7 +75,7 @@ def test_rows_removed_after_the_position_of_a_stream_of_rows_are_reported(
         P,
         TableFault(
             TableFaultKind.ROWS_CHANGED,
-            "was changed by a commit in version 2, which it has not read: a stream of rows does not go on over that",
+            "was changed by a commit in version 2, which it has not read: a stream of rows cannot continue past that",
         ),
     )
     (tmp_path / "p/delta/part-2-0.parquet").touch()
@@ -134,7 +134,7 @@ def test_a_log_cleaned_up_while_it_is_read_is_reported(files: TableCheckpoints, 
         assert files.why_other_source(str(tmp_path / "cp"), sources) is None and not lag(files, tmp_path).missing
         (written.log / f"{gone:020}.json").rename(tmp_path / "away")
         found = files.why_other_source(str(tmp_path / "cp"), sources)
-        why = f"has no version {gone} in its log any more, which is to be read next"
+        why = f"no longer has version {gone} in its log, which is to be read next"
         assert found == (P, TableFault(TableFaultKind.LOG_GONE, why))
         assert lag(files, tmp_path).missing
         (tmp_path / "away").rename(written.log / f"{gone:020}.json")

@@ -242,10 +242,10 @@ def test_a_log_with_an_unreadable_beginning_is_refused_and_not_treated_as_a_miss
     damaged.write_text("{}")
     (log.log / f"{0:020}.{1:020}.compacted.json").write_text("{}")
     (log.log / f"{0:020}.json").unlink()
-    with pytest.raises(TryAgain, match="its checkpoint of version 1 does not say of which table it is"):
+    with pytest.raises(TryAgain, match="its checkpoint of version 1 does not name its table"):
         files.identity(str(tmp_path), "delta")
     damaged.unlink()
-    with pytest.raises(TryAgain, match="begins with version 1, and no checkpoint that is read is before it"):
+    with pytest.raises(TryAgain, match="begins with version 1, and no usable checkpoint precedes it"):
         files.identity(str(tmp_path), "delta")
     (log.log / f"{1:020}.json").unlink()
     assert files.identity(str(tmp_path), "delta") == "", "there is no commit"
@@ -329,10 +329,10 @@ PROTOCOL = {"minReaderVersion": 3, "minWriterVersion": 7}
     [
         ({"minReaderVersion": 1, "minWriterVersion": 2}, ""),
         (PROTOCOL | {"readerFeatures": ["deletionVectors", "v2Checkpoint"], "writerFeatures": ["rowTracking"]}, ""),
-        (PROTOCOL | {"readerFeatures": ["v3Time"], "writerFeatures": ["v3Time"]}, "it asks for v3Time, which is"),
+        (PROTOCOL | {"readerFeatures": ["v3Time"], "writerFeatures": ["v3Time"]}, "it requires v3Time, which Headgate"),
         (PROTOCOL | {"readerFeatures": [], "writerFeatures": ["coordinatedCommits-preview"]},
-         "it asks for coordinatedCommits-preview, which is not read here"),
-        ({"minReaderVersion": 4, "minWriterVersion": 9}, "it asks for readers of version 4"),
+         "it requires coordinatedCommits-preview, which Headgate does not support"),
+        ({"minReaderVersion": 4, "minWriterVersion": 9}, "it requires readers of version 4"),
     ],
 )  # fmt: skip
 def test_a_table_that_asks_for_more_than_is_read_here_has_no_figure(

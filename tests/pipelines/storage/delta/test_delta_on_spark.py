@@ -333,7 +333,7 @@ def test_a_parents_log_cleaned_up_behind_a_statement_is_reported(lake: Any) -> N
     lake.read_anew()
     assert lake.files.why_other_source(lake.checkpoint("c"), sources) == (
         "p",
-        TableFault(TableFaultKind.LOG_GONE, "has no version 2 in its log any more, which is to be read next"),
+        TableFault(TableFaultKind.LOG_GONE, "no longer has version 2 in its log, which is to be read next"),
     )
     assert lake.lag("c", "p")[0].missing
 

@@ -12,7 +12,7 @@ from delta_files import WrittenLog
 from pipelines.storage.delta_readers import DeltaOffset
 from pipelines.storage.delta_tables import DeltaTables
 
-AND = "and only with schema_tracking does a stream go on over that, also where it is taken back"
+AND = "only a stream with schema_tracking continues, even if that is reverted"
 
 
 def field(name: str, kind: Any = "long", *, of: str = "") -> dict[str, Any]:
@@ -75,7 +75,7 @@ def test_a_column_is_lost_by_its_logical_or_its_physical_name(
     log.columns(*before)
     log.commit(1)
     log.columns(*after)
-    said = f"is another one since version 3: its {what}, {AND}" if what else ""
+    said = f"has changed since version 3: its {what}; {AND}" if what else ""
     for at in (2, 3):
         assert why(log, at) == why(log, at, takes_changes=True) == said
     assert why(log, 1, in_snapshot=True) == said
@@ -89,7 +89,7 @@ def test_faults_that_tracking_cannot_survive_are_reported_before_a_lost_column(t
     log.columns(field("a"))
     log.commit(removes=(path,), operation="DELETE")
     assert why(log, 3).startswith("was changed by DELETE in version 4")
-    assert why(log, 3, takes_changes=True) == f"is another one since version 3: its column b was dropped, {AND}"
+    assert why(log, 3, takes_changes=True) == f"has changed since version 3: its column b was dropped; {AND}"
 
 
 def test_earlier_versions_are_known_from_a_checkpoint_of_the_log(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_earlier_versions_are_known_from_a_checkpoint_of_the_log(tmp_path: Path)
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, CHECKPOINT), log.log / f"{4:020}.checkpoint.parquet")
     for gone in range(4):
         (log.log / f"{gone:020}.json").unlink()
-    assert why(log, 5) == "is another one since version 5: its column b was dropped, " + AND
+    assert why(log, 5) == "has changed since version 5: its column b was dropped; " + AND
     (log.log / f"{4:020}.checkpoint.parquet").unlink()
-    with pytest.raises(ValueError, match="it begins with version 4, and no checkpoint that is read is before it"):
+    with pytest.raises(ValueError, match="it begins with version 4, and no usable checkpoint precedes it"):
         why(log, 5)

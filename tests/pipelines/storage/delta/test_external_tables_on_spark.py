@@ -106,7 +106,7 @@ def test_changes_by_the_owner_are_reported_with_operation_and_version(change: st
     lake.table("c")
     lake.run("c", f"SELECT id, v FROM STREAM {table}")
     foreign.sql(change)
-    said = f"was changed by {operation} in version 3, which it has not read: a stream of rows does not go on over that"
+    said = f"was changed by {operation} in version 3, which it has not read: a stream of rows cannot continue past that"
     assert why_other(lake, foreign) == ("orders", TableFault(TableFaultKind.ROWS_CHANGED, said))
     assert why_other(lake, foreign, take_changes={0}) is None
 

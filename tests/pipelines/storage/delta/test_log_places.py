@@ -71,7 +71,7 @@ def test_only_versions_in_the_log_are_valid_start_positions(tmp_path: Path) -> N
 def test_rows_changed_after_a_position_end_a_stream_that_begins_there(tmp_path: Path) -> None:
     log = written(tmp_path)
     log.commit(1, removes=("part-1-0.parquet",))
-    end = "a stream of rows from before does not go on over that"
+    end = "a stream that starts earlier cannot continue past that"
     assert why(log.folder, "3") == f"p was changed by a commit in version 6: {end}"
     assert why(log.folder, "3", changes=True) is None
     log.commit(1)

@@ -59,10 +59,10 @@ def test_twice_is_once_and_the_newest_batch_is_the_end_of_the_log(tmp_path: Path
 
 def test_a_batch_that_the_log_does_not_name_and_a_start_without_a_batch_are_refused(tmp_path: Path) -> None:
     moved = Moved(tmp_path)
-    with pytest.raises(Refused, match="no longer tells batch 9"):
+    with pytest.raises(Refused, match="no longer distinguishes batch 9"):
         moved.seed(upto=9)
     moved.new.commit(1, batch=("another", 2))
-    with pytest.raises(Refused, match="no longer tells batch 2"):
+    with pytest.raises(Refused, match="no longer distinguishes batch 2"):
         moved.seed(upto=2)
-    with pytest.raises(Refused, match="not counted as read before a first batch"):
+    with pytest.raises(Refused, match="cannot be marked as read before its first batch"):
         moved.files.seed(moved.folders, (SeenLog("{}"),), NOTE)
