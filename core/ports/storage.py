@@ -337,7 +337,7 @@ class Checkpoints(Protocol):
         ones.
         """
 
-    # Tables with a transaction log; of other formats nothing is known, and the answer is empty or None.
+    # Tables with a transaction log; for other formats the result is empty or None.
 
     def identity(self, folder: str, format: str) -> str:
         """Return the id of a table; empty if there is no table."""
@@ -374,7 +374,7 @@ class Checkpoints(Protocol):
     def upkeep(self, place: str, operation: str, tag: str) -> Upkeep | None:
         """Return the result of the newest completed `OPTIMIZE` or `VACUUM` with a tag; None if there is none."""
 
-    # Versions that begin where another one, or a source, has got to.
+    # Versions that start at the position of another version, or of a source.
 
     def fork(self, origin: VersionFolders, copy: VersionFolders, note: Mapping[str, Any], *, rows: OriginRows) -> Cut:
         """Create a checkpoint that continues after the newest committed batch of another version, which may be running.

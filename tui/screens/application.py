@@ -194,7 +194,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             self._shadow.forget()
         self.refresh(layout=True)
 
-    # The terminal, lent to others.
+    # Lending the terminal.
 
     def suspend_process(self) -> None:
         """Suspend this process until the shell resumes it; agent and statements continue."""
@@ -256,7 +256,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         if self._fetched is not None:
             self._take_fetched(self._fetched)
         screen.redraw()
-        # In a terminal that shrank meanwhile the rows of Home are never drawn: nothing is waited for then.
+        # If the terminal has become too small, Home never draws its rows, so there is nothing to wait for.
         drawn = not isinstance(screen, HomeScreen) or screen.has_class("-small") or screen.table.size.width
         if self._holding and drawn:
             self.call_after_refresh(self._release)
@@ -329,7 +329,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
 def _run_editor(environ: Mapping[str, str], path: str) -> str:
     """Open a file in $VISUAL, else $EDITOR, else vi, and wait; return why the editor could not be started, or ""."""
     named = environ.get("VISUAL") or environ.get("EDITOR") or "vi"
-    # Ctrl-C in an editor is the editor's: a handler of our own is set back to the default in the child.
+    # Ctrl-C belongs to the editor. Unlike SIG_IGN, a handler is reset to the default in the child.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         subprocess.run([*shlex.split(named), path])

@@ -233,7 +233,7 @@ class ConsoleBackend:
                     1 for other in nodes.values() if name in other.because_of and other.action is not Action.KEEP
                 )
                 would = f"{node.action} + {below}" if below else str(node.action)
-                # The planner's own texts: settings are compared as they are understood, not as they are written.
+                # The planner's texts, because settings are compared by meaning, not by spelling.
                 new = node.texts
                 change, reason = (
                     change_words(node),

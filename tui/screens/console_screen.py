@@ -64,7 +64,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         self.footer = FixedLines(painter, id="footer")
         self.small = FixedLines(painter, id="small")
 
-    # What a screen says of itself.
+    # For subclasses to override.
 
     def body(self) -> Sequence[Widget]:
         """Return the widgets between the breadcrumb and the status line."""
@@ -110,7 +110,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
 
     def on_resize(self, event: events.Resize) -> None:
         self._fit(event.size.width, event.size.height)
-        # The panes learn their sizes after this event: their rows are made when they have them.
+        # The panes get their sizes after this event, and their rows depend on them.
         self.call_after_refresh(self.redraw)
 
     def _fit(self, width: int, height: int) -> None:
@@ -140,7 +140,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         if not self.is_mounted or not self.is_in_front:
             return
         width, height = self.size
-        # A terminal that was resized while the console was starting has sent no event that counts.
+        # If the terminal was resized during the start, there was no usable event.
         self._fit(width, height)
         if self.has_class("-small"):
             self.small.show((too_small(width, height, NEED_WIDTH, NEED_HEIGHT),))
@@ -188,7 +188,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         character = event.character if event.character and event.character.isprintable() else None
         name = character if character and character != " " else key
         small = self.has_class("-small")
-        # What is not seen is not answered.
+        # A question that is not visible cannot be answered.
         takes_key = not small or key in ("escape", "ctrl+c")
         if key == "ctrl+z":
             self.state.host.suspend_process()
@@ -221,7 +221,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         panes = (*self.query(FixedLines), *self.query(RowTable))
         return (self.state.message, *(tuple(pane.seen_lines()) for pane in panes if pane is not self.status))
 
-    # The mouse, where a setting asks for it.
+    # The mouse, if a setting enables it.
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         self._wheel(event, "j")

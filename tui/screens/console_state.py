@@ -146,7 +146,7 @@ class TypedLine:
         assert self.entry is not None
         if self.entry.sign == "/":
             return completions(self.entry.text)
-        # A deleted table is deployed again by its name.
+        # Deleted tables can be deployed again by name.
         tables = tuple(sorted({*self.state.view.statements, *self.state.view.snapshot.deleted}))
         return complete_command(self.entry.text, self._screen_name, tables, self._action_context())
 
@@ -194,7 +194,7 @@ class QuestionBox(FixedLines):
         self.display = self.dialog is not None
         if self.dialog is None:
             return
-        # Nothing of the screen below shows at its sides where it cannot be told from the box.
+        # On a narrow screen, the box covers the full width: remains of the screen beside it would look like part of it.
         wide = width if width < DIALOG_WIDTH + 2 else DIALOG_WIDTH
         lines = confirmation_dialogs.dialog_lines(self.dialog, wide, self.state.glyphs)
         self.styles.width, self.styles.height = wide, len(lines)

@@ -80,7 +80,7 @@ class HomeScreen(StatementListScreen):
         forced = bool(self.typed.filter_text) or self.faults
         closed = self.folding.closed(view, self.page, _branches_above(self.entry_of(self.table.cursor_id)))
         entries = listing(view, closed, self.shows if forced else None, force_open=forced)
-        # Rows that must stay where they are may be none of the new ones: they are drawn from what they were.
+        # Rows that keep their positions may be missing from the new entries, and are drawn from the former ones.
         known = {**self._held, **self.entries}
         self._held = {row: known[row] for row in self.table.ids if row in known}
         self.entries = {entry.id: entry for entry in entries}

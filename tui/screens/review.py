@@ -60,7 +60,7 @@ class ReviewScreen(SplitScreen):
     def receive(self, fetched: object) -> None:
         if isinstance(fetched, PlanView):
             if self.plan_view is None and fetched.plan.order:
-                # What is done first is what is read first; what is kept stands above it.
+                # Start at the table that is changed first; kept tables are above it.
                 self.table.cursor_id = fetched.plan.order[0]
             self.plan_view = fetched
             self.by_table = {str(node.table): node for node in fetched.plan.nodes}

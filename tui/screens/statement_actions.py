@@ -91,7 +91,7 @@ class StatementActionsScreen(ConsoleScreen):
     def _ask(self, verb: str, key: str) -> None:
         """Ask to confirm stop, start or restart."""
         targets, state, identity = self.acted_on(), self.state, self.state.identity
-        # Named after `:` it is asked for on any screen; the tree knows every act on statements.
+        # `:` runs it on any screen, and the keymap of the tree has all actions on statements.
         action = find_action(verb, "home")
         assert action is not None
         age = state.freshness.age_s

@@ -33,7 +33,7 @@ class TableScreen(StatementActionsScreen):
     def body(self) -> Sequence[Widget]:
         return (self.table,)
 
-    # What a subclass says.
+    # For subclasses to override.
 
     def row_ids(self) -> Sequence[str]:
         """Return the rows in order."""
@@ -67,10 +67,10 @@ class TableScreen(StatementActionsScreen):
         """Return whether a row is drawn with a mark."""
         return False
 
-    # What they share.
+    # Shared by all tables.
 
     def refresh_body(self) -> None:
-        # Rows are there before they are drawn: a key typed ahead must find them.
+        # Rows exist before they are drawn, so that a key typed ahead finds them.
         width = self.table.size.width
         old = self.table.ids
         shape = self.shape()

@@ -71,7 +71,7 @@ class RowsScreen(TextScreen):
         self._asked = False
 
     def fetch(self) -> object:
-        # The pool works for each reading, so a table is not read with every turn of the poller.
+        # Each read is work for the pool, so a table is not read in every interval of the poller.
         if self._asked:
             return None
         self._asked = True
