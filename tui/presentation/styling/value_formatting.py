@@ -1,10 +1,13 @@
 """Short formats of numbers, sizes, times and trends for people."""
 
 import time
+from typing import TYPE_CHECKING
 
 from core.model.states import Trend
-from core.observed.versions import Measurement, StatementLine
 from core.text.wording import counted, long_duration, short_duration, short_number, short_size
+
+if TYPE_CHECKING:
+    from core.observed.versions import Measurement, StatementLine
 
 __all__ = (
     "age",
@@ -69,7 +72,7 @@ def rate(value: float | None, unit: str = "/s") -> str:
     return "-" if value is None else f"{short_number(value)}{unit}"
 
 
-def lag_words(known: Measurement | StatementLine) -> str:
+def lag_words(known: "Measurement | StatementLine") -> str:
     """Write a lag: rows (`~12k` if estimated), else `3 files`; `?` if neither is known."""
     if known.lag_rows is not None:
         return ("" if known.exact else "~") + short_number(known.lag_rows)
