@@ -142,7 +142,7 @@ def test_a_clock_that_is_set_by_less_than_an_hour_moves_the_end_of_a_soak_along(
 
 def test_a_plan_warns_that_both_versions_run(agent: AgentContext, soaked: AgentContext) -> None:
     found = lane.plan(soaked, soaking(small_project.texts(a=UPPER)), REBUILD)
-    assert any("runs on for 30 min beside what replaces it" in warned.summary for warned in found.warnings)
+    assert any("keep running for 30 min beside the new ones" in warned.summary for warned in found.warnings)
     assert {step.do for step in found.steps} >= {"soak", "swap"}
 
 
