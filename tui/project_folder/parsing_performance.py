@@ -102,15 +102,17 @@ def _in_two_processes(
 
 def _read(statements: Sequence[Text], ddl: Sequence[Text], streams: bool) -> dict[bytes, str]:
     facts = ParseCache()
-    for path, text in statements:
-        facts.statements(text, path, every_table_streams=streams)
-    for path, text in ddl:
-        facts.ddl(text, path)
+    with rare_garbage_collection():
+        for path, text in statements:
+            facts.statements(text, path, every_table_streams=streams)
+        for path, text in ddl:
+            facts.ddl(text, path)
     return facts.take_fresh()
 
 
 def _read_columns(readings: "Sequence[Reading]") -> dict[bytes, str]:
     facts = ParseCache()
-    for parsed, columns in readings:
-        facts.wrong_columns(parsed, columns)
+    with rare_garbage_collection():
+        for parsed, columns in readings:
+            facts.wrong_columns(parsed, columns)
     return facts.take_fresh()

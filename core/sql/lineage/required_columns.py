@@ -25,6 +25,7 @@ _SKIPPED = ("with_", "from_", "joins", "hint", "expressions")
 _AFTER_OUTPUTS = ("group", "having", "qualify", "order")
 """Clauses that may name the outputs of their SELECT."""
 _AT_THE_END = ("order", "sort", "cluster", "distribute", "pivots", "sample", "joins")
+_LEAVES = frozenset((exp.Identifier, exp.Literal, exp.Star, exp.Var, exp.Boolean, exp.Null, exp.DataType))
 _UNTRACED = (exp.Query, exp.Lambda, exp.Lateral, exp.Values, exp.Pivot, exp.Aliases)
 
 
@@ -151,28 +152,29 @@ class _Requirements:
         waiting = list(given) if isinstance(given, list) else [given]
         while waiting:
             node = waiting.pop()
-            if not isinstance(node, exp.Expression):
-                continue
-            _refuse_if(isinstance(node, _UNTRACED))
-            if isinstance(node, exp.Star):
-                continue
-            if not isinstance(node, exp.Column):
+            kind = node.__class__
+            if isinstance(node, exp.Column):
+                if isinstance(node.this, exp.Star):
+                    _starred(node, sources)
+                else:
+                    self._column(node, sources, named)
+            elif isinstance(node, _UNTRACED):
+                raise _Untraced
+            elif kind not in _LEAVES and isinstance(node, exp.Expression):
                 waiting.extend(node.iter_expressions())
-            elif isinstance(node.this, exp.Star):
-                _starred(node, sources)
-            else:
-                self._column(node, sources, named)
 
     def _column(self, column: Any, sources: _Sources, named: Collection[str]) -> None:
-        parts = [part.name.lower() for part in name_parts(column)]
-        if len(parts) > 1 and parts[0] in sources:
-            self._require(parts[1], (sources[parts[0]],))
-        elif not (parts[0] in named or (len(parts) == 1 and parts[0] in LITERAL_FUNCTIONS)):
-            self._require(parts[0], tuple(sources.values()))
+        parts = name_parts(column) if column.args.get("table") is not None else [column.this]
+        first = str(parts[0].name).lower()
+        if len(parts) > 1 and first in sources:
+            self._require(parts[1].name.lower(), (sources[first],))
+        elif not (first in named or (len(parts) == 1 and first in LITERAL_FUNCTIONS)):
+            self._require(first, tuple(sources.values()))
 
     def _require(self, name: str, sources: tuple[_Source, ...]) -> None:
-        if any(name in source.names for source in sources):
-            return
+        for source in sources:
+            if name in source.names:
+                return
         tables = sources[0].tables if len(sources) == 1 else tuple(sorted({t for s in sources for t in s.tables}))
         _refuse_if(not tables)
         self.names.setdefault(tables, set()).add(name)
