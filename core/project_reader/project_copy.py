@@ -50,14 +50,14 @@ def unpack_project(packed: bytes, texts: Mapping[str, str]) -> ReadProject | Non
 
 
 class _Packer(pickle.Pickler):
-    """Pickles a value as class and fields in order, and a file's text as the file's path."""
+    """Pickles a value as class and fields in order, and a file's text as its number among the texts."""
 
     def __init__(self, packed: io.BytesIO, texts: Mapping[str, str]) -> None:
         super().__init__(packed, 5)
-        self._paths = {text: path for path, text in texts.items() if text}
+        self._numbers = {text: number for number, text in enumerate(texts.values()) if text}
 
-    def persistent_id(self, obj: Any) -> str | None:
-        return self._paths.get(obj) if type(obj) is str else None
+    def persistent_id(self, obj: Any) -> int | None:
+        return self._numbers.get(obj) if type(obj) is str else None
 
     def reducer_override(self, obj: Any) -> Any:
         if is_dataclass(obj) and not isinstance(obj, type):
@@ -68,10 +68,11 @@ class _Packer(pickle.Pickler):
 class _Unpacker(pickle.Unpickler):
     def __init__(self, packed: bytes, texts: Mapping[str, str]) -> None:
         super().__init__(io.BytesIO(packed))
-        self._texts = texts
+        self._texts = tuple(texts.values())
 
     def persistent_load(self, pid: Any) -> str:
-        return self._texts[pid]
+        found: str = self._texts[pid]
+        return found
 
     def find_class(self, module_name: str, global_name: str) -> Any:
         found = super().find_class(module_name, global_name) if module_name.startswith(_OURS) else None
