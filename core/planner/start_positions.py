@@ -67,7 +67,7 @@ def event_time_of(table: Table, tables: Mapping[TableName, Table]) -> EventTime 
         return None
     windows = [found for operator in statement.operators for key in operator.keys for found in _WINDOW.finditer(key)]
     every, length, offset = _steps(windows[0]) if windows else (timedelta(0), timedelta(0), timedelta(0))
-    if every is None or _METADATA.search(statement.select):
+    if every is None or ("metadata" in statement.select.lower() and _METADATA.search(statement.select)):
         return None
     columns = _columns(streamed, windows, tables, stateful=statement.stateful)
     zoneless = frozenset(table for table, column in columns if _type_of(column, table, tables) == "timestamp_ntz")

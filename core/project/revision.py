@@ -53,12 +53,10 @@ def revision_hash(texts: RevisionTexts) -> str:
 
 def _hash(parts: Iterable[str]) -> str:
     """Hash parts with their lengths, so that different lists of parts never hash the same bytes."""
-    digest = hashlib.sha256()
-    for part in parts:
-        data = part.encode("utf-8", "surrogatepass")
-        digest.update(str(len(data)).encode() + b":" + data)
-    return digest.hexdigest()
+    found = [part.encode("utf-8", "surrogatepass") for part in parts]
+    return hashlib.sha256(b"".join([b"%d:%b" % (len(data), data) for data in found])).hexdigest()
 
 
 def _plain(text: str) -> str:
-    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    plain = text.removeprefix("\ufeff")
+    return plain.replace("\r\n", "\n").replace("\r", "\n") if "\r" in plain else plain

@@ -46,9 +46,10 @@ def read_files(folder: str, before: DeclaringFiles | None = None) -> DeclaringFi
     texts: dict[str, str] = {}
     stamps: dict[str, FileStamp] = {}
     unreadable: list[str] = []
+    inside = os.path.join(folder, "")
     for path in paths:
         try:
-            place = os.path.join(folder, path)
+            place = inside + path
             if path in known.stamps and _stamp(os.stat(place)) == known.stamps[path]:
                 texts[path], stamps[path] = known.texts[path], known.stamps[path]
             else:
