@@ -116,7 +116,7 @@ class ParseCacheFile:
             database.close()
 
     def _add(self, database: sqlite3.Connection, fresh: Mapping[bytes, str], used: Set[bytes] | None) -> None:
-        rows = ((self._version, key, _crc(body), body) for key, body in fresh.items())
+        rows = ((self._version, key, _crc(body), body) for key, body in sorted(fresh.items()))
         database.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?, ?, ?)", rows)
         self._forget(database, used)
 
