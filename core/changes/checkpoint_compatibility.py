@@ -1,4 +1,4 @@
-"""When a statement may go on from its checkpoint although the default is a rebuild.
+"""When a statement may continue from its checkpoint although the default is a rebuild.
 
 Spark must accept the checkpoint and the table must keep its form. Its rows then mix the meanings of the old and the new
 text, which is why a second person approves it.

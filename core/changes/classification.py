@@ -61,7 +61,7 @@ def kinds_between(old: Revision, new: Revision) -> frozenset[ChangeKind]:
 
 
 def keeps_names(revision: Revision) -> bool:
-    """Return whether its checkpoint has kept offsets by source name since the first start (spark.md §2)."""
+    """Return whether the checkpoint has stored offsets by source name since the first start (spark.md §2)."""
     conf = dict(revision.pool.conf) if revision.pool is not None else {}
     return (conf.get(_EVOLUTION, "").lower(), conf.get(_OFFSET_LOG)) == ("true", "2")
 

@@ -1,4 +1,4 @@
-"""A change checked against Spark's analysis and the results of upgrade tests, which can only make it more severe."""
+"""Checks a change against Spark's analysis and the results of upgrade tests, which can only make it more severe."""
 
 import re
 from collections import Counter
@@ -23,17 +23,17 @@ from core.sql.statement import Column, ParsedStatement, line_of
 from core.text.sentence import Fact
 
 KIND_IN_SPARK = {"window": "aggregate", "deduplicate": "aggregate"}
-"""Headgate's kinds with another name in Spark: a window is a key, and DISTINCT an aggregate (run on 4.2.0)."""
+"""Operator kinds that Spark names differently: a window is a key, and DISTINCT an aggregate (run on 4.2.0)."""
 
 _PLACE = re.compile(r",? \(?line (\d+),? pos \d+\)?")
-"""The position of an error of Spark, counted in lines of the query alone."""
+"""The position in one of Spark's error messages, counted in lines of the query alone."""
 
 _LONGEST = 200
-"""Maximum characters of a message of Spark in a plan."""
+"""Maximum number of characters that a plan quotes from one of Spark's messages."""
 
 
 def disagreements(parsed: ParsedStatement, analysed: AnalysedStatement, text: str) -> tuple[Fact[Notice], ...]:
-    """Return where Spark's answer differs from Headgate's reading.
+    """Describe how Spark's analysis differs from Headgate's reading of the statement.
 
     `text` is the statement's file, whose line numbers the notices use.
     """

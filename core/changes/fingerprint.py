@@ -20,14 +20,14 @@ class Fingerprints:
     text: str
     """The texts byte by byte, apart from line endings and byte-order marks."""
     sem: str
-    """Everything the statement means, with options, source names and watermarks."""
+    """The meaning of the statement, including options, source names and watermarks."""
     state: str
     pre: str
     post: str
     sources: str
     """Streamed reads in text order: table, source name and options; watermarks belong to `state`."""
     static: str
-    """Static sides, sorted."""
+    """Tables that are read as batches, sorted."""
     sink: str
     """Target, format, partitioning, location, options and properties; empty without a DDL."""
     schema: str

@@ -105,22 +105,22 @@ class ChangeKindDefinition:
     changes_inputs_or_key: bool = False
     """Whether offsets or rows of the old version have another meaning in a new one."""
     alters_table: bool = False
-    """Whether its table is altered in place before the restart."""
+    """Whether the table is altered in place before the restart."""
     needs_another_table: bool = False
     """Whether the old physical table cannot hold what the new text writes."""
     is_of_the_environment: bool = False
     """Whether the environment changed, and not the files of the table."""
     follows_from_parent: bool = False
-    """Whether it merely follows from a re-created parent and is no edit of the statement itself."""
+    """Whether the change only follows from a re-created parent; the statement itself was not edited."""
 
     @property
     def is_recorded(self) -> bool:
-        """Return whether it is only recorded, while the running query goes on untouched."""
+        """Return whether the change is only recorded while the query keeps running."""
         return self.action is Action.RECORD
 
     @property
     def loss_words(self) -> Sentence:
-        """What the default action loses and leaves, in one line."""
+        """Describe what the default action loses and leaves, on one line."""
         lost = self.loses or "nothing"
         return Sentence(f"{lost}; {self.leaves}" if self.leaves is not None else f"{lost}")
 
@@ -139,7 +139,7 @@ _OLD_ROWS_STAY = Sentence("rows that are there already keep the meaning of the o
 _HISTORY = Sentence("nothing where the sources still hold their history; else the rows that they no longer hold")
 
 _NEW_VERSION = (Strategy.EARLIEST, Strategy.PARTIAL, Strategy.SEEDED)
-"""New versions that read again, from the beginning or from a start position."""
+"""Strategies that create a new version, which reads from the beginning or from a start position."""
 _LATER = (Strategy.PARTIAL, Strategy.SEEDED)
 
 CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (

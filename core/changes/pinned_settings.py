@@ -35,7 +35,7 @@ _RESTARTABLE = (
     "spark.dynamicAllocation.", "spark.sql.adaptive.", "spark.sql.streaming.metricsEnabled",
     "spark.sql.streaming.stopTimeout", "spark.sql.streaming.minBatchesToRetain",
 )  # fmt: skip
-"""Prefixes of settings that change the speed or place of work, but no row."""
+"""Prefixes of settings that affect speed or where work runs, but never the rows."""
 
 _SECRET = re.compile("(?i)secret|password|token|access[.]?key")
 

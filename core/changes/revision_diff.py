@@ -1,6 +1,7 @@
 """Differences between two revisions, each with its kind of change and its edit.
 
-A difference may be milder than STATE_CHANGED only if Spark certainly goes on with the rows that the new text means.
+A difference may be milder than STATE_CHANGED only if Spark is certain to continue with the rows that the new text
+describes.
 """
 
 import re
@@ -23,7 +24,7 @@ RevisionDifference = tuple[ChangeKind, Edit]
 RATE_LIMITS = frozenset(
     ("maxfilespertrigger", "maxbytespertrigger", "maxoffsetspertrigger", "minoffsetspertrigger", "maxcachedfiles")
 )
-"""Options, in lower case, that change only how fast a stream is read."""
+"""Options that affect only how fast a stream is read, in lower case."""
 
 
 _BESIDE_WIDER_TYPES = frozenset(
@@ -72,7 +73,7 @@ def _differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
 def columns_into_state(old: Revision, new: Revision) -> tuple[str, ...]:
     """Return the columns that an unchanged stateful text gets through a star.
 
-    Spark refuses such a state (4.2.0). An unchanged text can get a column in no other way.
+    Spark refuses such a state (4.2.0). A star is the only way in which an unchanged text can get another column.
     """
     if old.parsed is None or new.parsed is None or not new.parsed.stateful:
         return ()

@@ -1,4 +1,4 @@
-"""Differences between the project at an older commit and now: tables, and their texts then."""
+"""Differences between the project now and at an older commit: changed tables, with their texts at that commit."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -26,7 +26,7 @@ class GitComparison:
     changed: tuple[TableName, ...] = ()
     """Declared now, and either new or different in SQL, DDL, settings or folder; sorted."""
     gone: tuple[TableName, ...] = ()
-    """Declared then and not now; sorted."""
+    """Declared at the commit but not now; sorted."""
     before: Mapping[TableName, RevisionTexts] = field(default_factory=dict)
     """The earlier texts of changed and gone tables, as far as they can be read."""
     settings: tuple[str, ...] = ()

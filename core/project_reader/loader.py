@@ -84,7 +84,7 @@ def read_project(
 def read_tables(texts: Mapping[str, str], defaults: Settings, parse_cache: ParseCache) -> dict[TableName, Table]:
     """Read the tables of some folders whose DDL is valid, ignoring Problems.
 
-    A table with an invalid statement has none.
+    A table whose statement is invalid is returned without it.
     """
     return _read_tables(_ProjectDraft(texts, parse_cache, []), defaults)
 

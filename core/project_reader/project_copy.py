@@ -1,6 +1,6 @@
-"""A read and checked project as bytes with the digest of its texts, so that it is not read again.
+"""A project that was read and checked, as bytes, so that the next process need not read it again.
 
-The texts themselves are left out: a reader of the copy has them, or the digest would differ.
+The bytes do not contain the texts: they are restored only with texts of the same digest.
 """
 
 import hashlib

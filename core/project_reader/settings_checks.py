@@ -20,10 +20,10 @@ _UNORDERED = ("map<", "variant", "struct<", "array<")
 _TEXT = ("string", "varchar(", "char(", "binary")
 _INEXACT = ("float", "real", "double")
 _OURS = "headgate_"
-"""Prefix of the columns that a writer adds to the rows of a batch."""
+"""Prefix of the columns that Headgate adds to the rows of a batch while it writes them."""
 _FIRST_ONLY = ("skipchangecommits", "ignorechanges")
 _SAYS = (*_FIRST_ONLY, "readchangefeed")
-"""Options with which a stream itself specifies which changes it reads."""
+"""Options by which a stream specifies itself which changes it reads."""
 
 _RECORDED = "TBLPROPERTIES ('delta.enableChangeDataFeed'='true') in its DDL, where its log says so"
 """How the DDL of an external table declares that it records its changes."""
@@ -234,7 +234,7 @@ def _rows_by(table: Table) -> str:
 
 
 def _records_changes(parent: Table) -> bool:
-    """Return whether a table records its changes from its creation, by its mode or its DDL."""
+    """Return whether a table has recorded its changes since its creation, because of its mode or its DDL."""
     recorded = table_format(parent.parsed_ddl.format).keyed_properties
     said = {name.lower(): value.lower() for name, value in parent.parsed_ddl.properties}
     itself = "true" if parent.settings.upserts and not parent.external else ""

@@ -98,7 +98,7 @@ def read_objective(section: "YamlSection", default: str) -> str:
 
 
 def _readers(section: "YamlSection") -> tuple[str, ...]:
-    """Read the exposures of a table; the project's defaults have none, since nobody reads every table."""
+    """Read the exposures of a table; they have no defaults, since no exposure reads every table."""
     if section.name and "readers" in section.nodes:
         section.wrong("readers", "in the yml of the table that they read", "write readers: in <table>.yml")
         return ()

@@ -1,4 +1,4 @@
-"""YAML mappings whose keys know their lines; a wrong value becomes a Problem, and its default is used."""
+"""YAML mappings with the line of each key; a wrong value becomes a Problem, and the default is used instead."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ class YamlValue:
     """A raw value: a text, None for null, a list, or the pairs of a mapping in order."""
 
     line: int
-    """Line of its start, from 1."""
+    """Line on which the value starts, from 1."""
     text: str | None = None
     items: "tuple[YamlValue, ...] | None" = None
     pairs: "tuple[tuple[YamlValue, YamlValue], ...] | None" = None

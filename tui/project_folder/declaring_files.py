@@ -15,7 +15,7 @@ FOLDER = "pipelines"
 """Contains everything that a project declares, except headgate.yml."""
 
 READ = (".sql", ".yml", ".yaml")
-"""Endings of the files that declare something, in any case: a wrong case is reported, never passed over."""
+"""Endings of declaring files, compared without case: an ending in upper case is reported, not ignored."""
 
 SCRIPTS = "sql-scripts"
 """Holds the SQL of a table; a folder `tests` beside it declares nothing."""
@@ -30,7 +30,7 @@ FileStamp = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class DeclaringFiles:
-    """What a folder declares at one moment, by paths with forward slashes, sorted."""
+    """The declaring files of a folder at one moment, by path with forward slashes, sorted."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
     stamps: Mapping[str, FileStamp] = field(default_factory=dict)

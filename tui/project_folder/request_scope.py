@@ -1,4 +1,4 @@
-"""The tables that a request names by list file or folder, each with the place that names it."""
+"""Tables that a request names by list file or folder, with the line or folder that names each of them."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 STDIN = "-"
 
 _TOLD = 20
-"""Maximum number of mistakes listed; the rest are counted."""
+"""Maximum number of mistakes to list; the others are only counted."""
 _MOST_LIST_MB = 10
 _LINES = "name a text file with one table per line"
 _SHOWN = 80

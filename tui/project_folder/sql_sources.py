@@ -77,7 +77,7 @@ def pool_beside(source: SqlSource, environment: str | None) -> Pool | None:
 def read_revisions(source: SqlSource, environment: str | None) -> tuple[dict[TableName, Revision], tuple[Problem, ...]]:
     """Read the statements of a source with their DDL and settings by name, and Problems.
 
-    By convention `ddl.<table>.sql` is in the same folder; `<table>.yml`, or the yml named after the folder, is there
+    By convention, `ddl.<table>.sql` is in the same folder; `<table>.yml`, or the yml named after the folder, is there
     too or, for a folder `sql-scripts`, one level up.
     """
     manifest = manifest_beside(source)
@@ -103,7 +103,7 @@ def read_revisions(source: SqlSource, environment: str | None) -> tuple[dict[Tab
 
 
 def in_one_place(old: SqlSource, new: SqlSource) -> tuple[SqlSource, SqlSource, SqlSource | None]:
-    """If one text has no DDL beside it, use the files beside the other; returns both, and the one without.
+    """If only one text has a DDL beside it, use that one's files for both; returns both, and the text without a DDL.
 
     Such a text is a copy outside of a project: its settings are unknown, not removed.
     """
@@ -118,7 +118,7 @@ def in_one_place(old: SqlSource, new: SqlSource) -> tuple[SqlSource, SqlSource, 
 def with_comparable_columns(
     old: Mapping[TableName, Revision], new: Mapping[TableName, Revision], *, declared: bool
 ) -> tuple[dict[TableName, Revision], dict[TableName, Revision]]:
-    """Take the columns of both sides from their SELECTs, unless both have their own DDL."""
+    """Derive the columns of both sides from their SELECTs, unless both have a DDL of their own."""
     if declared and all(each.texts.ddl for each in (*old.values(), *new.values())):
         return dict(old), dict(new)
     before, after = ({table: _implied(each) for table, each in side.items()} for side in (old, new))
@@ -157,7 +157,7 @@ def refuse_problems(name: str, problems: Sequence[Problem]) -> None:
 
 
 def _first_settings(source: SqlSource, defaults: Settings) -> Settings:
-    """Read the settings that determine how a text is parsed, before it is."""
+    """Read the settings that determine how a text is parsed, before parsing it."""
     written = next((parsed.writes for parsed in read_any(source.text, source.name)[0]), None)
     return read_settings(_texts(source, written).yml, "", defaults, []) if written else defaults
 
