@@ -15,7 +15,7 @@ from core.project.revision import RevisionTexts
 from core.text.sentence import Fact, FactKind, Sentence
 
 PLAN_FORMAT = "headgate.plan/1"
-PLANNER_VERSION = "10"
+PLANNER_VERSION = "11"
 """Version of the planner; an agent refuses plans of another one."""
 
 UNDO_D = 90.0

@@ -2,7 +2,6 @@
 
 import os
 import re
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import Future
@@ -64,10 +63,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _set_event() -> threading.Event:
-    event = threading.Event()
-    event.set()
-    return event
+def _at_once() -> object:
+    return None
 
 
 @dataclass
@@ -86,8 +83,8 @@ class ScriptedPool:
     stops: list[str] = field(default_factory=list)
     answers: dict[str, AnalysisAnswer | HeadgateError] = field(default_factory=dict)
     asked: list[AnalysisQuestion] = field(default_factory=list)
-    analysing: threading.Event = field(default_factory=_set_event)
-    """Cleared while an analysis takes longer than its callers wait."""
+    analysing: Callable[[], object] = _at_once
+    """Returns once Spark has analysed a statement."""
     cleared: int = 0
     engine: str = "4.2.0"
     other_python: str = ""
@@ -359,7 +356,7 @@ class _Analysis:
 
     def ask(self, question: AnalysisQuestion) -> AnalysisAnswer:
         self.pool.asked.append(question)
-        self.pool.analysing.wait(60)
+        self.pool.analysing()
         answer = self.pool.answers.get(question.key, TryAgain("Spark is silent"))
         if isinstance(answer, AnalysisAnswer):
             return answer

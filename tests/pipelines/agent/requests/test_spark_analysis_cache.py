@@ -98,12 +98,13 @@ def test_slow_answer_ends_the_asking(agent: AgentContext, pool: ScriptedPool) ->
 
 def test_an_answer_that_comes_after_its_caller_left_is_kept(agent: AgentContext, pool: ScriptedPool) -> None:
     pool.answers = {ONE.key: SAID}
-    pool.analysing.clear()
+    analysed = threading.Event()
+    pool.analysing = analysed.wait
     cache = SparkAnalysisCache(agent)
     for _ in range(2):
         answers, why = cache.ask([ONE], 0.6)
         assert answers == (None,) and "did not analyse" in why
-    pool.analysing.set()
+    analysed.set()
     assert cache.ask([ONE], 60.0) == ((SAID,), "")
     assert pool.asked == [ONE]
     until_cleared()
