@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from core.changes.kinds import ChangeKind
-from core.model.actions import EXECUTABLE, Action, Strategy
+from core.model.actions import EXECUTABLE, Action, Strategy, typed_strategy
 from core.model.errors import Refused
 from core.model.names import TableName
 from core.observed.table_statistics import LogHistory, TableStatistics, history_of
@@ -67,7 +67,7 @@ def _not_executable(nodes: Iterable[PlanNode]) -> tuple[tuple[TableName, str], .
     found = []
     for node in nodes:
         if node.strategy not in EXECUTABLE:
-            found.append((node.table, node.strategy))
+            found.append((node.table, typed_strategy(node.strategy)))
         elif node.action is Action.RESTART and node.change is ChangeKind.POOL:
             found.append((node.table, "another pool"))
     return tuple(sorted(found))
