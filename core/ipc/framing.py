@@ -33,9 +33,7 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class BadFrame(ValueError):
-    """Raised for anything from the other side that is not a valid frame, and for a message that exceeds the frame
-    limit.
-    """
+    """Raised for anything received that is not a valid frame, and for a message that exceeds the frame limit."""
 
 
 def encode_frame(message: dict[str, Any]) -> bytes:

@@ -63,9 +63,7 @@ class ObjectiveWatch:
     contrary_since: float | None = None
 
     def heard(self, behind_s: float | None, objective_s: float, at: float) -> "ObjectiveWatch":
-        """Return the watch after one more measurement; a change counts only once it has lasted `SUSTAINED_S` or
-        `MET_S`.
-        """
+        """Return the watch after one more measurement; a change counts after `SUSTAINED_S` or `MET_S`."""
         if behind_s is None:
             return self
         missed = behind_s > objective_s
@@ -83,9 +81,7 @@ def objective_s(objective: str, trigger: str) -> float:
 
 
 def fault_sign(lag: Lag, judged: LagTrend, *, state: str, wanted: str, objective_s: float) -> FaultSign:
-    """Return the fault that a measurement suggests; there is none while a statement is not running or meant to be
-    stopped.
-    """
+    """Return the fault that a measurement suggests; none while a statement is not running or meant to be stopped."""
     if state == State.FAILED:
         return FaultSign(Fault.FAILED, "it has failed", at_once=True)
     if wanted == WantedState.STOPPED or state not in MAY_WORK:

@@ -140,9 +140,7 @@ class LineageTracer:
         return self._project.tables[table].parsed_ddl.columns
 
     def column(self, table: TableName, name: str) -> ColumnOrigin | None:
-        """Return a column with its spelling in the DDL, looked up ignoring case; None if the table has no such
-        column.
-        """
+        """Return a column as spelled in the DDL, looked up ignoring case; None if the table has no such column."""
         spelled = self._spelled(table, name)
         return ColumnOrigin(table, spelled) if spelled is not None else None
 
@@ -157,9 +155,7 @@ class LineageTracer:
         return tuple(edge for child in children for edge in self._statement(child).by_source.get(at, ()))
 
     def _gaps_at(self, at: ColumnOrigin, direction: str) -> tuple[LineageGap, ...]:
-        """Return the gaps that may hide lineage of a node; downstream, any unresolved name in a reader could refer to
-        it.
-        """
+        """Return the gaps that may hide lineage of a node; downstream, any unresolved name may refer to it."""
         if direction == UPSTREAM:
             return self._statement(at.table).gaps.get(at, ())
         children = self._graph.children(at.table)

@@ -67,9 +67,7 @@ class TableGraph:
         return cycles({table: tuple(edge.parent for edge in edges) for table, edges in self._parents.items()})
 
     def generations(self) -> tuple[tuple[TableName, ...], ...]:
-        """Return the topological generations, sources first, each sorted by name; raises AssertionError if there is a
-        cycle.
-        """
+        """Return the topological generations, sources first, each sorted by name; there must be no cycle."""
         parents = {table: tuple(edge.parent for edge in edges) for table, edges in self._parents.items()}
         found, knotted = _generations(parents)
         assert not knotted, self.cycles()

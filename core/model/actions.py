@@ -29,7 +29,7 @@ class StepKind(StrEnum):
     REGISTER = "register"
     """Run CREATE TABLE IF NOT EXISTS for an external table."""
     CREATE = "create"
-    """Create the physical table of a version, an empty checkpoint with a file that names its owner, and
+    """Create the physical table of a version, an empty checkpoint with a file naming its owner, and
     `_headgate.json`.
     """
     FORK = "fork"
@@ -43,13 +43,11 @@ class StepKind(StrEnum):
     CATCH_UP = "catch_up"
     """Wait until a version is no further behind its inputs than a given bound."""
     VALIDATE = "validate"
-    """Compare a new version with the serving one after batches that have read the same input; run the project's
-    checks.
-    """
+    """Compare a new version with the serving one after batches with the same input; run the project's checks."""
     HOLD = "hold"
     """Wait, with every new version running, until an operator releases the swap."""
     SWAP = "swap"
-    """Move the pointers of `tables`, sinks first, to the new versions, with CREATE VIEW for a new pointer, else ALTER
+    """Move the pointers of `tables`, sinks first, to the new versions: CREATE VIEW for a new pointer, else ALTER
     VIEW.
     """
     RESTART = "restart"
@@ -57,9 +55,7 @@ class StepKind(StrEnum):
     REWRITE = "rewrite"
     """Stop the query, then upsert every row again into the same table with the new revision, on a new checkpoint."""
     SEAM = "seam"
-    """Stop the query, then continue the same table on another version of the upstream table, from the aligned
-    position.
-    """
+    """Stop the query, then continue the same table on another upstream version, from the aligned position."""
     ALTER = "alter"
     """Run ALTER TABLE on the physical table, and change the registration DDL in the ledger accordingly."""
     STOP = "stop"

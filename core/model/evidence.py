@@ -131,9 +131,7 @@ class Edit:
         return self.kind in (EditKind.OPERATOR, EditKind.OPERATOR_KEYS, EditKind.MORE_PARTS) and self.of == name
 
     def is_of_state(self, operator: str) -> bool:
-        """Return whether the edit changes what defines a stateful operator: its joins, GROUP BY, or compared
-        columns.
-        """
+        """Return whether the edit changes what defines a stateful operator: joins, GROUP BY, or compared columns."""
         if operator == "deduplicate":
             return self.kind is EditKind.EXPRESSION
         if operator == "stream_join":
@@ -218,9 +216,7 @@ def is_of_rows(seen: Evidence) -> bool:
 
 
 def reading_order(seen: Evidence) -> int:
-    """Return the rank of evidence in a summary: 0 if the number of rows may change, 1 for filters and values, else
-    2.
-    """
+    """Return the rank in a summary: 0 if the number of rows may change, 1 for filters and values, else 2."""
     return 0 if is_of_rows(seen) else 1 if isinstance(seen, Edit) and seen.kind in _OF_VALUES else 2
 
 

@@ -41,9 +41,7 @@ class BatchHistory:
 
     batches: Mapping[int, BatchPosition]
     held: Mapping[str, tuple[int, int]]
-    """For each mark of a reader, the first and last batch after which the table held exactly the rows that it stands
-    for.
-    """
+    """By mark of a reader: the first and last batch after which the table held exactly the rows marked as read."""
 
 
 @dataclass(frozen=True, slots=True)

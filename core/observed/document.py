@@ -188,9 +188,7 @@ def _twice(word: str, remedy: str, where: Where | None) -> Problem:
 
 
 def _refuse_deep_and_aliases(text: str) -> None:
-    """Raise ValueError for deep nesting or aliases, found in the event stream: composing nodes would recurse in
-    libyaml.
-    """
+    """Raise ValueError for deep nesting or aliases, before libyaml would recurse in composing nodes."""
     deep = 0
     for event in _events(text):
         deep += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)

@@ -35,9 +35,7 @@ def cut(value: Any, most: int = _SHOWN) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EntryReader:
-    """Reads values from one mapping of a document; reports a wrong value as a Problem and returns the default
-    instead.
-    """
+    """Reads values from one mapping of a document; a wrong value becomes a Problem and is read as the default."""
 
     subject: str
     label: str

@@ -44,9 +44,7 @@ class MeasuredStep:
 
 
 StepDurations = Mapping[str, Seconds]
-"""Duration ranges by step kind (`start`) and, for tables with enough measured steps, by kind and table (`start
-orders`).
-"""
+"""Duration ranges by step kind (`start`) and, with enough measured steps, by kind and table (`start orders`)."""
 
 
 def step_durations(measured: Iterable[MeasuredStep]) -> StepDurations:

@@ -85,9 +85,7 @@ class Deployment:
     made_by: str = ""
     """The run that created table and checkpoint; empty if unknown."""
     recorded: int = 0
-    """Number of times this version was recorded in the data folder; a higher number there means that a newer ledger
-    exists.
-    """
+    """Number of times this version was recorded in the data folder; a higher number there means a newer ledger."""
     served_at: float | None = None
     """When the pointer last moved to this version; None if it never served."""
     served_by: str = ""
@@ -106,9 +104,7 @@ class Deployment:
     begins_after: str = ""
     """The position before the first row, if the version starts after one: `batch 12 of orders@v1`."""
     before_ddl: str = ""
-    """CREATE TABLE IF NOT EXISTS of the table with earlier rows that the pointer also serves; empty if there is
-    none.
-    """
+    """CREATE TABLE IF NOT EXISTS of the table with earlier rows that the pointer serves too; empty if none."""
     table_id: str = ""
     """The id of the table at its creation; empty if the format has no ids."""
     clone_of: int = 0
@@ -240,9 +236,7 @@ class StatementLine(NamedTuple):
 
     @property
     def fault_word(self) -> str:
-        """The fault as a value of `core.model.states.Fault`, corrected by the state, which may be newer than the
-        measurement.
-        """
+        """The fault, a value of `core.model.states.Fault`, corrected by the state, which may be more recent."""
         if self.state == State.FAILED:
             return Fault.FAILED
         return (self.fault or "") if self.state in MAY_WORK and self.fault != Fault.FAILED else ""

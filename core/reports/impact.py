@@ -228,9 +228,7 @@ def _rebuilt(asking: _Asking) -> ImpactAnswer:
 def _rebuilding(
     asking: _Asking, asked: tuple[TableName, ...]
 ) -> tuple[PlanRequest, tuple[PlanRefusal, ...], dict[TableName, tuple[ImpactEffect, str]]]:
-    """Let the planner decide a rebuild of tables; return the request, the refusals, and the effect on each affected
-    table.
-    """
+    """Let the planner decide a rebuild of tables; return request, refusals, and the effect on each affected table."""
     request = normal_request(PlanRequest(tables=asked, rebuild=True, children=asking.children or "product"))
     if not asked:
         return request, (), {}

@@ -102,9 +102,7 @@ class ReleasePair:
     note: str
     """The note of the step that waits for the new version to catch up."""
     checks: str
-    """State of the step that compares both versions; empty if the plan has no such step or the comparison was
-    skipped.
-    """
+    """State of the step that compares both versions; empty if there is no such step or it was skipped."""
     found: str
     """The note of the comparison step."""
     lacks: str
@@ -233,9 +231,7 @@ def _key(node: PlanNode) -> tuple[str, int]:
 
 
 def _side(key: Version, one: Deployment | None, measured: Measurement | None, now: float) -> ReleaseSide:
-    """Return one version of a pair; a stop time in the past is dropped, because then readers keep the version
-    running.
-    """
+    """Return one version of a pair; a stop time in the past is dropped, since readers then keep the version running."""
     if one is None or one.deleted:
         return ReleaseSide(key[1], State.ABSENT, runs=False, stops_at=None)
     runs = one.wanted == WantedState.RUNNING

@@ -68,9 +68,7 @@ class StepPutOff:
 
 @dataclass(frozen=True, slots=True)
 class OperatorControl:
-    """Evidence: an operator's command for the run: pause, resume, cancel, retry, skip (step `n`), or swap, which ends a
-    hold.
-    """
+    """Evidence: an operator's command: pause, resume, cancel, retry, skip (step `n`), or swap, which ends a hold."""
 
     act: str
     n: int = 0

@@ -1,6 +1,4 @@
-"""Sentences on stopped statements: what a stop affects, which runs it blocks, and which serving versions are
-stopped.
-"""
+"""Sentences on stopped statements: what a stop affects, which runs it blocks, which serving versions are stopped."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -13,17 +11,13 @@ from core.run.records import RunRow
 
 
 def stopped_serving(versions: Iterable[KnownVersion], tables: Collection[str]) -> tuple[tuple[TableName, int], ...]:
-    """Return the serving versions of `tables` whose wanted state is stopped, sorted; external tables are never
-    included.
-    """
+    """Return the serving versions of `tables` whose wanted state is stopped, sorted; external tables never count."""
     serving = (one for one in versions if one.table in tables and one.active and not one.deleted and one.version)
     return tuple(sorted((one.table, one.version) for one in serving if one.wanted == WantedState.STOPPED))
 
 
 def stopped_serving_words(stopped: Sequence[tuple[str, int]]) -> str:
-    """Return a sentence that names stopped serving versions and the command that starts them; empty if there are
-    none.
-    """
+    """Return a sentence that names stopped serving versions and the command that starts them; empty if none."""
     if not stopped:
         return ""
     named = ", ".join(f"{table} v{version}" for table, version in stopped)
@@ -56,9 +50,7 @@ def left_running_words(left: Sequence[tuple[TableName, int]]) -> str:
 def staying_words(
     versions: Sequence[Deployment], tables: Collection[str], replaced: Collection[tuple[TableName, int]]
 ) -> str:
-    """Return a sentence on stopped serving versions and on replaced versions left running; empty if there are
-    neither.
-    """
+    """Return a sentence on stopped serving versions and on replaced versions left running; empty if none."""
     rests = stopped_serving_words(stopped_serving(versions, tables))
     return "; ".join(words for words in (rests, left_running_words(left_running(versions, replaced))) if words)
 

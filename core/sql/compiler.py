@@ -110,9 +110,7 @@ def tracking_options(checkpoint: str, ordinal: int) -> Options:
 
 
 def with_stream_options(select: str, options: Mapping[int, Options]) -> str:
-    """Add options to the streams of a compiled SELECT, by their position in the text; they precede the streams' own
-    options.
-    """
+    """Add options to the streams of a compiled SELECT, by position in the text, before the streams' own options."""
     tokens = tokens_of(open_sql(select, ""))
     streams = sorted((at, mark) for at, mark in extract_stream_clauses(tokens).by_start.items() if mark.streaming)
     ends = {token.start: end_of(token) for token in tokens}

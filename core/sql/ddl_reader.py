@@ -216,9 +216,7 @@ def _clause(tokens: Sequence[Token], index: int, clauses: _Clauses) -> int:
 
 
 def _take_path(clauses: _Clauses, first: Token) -> None:
-    """Treat `OPTIONS (path '…')` as LOCATION, as Spark does, which rejects having both (4.2.0,
-    AstBuilder.cleanTableOptions).
-    """
+    """Treat `OPTIONS (path '…')` as LOCATION, as Spark does; it rejects both (4.2.0, AstBuilder.cleanTableOptions)."""
     paths = [value for key, value in clauses.options if key.lower() == "path"]
     if not paths:
         return

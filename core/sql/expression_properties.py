@@ -168,9 +168,7 @@ def row_order(expression: str) -> RowOrder | None:
 
 
 def _first(node: Any) -> Any:
-    """Return the first call that depends on the row order, ignoring calls inside others that remove or define the
-    order.
-    """
+    """Return the first call that depends on the row order, unless a call around it removes or defines the order."""
     name = _name(node)
     if isinstance(node, exp.WithinGroup) or name in _BLIND:
         return None

@@ -94,9 +94,7 @@ RequiredColumns = tuple[tuple[tuple[TableName, ...], tuple[str, ...]], ...]
 
 
 SIMPLIFIED = "; as Spark simplifies "
-"""Separator in `ParsedStatement.state`; the text after it lists the expressions that decide which aggregates Spark
-keeps.
-"""
+"""Separator in `ParsedStatement.state`, before the expressions that decide which aggregates Spark keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +128,7 @@ class ParsedStatement:
 
     @property
     def read_above(self) -> str:
-        """The expressions because of which Spark may keep fewer aggregates in its state; empty if it keeps all of
-        them.
-        """
+        """The expressions that may let Spark keep fewer aggregates in its state; empty if it keeps all."""
         return self.state.partition(SIMPLIFIED)[2]
 
     @property
@@ -187,9 +183,7 @@ def line_of(text: str, parsed: ParsedStatement, offset: int) -> int:
 
 
 def with_change_feeds(parsed: ParsedStatement, tables: Collection[str]) -> ParsedStatement:
-    """Return the statement with its reads of `tables` streaming their change feeds, except reads that set the
-    option.
-    """
+    """Return the statement with its reads of `tables` streaming change feeds, unless a read sets the option."""
     if not any(read.table in tables for read in parsed.reads):
         return parsed
     return replace(parsed, reads=tuple(_taking(read) if read.table in tables else read for read in parsed.reads))

@@ -89,9 +89,7 @@ def _key(name: str) -> str:
 
 
 def _literals(parsed: ParsedStatement) -> dict[tuple[str, bool], list[str]]:
-    """Return the string literals that the statement compares with columns, by (column, whether equality is
-    required).
-    """
+    """Return the string literals that the statement compares with columns, by (column, whether they must be equal)."""
     found: dict[tuple[str, bool], list[str]] = {}
     for name, operator, texts in _LITERAL.findall(parsed.select):
         key = name.lower(), operator not in ("<>", "!=")

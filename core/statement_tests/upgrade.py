@@ -30,9 +30,7 @@ def verdict_of(
     alone: tuple[tuple[Row, ...], tuple[Row, ...]],
     upgraded: tuple[tuple[Row, ...], tuple[Row, ...]],
 ) -> tuple[UpgradeVerdict, RowDifference]:
-    """Judge an upgrade by comparing its rows with those of the new text alone, right before the upgrade and at the
-    end.
-    """
+    """Judge an upgrade by comparing its rows with those of the new text alone, before the upgrade and at the end."""
     whole = compare_rows(columns, alone[1], upgraded[1], key=case.key, tolerance=case.tolerance)
     if not whole:
         return UpgradeVerdict.SAFE, whole

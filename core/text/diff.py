@@ -25,9 +25,7 @@ def short_diff(old: str, new: str) -> tuple[list[tuple[str, str]], int]:
 
 
 def unified_diff(old: str, new: str) -> tuple[str, ...]:
-    """Return the lines of a unified diff without its two file headers, with secrets masked; empty if the texts are
-    equal.
-    """
+    """Return the lines of a unified diff without file headers, with secrets masked; empty if the texts are equal."""
     lines = difflib.unified_diff(lines_of(old), lines_of(new), lineterm="")
     return tuple(map(mask_literals, lines))[2:]
 

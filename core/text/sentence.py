@@ -56,9 +56,7 @@ class FactKind(Enum):
         return self.name.lower()
 
     def of(self, **values: object) -> "Fact[Self]":
-        """Return a fact of this kind; a value is a text, a number, a tuple of these, or another fact that gives the
-        reason.
-        """
+        """Return a fact of this kind; a value is a text, a number, a tuple of these, or another fact as the reason."""
         return Fact(self, tuple(values.items()))
 
 

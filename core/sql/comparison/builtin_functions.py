@@ -75,8 +75,6 @@ _ALIAS = re.compile(r"_[tc][0-9]+\Z")
 
 
 def foreign_functions(canonical: str) -> tuple[str, ...]:
-    """Return the functions called in a canonical text that are not built in, sorted; the text's keywords are in upper
-    case.
-    """
+    """Return the functions in a canonical text that are not built in, sorted; its keywords are in upper case."""
     called = {found["name"] for found in _CALL.finditer(canonical) if found["name"]}
     return tuple(sorted(name for name in called - BUILTINS if not _ALIAS.match(name)))

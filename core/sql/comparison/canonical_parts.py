@@ -151,9 +151,7 @@ def _lift_aggregate(select: Any, kept: Sequence[Any] = ()) -> str:
 
 
 def _reads_all(query: Any) -> bool:
-    """Return whether Spark certainly reads every aggregate that the query, or its only source, names above the
-    state.
-    """
+    """Return whether Spark certainly reads every aggregate that the query or its only source names above the state."""
     if not isinstance(query, exp.Select):
         return True
     if aggregating(query):
@@ -185,9 +183,7 @@ def _conditions(word: str, lifted: list[str]) -> str:
 
 
 def _named_aggregates(select: Any) -> set[str]:
-    """Return the output names that certainly refer to an aggregate; a name that a key uses may refer to the key
-    instead.
-    """
+    """Return the output names that certainly refer to an aggregate; a name in a key may refer to the key."""
     named = {each.alias for each in select.expressions if isinstance(each, exp.Alias) and aggregates_in(each)}
     return named - {column.name for key in group_keys(select) for column in key.find_all(exp.Column)}
 

@@ -19,9 +19,7 @@ ColumnsOf = Mapping[TableName, Sequence[str]]
 
 
 def with_qualified_columns(canonical: str, columns: ColumnsOf) -> tuple[object, ...]:
-    """Return a key that is equal for canonical texts that differ only in qualifiers; just the text if it cannot be
-    parsed.
-    """
+    """Return a key that is equal for texts that differ only in qualifiers; just the text if not parseable."""
     try:
         marks = extract_stream_clauses(tokens_of(open_sql(canonical, "")))
         query = parse_query(marks.tokens, canonical)

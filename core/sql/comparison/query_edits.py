@@ -82,9 +82,7 @@ class _Reading:
         return {name for (_, name), number in seen.items() if number > 1}
 
     def blocks(self, written: Aliases, twice: set[str]) -> list[Any]:
-        """Name sources, qualifiers and functions as their author did, and return the SELECTs. Modifies the parsed
-        text.
-        """
+        """Name sources, qualifiers and functions as their author did, in place, and return the SELECTs."""
         query, names = self._query, dict(written)
         for table in query.find_all(exp.Table):
             mark, shown = self._marks.by_start.get(table.this.meta.get("start")), written.get(table.name, table.name)
@@ -341,9 +339,7 @@ def written_aliases(select: str) -> dict[str, str]:
 
 
 def aliases_of_both(old: ParsedStatement, new: ParsedStatement) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the written aliases of two statements; if they read the same tables in the same order, those of the new
-    one for both.
-    """
+    """Return the written aliases of two statements; if both read the same tables in order, those of the new one."""
     same = [read.table for read in old.reads] == [read.table for read in new.reads]
     after = written_aliases(new.select)
     return (after if same else written_aliases(old.select)), after

@@ -153,9 +153,7 @@ class StatementEffects:
     once: Cause | None = None
     """The edit of DISTINCT or a lateral view that may change how often a row occurs; None if there is none."""
     withheld: RowSide | None = None
-    """The only version with DISTINCT, which withholds rows that its watermark has not passed; None without such an
-    edit.
-    """
+    """The only version with DISTINCT, which withholds rows until its watermark has passed them; else None."""
     totals: CommonTotals | None = None
     """What can still be compared if the groups differ; None if they do not."""
     rewritten: bool = False
@@ -352,9 +350,7 @@ def _outputs(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
 
 
 def _drop_empty_explodes(select: Any, side: RowSide, why: Cause, found: _Effects) -> None:
-    """Record that a lateral view drops rows with an empty collection, unless it is OUTER or explodes a non-empty
-    literal.
-    """
+    """Record that a lateral view drops rows with an empty collection, unless it is OUTER or a non-empty literal."""
     for lateral in select.args["laterals"]:
         call = lateral.this
         listed = next(call.iter_expressions(), None) if isinstance(call, exp.Anonymous | exp.Func) else None
@@ -492,9 +488,7 @@ def _shown_condition(term: str, old: Any, new: Any) -> str:
 
 
 def _show(parent: Any, shown: Mapping[str, str]) -> bool:
-    """Replace expressions by the output columns that show them, outermost first; return False if the output lacks a
-    column.
-    """
+    """Replace expressions by output columns that show them, outermost first; return False if a column is not shown."""
     for child in list(parent.iter_expressions()):
         if (name := shown.get(sql_of(child))) is not None:
             child.replace(exp.column(exp.to_identifier(name, quoted=True)))
@@ -504,9 +498,7 @@ def _show(parent: Any, shown: Mapping[str, str]) -> bool:
 
 
 def _unmatched_rows(table: str, old: Any, new: Any) -> str:
-    """Return a predicate for rows without a match: all output columns of the joined table are NULL; empty if there are
-    none.
-    """
+    """Return a predicate for rows without a match, whose output columns of the joined table are NULL; empty if none."""
     after = {each.alias_or_name: sql_of(each.unalias()) for each in new.expressions}
     shown = [
         each.alias_or_name
@@ -535,9 +527,7 @@ def _common_totals(old: Any, new: Any, texts: tuple[str, str]) -> CommonTotals:
 
 
 def _keys_and_totals(select: Any) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
-    """Return the outputs that identify groups, and the totals by expression, as pairs (SQL over the output column,
-    column).
-    """
+    """Return the outputs that identify groups, and by expression the totals as (SQL over the output, output)."""
     grouped = group_key_texts(select)
     keys: dict[str, str] = {}
     totals: dict[str, tuple[str, str]] = {}
@@ -559,9 +549,7 @@ def _keys_and_totals(select: Any) -> tuple[dict[str, str], dict[str, tuple[str, 
 
 
 def _totals_doubt(selects: Sequence[Any], texts: Sequence[str]) -> Fact[TotalsDoubt] | None:
-    """Return why totals may differ although nothing is wrong: some groups are not emitted yet, or HAVING removes
-    groups.
-    """
+    """Return why totals may legitimately differ: some groups are not emitted yet, or HAVING removes groups."""
     if any(select.args.get("having") is not None for select in selects):
         return TotalsDoubt.HAVING.of()
     was, now = (_withholding_keys(select, text) for select, text in zip(selects, texts, strict=True))

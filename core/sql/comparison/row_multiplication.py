@@ -57,9 +57,7 @@ def row_multipliers(old: ParsedStatement, new: ParsedStatement, columns: Columns
 class _Join:
     node: Any
     side: Any
-    """The source whose matches determine the number of rows: the joined source, or the table that a stream is joined
-    to.
-    """
+    """The source whose matches determine the number of rows: the joined source, or the table that a stream joins."""
     kind: str
     terms: frozenset[str]
 

@@ -75,9 +75,7 @@ class ColumnResolver:
         ] = None
 
     def item(self, node: Any, place: ResolutionScope, name: str = "", label: str = "") -> RelationColumn:
-        """Return the column that an expression computes; its text qualifies columns by table or WITH query, not by
-        alias.
-        """
+        """Return the column of an expression; its text qualifies columns by table or WITH query, not by alias."""
         inner = node.unalias() if isinstance(node, exp.Alias) else node
         if self._is_path(inner):
             path = self._path_item(inner, place)
@@ -129,9 +127,7 @@ class ColumnResolver:
     def _children(
         self, node: Any, kind: InputKind, place: ResolutionScope, found: RelationColumn
     ) -> list[tuple[Any, InputKind]]:
-        """Return a node's children with the kind of input that they are, in reverse, since the last one is visited
-        first.
-        """
+        """Return a node's children with their kind of input, in reverse, since the last is visited first."""
         if _counts_rows(node):
             _add(found, rows_of(place.sides[0].tables()), kind)
         if isinstance(node, exp.Filter):
@@ -230,9 +226,7 @@ class ColumnResolver:
         return self._resolve([*name_parts(node), *reversed(names)], place, node)
 
     def _resolve(self, parts: list[Any], place: ResolutionScope, column: Any = None) -> RelationColumn | None:
-        """Resolve a dotted name; None if it is a function called without brackets, or was recorded as missing or
-        ambiguous.
-        """
+        """Resolve a dotted name; None if it is a call without brackets, or recorded as missing or ambiguous."""
         bare = parts[0].name.lower()
         for depth, side in enumerate(place.sides):
             relation = side.relations.get(bare) if len(parts) > 1 else None

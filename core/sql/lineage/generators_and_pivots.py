@@ -90,9 +90,7 @@ def _inlined(collection: RelationColumn, count: int) -> tuple[list[RelationColum
 
 
 def _stacked(arguments: list[Any], place: ResolutionScope, walk: ColumnResolver) -> list[RelationColumn]:
-    """Return the columns of `stack(n, a, b, …)`, which arranges its values in n rows: every k-th value is in the same
-    column.
-    """
+    """Return the columns of `stack(n, a, b, …)`, whose values fill n rows: every k-th value is in the same column."""
     rows, values = arguments[0], [walk.item(each, place) for each in arguments[1:]]
     count = (whole_number(rows.name) or 1) if isinstance(rows, exp.Literal) else 1
     width = -(-len(values) // count)

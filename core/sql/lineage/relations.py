@@ -88,9 +88,7 @@ class JoinSide:
     relations: dict[str, Relation] = field(default_factory=dict)
     """Relations by alias."""
     visible: list[tuple[str, RelationColumn]] = field(default_factory=list)
-    """Columns that `*` and unqualified names refer to, with the alias of their source, or an empty one if merged by
-    USING.
-    """
+    """Columns that `*` and unqualified names refer to, with their source's alias, which is empty if merged by USING."""
     named: dict[str, RelationColumn] = field(default_factory=dict)
     """Columns that Spark adds: `window` after grouping by a window, and earlier aliases of the same SELECT."""
     _by_name: dict[str, list[tuple[str, RelationColumn]]] = field(default_factory=dict)
@@ -327,8 +325,8 @@ def _input(
 
 
 def _text(item: RelationColumn, origin: ColumnOrigin) -> str:
-    """Return the expressions of the UNION branches that involve an origin; without branches, the column's own
-    expression.
+    """Return the expressions of the UNION branches that involve an origin, or the column's own if there are no
+    branches.
     """
     if not item.branches:
         return item.expression or item.name

@@ -35,9 +35,7 @@ _ATOMS = (exp.Paren, exp.Dot, exp.Kwarg, exp.PropertyEQ)
 
 
 def sql_of(node: Any) -> str:
-    """Return a node as Spark SQL, on one line and without comments; raises SqlDiagnostic for a tree that cannot be
-    written.
-    """
+    """Return a node as Spark SQL on one line, without comments; raises SqlDiagnostic if it cannot be written."""
     if isinstance(node, exp.Column) and (plain_name := _plain_column(node)):
         return plain_name
     try:
@@ -55,9 +53,7 @@ def sql_of(node: Any) -> str:
 
 
 def _plain_column(column: Any) -> str:
-    """Return the text of `a` or `t.a` without calling sqlglot, because half of all nodes are such columns; else
-    empty.
-    """
+    """Return the text of `a` or `t.a` without calling sqlglot, since half of all nodes are such columns; else empty."""
     parts = column.args
     this, table = parts.get("this"), parts.get("table")
     if len(parts) > 2 and any(value for key, value in parts.items() if key not in ("this", "table")):

@@ -81,7 +81,7 @@ def plain_function_name(name: str) -> str:
 
 
 def _is_operator(tokens: list[Token], index: int, word: str) -> bool:
-    """Return whether a word is not a function name: FILTER after an aggregate, ANY and SOME after LIKE, DIV as an
+    """Return whether a word is no function name: FILTER after an aggregate, ANY and SOME after LIKE, DIV as
     operator.
     """
     before = tokens[index - 1].token_type if index else None

@@ -43,9 +43,7 @@ Tokens = list[Token]
 
 
 def with_precedence(tokens: Tokens) -> Tokens:
-    """Add brackets where Spark groups operators differently from sqlglot; raises SqlDiagnostic where Spark rejects the
-    text.
-    """
+    """Add brackets where Spark groups operators differently from sqlglot; raises SqlDiagnostic if Spark rejects it."""
     return _Grouping(tokens).all() if _matters(tokens) else tokens
 
 
@@ -80,9 +78,7 @@ def _matters(tokens: Sequence[Token]) -> bool:
 
 
 class _Grouping:
-    """Adds the brackets in one pass over the tokens; methods return a value with the level of its outermost
-    operator.
-    """
+    """Adds the brackets in one pass over the tokens; methods return a value and its outermost operator's level."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens

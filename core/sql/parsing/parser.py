@@ -19,9 +19,7 @@ from core.text.wording import did_you_mean
 
 
 class _WithAnyType(Spark):
-    """sqlglot's Spark dialect, which accepts any name as a type: types that sqlglot cannot read are hidden behind a
-    name.
-    """
+    """sqlglot's Spark dialect, accepting any name as a type: unreadable types are hidden behind a name."""
 
     SUPPORTS_USER_DEFINED_TYPES = True
 

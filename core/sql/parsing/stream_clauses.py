@@ -84,9 +84,7 @@ class ExtractedClauses:
     diagnostics: list[SqlDiagnostic] = field(default_factory=list)
     """Mistakes that do not prevent parsing, such as unknown options."""
     connectors: list[tuple[int, bool]] = field(default_factory=list)
-    """Offsets of FROM, JOIN and commas in FROM, with whether they mean CROSS JOIN, as which sqlglot reads a comma
-    too.
-    """
+    """Offsets of FROM, JOIN and commas in FROM, with whether they are a CROSS JOIN, as sqlglot reads a comma."""
     named: list[int] = field(default_factory=list)
     """Offsets of names where a table is expected; each must be resolved, however the parser reads it."""
     with_on: set[int] = field(default_factory=set)
@@ -414,9 +412,7 @@ _OPTION_VALUES = (TokenType.STRING, TokenType.NUMBER)
 
 
 def options_in(tokens: Sequence[Token], diagnostics: list[SqlDiagnostic]) -> tuple[tuple[str, str], ...]:
-    """Read options in the forms that Spark accepts, `'k'='v', a.b = 1, c 2`; unknown ones are added to
-    `diagnostics`.
-    """
+    """Read options as Spark accepts them, `'k'='v', a.b = 1, c 2`; unknown ones are added to `diagnostics`."""
     found: list[tuple[str, str]] = []
     if not tokens:
         raise SqlDiagnostic("WITH () contains no options", "write WITH ('name'='value')", -1)

@@ -344,9 +344,7 @@ def _expressions(
 
 
 def _column(column: Any, outer: list[AliasScope], scope: AliasScope, names: TableNames, *, single: bool) -> None:
-    """Replace or drop the longest known qualifier of a column; if there is none, its first part is a column or
-    struct.
-    """
+    """Replace or drop the longest known qualifier of a column; without one, its first part is a column or struct."""
     if column.args.get("table") is None:
         return
     parts = [part for part in (column.args.get(key) for key in ("catalog", "db", "table", "this")) if part is not None]

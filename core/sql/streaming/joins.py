@@ -28,9 +28,7 @@ _WITHOUT_WATERMARK = "UNSUPPORTED_STREAMING_OPERATOR_WITHOUT_WATERMARK"
 def joined_relations(
     join: Any, left: RelationProperties, right: RelationProperties, select: Any, found: StreamFindings
 ) -> RelationProperties:
-    """Return the join of two relations; `select` is the SELECT whose WHERE applies to the join, None inside
-    brackets.
-    """
+    """Return the join of two relations; `select` is the SELECT whose WHERE applies to it, None inside brackets."""
     words = join_words(join)
     outputs = _outputs(join, words, left, right)
     static = left.static | right.static
@@ -217,9 +215,7 @@ def _aliases_of(join: Any) -> set[str]:
 
 
 def _is_join_key(term: Any, joined: set[str]) -> bool:
-    """Return whether a term equates columns of the joined source with columns of others, judging by their
-    qualifiers.
-    """
+    """Return whether a term equates columns of the joined source with others, judging by their qualifiers."""
     if not isinstance(term, (exp.EQ, exp.NullSafeEQ)):
         return False
     left, right = ({column.table for column in side.find_all(exp.Column)} for side in (term.this, term.expression))
@@ -262,9 +258,7 @@ _OF_SELECT = ("group", "having", "qualify", "laterals", "order", "sort", "cluste
 
 
 def needed_at(join: Any, query: Any) -> Names:
-    """Return the names needed at a join of a query and above; the first call computes them for all joins of the
-    query.
-    """
+    """Return the names needed at a join and above; the first call computes them for all joins of the query."""
     if "needed" not in join.meta:
         _query(query, frozenset((ALL,)), {})
     return join.meta.get("needed", frozenset())  # type: ignore[no-any-return]  # What meta holds has no type.
@@ -381,9 +375,7 @@ def _sources(source: Any) -> list[Any]:
 
 
 def _is_outer(join: Any) -> bool:
-    """Return whether a join keeps rows without a match or drops rows with a match; conditions may not move through
-    it.
-    """
+    """Return whether a join keeps rows without a match or drops matched rows: conditions may not move through it."""
     return bool(join.side) or _is_semi(join)
 
 

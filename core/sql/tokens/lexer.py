@@ -74,9 +74,7 @@ class SqlText:
         return Where(self.path, self.line(offset), offset - self.text.rfind("\n", 0, offset))
 
     def around(self, offset: int, before: str = "") -> str:
-        """Quote the line around an offset after the text `before`, with `…` where it is cut and a caret below the
-        offset.
-        """
+        """Quote the line around an offset after the text `before`, with `…` where cut and a caret below the offset."""
         offset = max(0, min(offset, len(self.text)))
         start = self.text.rfind("\n", 0, offset) + 1
         end = self.text.find("\n", offset)
