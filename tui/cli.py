@@ -1,7 +1,7 @@
 """The command `headgate`: it finds its own four packages first, then hands over to `tui.commands`.
 
-Only the standard library is imported until they were found under one parent: the names are bare, and PYTHONPATH or a
-folder with its own `core` must lead to a sentence, never to somebody else's code.
+Until all four are found under one parent, only the standard library is imported. Their names are so common that
+PYTHONPATH or the current folder may contain another `core`, which must lead to an error message and never be run.
 """
 
 import sys
@@ -32,7 +32,7 @@ def main() -> int:
 
 
 def find_misplaced() -> str:
-    """Return which package would come from elsewhere, naming both places; empty when all four lie under one parent."""
+    """Describe the first package that is missing or would be imported from elsewhere; empty if there is none."""
     ours = Path(__file__).resolve().parent.parent
     for name in PACKAGES:
         found = find_spec(name)

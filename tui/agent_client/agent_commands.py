@@ -62,13 +62,13 @@ class AgentCommands:
         return str(self._client.call("apply", {"hash": plan_hash}, confirm=confirm, line=line).get("run", ""))
 
     def approve(self, plan_hash: str, *, confirm: str) -> tuple[int, int]:
-        """Approve a submitted plan; returns how many logins other than the author's approved it, and how many must."""
+        """Approve a submitted plan; returns how many approvals by others count so far, and how many are required."""
         line = equivalent_command(self._place, "approve", plan_hash[:12], "--confirm", confirm)
         answer = self._client.call("approve", {"hash": plan_hash}, confirm=confirm, line=line)
         return int(answer.get("approved") or 0), int(answer.get("approvals") or 0)
 
     def run_control(self, run_id: str, verb: str, *, step: int = 0, confirm: str = "") -> None:
-        """Pause, resume, cancel or retry a run, or skip its `step`; cancel and skip are confirmed with its short id."""
+        """Pause, resume, cancel or retry a run, or skip one `step`; cancel and skip require the run's short id."""
         words = [verb, run_id, *(["--step", str(step)] if step else [])]
         args = {"id": run_id, "act": verb, "step": step}
         line = equivalent_command(self._place, "runs", *words)
@@ -81,13 +81,13 @@ class AgentCommands:
         return confirmation_for_swap(run_id, environment=self._place.environment)
 
     def swap(self, run_id: str, *, confirm: str) -> None:
-        """Let a held run swap; raises Refused if it is not held, or another login must do it."""
+        """Swap the versions of a held run; raises Refused if the run is not held, or if another user must do this."""
         words = ("release", "swap", run_id, "--confirm", confirm)
         line = equivalent_command(self._place, *words)
         self._client.call("run", {"id": run_id, "act": "swap"}, confirm=confirm, line=line)
 
     def close_ticket(self, run_id: str, reader: str) -> None:
-        """Record that a reader moved to the serving version; raises Refused if it has no open ticket in that run."""
+        """Record that a reader moved to the serving version; raises Refused if the reader has no open ticket."""
         line = equivalent_command(self._place, "release", "close", run_id, reader)
         self._client.call("close_ticket", {"id": run_id, "reader": reader}, line=line)
 

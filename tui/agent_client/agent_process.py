@@ -70,14 +70,14 @@ AGENT = "pipelines.agent"
 
 AGENT_USUAL_S = 3.0
 POOL_USUAL_S = 15.0
-"""Typical durations on 2 cores, shown beside the elapsed ones."""
+"""Typical start times of agent and pool on 2 cores, in seconds, shown beside the elapsed time."""
 
 AGENT_S = 60.0
 POOL_S = 240.0
-"""Timeouts; the first start of Spark on a cold disk is slow."""
+"""Timeouts for the start of agent and pool, in seconds; the first start of Spark on a cold disk is slow."""
 
 LOOKS_S = 10.0
-"""Seconds within which an agent has checked its pool."""
+"""How long, in seconds, an agent may take to check its pool."""
 
 END_S = 60.0
 
@@ -108,7 +108,7 @@ def is_listening(client: AgentClient) -> bool:
 
 @contextmanager
 def no_agent(place: SelectedEnvironment) -> Iterator[None]:
-    """Lock the environment for a block in which neither agent nor pool may run or start; raises Refused if one runs."""
+    """Keep agent and pool from starting within the block; raises Refused if one of them is running."""
     make_home(place)
     with open(place.where.lock, "a+", encoding="ascii") as lock:
         try:
@@ -131,10 +131,10 @@ def ensure_running(
     progress: ProgressCallback,
     by_hand: bool = False,
 ) -> bool:
-    """Start the agent unless one answers, then wait for its pool; returns whether this call started it.
+    """Start the agent if none answers, then wait for the pool; returns whether this call started the agent.
 
-    Raises Refused if the environment is protected, HeadgateError with the agent's last message if it ended, and
-    PoolUnreachable if the pool cannot be started.
+    Raises Refused if the environment is protected (unless `by_hand`), HeadgateError with the agent's last message if
+    the agent ended, and PoolUnreachable if the pool cannot be started.
     """
     if is_listening(client):
         wait_for_pool(place, progress)
@@ -214,7 +214,7 @@ def find_agent_process(place: SelectedEnvironment) -> OsProcess | None:
 def end_agent(
     place: SelectedEnvironment, client: AgentClient, *, pool: bool, confirm: str, line: str, progress: ProgressCallback
 ) -> bool:
-    """End the agent, and with `pool` its pool; returns whether there was one. Raises HeadgateError if it stays."""
+    """End the agent, and with `pool` its pool; returns whether an agent was running. Raises HeadgateError."""
     found = find_agent_process(place)
     if is_listening(client):
         client.call("exit", {"pool": pool}, confirm=confirm, line=line)
@@ -236,7 +236,7 @@ def end_agent(
 
 
 def log_tail(path: str, lines: int, *, start: int = 0) -> list[str]:
-    """Return the last lines of a log, at most 256 kB; empty if there is none."""
+    """Return the last lines of a log, at most 256 kB; empty if the log does not exist."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)

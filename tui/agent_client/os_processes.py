@@ -123,9 +123,9 @@ def arguments_of(pid: int) -> tuple[str, ...]:
 
 
 def lock_holder(path: str) -> OsProcess | None:
-    """Find the process that holds a file's flock(2), from the kernel's list; None if there is none.
+    """Find the process that holds the flock(2) on a file, by the kernel's list of locks; None if no process does.
 
-    Without that list, it is the process whose pid is written in the file, if it still runs.
+    Where the kernel has no such list, the pid written in the file is used, if that process still runs.
     """
     try:
         file, listed = os.stat(path), Path("/proc/locks").read_text("ascii").splitlines()
@@ -142,7 +142,7 @@ def lock_holder(path: str) -> OsProcess | None:
 
 
 def _has_open(pid: int, file: os.stat_result) -> bool:
-    """Return whether a process has a file open; assumed for another user's process, whose descriptors are hidden.
+    """Return whether a process has a file open; True for another user's process, whose descriptors are hidden.
 
     The kernel's list of locks gives inodes and device numbers, but on btrfs and overlayfs the latter differ from
     stat(2).

@@ -32,7 +32,7 @@ DEADLINES_S = {
     "opinion": 60.0,
     "exit": 90.0,
 }
-"""Deadlines of slow operations, in seconds; 30 for all others. The outcome of a slower act is found in the ledger."""
+"""Deadlines of operations, in seconds; 30 for those not listed. If one takes longer, see the ledger for its outcome."""
 
 WITH_AN_OLDER_AGENT = frozenset({"status", "stop", "exit"})
 """Operations that a newer program may send to an older agent, because both understand them in the same way."""
@@ -40,7 +40,7 @@ WITH_AN_OLDER_AGENT = frozenset({"status", "stop", "exit"})
 
 @dataclass(frozen=True, slots=True)
 class AgentVersions:
-    """Versions of the agent that answered."""
+    """Versions of the program, protocol and ledger that an agent reports."""
 
     program: str
     protocol: int
@@ -51,7 +51,7 @@ class AgentClient:
     """Sends one command at a time to one environment's agent; safe to share between threads."""
 
     def __init__(self, path: str, *, ledger: int, title: str = "", owner: int | None = None) -> None:
-        """Bind to a path; `owner` is the user id of the agent if it is another user's."""
+        """Bind to a socket path; `owner` is the agent's user id, by default that of this user."""
         self._path = path
         self._owner = os.getuid() if owner is None else owner
         self._ledger = ledger
@@ -165,7 +165,7 @@ class AgentClient:
             )
 
     def _greet(self, connection: socket.socket, op: str) -> None:
-        """Compare versions; raises VersionMismatch for calls that the two could understand differently."""
+        """Compare versions; raises VersionMismatch if client and agent could understand `op` differently."""
         theirs = self._exchange(connection)
         if theirs.ledger > self._ledger or theirs.protocol > framing.PROTOCOL:
             raise VersionMismatch(

@@ -32,7 +32,7 @@ class CommandParser(argparse.ArgumentParser):
 def word(
     parser: CommandParser, name: str, words: tuple[str, ...], *, metavar: str, what: str, default: str = ""
 ) -> None:
-    """Add an argument that must be one of a few words; an error names the nearest one."""
+    """Add an argument that accepts only the given words; the error for any other names the nearest of them."""
 
     def read(text: str) -> str:
         if text in words:

@@ -36,7 +36,7 @@ GOES_ON_BY_COMMAND = {
     **dict.fromkeys(("apply", "delete", "optimize", "release", "rollback", "undelete", "vacuum"), _RUN),
     **dict.fromkeys(("stop", "start", "restart"), _ACT),
 }
-"""Remarks for an interrupt, by command: what keeps running, and how to check on it."""
+"""By command, what to print after an interrupt: what keeps running or may have happened, and how to check."""
 
 
 def run_command_line(argv: list[str]) -> int:
@@ -64,7 +64,7 @@ def run_command_line(argv: list[str]) -> int:
 
 
 def _ended(argv: list[str], voice: CommandOutput) -> int:
-    """Run the command and return its exit code, even if argparse exits; output of --help is not flushed yet."""
+    """Run the command and return its exit code, even if argparse exits; stdout may not be flushed yet."""
     try:
         return _run(argv, voice)
     except SystemExit as helped:

@@ -135,7 +135,7 @@ def problem_line(problem: Mapping[str, object]) -> str:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Raise StdoutNotWritten if stdout cannot be written; a closed pipe stays a BrokenPipeError."""
+    """Raise StdoutNotWritten if writing to stdout fails; for a closed pipe, BrokenPipeError is passed on."""
     try:
         yield
     except BrokenPipeError:

@@ -13,7 +13,7 @@ from tui.command_line.arguments import (
 
 
 def _scope(parser: CommandParser, *, children: str, pipeline: bool = True) -> None:
-    """Add the options that select tables; several options add up."""
+    """Add the arguments that select tables."""
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"tables by name; {SELECTORS}")
     many = (
         ("--list", "FILE", "tables or selectors named in a file, one per line; # starts a comment; - is stdin"),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tui.project_folder.project_reader import ProjectDeclaration
 
 _HASH = re.compile(r"[0-9a-f]*\Z")
-"""Hexadecimal words are always hashes, never files: `./7f3a` names a file of that name."""
+"""A word of hexadecimal digits is always a hash; a file called `7f3a` is named by `./7f3a`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,26 +39,26 @@ class NamedPlan:
 
     @property
     def author(self) -> str:
-        """The login that submitted it first; before that, the one that planned it."""
+        """Login of the user who submitted the plan first; before it is submitted, of the user who saved it."""
         return self.row.author if self.row else self.saved.author if self.saved else ""
 
     @property
     def approved(self) -> int:
-        """Number of approvals by logins other than the author's."""
+        """Number of approvals by users other than the author."""
         from state.plans import approvals_of_others
 
         return len(approvals_of_others(self.row, self.approvals)) if self.row else 0
 
     @property
     def status(self) -> str:
-        """open, applied, superseded, expired or refused; `not submitted` until an agent has it."""
+        """open, applied, superseded, expired or refused; `not submitted` or expired without a row in the ledger."""
         if self.row is None:
             return "expired" if self.saved and self.saved.expires_at < time.time() else "not submitted"
         return plan_status(self.row, time.time())
 
 
 def find_plan(context: CommandContext, word: str) -> NamedPlan:
-    """Find a plan by hash or file; raises UsageError, Refused for a file of another project or environment."""
+    """Find a plan by hash or file; raises UsageError, and Refused if the file is for another project or environment."""
     if _HASH.match(word):
         reader = context.operations.reader
         row = with_edits(find_plan_row(reader, word), context.place)

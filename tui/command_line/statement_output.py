@@ -44,12 +44,12 @@ def statement_as_json(line: StatementLine) -> dict[str, Any]:
 
 
 def behind_text(line: StatementLine) -> str:
-    """Format the age of the oldest uncommitted input; `?` if unknown."""
+    """Format the age of the oldest uncommitted input; `?` if unknown, empty if the table is not deployed."""
     return "" if line.state == State.ABSENT else short_duration(line.behind_s)
 
 
 def lag_text(line: StatementLine) -> str:
-    """Format a lag: rows if known (`~` if estimated), else files; `?` if neither is."""
+    """Format a lag: rows if known (`~` if estimated), else files, else `?`; empty if the table is not deployed."""
     return "" if line.state == State.ABSENT else lag_words(line)
 
 

@@ -21,9 +21,9 @@ from tui.services.plan_submission import find_plan_row, plan_of_row
 
 ROWS_S = 900.0
 SETTLE_S = 600.0
-"""Maximum wait, in seconds, for the first rows and for one round."""
+"""Maximum wait, in seconds, for the first rows of all tables, and for one round of closing events."""
 MORE_ROUNDS = 2
-"""Maximum extra rounds while a window is still open."""
+"""Maximum number of extra rounds of closing events while a window is still open."""
 
 
 def demo(context: CommandContext) -> int:
@@ -75,7 +75,7 @@ def _healthy(context: CommandContext, folder: str, *, terminal: bool) -> bool:
 
 
 def _first_plan(context: CommandContext) -> str:
-    """Deploy everything once; returns the open run, or empty if everything was deployed before."""
+    """Deploy everything and return the run's id; if a run is open, its id; empty if anything was deployed before."""
     operations, voice = context.operations, context.voice
     under_way = operations.reader.open_runs()
     if under_way:
@@ -205,7 +205,7 @@ def _change(context: CommandContext, kind: str) -> int:
 
 
 def _folder(context: CommandContext) -> str:
-    """Return the absolute path of the demo's folder; the child that copies the sample runs in `/`."""
+    """Return the demo's folder as an absolute path, since the process that copies the sample has `/` as its folder."""
     if not context.args.folder:
         return demo_project.default_folder(context.cwd)
     return os.path.abspath(os.path.join(context.cwd, os.path.expanduser(context.args.folder)))

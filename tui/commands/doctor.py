@@ -47,7 +47,7 @@ def check_lines(checks: Sequence[DoctorCheck]) -> list[str]:
 
 
 def _folder(context: CommandContext) -> str:
-    """Return the project's folder; empty if there is none and none was named."""
+    """Return the project's folder; empty if no project was named and none is found."""
     named = getattr(context.args, "project", None)
     try:
         return find_folder(context.environ, context.cwd, project=named)
@@ -58,7 +58,7 @@ def _folder(context: CommandContext) -> str:
 
 
 def _place(context: CommandContext, project: DoctorCheck | None) -> SelectedEnvironment | None:
-    """Return the environment; None without a project, or if its file is too broken to name one."""
+    """Return the environment; None without a project, or if headgate.yml is too broken to determine one."""
     if project is None:
         return None
     try:

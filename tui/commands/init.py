@@ -171,13 +171,13 @@ def _delta_ddl(context: CommandContext, table: TableName, location: str) -> str:
 
 
 def _layer_folder(word: str) -> str:
-    """Return the folder of a layer, which may be named by its folder or its own name: facts, fact."""
+    """Return the folder of a layer, given the name of the layer or of its folder: `fact` and `facts` give `facts`."""
     layer = parse_layer(word)
     return next(folder for folder, known in LAYER_FOLDERS.items() if known == layer)
 
 
 def _readable_statement(context: CommandContext, names: tuple[str, str, str, TableName]) -> dict[str, str]:
-    """Return the files of a statement that copies its parent; names are quoted if needed."""
+    """Return the files of a statement that copies a parent table; column names are quoted if needed."""
     layer, product, table, parent = names
     declared = context.operations.project().tables[parent].parsed_ddl.columns
     if not declared:

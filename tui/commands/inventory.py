@@ -114,7 +114,7 @@ def report(context: CommandContext) -> int:
 def _table_hierarchy(
     entries: "Sequence[InventoryEntry]", words: str, direction: str, *, depth: int | None = None
 ) -> "tuple[HierarchyRow, ...]":
-    """Walk up or down from the named table, ignoring case; raises UsageError if it is unknown."""
+    """Walk upstream or downstream from a table, whose name may be in any case; raises UsageError if it is unknown."""
     from core.reports.inventory import hierarchy as walk
     from core.text.wording import did_you_mean
 

@@ -50,7 +50,7 @@ class PlanArguments:
     request: PlanRequest
     """Normalized, as in the plan."""
     places: Mapping[TableName, str]
-    """The place in a list file that names a table."""
+    """Where a table is named: file and line of a list."""
     since: "GitComparison | None" = None
     """The result of `--changed-since`."""
 
@@ -120,7 +120,7 @@ def _look_first(context: CommandContext) -> bool:
 
 
 def _frozen(known: PlannerInput) -> str | None:
-    """Return until when the policy in force freezes plans; None if it does not."""
+    """Describe the freeze of the policy in force, with its end; None outside a freeze."""
     from core.policy.freeze_windows import frozen_until
 
     return frozen_until(known.policy.freeze, time.time()) if known.policy else None

@@ -45,7 +45,7 @@ def _show(context: CommandContext) -> int:
 
 
 def _swap(context: CommandContext) -> int:
-    """Let a held run swap, and follow it."""
+    """Swap the versions of a held run, and follow the run."""
     context.announce()
     found, voice, agent = _found(context), context.voice, context.operations.agent
     if context.args.confirm is None and voice.interactive:
@@ -80,7 +80,7 @@ def _close(context: CommandContext) -> int:
 
 
 def _found(context: CommandContext) -> Release:
-    """Find the release by the start of its run's id; raises UsageError, also if a table is named instead."""
+    """Find a release by the start of its run's id; raises UsageError, also if the word is the name of a table."""
     word, operations = context.args.run, context.operations
     if any(line.table == word for line in operations.snapshot().statements):
         acts = f"; headgate rollback {word} and headgate plan retire {word} take a table"

@@ -47,7 +47,7 @@ def review(context: CommandContext) -> int:
 
 
 def approve(context: CommandContext) -> int:
-    """Approve a submitted plan as this login."""
+    """Approve a submitted plan as the current user."""
     from core.plan.confirmation import confirmation_for_act
     from state.plans import refuse_closed
 
@@ -154,7 +154,7 @@ def reasons_of(found: Plan) -> list[str]:
 
 
 def how_to_apply(found: Plan, path: str = "", *, approved: int = 0) -> str:
-    """Return the command that executes a plan, by hash or file, preceded by the approval it still needs."""
+    """Return the command that executes a plan; if approvals are missing, preceded by the command that approves it."""
     from core.plan.confirmation import confirmation_for_plan
 
     text = confirmation_for_plan(found).text

@@ -36,7 +36,7 @@ from tui.presentation.styling.theme import WORDS_ALONE
 from tui.services.follow_up_plans import RunContinuation
 
 COLUMNS = 98
-"""Width at which a full note is folded."""
+"""Width to which a step's full note is folded."""
 
 ENDED = ("done", "failed", "cancelled")
 
@@ -45,7 +45,7 @@ INTERRUPTED = 130
 
 
 AGENT_GONE_S = 3.0
-"""Seconds without an agent after which a run is no longer waited for: the next agent continues it."""
+"""How long, in seconds, to follow a run while no agent answers; the next agent continues the run."""
 
 
 def runs(context: CommandContext) -> int:
@@ -66,10 +66,10 @@ def runs(context: CommandContext) -> int:
 
 
 def follow_run(context: CommandContext, run_id: str, before: RunRow | None = None, *, past_hold: bool = False) -> int:
-    """Show a run until it ends or is held; Ctrl-C leaves it running. Returns 0 if it is done or held, else 1.
+    """Show a run until it ends or is held; returns 0 if done or held, 130 after Ctrl-C (the run continues), else 1.
 
-    With `past_hold`, the swap was just requested and the run may not have noticed yet. Steps that had already ended in
-    `before`, when the run was retried or resumed, are not shown again.
+    With `past_hold`, a held run is followed further: its swap was just requested and may not have begun. `before` is
+    the run when it was retried or resumed: steps that had ended by then are not shown again.
     """
     voice, operations = context.voice, context.operations
     told = {step.n: (step.state, step.tries) for step in before.steps} if before else {}

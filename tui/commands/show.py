@@ -51,11 +51,11 @@ _SHARED_WITH_LINES = (
     "table", "version", "product", "layer", "owner", "state", "state_since", "wanted", "error_class", "error",
     "restarts", "revision", "format", "trigger", "active", "external", "stateful",
 )  # fmt: skip
-"""Fields that a deployment and a line have in common."""
+"""Fields of a StatementLine that are copied from a Deployment."""
 
 
 def _deleted(d: Deployment) -> StatementLine:
-    """Return a line for a deleted version, which is in no list."""
+    """Return the line of a deleted version, which the ledger's list of lines omits."""
     return StatementLine(**{name: getattr(d, name) for name in _SHARED_WITH_LINES})
 
 

@@ -21,7 +21,7 @@ INVALID = 2
 
 
 def sql(context: CommandContext) -> int:
-    """Print what the statements of a text read, keep and write; returns 2 if one has an error."""
+    """Print what the statements of a SQL text read, write and keep between batches; returns 2 if any has an error."""
     args, voice = context.args, context.voice
     source = sql_sources.open_source(args.file, context.cwd)
     found, problems = sql_sources.parse_statements(source, args.reads)
@@ -82,7 +82,7 @@ def diff(context: CommandContext) -> int:
 
 
 def _edits(old: Mapping[TableName, Revision], new: Mapping[TableName, Revision]) -> list[str]:
-    """Return the diff lines of DML, DDL and settings."""
+    """Return the diff lines of DML, DDL and settings between two revisions of each statement."""
     sides = [(was.texts, now.texts) for was, now in zip(old.values(), new.values(), strict=False)]
     pairs = [(getattr(was, part), getattr(now, part)) for was, now in sides for part in ("dml", "ddl", "yml")]
     return [line for before, after in dict.fromkeys(pairs) for line in unified_diff(before, after)]
@@ -91,7 +91,7 @@ def _edits(old: Mapping[TableName, Revision], new: Mapping[TableName, Revision])
 def _as_json(
     found: Sequence[ParsedStatement], prints: Sequence[Mapping[str, str | None]], problems: Sequence[Problem]
 ) -> dict[str, Any]:
-    """Return all statements combined; if there are several, also each one in `statements`."""
+    """Return the JSON of all statements combined; if there are several, `statements` contains that of each."""
     each = [_statement(parsed, hashes) for parsed, hashes in zip(found, prints, strict=True)]
     body: dict[str, Any] = {
         key: [value for one in each for value in one[key]] for key in ("writes", "reads", "operators", "columns")

@@ -16,7 +16,7 @@ from tui.services.statement_tests import PlannedUpgrade, SelectedCases
 
 
 def test(context: CommandContext) -> int:
-    """Run cases, or with `init TABLE` write a first one; returns 1 if one fails."""
+    """Run test cases, or with `init TABLE` write a first case; returns 1 if a case fails."""
     if context.args.subcommand == "init":
         return _init(context)
     args = context.args

@@ -24,7 +24,7 @@ _NOT_RECORDED = {
     "start": _UNENDED,
     "restart": _UNENDED,
 }
-"""Consequences if an act could not be recorded, by verb."""
+"""By verb, the consequence of an action that could not be recorded."""
 
 
 def act(context: CommandContext) -> int:
