@@ -14,7 +14,7 @@ from core.sql.tokens.lexer import open_sql, tokens_of
 from core.text.sentence import Fact, FactKind
 
 _BUILTIN = (["builtin"], ["system", "builtin"])
-"""Qualifiers under which Spark's own functions may be called (run on 4.2.0)."""
+"""Qualifiers with which Spark's own functions may be called (tested on 4.2.0)."""
 
 
 class AnalysisRisk(FactKind):
@@ -47,7 +47,7 @@ def unsafe_for_analysis(select: str) -> Fact[AnalysisRisk] | None:
 
 
 def _catalog_function(tokens: Sequence[Token]) -> Fact[AnalysisRisk] | None:
-    """Return a call of a catalog's function, whose code Spark would load during analysis; None without one."""
+    """Return the first call of a catalog function, whose code Spark would load to analyse the query; else None."""
     for index in range(2, len(tokens) - 1):
         if tokens[index + 1].token_type is not TokenType.L_PAREN or tokens[index - 1].token_type is not TokenType.DOT:
             continue

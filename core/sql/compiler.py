@@ -1,4 +1,7 @@
-"""Binding of statements to physical tables; only names are replaced, and everything else stays as written."""
+"""Binding of statements to physical tables: names are replaced, and options and filters are added to streams.
+
+All other text stays as written.
+"""
 
 import re
 from collections.abc import Mapping
@@ -17,12 +20,12 @@ def compile_select(
     where: Mapping[TableName, str] = MappingProxyType({}),
     starts: Mapping[TableName, LogStart] = MappingProxyType({}),
 ) -> str:
-    """Return the SELECT with every table name replaced by its physical name; raises KeyError for a read without one.
+    """Return the SELECT with every table name replaced by its physical name; raises KeyError for a table without one.
 
     A column qualified by a table's own name (`orders.id`) keeps its meaning, because that name is added as an alias. An
-    implied STREAM and an implied change feed option are written out. `where` holds conditions over a table's own
-    columns, by which its stream is filtered before the statement processes it; `starts` holds the position at which a
-    stream begins in its first batch.
+    implied STREAM and an implied change feed option are written out. `where` holds, by table, a condition that filters
+    the table's stream before the statement processes it; `starts` holds the position at which the table's stream begins
+    in its first batch.
     """
     edits = [(read.start, read.end, 0, _bound(read, physical[read.table])) for read in parsed.reads]
     edits += [(r.alias_at, r.alias_at, 2, f" AS {r.table}") for r in parsed.reads if r.alias_at is not None]
@@ -72,7 +75,7 @@ def _bound(read: TableRead, physical: str) -> str:
 def _with_options(
     select: str, read: TableRead, begin: int, end: int, added: tuple[tuple[str, str], ...]
 ) -> tuple[int, int, int, str]:
-    """Return the edit that adds options to a stream, after its existing options or after its name."""
+    """Return the edit that adds options to a stream, before its existing options or else after its name."""
     option = _pairs(added)
     if (options := re.search(r"\bWITH\s*\(", select[read.end : end], re.I)) is not None:
         at = read.end + options.end()
@@ -97,7 +100,7 @@ def _pairs(pairs: tuple[tuple[str, str], ...]) -> str:
 # after it, even after a rename or drop; without a schema log no start succeeds (Delta 4.4.0).
 
 LOGS = "schemas"
-"""Folder of a checkpoint with a schema log for each source; Spark accepts no other location (Delta 4.4.0)."""
+"""Subfolder of a checkpoint for the schema logs of its sources; Spark accepts no other location (Delta 4.4.0)."""
 _TOLERATED_CHANGES = ("allowSourceColumnRename", "allowSourceColumnDrop", "allowSourceColumnTypeChange")
 
 Options = tuple[tuple[str, str], ...]
@@ -110,7 +113,10 @@ def tracking_options(checkpoint: str, ordinal: int) -> Options:
 
 
 def with_stream_options(select: str, options: Mapping[int, Options]) -> str:
-    """Add options to the streams of a compiled SELECT, by position in the text, before the streams' own options."""
+    """Add options to the streams of a compiled SELECT, before their own options.
+
+    `options` maps the ordinal of a stream, in text order, to the options to add.
+    """
     tokens = tokens_of(open_sql(select, ""))
     streams = sorted((at, mark) for at, mark in extract_stream_clauses(tokens).by_start.items() if mark.streaming)
     ends = {token.start: end_of(token) for token in tokens}

@@ -41,7 +41,7 @@ class _Clauses:
 
 
 def read_ddl(text: str, path: str) -> tuple[TableDdl | None, tuple[Problem, ...]]:
-    """Read the single CREATE TABLE of a DDL text; None, together with an error Problem, if that fails."""
+    """Read the only CREATE TABLE of a DDL text; if that fails, return None and an error Problem."""
     source = open_sql(text, path)
     try:
         statements = list(statements_of(tokens_of(source)))
@@ -216,7 +216,10 @@ def _clause(tokens: Sequence[Token], index: int, clauses: _Clauses) -> int:
 
 
 def _take_path(clauses: _Clauses, first: Token) -> None:
-    """Treat `OPTIONS (path '…')` as LOCATION, as Spark does; it rejects both (4.2.0, AstBuilder.cleanTableOptions)."""
+    """Treat `OPTIONS (path '…')` as LOCATION, and reject both together, as Spark does.
+
+    See AstBuilder.cleanTableOptions in Spark 4.2.0.
+    """
     paths = [value for key, value in clauses.options if key.lower() == "path"]
     if not paths:
         return

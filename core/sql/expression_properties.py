@@ -17,7 +17,7 @@ from core.text.sentence import Fact, FactKind
 from core.text.wording import clipped
 
 _VOLATILE = frozenset({"rand", "randn", "random", "randstr", "uniform", "uuid", "shuffle"})
-"""Non-deterministic functions that a condition of MERGE accepts, or fails on only at run time (4.2.0)."""
+"""Non-deterministic functions that Spark accepts in a condition of MERGE, or rejects only at run time (4.2.0)."""
 
 
 class ConditionFault(FactKind):
@@ -34,9 +34,9 @@ class ConditionFault(FactKind):
 
 
 def condition_fault(condition: str, kinds: Mapping[str, str]) -> Fact[ConditionFault] | None:
-    """Return why an expression is not a condition on a single row; None if it is, or may be, one.
+    """Return why an expression cannot be a condition on a single row; None if nothing rules it out.
 
-    `kinds` holds types by column, both in lower case. Raises SqlDiagnostic for an expression that cannot be parsed.
+    `kinds` maps columns to types, both in lower case. Raises SqlDiagnostic for an expression that cannot be parsed.
     """
     sql = f"SELECT 1 WHERE ({condition}\n)"
     node = parse_query(tokens_of(open_sql(sql, "")), sql).args["where"].this
@@ -132,14 +132,14 @@ def _common(node: Any) -> str:
 
 
 _LISTS = frozenset(("array_agg", "collect_list", "collect_set"))
-"""Aggregates that return the same values in a different order when the row order changes."""
+"""Aggregates that return a list whose order depends on the row order."""
 _ANY = frozenset(
     (
         *("any_value", "first", "first_value", "last", "last_value", "max_by", "min_by", "mode", "listagg"),
         *("string_agg", "approx_percentile", "percentile_approx", "approx_top_k", "histogram_numeric"),
     )
 )
-"""Aggregates that may return different values when the row order changes: of an arbitrary row, or an approximation."""
+"""Aggregates whose value depends on the row order: the value of an arbitrary row, or an approximation."""
 _BLIND = frozenset(
     ("array_contains", "array_max", "array_min", "array_size", "array_sort", "cardinality", "size", "sort_array")
 )
@@ -158,7 +158,7 @@ class RowOrder:
 
 
 def row_order(expression: str) -> RowOrder | None:
-    """Return how an expression depends on the order of rows; None if it does not, or cannot be parsed."""
+    """Return how an expression depends on the row order; None if it does not, or if it cannot be parsed."""
     tree = parsed_expression(expression)
     call = _first(tree) if tree is not None else None
     if call is None:

@@ -75,6 +75,9 @@ _ALIAS = re.compile(r"_[tc][0-9]+\Z")
 
 
 def foreign_functions(canonical: str) -> tuple[str, ...]:
-    """Return the functions in a canonical text that are not built in, sorted; its keywords are in upper case."""
+    """Return the functions in a canonical text that are not built into Spark, sorted.
+
+    No keyword is mistaken for a function, because canonical texts have keywords in upper case.
+    """
     called = {found["name"] for found in _CALL.finditer(canonical) if found["name"]}
     return tuple(sorted(name for name in called - BUILTINS if not _ALIAS.match(name)))

@@ -1,7 +1,8 @@
-"""A statement's canonical text, as a whole and in three parts: its state, what is below it, and what is above it.
+"""A statement's canonical text as a whole and in three parts: its state, what is below the state, and what is above.
 
-A part counts as above the state (`post`) only if Spark's optimizer cannot move it below: it pushes filters on grouping
-keys through an aggregate and drops unused aggregates (optimized plans of 4.2.0). Everything uncertain is in `pre`.
+A part counts as above the state (`post`) only if Spark's optimizer cannot move it below: the optimizer pushes filters
+on grouping keys through an aggregate, and drops unused aggregates (as seen in optimized plans of 4.2.0). Everything
+uncertain is in `pre`.
 """
 
 import re
@@ -20,7 +21,7 @@ from core.sql.streaming.aggregation import aggregates_in, aggregating, group_key
 from core.text.escaping import quoted_name, quoted_string_literal
 
 _HIDDEN = re.compile(r" AS \0([^\0]*)\0([^\0]*)\0")
-"""Matches an encoded alias with the clauses before it, which sqlglot cannot write at that position."""
+"""Matches an encoded alias and its streaming clauses, which sqlglot cannot write before an alias."""
 _ABOVE_ONLY = ("distinct", "limit", "offset", "order", "sort", "cluster", "distribute", "qualify")
 
 
@@ -115,7 +116,7 @@ def _clauses(mark: StreamClauses, waters: list[str], name: str) -> str:
 
 
 def _lift(query: Any, operators: tuple[Operator, ...]) -> str:
-    """Remove the clauses that are certainly applied after the state, and return their text."""
+    """Remove the clauses that Spark certainly applies above the state, and return their text."""
     if not isinstance(query, exp.Select) or any(query.args.get(key) is not None for key in _ABOVE_ONLY):
         return ""
     if operators[-1].kind not in ("aggregate", "window", "session_window"):
@@ -141,7 +142,7 @@ def _lift(query: Any, operators: tuple[Operator, ...]) -> str:
 def _lift_aggregate(select: Any, kept: Sequence[Any] = ()) -> str:
     """Remove the outputs and the HAVING of an aggregation, and return them as text.
 
-    Its keys, its aggregates and `kept` stay part of the state.
+    The keys, the aggregates and `kept` stay part of the state.
     """
     above = _lift_terms(select, "having", _named_aggregates(select))
     below = {sql_of(each): each.copy() for each in (*kept, *_named_in(select.args.get("having"), select.expressions))}
@@ -151,7 +152,7 @@ def _lift_aggregate(select: Any, kept: Sequence[Any] = ()) -> str:
 
 
 def _reads_all(query: Any) -> bool:
-    """Return whether Spark certainly reads every aggregate that the query or its only source names above the state."""
+    """Return whether Spark certainly reads every aggregate that is named above the state."""
     if not isinstance(query, exp.Select):
         return True
     if aggregating(query):
@@ -183,7 +184,7 @@ def _conditions(word: str, lifted: list[str]) -> str:
 
 
 def _named_aggregates(select: Any) -> set[str]:
-    """Return the output names that certainly refer to an aggregate; a name in a key may refer to the key."""
+    """Return the aliases that certainly refer to an aggregate: those that are not also a column in a group key."""
     named = {each.alias for each in select.expressions if isinstance(each, exp.Alias) and aggregates_in(each)}
     return named - {column.name for key in group_keys(select) for column in key.find_all(exp.Column)}
 

@@ -1,10 +1,10 @@
-"""Expressions that Spark's optimizer certainly leaves intact, so that it reads every aggregate and column in them.
+"""Decides which expressions Spark's optimizer leaves intact, so that Spark reads every aggregate and column in them.
 
-An unused aggregate is not part of Spark's state, and the optimizer can make one unused: it folds away all of `HAVING
-count(*) >= count(*) OR sum(v) > 1` (ConstantFolding, BooleanSimplification, SimplifyConditionals,
-PushFoldableIntoBranches, ConstantPropagation, UnwrapCastInBinaryComparison and similar rules in catalyst/optimizer of
-4.2.0). Unknown expressions count as uncertain; tests/drills/aggregates_that_spark_drops.py compares the answers with
-optimized plans.
+An aggregate that nothing reads is not part of Spark's state, and the optimizer may remove the only expression that
+reads it: all of `HAVING count(*) >= count(*) OR sum(v) > 1` is folded away (ConstantFolding, BooleanSimplification,
+SimplifyConditionals, PushFoldableIntoBranches, ConstantPropagation, UnwrapCastInBinaryComparison and similar rules in
+catalyst/optimizer of 4.2.0). Unknown expressions count as not intact; tests/drills/aggregates_that_spark_drops.py
+compares the answers with optimized plans.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,13 +22,13 @@ _NULLABLE_WORDS = """
     stddev_samp variance var_pop var_samp bool_and bool_or every some any try_sum try_avg
 """
 _NULLABLE = frozenset(_NULLABLE_WORDS.split())
-"""Aggregates with a nullable result, so that Spark cannot fold a test of the result for NULL."""
+"""Aggregates whose result may be NULL, so that Spark cannot fold a NULL test of the result."""
 _ARITHMETIC = (
     *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.DPipe),
     *(exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor),
 )
 _ORDERING = (exp.LT, exp.LTE)
-"""Ordering comparisons; a canonical text has no > or >=."""
+"""Ordering comparisons; canonical texts contain neither > nor >=."""
 _COMPARISONS = (*_ORDERING, exp.EQ, exp.NEQ, exp.NullSafeEQ)
 _COALESCING = frozenset(("coalesce", "nvl", "ifnull"))
 _CONDITIONAL_WORDS = """
@@ -36,9 +36,9 @@ _CONDITIONAL_WORDS = """
     assert_true raise_error element_at try_element_at
 """
 _CONDITIONAL = frozenset(_CONDITIONAL_WORDS.split())
-"""Functions that may not read all their arguments, or for which Spark has simplification rules."""
+"""Functions that may leave an argument unread, or that Spark has simplification rules for."""
 _LARGEST = 2**31 - 1
-"""A larger number may exceed the type with which it is compared, and then Spark knows the result in advance."""
+"""Limit of a constant: a larger number may exceed the type on the other side, and Spark folds such a comparison."""
 
 
 def output_is_whole(node: Any) -> bool:
@@ -48,9 +48,7 @@ def output_is_whole(node: Any) -> bool:
 
 
 def condition_is_whole(node: Any) -> bool:
-    """Return whether Spark certainly reads every aggregate and column in a condition, and cannot decide it in
-    advance.
-    """
+    """Return whether Spark can fold no part of a condition, and therefore reads all its aggregates and columns."""
     return _condition(list(_terms(node)))
 
 
@@ -59,7 +57,7 @@ def _is_condition(node: Any) -> bool:
 
 
 def _value(node: Any) -> bool:
-    """Return whether Spark certainly evaluates a value completely."""
+    """Return whether Spark certainly evaluates every part of a value."""
     if _is_leaf(node):
         return True
     if isinstance(node, (exp.Paren, exp.Neg, exp.TryCast, exp.Cast)):
@@ -92,7 +90,7 @@ def _call(name: str, arguments: list[Any]) -> bool:
 
 
 def _branches(conditions: list[Any], results: list[Any]) -> bool:
-    """Return whether Spark certainly evaluates a CASE completely; it simplifies branches with equal results."""
+    """Return whether Spark certainly evaluates every part of a CASE or IF; equal results would be simplified."""
     texts = {sql_of(each) for each in results}
     known = all(_value(each) or _is_constant(each) or isinstance(each, exp.Null) for each in results)
     if len(texts) < len(results) or not known or not any(_reads(each) for each in results):
@@ -101,7 +99,7 @@ def _branches(conditions: list[Any], results: list[Any]) -> bool:
 
 
 def _terms(node: Any) -> Iterator[Any]:
-    """Yield the comparisons in a condition, whatever AND, OR and NOT combine them."""
+    """Yield the terms that a condition combines by AND, OR and NOT."""
     if isinstance(node, (exp.And, exp.Or)):
         yield from _terms(node.this)
         yield from _terms(node.expression)
@@ -112,7 +110,7 @@ def _terms(node: Any) -> Iterator[Any]:
 
 
 def _condition(terms: list[Any]) -> bool:
-    """Return whether Spark can decide none of the terms in advance, alone or together."""
+    """Return whether Spark can fold none of the terms at planning time, alone or in combination."""
     if not all(_term(each) for each in terms):
         return False
     return all(_apart(one, other) for one, other in combinations(terms, 2))
@@ -148,7 +146,7 @@ def _term(node: Any) -> bool:
 
 
 def is_read_in_comparisons(node: Any) -> bool:
-    """Return whether Spark certainly evaluates a compared value; it moves casts and branches to the other side."""
+    """Return whether Spark certainly evaluates a compared value; casts and branches may move to the other side."""
     kinds = (exp.Cast, exp.TryCast, exp.Case)
     if not _reads(node) or not _value(node) or any(isinstance(each, kinds) for each in _above_leaves(node)):
         return False
@@ -164,7 +162,7 @@ def _is_constant(node: Any) -> bool:
 
 
 def _is_ordinary(node: Any) -> bool:
-    """Return whether there may be values both below and above a constant."""
+    """Return whether the other side of a comparison may have values both below and above a constant."""
     while isinstance(node, (exp.Paren, exp.Neg)):
         node = node.this
     if not isinstance(node, exp.Literal):
@@ -173,7 +171,7 @@ def _is_ordinary(node: Any) -> bool:
 
 
 def _is_whole(node: Any) -> bool:
-    """Return whether a constant is an integer or a string, and so may equal a value of such a column."""
+    """Return whether a constant is an integer or a string, so that a column of such a type may contain it."""
     while isinstance(node, (exp.Paren, exp.Neg)):
         node = node.this
     return (
@@ -196,7 +194,7 @@ def _reads(node: Any) -> bool:
 
 
 def _leaves(node: Any) -> Iterator[str]:
-    """Yield the aggregates, and the columns outside aggregates, as texts."""
+    """Yield the SQL of each aggregate, and of each column outside aggregates."""
     return (sql_of(each) for each in _walked(node) if _is_leaf(each))
 
 

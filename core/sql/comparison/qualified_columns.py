@@ -1,6 +1,6 @@
-"""Canonical text in which every column is qualified, as far as the columns of all sources are known.
+"""Canonical texts with qualified columns, so that texts that differ only in qualifiers become equal.
 
-Two texts that differ only in qualifiers then become equal; a name stays as it is if its source is uncertain.
+A column stays as written if its source is uncertain, as when the columns of one source are unknown.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,11 +15,11 @@ from core.sql.parsing.stream_clauses import StreamClauses, extract_stream_clause
 from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
 
 ColumnsOf = Mapping[TableName, Sequence[str]]
-"""Column names by table, in lower case; the columns of a missing table are unknown."""
+"""Column names in lower case by table; the columns of a table without an entry are unknown."""
 
 
 def with_qualified_columns(canonical: str, columns: ColumnsOf) -> tuple[object, ...]:
-    """Return a key that is equal for texts that differ only in qualifiers; just the text if not parseable."""
+    """Return a key that is equal for texts that differ only in qualifiers; just the text if it cannot be parsed."""
     try:
         marks = extract_stream_clauses(tokens_of(open_sql(canonical, "")))
         query = parse_query(marks.tokens, canonical)

@@ -25,14 +25,14 @@ _FLIPPED: Mapping[type[Any], type[Any]] = {
     exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.NullSafeEQ: exp.NullSafeEQ,
     exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE,
 }  # fmt: skip
-"""Comparison classes by the class that is equivalent after exchanging both sides."""
+"""For each comparison class, the equivalent class for exchanged sides."""
 
 
 Aliases = Mapping[str, str]
-"""Aliases as written in the file, by the alias in the canonical text (`written_aliases`)."""
+"""Maps each alias in a canonical text to the alias in the file (see `written_aliases`)."""
 _NO_ALIASES: Aliases = MappingProxyType({})
 NO_ALIASES = (_NO_ALIASES, _NO_ALIASES)
-"""Value for two texts whose files are not known."""
+"""The aliases of two texts whose original statements are unknown."""
 
 
 def query_edits(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> tuple[Edit, ...]:
@@ -52,10 +52,10 @@ def query_edits(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASE
 
 
 def compared_blocks(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> tuple[list[Any], list[Any]]:
-    """Return the SELECTs of two queries, outermost first, with functions, tables and aliases named as by their author.
+    """Return the SELECTs of two queries, outermost first, with functions, tables and aliases named as in the file.
 
     A table that is read twice is named by its alias, or by the canonical alias if it has none. A lateral view is named
-    by the expression that it explodes, so that its own name does not matter.
+    after the expression that it explodes, so that its alias does not matter.
     """
     both = [_Reading(text) for text in (old, new)]
     twice = both[0].read_twice() | both[1].read_twice()
@@ -75,14 +75,14 @@ class _Reading:
         self._query = parse_query(self._marks.tokens, text)
 
     def read_twice(self) -> set[str]:
-        """Return the tables whose name is ambiguous because one SELECT sees two reads of them."""
+        """Return the tables whose names are ambiguous because one SELECT sees two reads of the same table."""
         seen: Counter[tuple[int, str]] = Counter()
         for table in self._query.find_all(exp.Table):
             seen.update((id(select), table.name) for select in _seen_from(table))
         return {name for (_, name), number in seen.items() if number > 1}
 
     def blocks(self, written: Aliases, twice: set[str]) -> list[Any]:
-        """Name sources, qualifiers and functions as their author did, in place, and return the SELECTs."""
+        """Name sources, qualifiers and functions as in the file, in place, and return the SELECTs."""
         query, names = self._query, dict(written)
         for table in query.find_all(exp.Table):
             mark, shown = self._marks.by_start.get(table.this.meta.get("start")), written.get(table.name, table.name)
@@ -147,7 +147,7 @@ def parsed_expression(text: str) -> Any:
 
 
 def _read_from_the_column(comparison: Any) -> None:
-    """Turn `5 < amount` into `amount > 5`, since canonical texts order the sides of a comparison by text."""
+    """Turn `5 < amount` into `amount > 5`: canonical texts sort the two sides of a comparison as texts."""
     literal, other, flipped = comparison.this, comparison.expression, _FLIPPED[type(comparison)]
     if not isinstance(other, exp.Literal):
         comparison.replace(flipped(this=other, expression=literal))
@@ -156,7 +156,7 @@ def _read_from_the_column(comparison: Any) -> None:
 def _resized(before: list[Any], after: list[Any]) -> Iterator[Edit]:
     """Yield edits between queries with different numbers of SELECTs.
 
-    Whole queries and UNION branches are paired and compared; the rest are added and removed SELECTs.
+    Whole queries and UNION branches are compared in pairs; all other sources count as removed or added.
     """
     gone, come = _without(before, after), _without(after, before)
     whole = [[each for each in side if _is_branch(each) or each.parent is None] for side in (gone, come)]
@@ -193,7 +193,7 @@ def _is_branch(select: Any) -> bool:
 
 
 def _unions(before: list[Any], after: list[Any]) -> Iterator[Edit]:
-    """Yield edits that turn UNION into UNION ALL or back."""
+    """Yield the edits between UNION and UNION ALL."""
     old, new = (list(blocks[0].root().find_all(exp.Union)) if blocks else [] for blocks in (before, after))
     for was, now in zip(old, new, strict=False) if len(old) == len(new) else ():
         gone, come = ("UNION" if each.args.get("distinct") else "UNION ALL" for each in (was, now))
@@ -272,7 +272,7 @@ def _joined(join: Any) -> str:
 
 
 def _set(old: Counter[str], new: Counter[str], kind: EditKind, of: str = "") -> Iterator[Edit]:
-    """Yield removed and added elements; one removed and one added element are one change."""
+    """Yield an edit for each removed and each added element; a single pair of these becomes one change."""
     gone, come = list((old - new).elements()), list((new - old).elements())
     if len(gone) == len(come) == 1:
         yield Edit(kind, gone[0], come[0], of)
@@ -324,9 +324,9 @@ def _listed(select: Any, key: str) -> Counter[str]:
 
 
 def written_aliases(select: str) -> dict[str, str]:
-    """Return the written aliases of a SELECT by canonical alias; empty if it cannot be parsed.
+    """Return the aliases in the file by canonical alias, for one SELECT; empty if the SELECT cannot be parsed.
 
-    For a table without an alias, the written alias is its name; for a subquery without an alias it is empty.
+    The alias of a table without one is the table's name; that of a subquery without one is empty.
     """
     try:
         marks = extract_stream_clauses(tokens_of(open_sql(select, "")))
@@ -339,7 +339,10 @@ def written_aliases(select: str) -> dict[str, str]:
 
 
 def aliases_of_both(old: ParsedStatement, new: ParsedStatement) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the written aliases of two statements; if both read the same tables in order, those of the new one."""
+    """Return the aliases of two statements in their files.
+
+    If both read the same tables in the same order, the new statement's aliases are returned for both.
+    """
     same = [read.table for read in old.reads] == [read.table for read in new.reads]
     after = written_aliases(new.select)
     return (after if same else written_aliases(old.select)), after

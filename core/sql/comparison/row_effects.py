@@ -41,9 +41,9 @@ _OVER_GROUPS = {
     "sum": "sum", "count": "sum", "count_if": "sum", "min": "min", "max": "max",
     "bool_and": "bool_and", "every": "bool_and", "bool_or": "bool_or", "some": "bool_or", "any": "bool_or",
 }  # fmt: skip
-"""For an aggregate over rows, the aggregate over the groups' values that gives the same result."""
+"""Maps an aggregate over rows to the aggregate that gives the same result over the values of groups."""
 _OVER_ROWS = ("sum", "count", "min", "max")
-"""Aggregates by which a column is compared if the rows are not grouped."""
+"""Aggregates with which a column is compared if the rows are not grouped."""
 _WATERMARK = re.compile(r"\bWATERMARK (\S+) DELAY", re.I)
 _COUNTED = ("count(*)", "count(1)")
 
@@ -102,11 +102,11 @@ class RowEffect:
     side: RowSide
     why: str
     predicate: str = ""
-    """SQL condition over output columns that all such rows meet; empty if it cannot be expressed over the output."""
+    """SQL condition over output columns that all rows of the effect meet; empty if the output cannot express it."""
     alike: bool = True
     """Whether such rows may be equal to other rows, in any number."""
     most: int | None = None
-    """Maximum number of such rows; None if unknown."""
+    """Maximum number of rows with this effect; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class CommonTotals:
     """Columns with the same meaning in both versions, in lower case; totals are compared for each value of these."""
     totals: tuple[CommonTotal, ...]
     unless: Fact[TotalsDoubt] | None = None
-    """Why totals may differ nevertheless; None if they must be equal."""
+    """Why the totals may legitimately differ; None if they must be equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +138,11 @@ class StatementEffects:
     """How an edit changes the output of a statement."""
 
     changed: Mapping[str, Cause] = field(default_factory=dict)
-    """Edits by the output column whose values they change."""
+    """For each output column whose values change, the edit that changes them."""
     nulls: frozenset[str] = frozenset()
     """Changed columns whose new expression can produce NULL on purpose."""
     within: tuple[tuple[str, Cause], ...] = ()
-    """Edited columns of CTEs or subqueries, with the edit: everything computed from them differs as well."""
+    """Edited columns of CTEs and subqueries, each with its edit; every value computed from them may differ as well."""
     rows: tuple[RowEffect, ...] = ()
     anything: Cause | None = None
     """The edit that makes it impossible to pair rows; None if rows can be paired."""
@@ -153,9 +153,9 @@ class StatementEffects:
     once: Cause | None = None
     """The edit of DISTINCT or a lateral view that may change how often a row occurs; None if there is none."""
     withheld: RowSide | None = None
-    """The only version with DISTINCT, which withholds rows until its watermark has passed them; else None."""
+    """The only version with DISTINCT, which withholds rows until the watermark has passed them; else None."""
     totals: CommonTotals | None = None
-    """What can still be compared if the groups differ; None if they do not."""
+    """What can still be compared if the two versions group rows differently; None if they do not."""
     rewritten: bool = False
     """Whether rows cannot be paired because the query itself changed, not just its groups."""
 
@@ -241,7 +241,7 @@ def _branch_texts(text: str, aliases: Aliases) -> list[str]:
 
 
 def renamed_predicate(predicate: str, names: Mapping[str, str]) -> str:
-    """Return a predicate with its columns renamed; empty if it is empty or `names` lacks one of its columns."""
+    """Return a predicate with its columns renamed; empty if it is empty or has a column that `names` lacks."""
     tree = parsed_expression(predicate) if predicate else None
     if tree is None:
         return ""
@@ -262,7 +262,7 @@ def makes_nulls(expression: str) -> bool:
 
 @dataclass(slots=True)
 class _Effects:
-    """The effects found so far; the fields are those of `StatementEffects`."""
+    """The effects found so far, from which the `StatementEffects` are made."""
 
     grouped: bool
     changed: dict[str, Cause] = field(default_factory=dict)
@@ -274,7 +274,7 @@ class _Effects:
     anything: Cause | None = None
     alike: Cause | None = None
     regrouped: Cause | None = None
-    """The edit of GROUP BY, or the one that adds or removes aggregates without GROUP BY."""
+    """The edit that changes GROUP BY, or that adds or removes aggregates without GROUP BY; None if there is none."""
     once: Cause | None = None
     withheld: RowSide | None = None
 
@@ -283,7 +283,7 @@ class _Effects:
         self.rows.append(RowEffect(side, str(why), predicate, alike))
 
     def values_of(self, select: Any) -> Iterator[tuple[str, Cause]]:
-        """Yield every output that is not computed from group keys, with the reason that its values differ."""
+        """Yield every output that is not computed from group keys alone, with the edit that changes its values."""
         keys = group_key_texts(select)
         for each in select.expressions:
             if self.values is not None and not (keys and _is_of_keys(each.unalias(), keys)):
@@ -350,7 +350,10 @@ def _outputs(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
 
 
 def _drop_empty_explodes(select: Any, side: RowSide, why: Cause, found: _Effects) -> None:
-    """Record that a lateral view drops rows with an empty collection, unless it is OUTER or a non-empty literal."""
+    """Record that a lateral view drops rows whose collection is empty.
+
+    Nothing is recorded for a view that is OUTER or whose collection is a non-empty literal.
+    """
     for lateral in select.args["laterals"]:
         call = lateral.this
         listed = next(call.iter_expressions(), None) if isinstance(call, exp.Anonymous | exp.Func) else None
@@ -469,10 +472,9 @@ def _clip(text: str) -> str:
 
 
 def _shown_condition(term: str, old: Any, new: Any) -> str:
-    """Return a condition rewritten in terms of output columns; empty if the output lacks an expression that it needs.
+    """Return a condition rewritten over output columns; empty if the output lacks an expression in the condition.
 
-    An output column can replace its expression only if it has the same expression in both versions. The output of
-    grouped rows has only keys and aggregates.
+    An output column can replace an expression only if it is computed by that expression in both versions.
     """
     tree = parsed_expression(term)
     if tree is None or tree.find(exp.Query) is not None:
@@ -488,7 +490,7 @@ def _shown_condition(term: str, old: Any, new: Any) -> str:
 
 
 def _show(parent: Any, shown: Mapping[str, str]) -> bool:
-    """Replace expressions by output columns that show them, outermost first; return False if a column is not shown."""
+    """Replace expressions by output columns with the same value, outermost first; return False if a column is left."""
     for child in list(parent.iter_expressions()):
         if (name := shown.get(sql_of(child))) is not None:
             child.replace(exp.column(exp.to_identifier(name, quoted=True)))
@@ -498,7 +500,7 @@ def _show(parent: Any, shown: Mapping[str, str]) -> bool:
 
 
 def _unmatched_rows(table: str, old: Any, new: Any) -> str:
-    """Return a predicate for rows without a match, whose output columns of the joined table are NULL; empty if none."""
+    """Return the predicate of unmatched rows: all output columns of the joined table are NULL; empty if none exist."""
     after = {each.alias_or_name: sql_of(each.unalias()) for each in new.expressions}
     shown = [
         each.alias_or_name
@@ -527,7 +529,7 @@ def _common_totals(old: Any, new: Any, texts: tuple[str, str]) -> CommonTotals:
 
 
 def _keys_and_totals(select: Any) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
-    """Return the outputs that identify groups, and by expression the totals as (SQL over the output, output)."""
+    """Return the group keys by output column, and by expression each total's SQL over the output and its column."""
     grouped = group_key_texts(select)
     keys: dict[str, str] = {}
     totals: dict[str, tuple[str, str]] = {}
@@ -565,7 +567,7 @@ def _withholding_keys(select: Any, text: str) -> frozenset[str]:
 
 
 def _expand_window_fields(select: Any) -> None:
-    """Write `window.start` as a field of the window in GROUP BY, so that its text is unambiguous."""
+    """Write `window.start` as a field of the window in GROUP BY, so that the expression is unambiguous."""
     windows = [node for node in (select.args.get("group") or exp.Group()).iter_expressions() if _is_window(node)]
     if len(windows) != 1:
         return

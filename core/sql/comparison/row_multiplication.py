@@ -23,7 +23,7 @@ _ONE_ROW = ("json_tuple", "parse_url_tuple")
 """Generator functions that yield one row per input row."""
 
 _SLIDES = re.compile(r"\bwindow\([^']+, '([^']+)', '([^']+)'")
-"""Matches a window with its length and its slide."""
+"""Matches a call of `window` with a slide; the groups are the window's length and its slide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class RowMultiplier:
     detail: str
     """The condition or text of the edited clause."""
     table: str = ""
-    """For a join with a table: the table whose number of matches per row decides."""
+    """The table whose number of matches per row decides how many rows result; empty unless a table is joined."""
     equated: frozenset[str] = frozenset()
-    """Columns of `table`, in lower case, that the condition equates with an expression over other sources."""
+    """Columns of `table`, in lower case, that the join equates with an expression over other sources."""
     outcome: str = "each matching row adds a row"
     certain: bool = False
     """Whether rows are certainly added, rather than possibly multiplied."""
@@ -63,7 +63,7 @@ class _Join:
 
     @property
     def name(self) -> str:
-        """The name of that source in the texts."""
+        """The name of `side` in the canonical texts."""
         return sql_of(self.side) if isinstance(self.side, exp.Table) else self.side.alias_or_name
 
 
@@ -187,7 +187,7 @@ def _sliding(select: Any) -> Iterator[str]:
 
 
 def _equal_rows(before: list[Any], after: list[Any]) -> Iterator[RowMultiplier]:
-    """Yield edits that add branches, or that stop removing duplicates."""
+    """Yield the edits that add UNION branches, or that stop removing duplicates."""
     unions = [[*blocks[0].root().find_all(exp.Union)] if blocks else [] for blocks in (before, after)]
     if len(unions[0]) < len(unions[1]):
         yield RowMultiplier("UNION branch added", "", outcome="its rows are added", certain=True)
