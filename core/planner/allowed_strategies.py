@@ -1,4 +1,4 @@
-"""The strategies a statement allows, with a note on each, and why the others are ruled out."""
+"""The strategies that a statement allows, each with a note, and why the others are ruled out."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ REBUILDS = frozenset(
         Strategy.CHAIN,
     }
 )  # fmt: skip
-"""Strategies that write the rows of a table again, or make a new version of it."""
+"""Strategies that write all rows of a table again, or create a new version of the table."""
 
 _NEVER_IN_PLACE = {
     Reason.ASKED: StrategyRefusal.REBUILD_ASKED,
@@ -40,14 +40,14 @@ _NEVER_IN_PLACE = {
 }
 _MOVED = frozenset({Reason.PARENT_REBUILT, Reason.READS_OLD_VERSION})
 _OTHER_SOURCES = frozenset({ChangeKind.SOURCES_CHANGED, ChangeKind.NAMED_SOURCES_CHANGED, ChangeKind.SOURCE_REPLACED})
-"""Edits after which Spark may apply the offset of one source to another."""
+"""Edits after which Spark may apply one source's offsets to another source."""
 _SAME_QUERY = frozenset(
     {
         ChangeKind.NONE, ChangeKind.COMMENT_OR_FORMAT, ChangeKind.DESCRIPTION, ChangeKind.TRIGGER_OR_RATE,
         ChangeKind.PINNED_CONFIGURATION, ChangeKind.SCHEMA_TRACKING, ChangeKind.POOL,
     }
 )  # fmt: skip
-"""Edits that change neither query nor state."""
+"""Edits that change neither the query nor its state."""
 
 
 Offer = tuple[str, Fact[StrategyNote] | None]
@@ -82,9 +82,9 @@ def why_not(
 
 
 def forgotten_sequences(context: PlanningContext, table: Table) -> Fact[StrategyRefusal] | None:
-    """Return that a new version would accept older rows which the serving version ignores, since it lacks their keys.
+    """Return why a new version would accept older rows: it does not know the keys that the serving version has seen.
 
-    None if the table has no sequence, or no version serves.
+    None if the table has no sequence or is not deployed.
     """
     settings = table.settings
     if not settings.upserts or not settings.sequence or not context.observed.is_deployed(table.name):
@@ -96,9 +96,9 @@ def forgotten_sequences(context: PlanningContext, table: Table) -> Fact[Strategy
 
 @dataclass(frozen=True, slots=True)
 class StrategyCase:
-    """A statement with what is decided about it and about the other tables of the plan.
+    """A statement, what is decided about it, and what is decided about the other tables of the plan.
 
-    Its `not_…` methods return why a strategy is not allowed, None if it is.
+    Each `not_…` method returns why a strategy is not allowed, or None if it is allowed.
     """
 
     context: PlanningContext
@@ -190,7 +190,7 @@ class StrategyCase:
 
     @property
     def _edits(self) -> frozenset[ChangeKind]:
-        """The kinds of all of its own edits."""
+        """The kinds of all edits of the statement itself."""
         compared = self.context.changes.compared(self.table.name)
         return kinds_between(*compared) if compared is not None else frozenset()
 
@@ -199,7 +199,7 @@ class StrategyCase:
         return recreated_parents(self.table, self.decisions)
 
     def not_positioned(self, strategy: str) -> Fact[StrategyRefusal] | None:
-        """Return why a statement cannot start at the position of a strategy."""
+        """Return why a statement cannot start at the position that a strategy implies."""
         if strategy != Strategy.SEEDED or self.table.parsed is None:
             return None
         tables = self.context.declared.tables
@@ -262,11 +262,11 @@ class StrategyCase:
         return StrategyRefusal.LOST.of(what=lost) if lost is not None else None
 
     def not_keyed(self) -> Fact[StrategyRefusal] | None:
-        """Return why its rows cannot be upserted again into the same table."""
+        """Return why the rows cannot be upserted into the same table again."""
         return not_keyed(self.context, self.table, self.decision, self.decisions)
 
     def not_chained(self) -> Fact[StrategyRefusal] | None:
-        """Return why a new version cannot take only new rows while the pointer also serves those of the old one."""
+        """Return why a new version cannot hold only new rows while the pointer also serves those of the old version."""
         context, name = self.context, self.table.name
         changes_inputs = any(kind.definition.changes_inputs_or_key for kind in self._edits)
         if self.decision.change.kind is not ChangeKind.TABLE_FORMAT or changes_inputs:
@@ -291,11 +291,11 @@ class StrategyCase:
         return self._other_positions()
 
     def not_in_place(self) -> Refusal | None:
-        """Return why a statement cannot go on from its checkpoint instead of a rebuild."""
+        """Return why a statement cannot continue from its checkpoint instead of being rebuilt."""
         return StrategyRefusal.PARENT_RECREATED.of() if self._recreated else self.not_restarted()
 
     def not_restarted(self) -> Refusal | None:
-        """Return why a rebuild cannot be replaced by a restart, whatever happens to its parents."""
+        """Return why a rebuild cannot be replaced by a restart, regardless of the parents."""
         pair, change = self.context.changes.compared(self.table.name), self.decision.change
         if self.decision.reason is Reason.UNPROVEN and change.evidence and pair is not None:
             return StrategyRefusal.UNPROVEN.of(evidence=evidence_words(change.evidence[0]))
@@ -309,7 +309,7 @@ class StrategyCase:
         return refused.of() if refused is not None else None
 
     def not_seamed(self) -> Fact[StrategyRefusal] | None:
-        """Return why a statement cannot keep its table when a parent is re-created."""
+        """Return why a statement cannot keep its own table when a parent is re-created."""
         if self.decision.reason is Reason.WITH_ITS_SET:
             return StrategyRefusal.SET_REBUILT.of()
         if self.decision.reason not in _MOVED:
@@ -317,7 +317,7 @@ class StrategyCase:
         return self._not_moved()
 
     def _not_moved(self) -> Fact[StrategyRefusal] | None:
-        """Return why a statement cannot go on with another version of its stream."""
+        """Return why a statement cannot continue with another version of the table that it streams."""
         if self.table.parsed is None or self._stateful:
             return StrategyRefusal.KEEPS_STATE.of()
         if [read.source_name for read in self.table.parsed.reads if read.streaming] != [""]:

@@ -1,4 +1,4 @@
-"""Columns of a deployed table that take a wider type in place, and what that means for its readers."""
+"""Columns of a deployed table that are widened in place, and what that means for the table's readers."""
 
 import re
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _COUNT = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.I)
 
 @dataclass(frozen=True, slots=True)
 class WiderType:
-    """A column with its old and its new type."""
+    """A widened column with its old and its new type."""
 
     column: str
     was: str
@@ -30,7 +30,7 @@ class WiderType:
 
 
 def wider_types(context: PlanningContext, table: TableName) -> tuple[WiderType, ...]:
-    """Return the columns that a table's own change widens in place, in the order of its declaration."""
+    """Return the columns that a table's own change widens in place, in declaration order."""
     if context.changes.of(table).kind is not ChangeKind.COLUMN_WIDENED:
         return ()
     old = context.revisions.deployed(table)
@@ -42,15 +42,15 @@ def wider_types(context: PlanningContext, table: TableName) -> tuple[WiderType, 
 
 
 def end_at_change(context: PlanningContext, table: TableName) -> Fact[Notice]:
-    """Return the notice that Spark ends the readers of a table at its change."""
+    """Return the notice that Spark ends the readers of a table when the table is altered."""
     widened = context.changes.of(table).kind is ChangeKind.COLUMN_WIDENED
     return Notice.ENDS_AT_TYPE.of(parent=table) if widened else Notice.ENDS_AT_COLUMN.of(parent=table)
 
 
 def use_of_wider_types(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
-    """Return where a reader uses a column that takes a wider type; None if it does not.
+    """Return where a reader uses a widened column; None if it uses none.
 
-    A statement with state uses every column that its text may name, also through a star.
+    A stateful statement uses every column that its text may name, a star included.
     """
     reader = walk.context.declared.tables.get(child)
     if reader is None or reader.parsed is None:
@@ -68,7 +68,10 @@ def use_of_wider_types(walk: DeployWalk, child: TableName, parent: TableName) ->
 
 
 def refuse_unfit_reader(walk: DeployWalk, reader: TableName, table: TableName) -> None:
-    """Refuse a wider type that a reader's state, files or precision cannot hold; warn if large values would end it."""
+    """Refuse a wider type that a reader's state, files or precision cannot hold.
+
+    If only large values would end the reader, warn instead.
+    """
     known = walk.found.by_table.get(reader)
     begins = known is not None and known.action in (Action.START, Action.REBUILD)
     declared = walk.context.declared.tables.get(reader)
@@ -92,9 +95,9 @@ def refuse_unfit_reader(walk: DeployWalk, reader: TableName, table: TableName) -
 
 
 def _narrower_columns(walk: DeployWalk, reader: Table, parent: TableName) -> Iterator[tuple[WiderType, Column]]:
-    """Yield each widened column with a narrower column of a reader that is computed from it.
+    """Yield each widened column together with a narrower column that the reader computes from it.
 
-    A column that the reader casts explicitly keeps its type and is left out.
+    Columns that the reader casts explicitly keep their type and are left out.
     """
     from core.sql.expression_properties import expression_type
     from core.sql.lineage.model import InputKind

@@ -1,4 +1,4 @@
-"""The input of a plan by subject: declared and observed tables, with their revisions, changes and bindings.
+"""The input of a plan by subject: declared tables, observed tables, revisions, changes and bindings.
 
 A function that needs one subject takes only that one; every answer is computed once per table.
 """
@@ -28,18 +28,18 @@ from core.project_reader.revision_reader import read_revision, revision_of
 
 
 class DeclaredTables:
-    """A project as it is declared for one environment."""
+    """The tables that a project declares, for one environment."""
 
     def __init__(self, project: Project, environment: Environment, like: "DeclaredTables | None" = None) -> None:
         self.project = project
         self.environment = environment
         self._like = like
         self.tables: Mapping[TableName, Table] = project.tables
-        """Declared tables by name; without tables that are only deployed."""
+        """Declared tables by name; tables that are only deployed are not included."""
 
     @cached_property
     def graph(self) -> TableGraph:
-        """The declared graph of readers; shared with `like` if all of its tables read the same."""
+        """The graph of declared readers; shared with `like` if all tables read the same there."""
         same = self._like is not None and _read_the_same(self.tables, self._like.tables)
         return self._like.graph if same and self._like is not None else table_graph(self.project)
 
@@ -90,39 +90,40 @@ class ObservedTables:
         return self.deployments.get(table, _ABSENT)
 
     def runs_on(self, table: TableName) -> tuple[tuple[int, tuple[Binding, ...]], ...]:
-        """Return the replaced versions that are kept running, failed ones included, with their bindings."""
+        """Return the replaced versions that are kept running, including failed ones, with their bindings."""
         seen = self.deployment(table)
         former = (seen.former,) if seen.former is not None and seen.former.version in seen.retained else ()
         return tuple((version.version, version.bindings) for version in (*former, *seen.runs_on))
 
     def is_deployed(self, table: TableName) -> bool:
-        """Return whether a version of it exists."""
+        """Return whether a table has a version."""
         return self.deployment(table).state != State.ABSENT
 
     def is_running(self, table: TableName) -> bool:
-        """Return whether it is RUNNING; degraded, pending and starting tables are not."""
+        """Return whether a table is RUNNING; degraded, pending and starting tables are not."""
         return self.deployment(table).state == State.RUNNING
 
     def is_external(self, table: TableName) -> bool:
-        """Return whether a table is filled outside of Headgate; an undeclared one is external if its version is 0."""
+        """Return whether a table is filled outside Headgate; an undeclared table is if it is deployed as version 0."""
         declared = self._declared.tables.get(table)
         if declared is not None:
             return declared.external
         return self.is_deployed(table) and self.deployment(table).version == 0
 
     def next_version(self, table: TableName) -> int:
-        """Return the version that a start or rebuild makes; 0 for an external table."""
+        """Return the version that a start or rebuild creates; 0 for an external table."""
         return 0 if self.is_external(table) else self.deployment(table).highest_version + 1
 
     def serving_version(self, table: TableName) -> int:
-        """Return the serving version, or the first one that will serve."""
+        """Return the serving version, or the first version that will serve."""
         seen = self.deployment(table)
         return seen.version if seen.state != State.ABSENT else self.next_version(table)
 
     def _complete(self, table: TableName, seen: ObservedDeployment) -> ObservedDeployment:
         """Fill in version 1 and its pointer if a document gives only the state.
 
-        A column that was renamed or dropped behind a stream is no fault for a text that tracks columns from now on.
+        If a table will track columns, columns renamed or dropped in its streams do not count as a lost
+        checkpoint.
         """
         declared = self._declared.tables.get(table)
         tracks = declared is not None and declared.settings.schema_tracking
@@ -167,7 +168,7 @@ class TableRevisions:
         return self._declared[table]
 
     def is_of(self, declared: Table) -> bool:
-        """Return whether this very object is the declared table of its name."""
+        """Return whether this very object is the table declared under its name."""
         return self._declared_tables.tables.get(declared.name) is declared
 
     def deployed(self, table: TableName) -> Revision | None:
@@ -177,7 +178,7 @@ class TableRevisions:
         return self._deployed[table]
 
     def of_texts(self, table: TableName, texts: RevisionTexts) -> Revision | None:
-        """Return the declared or deployed revision with these texts; None if neither has them."""
+        """Return the declared or deployed revision that has these texts; None if neither does."""
         declared = table in self._declared_tables.tables
         found = (self.declared(table) if declared else None, self.deployed(table))
         return next((revision for revision in found if revision is not None and revision.texts == texts), None)
@@ -196,10 +197,10 @@ class TableRevisions:
 
 
 class TableChanges:
-    """Changes of declared tables, each classified once.
+    """The changes of declared tables, each classified once.
 
-    `answers` holds Spark's packed answers by the key of their question, and the results of upgrade tests. `engine` is
-    the pool's version of Spark, empty if unknown.
+    `answers` holds Spark's packed answers by question key, and the results of upgrade tests. `engine` is the pool's
+    version of Spark, empty if unknown.
     """
 
     def __init__(
@@ -229,11 +230,11 @@ class TableChanges:
         return self._changes[table]
 
     def first_start(self, table: TableName) -> Change:
-        """Return the change of a table that starts for the first time, with Spark's verdict on its text."""
+        """Return the change of a table that starts for the first time, including Spark's verdict on the text."""
         return self._cross_checked(table, Change(ChangeKind.NONE, Action.START))
 
     def question(self, table: TableName) -> AnalysisQuestion | None:
-        """Return the question to Spark about a declared table: its new SQL, and the deployed one if there is any."""
+        """Return the question to Spark about a declared table: the new SQL, and the deployed SQL if there is any."""
         return question_of(
             self._revisions.declared(table),
             self._revisions.deployed(table) if self._observed.is_deployed(table) else None,
@@ -242,7 +243,7 @@ class TableChanges:
         )
 
     def compared(self, table: TableName) -> tuple[Revision, Revision] | None:
-        """Return the deployed and the declared revision with their parents, pool and engine; None without both."""
+        """Return the deployed and the declared revision with parents, pool and engine; None if nothing is deployed."""
         seen, old, new = (
             self._observed.deployment(table),
             self._revisions.deployed(table),
@@ -285,7 +286,7 @@ class TableChanges:
         return classify(*compared) if compared is not None else unproven_change(Notice.TEXTS_UNREADABLE.of())
 
     def _elsewhere(self, seen: ObservedDeployment, new: Revision) -> Change:
-        """Return the change of pool and engine under the same texts; an unknown pool or engine counts as unchanged."""
+        """Return the change of pool or engine while the texts stay the same; an unknown value counts as unchanged."""
         moved = (seen.pool is not None and seen.pool != self._pool) or (
             seen.engine and self._engine and seen.engine != self._engine
         )
@@ -322,7 +323,7 @@ class TableChanges:
 
 
 class TableBindings:
-    """Bindings of deployments in both directions; built in time linear in deployments and bindings."""
+    """The bindings of deployments in both directions, computed in time linear in deployments and bindings."""
 
     def __init__(
         self, declared: DeclaredTables, observed: ObservedTables, revisions: TableRevisions, changes: TableChanges
@@ -339,7 +340,7 @@ class TableBindings:
         self._readers = {parent: tuple(found) for parent, found in readers.items()}
 
     def of(self, table: TableName) -> tuple[Binding, ...]:
-        """Return the bindings of the serving version; if they were not observed, those that follow from its texts."""
+        """Return the bindings of the serving version, derived from its texts if they were not observed."""
         return self._bindings.get(table, ())
 
     def readers(self, table: TableName) -> tuple[TableName, ...]:
@@ -347,7 +348,7 @@ class TableBindings:
         return self._readers.get(table, ())
 
     def bind(self, revision: Revision) -> tuple[Binding, ...]:
-        """Return the bindings of a revision to serving versions, or to the first ones that will serve."""
+        """Return the bindings of a revision to the versions that serve, or to the first versions that will."""
         reads = revision.parsed.reads if revision.parsed is not None else ()
         found = {Binding(read.table, self._observed.serving_version(read.table), read.streaming) for read in reads}
         return tuple(sorted(found, key=by_parent))
@@ -366,13 +367,13 @@ class TableBindings:
 
 
 def by_parent(binding: Binding) -> tuple[str, int, bool]:
-    """Return the sort key of a binding."""
+    """Return the key by which bindings are sorted."""
     return (binding.parent, binding.version, not binding.streamed)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanningContext:
-    """Everything that a plan of one environment is computed from."""
+    """Everything from which a plan of one environment is computed."""
 
     declared: DeclaredTables
     observed: ObservedTables
@@ -391,9 +392,9 @@ def planning_context(
     engine: str = "",
     like: PlanningContext | None = None,
 ) -> PlanningContext:
-    """Return the planning context of a project and its deployments; linear in tables and bindings.
+    """Return the planning context of a project and its deployments, in time linear in tables and bindings.
 
-    `like` is another context with many of the same texts, whose parsed revisions are used again.
+    `like` is another context that shares many texts with this one; their parsed revisions are reused.
     """
     declared = DeclaredTables(project, environment, like.declared if like else None)
     deployments = ObservedTables(declared, observed)

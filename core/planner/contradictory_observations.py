@@ -1,4 +1,4 @@
-"""Observations in a document that contradict each other or the project; checked before they are planned with."""
+"""Observations in a document that contradict each other or the project; they are checked before a plan uses them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -14,10 +14,10 @@ from core.project.model import Environment, Project
 from core.project_reader.parse_cache import ParseCache
 
 _RUNS = frozenset({State.RUNNING, State.DEGRADED})
-"""States of an existing query, whose inputs must exist as well, since no table is deleted under a reader."""
+"""States in which a query exists; its inputs must exist as well, because no table is deleted under a reader."""
 
 _OF_A_VERSION = ("version", "pointer", "bindings", "retained", "kept", "spare")
-"""Fields that only a table with a version has."""
+"""Keys of a document that are valid only for a table that has a version."""
 
 
 def impossible_observations(
@@ -26,9 +26,10 @@ def impossible_observations(
     observed: Mapping[TableName, ObservedDeployment],
     parse_cache: ParseCache | None = None,
 ) -> tuple[Problem, ...]:
-    """Return every state that no history of deploys, stops and deletes can produce, by table; `detail` is its key.
+    """Return a Problem for each observation that no sequence of deploys, stops and deletes could produce.
 
-    A table that is not listed is absent. An export of an agent has no such problem.
+    Problems are sorted by table; their `detail` is the offending key of the document. A table that the document
+    omits counts as absent. Documents exported by an agent never have such problems.
     """
     context = planning_context(project, environment, observed, parse_cache or ParseCache())
     return tuple(
@@ -39,7 +40,7 @@ def impossible_observations(
 
 
 def with_places(problems: tuple[Problem, ...], places: Mapping[tuple[TableName, str], Where]) -> tuple[Problem, ...]:
-    """Return problems with the locations of their keys, in the order of the document."""
+    """Return problems with the locations of their keys, in document order."""
     found = []
     for problem in problems:
         table = TableName(problem.subject)
@@ -48,7 +49,7 @@ def with_places(problems: tuple[Problem, ...], places: Mapping[tuple[TableName, 
 
 
 _Wrong = Iterator[tuple[str, str, str]]
-"""The key that is wrong, what is wrong with the table, and what to do."""
+"""The offending key, what is wrong with the table, and what to do."""
 
 
 def _wrong_with(context: PlanningContext, observed: Mapping[TableName, ObservedDeployment], table: TableName) -> _Wrong:
@@ -116,7 +117,7 @@ def _wrong_with_parents(
     observed: Mapping[TableName, ObservedDeployment],
     table: TableName,
 ) -> _Wrong:
-    """Check the inputs of a running statement by its text; an undeclared input may be external."""
+    """Check the inputs that a running statement's text names; an undeclared input may be external."""
     for parent in dict.fromkeys(binding.parent for binding in bindings.of(table)):
         source = declared.tables.get(parent)
         never = not _highest(observed.get(parent, ObservedDeployment()))
@@ -126,7 +127,7 @@ def _wrong_with_parents(
 
 
 def _has_known_text(context: PlanningContext, table: TableName) -> bool:
-    """Return whether the running text is known."""
+    """Return whether the text that a table runs is known."""
     seen, declared = context.observed.deployment(table), context.declared.tables.get(table)
     if seen.deployed is not None:
         return True
@@ -138,7 +139,7 @@ def _list_parent(parent: TableName, version: int) -> str:
 
 
 def _existing(seen: ObservedDeployment) -> frozenset[int]:
-    """Return the existing versions; a table with only a state has version 1."""
+    """Return the versions that exist; a table with only a state has version 1."""
     if seen.state == State.ABSENT:
         return frozenset()
     orphans = (orphan.version for orphan in seen.orphan_versions)
@@ -146,5 +147,5 @@ def _existing(seen: ObservedDeployment) -> frozenset[int]:
 
 
 def _highest(seen: ObservedDeployment) -> int:
-    """Return the highest version that ever existed; 0 for a table that was never deployed."""
+    """Return the highest version that has ever existed; 0 if the table was never deployed."""
     return max((seen.highest_version, *_existing(seen)))

@@ -32,18 +32,18 @@ DEFAULT_STRATEGY = {
 
 
 class DownstreamOutcome(IntEnum):
-    """What the readers of a table find after the plan, mildest first."""
+    """What the readers of a table find after the plan, from mildest to most severe."""
 
     KEPT = 0
-    """The same table: kept, recorded, restarted in place."""
+    """The same table: kept, recorded or restarted in place."""
     GROWN = 1
-    """The same table, altered in place: with new columns, or wider types of columns."""
+    """The same table, altered in place: columns were added or widened."""
     REWRITTEN = 2
-    """The same table, its rows upserted again in bulk."""
+    """The same table with its rows upserted again in bulk."""
     CHAINED = 3
     """A new version that holds only new rows."""
     CREATED = 4
-    """A new version from the beginning, in which offsets of the old one mean nothing."""
+    """A new version that reads from the beginning; offsets of the old version mean nothing in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,43 +55,43 @@ class TableDecision:
     change: Change
     because_of: tuple[TableName, ...] = ()
     chosen_strategy: str = ""
-    """The operator's strategy; empty for the default of the action."""
+    """The strategy that the operator chose; empty for the action's default."""
     at: str = ""
     begins_where: tuple[str, ...] = ()
-    """Conditions on its streams if its strategy starts at a time or a partition."""
+    """Conditions on the table's streams if the strategy starts at a time, a partition or a position in their logs."""
     keeps_rows: bool = False
     """Whether a rewrite in place may leave rows that a rebuild would not produce."""
     before_choice: "TableDecision | None" = None
-    """The default decision, if the operator chose a strategy."""
+    """The default decision if the operator chose a strategy; otherwise None."""
 
     @property
     def strategy(self) -> str:
-        """The chosen strategy or the default of the action; empty if nothing is started."""
+        """The chosen strategy or the action's default; empty if nothing is started."""
         return self.chosen_strategy or str(DEFAULT_STRATEGY.get(self.action, ""))
 
     @property
     def default(self) -> "TableDecision":
-        """The decision without the operator's choice."""
+        """The decision as it would be without the operator's choice."""
         return self.before_choice or self
 
     @property
     def lowered(self) -> bool:
-        """Return whether the operator's choice does less than the default: the table is kept instead of rebuilt."""
+        """Return whether the operator's choice does less than the default: it keeps the table, without a rebuild."""
         return self.keeps_rows or (self.action is Action.RESTART and self.default.action is Action.REBUILD)
 
     @property
     def makes_version(self) -> bool:
-        """Return whether it creates a new physical table."""
+        """Return whether the decision creates a new physical table."""
         return self.action in (Action.START, Action.REBUILD) and self.strategy != Strategy.KEYED
 
     @property
     def moves(self) -> bool:
-        """Return whether the table reads the newest versions of its streamed parents afterwards."""
+        """Return whether the table will read the newest versions of its streamed parents."""
         return self.action in (Action.START, Action.REBUILD) or self.strategy == Strategy.SEAM
 
     @property
     def outcome(self) -> DownstreamOutcome:
-        """What the readers of the table find."""
+        """What the readers of the table find after the plan."""
         if self.action is Action.REBUILD:
             return _OUTCOMES.get(self.strategy, DownstreamOutcome.CREATED)
         return (
@@ -105,7 +105,7 @@ _OUTCOMES = {str(Strategy.KEYED): DownstreamOutcome.REWRITTEN, str(Strategy.CHAI
 
 
 def recreated_parents(table: Table, decisions: Mapping[TableName, TableDecision]) -> tuple[TableName, ...]:
-    """Return the streamed parents that the same plan re-creates: current offsets mean nothing in them."""
+    """Return the streamed parents that the same plan re-creates: the table's current offsets mean nothing in them."""
     streamed = dict.fromkeys(read.table for read in table.parsed.reads if read.streaming) if table.parsed else {}
     known = ((name, decisions[name]) for name in streamed if name in decisions)
     return tuple(name for name, found in known if found.makes_version and found.reason is not Reason.REGISTERED)
@@ -113,39 +113,39 @@ def recreated_parents(table: Table, decisions: Mapping[TableName, TableDecision]
 
 @dataclass(slots=True)
 class PlanRemarks:
-    """Refusals and warnings that are collected while a plan is decided."""
+    """Refusals and warnings collected while a plan is decided."""
 
     refusals: list[PlanRefusal] = field(default_factory=list)
     warnings: list[PlanWarning] = field(default_factory=list)
 
     def refuse(self, table: TableName, why: Fact[PlanRefusalKind]) -> None:
-        """Refuse the request because of a table; empty if it is about none."""
+        """Refuse the request because of a table; `table` is empty if the refusal concerns no table."""
         self.refusals.append(PlanRefusal.of(table, why))
 
     def warn(self, table: TableName, said: Fact[PlanWarningKind], *, multiplies_rows: bool = False) -> None:
-        """Warn the reviewer about a table; empty for the whole plan."""
+        """Warn the reviewer about a table; `table` is empty if the warning concerns the whole plan."""
         self.warnings.append(PlanWarning.of(table, said, multiplies_rows=multiplies_rows))
 
 
 @dataclass(slots=True)
 class DeployDecisions(PlanRemarks):
-    """A deploy as it is being decided."""
+    """The decisions of a deploy while they are being made."""
 
     by_table: dict[TableName, TableDecision] = field(default_factory=dict)
     left_behind: list[LeftBehind] = field(default_factory=list)
     causes: dict[TableName, dict[TableName, Evidence | None]] = field(default_factory=dict)
-    """For each table, the tables that brought it into the plan in addition to its decision's, with their evidence."""
+    """For each table, further tables that brought it into the plan, with the evidence; see `because_of`."""
 
     def put(self, table: TableName, decision: TableDecision) -> None:
         """Record the decision on a table, replacing an earlier one."""
         self.by_table[table] = decision
 
     def add_cause(self, table: TableName, cause: TableName, evidence: Evidence | None = None) -> None:
-        """Record that a table is in the plan because of another one, with the evidence."""
+        """Record that another table brought a table into the plan, with the evidence."""
         self.causes.setdefault(table, {})[cause] = evidence
 
     def settle(self) -> None:
-        """Write the causes into the decisions, sorted by name, once all are known."""
+        """Write the causes into the decisions, sorted by name, once all causes are known."""
         for table, causes in self.causes.items():
             known = self.by_table[table]
             seen = (causes[cause] for cause in sorted(causes))
@@ -160,13 +160,13 @@ class DeployDecisions(PlanRemarks):
 
 @dataclass(slots=True)
 class DeployWalk:
-    """The input of the walk over the tables of a deploy, and its decisions so far."""
+    """The input of the walk over the tables of a deploy, and the decisions made so far."""
 
     context: PlanningContext
     scope: PlanScope
     found: DeployDecisions = field(default_factory=DeployDecisions)
     choices: Mapping[TableName, StrategyChoice] = field(init=False)
-    """The operator's strategy choices by table."""
+    """The operator's choices of strategies, by table."""
 
     def __post_init__(self) -> None:
         self.choices = {choice.table: choice for choice in self.scope.request.choices}

@@ -1,4 +1,4 @@
-"""Deleting tables, and retiring the versions that were replaced; nothing is removed while something reads it."""
+"""Deleting tables, and retiring the versions that were replaced; nothing is removed while something still reads it."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Set
@@ -25,7 +25,7 @@ from core.sql.statement import describe_log_start, read_log_start
 
 @dataclass(slots=True)
 class DeleteDecisions(PlanRemarks):
-    """The tables to delete, while a delete is decided."""
+    """The tables to delete, collected while a delete is decided."""
 
     tables: set[TableName] = field(default_factory=set)
 
@@ -57,12 +57,15 @@ def delete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
 
 
 def _newest_first(seen: ObservedDeployment, *, rest: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the serving version, the versions that run for others and `rest`, newest first; none if external."""
+    """Return the serving version, other running versions and `rest`, newest first; an external table has none."""
     return tuple(sorted({seen.version, *seen.retained, *rest} - {0}, reverse=True))
 
 
 def decide_delete(context: PlanningContext, scope: PlanScope) -> DeleteDecisions:
-    """Decide which tables are deleted: under readers, a table that was named is refused, and any other one stays."""
+    """Decide which tables are deleted.
+
+    Of the tables that still have readers, those named in the request are refused, and all others stay.
+    """
     found = DeleteDecisions()
     named = scope.named
     for table in scope.requested:
@@ -88,7 +91,7 @@ def decide_delete(context: PlanningContext, scope: PlanScope) -> DeleteDecisions
 
 
 def _take_readers(context: PlanningContext, scope: PlanScope, found: DeleteDecisions) -> None:
-    """Add the readers that the request accepts, down to the sinks."""
+    """Add the readers that the request includes, down to the sinks."""
     waiting = sorted(found.tables - scope.upstream)
     while waiting:
         for reader in context.bindings.readers(waiting.pop()):
@@ -99,12 +102,12 @@ def _take_readers(context: PlanningContext, scope: PlanScope, found: DeleteDecis
 
 
 def _deployed_set(context: PlanningContext, table: TableName) -> tuple[TableName, ...]:
-    """Return the deployed tables of a table's statement set, itself among them."""
+    """Return the deployed tables of the statement set that a table belongs to, including the table itself."""
     return tuple(other for other in context.declared.statement_set(table) if context.observed.is_deployed(other))
 
 
 def _keep_what_others_need(context: PlanningContext, named: Set[TableName], found: DeleteDecisions) -> None:
-    """Keep the tables, up to the sources, that a remaining table reads or shares a statement set with."""
+    """Keep every unnamed table that a remaining table reads or shares a statement set with, up to the sources."""
     waiting = deque(sorted(table for table in found.tables if table not in named))
     while waiting:
         table = waiting.popleft()
@@ -144,7 +147,7 @@ def _refuse_under_readers(context: PlanningContext, table: TableName, found: Del
 
 
 def _refuse_under_pointers(observed: ObservedTables, found: DeleteDecisions) -> None:
-    """Refuse to delete the target of a remaining table's pointer."""
+    """Refuse to delete a table that the pointer of a remaining table serves."""
     for other in observed.tables():
         target = split_physical(observed.deployment(other).pointer)
         if target is None or target[0] not in found.tables or other in found.tables:
@@ -154,7 +157,7 @@ def _refuse_under_pointers(observed: ObservedTables, found: DeleteDecisions) -> 
 
 
 def _refuse_under_what_runs_on(observed: ObservedTables, found: DeleteDecisions) -> None:
-    """Refuse to delete what a replaced version that runs on still reads."""
+    """Refuse to delete a table that is still read by a replaced version kept running."""
     for other in sorted(set(observed.tables()) - found.tables):
         for version, bindings in observed.runs_on(other):
             for table in sorted({b.parent for b in bindings} & found.tables):
@@ -191,17 +194,18 @@ def _with_products(declared: DeclaredTables, readers: Iterable[TableName]) -> tu
 
 @dataclass(slots=True)
 class ReplacedVersions(PlanRemarks):
-    """The versions to retire, while a retirement is decided."""
+    """The versions to retire, collected while a retirement is decided."""
 
     by_table: dict[TableName, tuple[int, ...]] = field(default_factory=dict)
-    """Newest first."""
+    """Versions of each table, newest first."""
 
 
 def retire_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
-    """Draft a retirement of every version that has served and no longer does, readers first.
+    """Draft a plan that retires every version that once served and no longer does, readers first.
 
-    Versions that still run are stopped; then files and checkpoints go to the trash until their deadline. Refused while
-    anything reads such a version. Clones that never served go as well, because they keep the files of their base.
+    Versions that still run are stopped; then files and checkpoints go to the trash until their deadline. The plan
+    is refused while anything reads such a version. Clones that never served are retired as well, because they keep
+    the files of their base.
     """
     found = ReplacedVersions()
     for table in scope.requested:
@@ -273,7 +277,7 @@ def _refuse_retiring_under_readers(context: PlanningContext, table: TableName, f
 
 
 def _refuse_under_clones(observed: ObservedTables, table: TableName, found: ReplacedVersions) -> None:
-    """Refuse a version whose files hold the rows of a clone that stays."""
+    """Refuse to retire a version whose files hold the rows of a clone that stays."""
     going = found.by_table[table]
     for clone, base in observed.deployment(table).clones:
         if base in going and clone not in going:
@@ -282,7 +286,7 @@ def _refuse_under_clones(observed: ObservedTables, table: TableName, found: Repl
 
 
 def _names_read(bindings: Iterable[Binding], going: Mapping[tuple[TableName, int], str]) -> list[str]:
-    """Return the retiring physical tables that are bound."""
+    """Return the names of the retiring physical tables that the bindings read."""
     return [going[b.parent, b.version] for b in bindings if (b.parent, b.version) in going]
 
 

@@ -1,4 +1,4 @@
-"""The draft of a deploy before its guards: decisions on every table that it reaches, versions, bindings and steps."""
+"""The draft of a deploy before its guards: decisions on every affected table, with versions, bindings and steps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +32,7 @@ from core.text.sentence import Fact
 
 
 def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool = True) -> PlanBody:
-    """Draft what a deploy does to every table that it reaches."""
+    """Draft what a deploy does to every affected table."""
     found = decide_deploy(context, scope)
     rebuilt = {t for t, d in found.by_table.items() if d.action is Action.REBUILD and d.makes_version}
     versions = {
@@ -84,7 +84,7 @@ def _use_orphan_versions(
     decisions: dict[TableName, TableDecision],
     versions: dict[TableName, int],
 ) -> dict[TableName, OtherVersion]:
-    """Use the orphan of the failed run for each rebuild that would make the same version."""
+    """Use an orphan of the failed run for each rebuild that would create an identical version."""
     used: dict[TableName, OtherVersion] = {}
     rebuilt = [t for t, d in decisions.items() if d.action is Action.REBUILD and d.strategy == Strategy.EARLIEST]
     for table in upstream_first(context.declared, rebuilt):
@@ -111,7 +111,7 @@ def _set_aside(
     versions: dict[TableName, int],
     bindings: dict[TableName, tuple[Binding, ...]],
 ) -> tuple[RetiredVersion, ...]:
-    """Return the orphans to move to the trash; an orphan that is read stays, together with everything that it reads."""
+    """Return the orphans to move to the trash; an orphan that is read stays, and so does everything it reads."""
     stays = {(version.table, version.version) for version in old if version.readers}
     fresh = [table for table, decision in found.by_table.items() if decision.action is Action.START]
     tables = tuple(found.by_table) if scope.request.continues else fresh
@@ -136,7 +136,7 @@ def _set_aside(
 
 
 def _old_version_stays(observed: ObservedTables, old: RetiredVersion) -> Fact[PlanWarningKind]:
-    """Return the warning that an old version stays for its readers, and whether it still gets new rows."""
+    """Return the warning that an old version stays for its readers, and whether that version still gets new rows."""
     seen = observed.deployment(old.table)
     if old.version == seen.version and seen.state in AT_REST:
         return PlanWarningKind.OLD_VERSION_RESTS.of(version=old.version, state=seen.state, readers=old.readers)
@@ -150,7 +150,7 @@ def _keep(
     versions: dict[TableName, int],
     bindings: dict[TableName, tuple[Binding, ...]],
 ) -> None:
-    """Add a kept node for a table of which only an old version is stopped."""
+    """Add a kept table of which the plan only stops an old version."""
     decisions[table] = TableDecision(Action.KEEP, Reason.SERVES, Change(ChangeKind.NONE, Action.KEEP))
     versions[table], bindings[table] = context.observed.deployment(table).version, context.bindings.of(table)
 
@@ -222,7 +222,7 @@ def _read_until_the_swap(
 def _bindings_then(
     context: PlanningContext, table: TableName, decision: TableDecision, versions: Mapping[TableName, int]
 ) -> tuple[Binding, ...]:
-    """Return the bindings of a table after the plan: new versions read the newest parents, others stay bound."""
+    """Return the bindings of a table after the plan: a new version reads the newest parents, any other stays bound."""
     if decision.action is Action.KEEP and not context.observed.is_deployed(table):
         return ()
     if decision.action in (Action.KEEP, Action.RESUME, Action.RECORD):
@@ -235,13 +235,13 @@ def _bindings_then(
 
 
 def _at(binding: Binding, versions: Mapping[TableName, int]) -> Binding:
-    """Return a binding moved to the version that its parent has after the plan."""
+    """Return a binding with the version that the parent has after the plan."""
     version = versions.get(binding.parent, binding.version)
     return binding if version == binding.version else replace(binding, version=version)
 
 
 def decide_deploy(context: PlanningContext, scope: PlanScope) -> DeployDecisions:
-    """Decide what a deploy does to every table that it reaches."""
+    """Decide what a deploy does to every affected table."""
     walk = DeployWalk(context, scope)
     found = walk.found
     for table in scope.requested:

@@ -1,6 +1,6 @@
 """Orphans: unfinished versions of a failed run; which of them a plan uses, and which it moves to the trash.
 
-Only the orphans of tables that the plan touches are judged, and what reads them: a plan cannot be applied while another
+Only orphans of tables in the plan, and what reads these orphans, are considered: a plan cannot be applied while another
 open run holds one of its tables.
 """
 
@@ -32,7 +32,7 @@ def without_orphans(observed: Mapping[TableName, ObservedDeployment]) -> dict[Ta
 def usable_orphan(
     observed: ObservedTables, revisions: TableRevisions, table: TableName, reads: Iterable[Binding]
 ) -> OtherVersion | None:
-    """Return the newest orphan with the declared texts and exactly the bindings `reads`; None if there is none."""
+    """Return the newest intact orphan with the declared texts and exactly the bindings `reads`; None if none fits."""
     wanted = sorted(reads, key=by_parent)
     revision = revisions.declared(table).hash
     fitting = (
@@ -66,8 +66,8 @@ def unused_orphans(
 ) -> tuple[RetiredVersion, ...]:
     """Return the orphans of `tables` that the plan does not use, sinks first, with their readers.
 
-    For a table that starts anew (`fresh`) this includes its version that never ran, and for every table the orphans
-    that read an orphan of the result.
+    For a table that starts anew (`fresh`), the version that never ran counts as an orphan. Orphans that read a
+    returned orphan are returned as well.
     """
     anew = set(fresh)
     found: set[tuple[TableName, int]] = set()

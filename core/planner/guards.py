@@ -1,4 +1,4 @@
-"""Verdicts on a plan: loss of rows is always denied; measurements and policy decide the rest, unknown is never ok."""
+"""Verdicts on a plan: losing rows is always denied; measurements and policy decide the rest; unknown is never ok."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ WHOLE_HISTORY = frozenset({"", Strategy.EARLIEST, Strategy.KEYED})
 
 @dataclass(frozen=True)
 class GuardInput:
-    """The input of the guards: nodes and steps of a plan, and the state of its environment."""
+    """The input of the guards: the nodes and steps of a plan, and the state of the environment."""
 
     declared: DeclaredTables
     observed: ObservedTables
@@ -36,29 +36,29 @@ class GuardInput:
     nodes: Sequence[PlanNode]
     steps: Sequence[Step]
     policy: Policy
-    """The policy in force, with recorded and declared protections."""
+    """The policy in force, with recorded and declared protections added."""
     headroom: Headroom
 
     @cached_property
     def rebuilt(self) -> tuple[PlanNode, ...]:
-        """Nodes that get a new version beside the old one."""
+        """Nodes that get a new version next to the old one."""
         return tuple(n for n in self.nodes if n.action is Action.REBUILD and n.version != n.from_version)
 
     @cached_property
     def replaying(self) -> tuple[PlanNode, ...]:
-        """Nodes that read history: rebuilt ones, and new statements."""
+        """Nodes that read history: rebuilt tables and new statements."""
         begun = (Action.REBUILD, Action.START)
         return tuple(node for node in self.nodes if node.action in begun and node.version)
 
     @cached_property
     def running(self) -> frozenset[TableName]:
-        """Statements that run now, in the whole environment."""
+        """Statements that run now, counted over the whole environment."""
         observed = self.observed
         return frozenset(t for t in observed.tables() if observed.is_running(t) and not observed.is_external(t))
 
     @cached_property
     def queries(self) -> int:
-        """Number of queries in the pool: running statements, and older versions that run on."""
+        """Number of queries in the pool: running statements, and older versions that are kept running."""
         observed = self.observed
         return len(self.running) + sum(len(observed.deployment(table).retained) for table in observed.tables())
 
@@ -69,13 +69,13 @@ class GuardInput:
 
 @dataclass(frozen=True, slots=True)
 class GuardVerdicts:
-    """The guards of a plan, and the refusals and approvals that follow from them."""
+    """The guards of a plan, with the refusals and the number of approvals that follow."""
 
     guards: tuple[Guard, ...]
 
     @property
     def refusals(self) -> tuple[PlanRefusal, ...]:
-        """Refusals for the denied guards, with their remedies."""
+        """Refusals for the guards that deny, with their remedies."""
         return tuple(
             PlanRefusal("", g.summary, g.remedy or Sentence(""), g.name, kind=g.kind, fields=g.fields)
             for g in self.guards
@@ -84,7 +84,7 @@ class GuardVerdicts:
 
     @property
     def approvals(self) -> int:
-        """Number of other logins that must approve: 0, or 1 for any number of reasons."""
+        """Number of other logins that must approve: 1 if there is any reason, otherwise 0."""
         return int(any(guard.verdict == NEEDS_APPROVAL for guard in self.guards))
 
 
@@ -107,7 +107,7 @@ def judge_plan(
 
 
 def _protecting(declared: DeclaredTables, policy: Policy) -> Policy:
-    """Return the policy with declared protections added; declarations never remove protection."""
+    """Return the policy with the declared protections added; declarations never remove protection."""
     protected = {table for table, found in declared.tables.items() if found.settings.protect}
     return replace(
         policy,
@@ -133,7 +133,7 @@ def _checkpoints(case: GuardInput) -> Guard:
 
 
 def _harm(case: GuardInput, tables: Iterable[TableName]) -> tuple[str, ...]:
-    """Return the harm of a new checkpoint by table format: some skip files, others repeat rows."""
+    """Return what a new checkpoint on these tables would do, by table format: lose rows, write rows twice, or both."""
     declared = map(case.declared.tables.get, tables)
     repeated = {
         table is not None and table_format(table.parsed_ddl.format).repeated_by_new_checkpoint for table in declared
@@ -166,9 +166,10 @@ def _readers(case: GuardInput) -> Guard:
 
 
 def _rates(case: GuardInput) -> Guard:
-    """Deny a rate-limited rebuild below a watermark, which drops rows while it reads history in small batches.
+    """Deny a rate-limited rebuild below a watermark, because it drops rows when history is read in small batches.
 
-    A statement that starts or resumes drops rows only if its backlog is large, so that is just a warning.
+    For a statement that starts or resumes this is only a warning, because rows are dropped only if the backlog is
+    large.
     """
     limited = [
         node for node in case.nodes if node.action in _READING and _is_limited(case.declared.tables.get(node.table))
@@ -196,7 +197,7 @@ def _is_limited(table: Table | None) -> bool:
 
 
 def _in_place(case: GuardInput) -> Iterator[Guard]:
-    """Deny mixing old and new rows in a protected table or environment."""
+    """Deny mixing old and new rows in a protected table or a protected environment."""
     wrong = sorted(node.table for node in case.nodes if _is_in_place(node) and case.protects(node.table))
     if wrong:
         yield Guard.of("in place", DENY, GuardFinding.PROTECTED_IN_PLACE.of(tables=tuple(wrong)))
@@ -207,7 +208,7 @@ def _is_in_place(node: PlanNode) -> bool:
 
 
 def policy_guards(case: GuardInput) -> tuple[Guard, ...]:
-    """Return the guards by measurements and policy in a fixed order; a policy without a rule yields no guard for it."""
+    """Return the guards that depend on measurements or the policy, in a fixed order; unset rules yield none."""
     found = (
         _history(case),
         _replay(case),
@@ -265,7 +266,7 @@ def _replay(case: GuardInput) -> Guard | None:
 
 
 def _time(case: GuardInput) -> Guard | None:
-    """Judge the longest replay: levels are filled in parallel, and a node's time includes that of its parents."""
+    """Judge the longest replay: a level replays in parallel, and a table's time includes that of its parents."""
     if case.policy.max_replay_h is None:
         return None
     seconds = max((node.eta_s for node in case.replaying if node.eta_s is not None), default=0.0)
@@ -304,7 +305,7 @@ def _disk(case: GuardInput) -> Guard:
 
 
 def _pool(case: GuardInput) -> Guard:
-    """Judge the additional statements of a plan; both versions of a rebuild run at once."""
+    """Judge the additional statements of a plan; while a table is rebuilt, both of its versions run."""
     begun = [node for node in case.nodes if node.version and _begins(node, case)]
     name = case.declared.environment.pool.name
     if not begun:
@@ -345,7 +346,7 @@ def _stopped(case: GuardInput) -> Guard | None:
 
 
 def _approval(case: GuardInput) -> Guard | None:
-    """Ask for an approval if the policy requires it, a table is protected, or a choice is less than the default."""
+    """Ask for an approval if the policy requires one, a table is protected, or a choice does less than the default."""
     reasons = tuple(_reasons_to_approve(case))
     return Guard.of("approval", NEEDS_APPROVAL, GuardFinding.APPROVAL.of(reasons=reasons)) if reasons else None
 
@@ -394,7 +395,7 @@ def _freeze(case: GuardInput) -> Guard | None:
 def _bounded(
     name: str, found: Finding, *, unknown: bool, limit: Finding | None, denial: GuardFinding | None = None
 ) -> Guard:
-    """Return the verdict on a measurement; `limit` is that of the policy, and `denial` is given if it is exceeded."""
+    """Return the verdict on a measurement; `limit` is the policy's, and `denial` is set if the limit is exceeded."""
     if denial is not None:
         return Guard.of(name, DENY, denial.of(found=found, limit=limit))
     if unknown and limit is not None:
@@ -429,7 +430,7 @@ def _sum(nodes: Iterable[PlanNode], cost: Callable[[PlanNode], int | None]) -> t
 
 
 def _known(amount: Finding, value: float, unknown: Sequence[TableName]) -> Finding:
-    """Return a sum as it is known: whole, at least the known part, or unknown."""
+    """Return a sum as exact, as a minimum, or as unknown, depending on which values are unknown."""
     if not unknown:
         return amount
     if not value:

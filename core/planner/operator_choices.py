@@ -1,4 +1,4 @@
-"""The operator's choices `--strategy`, `--from` and `--keep-table`; a refusal lists the choices that are allowed."""
+"""The operator's choices `--strategy`, `--from` and `--keep-table`; a refusal lists the allowed choices."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,7 +23,7 @@ from core.text.sentence import Fact
 
 
 def with_chosen_strategy(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
-    """Return the decision with the strategy that the request names for a table, if the table allows it."""
+    """Return the decision with the strategy that the request names for the table, if the table allows it."""
     choice = walk.choices.get(table)
     if choice is None:
         kept = walk.scope.request.keep_table and table in walk.scope.requested and decision.action is Action.REBUILD
@@ -46,7 +46,7 @@ def with_chosen_strategy(walk: DeployWalk, table: TableName, decision: TableDeci
 def _in_the_same_table(
     walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice
 ) -> TableDecision:
-    """Return a rebuild that rewrites the existing table, with a notice of the rows that it keeps."""
+    """Return a rebuild that rewrites the existing table, with a notice of the rows that stay in it."""
     declared = walk.context.declared.tables[table]
     kept = replace(_with(decision, choice), keeps_rows=keys_stay(walk.context, declared))
     return _seeing(kept, rows_that_stay(walk.context, declared))
@@ -57,7 +57,7 @@ def _with(decision: TableDecision, choice: StrategyChoice) -> TableDecision:
 
 
 def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> TableDecision:
-    """Return a restart instead of a rebuild if the strategy allows it; else the decision unchanged."""
+    """Return a restart instead of a rebuild if the strategy is allowed; otherwise the decision unchanged."""
     declared = walk.context.declared.tables.get(table)
     if declared is None:
         return decision
@@ -71,7 +71,7 @@ def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, stra
 
 
 def _may_make(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> bool:
-    """Return whether CHAIN or KEYED is allowed, which decides about readers; other strategies are judged at the end."""
+    """Return whether CHAIN or KEYED is allowed, because both affect readers; other strategies are judged at the end."""
     declared = walk.context.declared.tables.get(table)
     if declared is None:
         return False
@@ -107,7 +107,7 @@ def apply_start(walk: DeployWalk) -> None:
 
 
 def _warn_of_overridden_start(walk: DeployWalk, start: str) -> None:
-    """Warn about tables whose own `--strategy` overrides `--from`."""
+    """Warn about tables for which `--strategy` overrides `--from`."""
     for table, choice in walk.choices.items() if start else ():
         decision = walk.found.by_table.get(table)
         begins = decision is not None and decision.action in (Action.START, Action.REBUILD)
@@ -117,7 +117,7 @@ def _warn_of_overridden_start(walk: DeployWalk, start: str) -> None:
 
 
 def _positioned(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
-    """Return the decision with its start position aligned to a window, and the conditions that filter its streams."""
+    """Return the decision with the start position aligned to a window, and the conditions on the streams."""
     declared = walk.context.declared.tables.get(table)
     assert declared is not None
     if decision.chosen_strategy == Strategy.SEEDED:
@@ -146,17 +146,17 @@ def _positioned(walk: DeployWalk, table: TableName, decision: TableDecision) -> 
 
 
 def _conditions(conditions: Mapping[TableName, str]) -> tuple[str, ...]:
-    """Return the conditions of a version's streams, each with its table, sorted."""
+    """Return the conditions on the streams of a version, each with its table, sorted."""
     return tuple(f"{table}.{condition}" for table, condition in sorted(conditions.items()))
 
 
 def _begun(decision: TableDecision, declared: Table, begins: Fact[Notice]) -> TableDecision:
-    """Return a decision with evidence of its start position; an upserted table keeps only the newest row per key."""
+    """Return a decision with evidence of the start position; an upserted table keeps only the newest rows."""
     return _seeing(decision, Notice.NEWEST_OF_KEY.of(begins=begins) if declared.settings.upserts else begins)
 
 
 def _begun_in_log(decision: TableDecision, declared: Table) -> TableDecision:
-    """Return a decision whose streams start at a version or commit time of their logs."""
+    """Return a decision under which each stream starts at a version or commit time in its log."""
     starts, at = log_starts(declared, decision.at), decision.at
     tables = tuple(start.table for start in starts)
     version = Notice.BEGINS_AT_VERSION.of(at=at, tables=tables)
@@ -170,7 +170,7 @@ def _seeing(decision: TableDecision, seen: Evidence) -> TableDecision:
 
 
 def refuse_unmet_choices(walk: DeployWalk) -> None:
-    """Refuse every choice that its table does not allow, with the strategies that it allows."""
+    """Refuse every choice that the table does not allow, listing the strategies that the table does allow."""
     for table, choice in sorted(walk.choices.items()):
         decision = walk.found.by_table.get(table)
         if decision is None:
@@ -190,7 +190,7 @@ def refuse_unmet_choices(walk: DeployWalk) -> None:
 
 
 def _report_unheld_rewrite(walk: DeployWalk, table: TableName) -> None:
-    """Report a rewrite in place, which cannot be held: as a refusal under --hold, else as a warning."""
+    """Report that a rewrite in place cannot be held: as a refusal with `--hold`, otherwise as a warning."""
     if walk.scope.request.hold:
         walk.found.refuse(table, PlanRefusalKind.CANNOT_BE_HELD.of())
     else:
@@ -223,7 +223,7 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
 def _wrong_position(
     walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice
 ) -> Refusal | None:
-    """Return why a strategy cannot start at the position chosen with it; None if it can, or if there is none."""
+    """Return why a strategy cannot start at the chosen position; None if it can, or if no position was chosen."""
     declared, at = walk.context.declared.tables.get(table), choice.at
     if choice.strategy == Strategy.PARTIAL and declared is not None and decision.strategy == Strategy.PARTIAL:
         wrong = not_partial(walk.context.declared.tables, declared, at)
@@ -237,7 +237,11 @@ def _wrong_position(
 
 
 def _why_not_in_log(walk: DeployWalk, declared: Table, at: str) -> Fact[StrategyRefusal] | None:
-    """Return why known logs of a statement's streams are incomplete from a start position; None without a known gap."""
+    """Return why a statement cannot start at a log position; None if no obstacle is known.
+
+    Obstacles are a parent that the plan re-creates, a forgotten sequence, and a log that is incomplete after the
+    position.
+    """
     if recreated := recreated_parents(declared, walk.found.by_table):
         return StrategyRefusal.LOG_OF_NEW_VERSION.of(parents=recreated)
     if forgets := forgotten_sequences(walk.context, declared):
@@ -246,7 +250,7 @@ def _why_not_in_log(walk: DeployWalk, declared: Table, at: str) -> Fact[Strategy
 
 
 def _refuse_other_tables(walk: DeployWalk) -> None:
-    """Refuse to create, alter or swap a table under `--keep-table`."""
+    """Refuse to create, alter or swap a table if `--keep-table` is given."""
     for table, decision in walk.found.by_table.items():
         if walk.context.observed.is_external(table):
             continue

@@ -1,4 +1,4 @@
-"""Nodes of a plan, one per table, made from declaration, observation and decision; and their topological order."""
+"""The nodes of a plan, one per table, built from declaration, observation and decision; and their topological order."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from core.project.revision import RevisionTexts
 
 @dataclass(slots=True)
 class PlanBody:
-    """A plan without guards, preconditions and hash."""
+    """A plan before guards, preconditions and hash are added."""
 
     nodes: tuple[PlanNode, ...]
     steps: Sequence[Step]
@@ -38,9 +38,9 @@ def changed_node(
     bindings: tuple[Binding, ...],
     costed: CostedOffers | None,
 ) -> PlanNode:
-    """Return the node of a table in a deploy, with its new and its deployed texts.
+    """Return the node of a table in a deploy, with the new and the deployed texts.
 
-    Its costs are those of the chosen strategy, which is the first of its offers.
+    Its costs are those of the chosen strategy, which is the first offer.
     """
     seen, declared = context.observed.deployment(table), context.declared.tables.get(table)
     action = decision.action
@@ -89,7 +89,7 @@ def changed_node(
 
 
 def _begins_where(seen: ObservedDeployment, decision: TableDecision) -> tuple[str, ...]:
-    """Return the conditions on the streams of the version; one that is kept or forked passes on its own."""
+    """Return the conditions on the streams of a version; a kept or forked version retains those of the old one."""
     anew = decision.action in (Action.START, Action.REBUILD) and decision.strategy not in FORKS
     return decision.begins_where if anew else seen.begins_where
 
@@ -97,7 +97,7 @@ def _begins_where(seen: ObservedDeployment, decision: TableDecision) -> tuple[st
 def _texts_then(
     observed: ObservedTables, revisions: TableRevisions, table: TableName, decision: TableDecision
 ) -> RevisionTexts:
-    """Return the texts of a declared table after the plan; empty for a table that is kept."""
+    """Return the texts of a declared table after the plan; empty if the table is kept."""
     if decision.action is Action.KEEP:
         return RevisionTexts()
     deployed = observed.deployment(table).deployed
@@ -107,7 +107,7 @@ def _texts_then(
 
 
 def deleted_node(context: PlanningContext, table: TableName, level: int) -> PlanNode:
-    """Return the node of a table in a delete; the table need not be declared any more."""
+    """Return the node of a table in a delete; the table may no longer be declared."""
     node = kept_node(context, table, level)
     what = "table data, offsets and state" if node.stateful else "table data and offsets"
     when = purged_after(context.declared.environment)
@@ -120,12 +120,12 @@ def deleted_node(context: PlanningContext, table: TableName, level: int) -> Plan
 
 
 def purged_after(environment: Environment) -> str:
-    """Return when files in the trash are purged, as in `7 days after the run`."""
+    """Return when files in the trash are purged, for example `7 days after the run`."""
     return f"{environment.drop_after_d:g} {'day' if environment.drop_after_d == 1 else 'days'} after the run"
 
 
 def kept_node(context: PlanningContext, table: TableName, level: int) -> PlanNode:
-    """Return the node of a table that is kept, from its deployment and, if declared, its declaration."""
+    """Return the node of a kept table, from its deployment and, if there is one, its declaration."""
     seen, declared = context.observed.deployment(table), context.declared.tables.get(table)
     texts = seen.deployed or (context.revisions.declared(table).texts if declared else RevisionTexts())
     old = context.revisions.deployed(table) if declared is None else None
@@ -165,8 +165,8 @@ def plan_levels(
 ) -> dict[TableName, int]:
     """Return the topological generation of each table within the plan.
 
-    A deploy orders by the versions that will serve, a delete (`every_version`) by all bindings. If bindings form a
-    cycle, the declared order decides, which has none.
+    A deploy is ordered by the versions that will serve, a delete (`every_version`) by all bindings. If the bindings
+    form a cycle, the declared order is used, because it has none.
     """
     parents = {
         table: [b.parent for b in found if b.parent in versions and (every_version or b.version == versions[b.parent])]

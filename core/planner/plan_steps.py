@@ -1,4 +1,4 @@
-"""Steps of a plan in the order of execution; each waits only for the steps that it needs."""
+"""Steps of a plan in execution order; each step waits only for the steps it needs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -12,7 +12,7 @@ from core.planner.retired_versions import RetiredVersion
 from core.text.sentence import Sentence
 
 Clones = tuple[tuple[int, int], ...]
-"""Pairs of a cloned version and the version that it was cloned from."""
+"""Pairs of a cloned version and the version from which it was cloned."""
 
 _CAUGHT_UP = "the pointer moves only to a version that has caught up with its inputs"
 
@@ -23,17 +23,17 @@ class StepBuilder:
     def __init__(self) -> None:
         self.all: list[Step] = []
         self._ready: dict[tuple[TableName, int], int] = {}
-        """Step after which a version can be read."""
+        """The number of the step after which each version can be read."""
         self._caught_up: dict[tuple[TableName, int], int] = {}
         self._validated: dict[tuple[TableName, int], int] = {}
         self._nodes: dict[tuple[TableName, int], PlanNode] = {}
         self._seams: list[tuple[PlanNode, bool]] = []
-        """Nodes that move to another version of their stream, and whether each needs a pointer."""
+        """Nodes that move to another version of a streamed parent, and whether each needs a pointer."""
         self._stopped: dict[TableName, list[int]] = {}
         self._altered: dict[tuple[TableName, int], int] = {}
-        """Step after which the readers that were stopped for an ALTER go on."""
+        """The number of the step after which the readers that an ALTER stopped can continue, by version."""
         self._restarted: dict[TableName, int] = {}
-        """Step after which a table that keeps its version has moved to its new inputs."""
+        """The number of the step after which a table that keeps its version reads its new inputs."""
 
     def add(
         self,
@@ -51,7 +51,7 @@ class StepBuilder:
         return n
 
     def _add(self, do: StepKind, node: PlanNode, after: Iterable[int] = (), *, why: str | Sentence) -> int:
-        """Append a step on the version that a node has after the plan."""
+        """Append a step for the version that a node has after the plan."""
         return self.add(do, node.table, node.version, after, why=why)
 
     def deploy(
@@ -62,10 +62,10 @@ class StepBuilder:
         existing: OtherVersion | None = None,
         pauses_readers: bool = False,
     ) -> None:
-        """Add the steps of one node before the swap; call it in topological order.
+        """Add the steps of one node that come before the swap; call this in topological order.
 
-        `pauses_readers`: its table cannot be altered while anything streams it. `existing`: the version to go on with,
-        either an orphan of a failed run or one that served before.
+        `pauses_readers`: the table cannot be altered while anything streams it. `existing`: the version to
+        continue with, either an orphan of a failed run or a version that served before.
         """
         self._nodes[node.table, node.version] = node
         match node.action:
@@ -96,9 +96,9 @@ class StepBuilder:
                 pass
 
     def validate(self, nodes: Sequence[PlanNode]) -> None:
-        """Add a comparison of each rebuilt version with the serving one, once it has caught up.
+        """Add a comparison of each rebuilt version with the serving version, once the new version has caught up.
 
-        Versions whose strategy leaves rows out are not compared, nor are their readers.
+        Versions whose strategy leaves rows out are not compared, and neither are their readers.
         """
         moved = [node for node in nodes if node.action is Action.REBUILD and node.version != node.from_version]
         others: set[TableName] = set()
@@ -112,9 +112,9 @@ class StepBuilder:
             self._validated[key] = self.add(StepKind.VALIDATE, *key, (self._caught_up[key],), why=why)
 
     def swap(self, nodes: Sequence[PlanNode], *, hold: bool = False) -> int | None:
-        """Add the one swap of all nodes that change their version, sinks first; returns its step, None without one.
+        """Add the single swap of all nodes that change their version, sinks first; return its step, or None.
 
-        With `hold` the swap waits for an operator once every version has caught up and was compared.
+        With `hold`, the swap waits for an operator once every version has caught up and been compared.
         """
         moves = (Action.REBUILD, Action.ROLLBACK)
         rebuilt = [n for n in reversed(nodes) if n.action in moves and n.version != n.from_version]
@@ -134,7 +134,7 @@ class StepBuilder:
         return (self._caught_up[table, version], *((validated,) if validated else ()))
 
     def seams(self, swap: int | None) -> None:
-        """Add the seams, by which a reader moves to a new version of its stream; they come after the swap."""
+        """Add the seams, which move readers to a new version of a streamed parent; they come after the swap."""
         for node, needs_pointer in self._seams:
             read = ((b.parent, b.version) for b in node.bindings)
             caught_up = (self._caught_up[key] for key in read if key in self._caught_up)
@@ -152,7 +152,7 @@ class StepBuilder:
         self._stopped.setdefault(old.table, []).append(n)
 
     def soak(self, old: RetiredVersion, swap: int) -> None:
-        """Keep an old version running for a while after the swap; the agent stops it later, readers first."""
+        """Keep an old version running for a while after the swap; the agent stops it later, after its readers."""
         why = "a rollback takes seconds while it runs"
         self.add(StepKind.SOAK, old.table, old.version, (swap,), why=why)
 
@@ -171,9 +171,10 @@ class StepBuilder:
         readers_of: Mapping[TableName, Sequence[TableName]],
         clones: Mapping[TableName, Clones],
     ) -> None:
-        """Add stops from sinks to sources, then drop the pointers, then trash every version; `nodes` come sinks first.
+        """Add the stops from sinks to sources, then the pointer drops, then the move of every version to the trash.
 
-        `existing` lists versions newest first, because a clone goes before the older version that it was cloned from.
+        `nodes` are ordered sinks first. `existing` lists versions newest first, because a clone must go before
+        the older version from which it was cloned.
         """
         stops = self._stopped
         for node in nodes:
@@ -194,14 +195,14 @@ class StepBuilder:
                 aside[version] = self.trash(node.table, version, after)
 
     def trash(self, table: TableName, version: int, after: Iterable[int]) -> int:
-        """Move a version with its checkpoint to the trash; returns the step."""
+        """Move a version with its checkpoint to the trash, and return the step."""
         why = f"{physical_name(table, version)} and its checkpoint are in the trash"
         return self.add(StepKind.TOMBSTONE, table, version, after, why=why)
 
     def _needs(self, node: PlanNode) -> tuple[int, ...]:
-        """Return the steps that make this node's parents readable; a static side must have all of its rows by then.
+        """Return the steps after which this node's parents can be read, or have all rows if they are static sides.
 
-        A node that merely resumes waits only for an ALTER of its parents.
+        A node that merely resumes waits only until its parents have been altered.
         """
         found = []
         for binding in node.bindings:
@@ -213,7 +214,7 @@ class StepBuilder:
         return tuple(found)
 
     def _complete(self, key: tuple[TableName, int]) -> int | None:
-        """Return the step after which a static side and everything upstream has all rows; None if it has them now.
+        """Return the step after which a static side and everything upstream have all rows; None if they have them now.
 
         External tables, and tables that the plan does not touch, are complete.
         """
@@ -238,7 +239,7 @@ class StepBuilder:
         self._catch_up(node, (self._create(node, why=f"beside {beside}"),))
 
     def _create(self, node: PlanNode, *, why: str) -> int:
-        """Create and start a version where its strategy begins; it can be read once the returned step is done."""
+        """Create and start a version at its strategy's position; return the step after which it can be read."""
         ready = self._add(StepKind.CREATE, node, self._needs(node), why=why)
         if node.strategy in FORKS:
             why = f"it goes on after the newest batch of {physical_name(node.table, node.from_version)}"
@@ -250,12 +251,12 @@ class StepBuilder:
         )
 
     def _make_ready(self, node: PlanNode, n: int) -> int:
-        """Record the step after which a version can be read; returns it."""
+        """Record the step after which a version can be read, and return the step."""
         self._ready[node.table, node.version] = n
         return n
 
     def _rewrite(self, node: PlanNode, *, needs_pointer: bool) -> None:
-        """Read everything again into the same table, upserting each row by its key."""
+        """Read all input again into the same table, upserting each row by its key."""
         why = "on a new checkpoint, from the earliest row, every row is upserted again by its key"
         n = self._restarted[node.table] = self._make_ready(
             node, self._add(StepKind.REWRITE, node, self._needs(node), why=why)
@@ -272,7 +273,7 @@ class StepBuilder:
         self._point(node, self._make_ready(node, resume))
 
     def _adopt(self, node: PlanNode, existing: OtherVersion) -> None:
-        """Go on with a version that exists: an orphan with the same texts and parents, or one that served before."""
+        """Continue with an existing version: an orphan with the same texts and parents, or one that served before."""
         before = self._needs(node)
         if not existing.running:
             why = f"{physical_name(node.table, node.version)} already exists"

@@ -1,4 +1,4 @@
-"""Closed kinds of reasons why a table does not allow a strategy or a start position, and notes on strategies."""
+"""Closed sets of reasons why a table does not allow a strategy or start position, and of notes on strategies."""
 
 from core.text.sentence import Fact, FactKind
 
@@ -11,9 +11,9 @@ class StrategyRefusal(FactKind):
     NOT_STARTED = "the plan does not start it"
     CHANGE_UNKNOWN = "what changed is unknown"
     UNPROVEN = "{evidence}"
-    """The evidence that makes a change unknown."""
+    """The evidence that makes the change unknown."""
     LOST = "{what}"
-    """The reason that the agent recorded for a lost checkpoint."""
+    """The agent's recorded reason for the loss of a checkpoint."""
 
     # About the statement itself.
     KEEPS_STATE = "it keeps state"
@@ -94,7 +94,7 @@ class StrategyRefusal(FactKind):
 
 
 class StrategyNote(FactKind):
-    """What to know about a strategy before it is chosen."""
+    """What an operator should know before choosing a strategy."""
 
     SEES_BOTH = "{rows}; until it has caught up, readers see old and new rows in any order"
     SAME_AS_OLD = "rows, positions and state are those of the old version, which is kept as a fallback"
@@ -122,4 +122,4 @@ class StrategyNote(FactKind):
 
 
 Refusal = Fact[FactKind]
-"""A `StrategyRefusal`, or what a change of the statement itself rules out (`core.changes.kinds.CheckpointRefusal`)."""
+"""A `StrategyRefusal`, or the reason why a change of the statement rules a restart out (`CheckpointRefusal`)."""

@@ -1,16 +1,16 @@
-"""Closed kinds of a plan's warnings, refusals and guard findings, with their sentences and remedies."""
+"""Closed sets of a plan's warnings, refusals and guard findings, with their sentences and remedies."""
 
 from core.text.sentence import FactKind
 
 
 class PlanWarningKind(FactKind):
-    """What a reviewer should know about a table; the sentence follows `table: `, and may name it as `{table}`."""
+    """What a reviewer should know about a table; the text follows `table: ` and may contain the name as `{table}`."""
 
     # About its change and its state.
     NOT_CONFIRMED = "{evidence}"
-    """Spark's analysis differs from Headgate's."""
+    """How Spark's analysis differs from Headgate's."""
     CHANGE_UNKNOWN = "{evidence}"
-    """What makes a change unknown, so that the table is rebuilt."""
+    """What makes the change unknown, so that the table is rebuilt."""
     CONFIGURATION_PINNED = "{evidence}; a rebuild would apply it"
     STAYS_STOPPED = "was stopped on purpose and stays stopped; name it to start it"
     STARTS_STOPPED = "was stopped on purpose; this plan starts it"
@@ -144,17 +144,17 @@ class PlanWarningKind(FactKind):
 
 
 class JoinCause(FactKind):
-    """What decides how many rows an edit produces per row."""
+    """What determines how many output rows a join produces per input row."""
 
     KEY_NOT_EQUATED = "it does not equate the key of {joined}, {keys:or}"
     NOTHING_EQUATED = "each row of {joined} that meets it makes a row"
     NO_KEY_DECLARED = "as many as {joined} has rows for each {columns}, and no key of {joined} is declared"
     OF_EDIT = "{outcome}"
-    """What the comparison of both texts found."""
+    """The outcome of comparing both texts."""
 
 
 class PlanRefusalKind(FactKind):
-    """Why a request cannot be planned, as a whole sentence, with its remedy; `{table}` is the table of the refusal."""
+    """Why a request cannot be planned, as a whole sentence with a remedy; `{table}` is the table in question."""
 
     # About the request.
     UNKNOWN_NAME = "there is no {noun} {table}", "see the {noun}s with `headgate ls`"
@@ -280,7 +280,7 @@ class PlanRefusalKind(FactKind):
 
 
 class WayForward(FactKind):
-    """How a table can start again if a former version of it cannot resume."""
+    """How a table can start again if none of its former versions can resume."""
 
     OLD_TEXT = "plan its old text as a new version: headgate plan undo PLAN"
     ANEW = "start it anew: headgate plan {table}"
@@ -288,7 +288,10 @@ class WayForward(FactKind):
 
 
 class GuardFinding(FactKind):
-    """What a guard finds; a denial has a remedy. Some are parts of others: amounts, limits, and reasons to approve."""
+    """What a guard finds, with a remedy for a denial.
+
+    Some findings are parts of others: amounts, limits, and reasons for an approval.
+    """
 
     CHECKPOINTS_NEW = "every new checkpoint has a new table"
     CHECKPOINT_ON_OLD_TABLE = (

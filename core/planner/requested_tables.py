@@ -1,4 +1,4 @@
-"""The decision on one table by itself: from its own change, its state, its checkpoint and its bindings."""
+"""The decision on a single table, based on its own change, state, checkpoint and bindings."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ from core.planner.remarks import PlanRefusalKind, PlanWarningKind
 
 
 def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...] = ()) -> TableDecision | None:
-    """Decide a table that is requested, or whose own change is included in the plan; None if it is refused."""
+    """Decide a table that is requested, or that the plan includes with its own change; None if it is refused."""
     context = walk.context
     if context.declared.tables.get(table) is None:
         walk.found.refuse(table, PlanRefusalKind.NOT_DECLARED.of())
@@ -36,36 +36,36 @@ def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName
 
 
 def may_start_anew(context: PlanningContext, table: TableName) -> bool:
-    """Return whether a declared table has only a version of other texts that never ran and that nobody reads."""
+    """Return whether the only version of a declared table has other texts, never ran and has no readers."""
     if context.observed.deployment(table).begun or not context.observed.is_deployed(table):
         return False
     return not context.bindings.readers(table) and context.changes.of(table).action in (Action.RESTART, Action.REBUILD)
 
 
 def is_in_catalog(observed: ObservedTables, bindings: TableBindings, table: TableName) -> bool:
-    """Return whether an external table is in the catalog: it was observed there, or a deployment reads it."""
+    """Return whether an external table is in the catalog: it was observed there, or a deployment reads the table."""
     return observed.is_deployed(table) or bool(bindings.readers(table))
 
 
 def start_anew(
     observed: ObservedTables, table: TableName, reason: Reason, because_of: tuple[TableName, ...]
 ) -> TableDecision:
-    """Start a table whose only version has other texts and never ran, so that there is nothing to keep."""
+    """Start a table anew whose only version has other texts and never ran; there is nothing to keep."""
     evidence = (Notice.NEVER_RAN.of(version=observed.deployment(table).version),)
     return TableDecision(Action.START, reason, Change(ChangeKind.NONE, Action.START, evidence), because_of)
 
 
 def is_at_rest(walk: DeployWalk, table: TableName) -> bool:
-    """Return whether an operator stopped a table that the request does not name; it starts only for its readers."""
+    """Return whether an operator stopped a table that the request does not name; only a reader can make it start."""
     seen = walk.context.observed.deployment(table)
     return seen.state == State.STOPPED and seen.wanted == WantedState.STOPPED and table not in walk.scope.named
 
 
 def would_end(walk: DeployWalk, child: TableName, parent: TableName) -> bool:
-    """Return whether Spark ends the running query of a reader when its parent is altered.
+    """Return whether Spark ends the running query of a reader when the parent is altered.
 
-    An added column ends queries that stream the table; a wider type also ends those that join it as a static side.
-    External tables were altered before they are declared.
+    An added column ends queries that stream the table; a wider type also ends queries that join the table as a
+    static side. External tables do not count, because they were altered before the plan.
     """
     above = walk.context.declared.tables.get(parent)
     if above is None or above.external or not table_format(above.parsed_ddl.format).added_column_stops_readers:
@@ -76,9 +76,9 @@ def would_end(walk: DeployWalk, child: TableName, parent: TableName) -> bool:
 
 
 def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
-    """Return the decision if the statement can go on from its checkpoint; else refuse it and keep the table.
+    """Return the decision if the statement can continue from its checkpoint; otherwise refuse it and keep the table.
 
-    That needs the statement's own checkpoint, and parents that still exist.
+    The checkpoint must be intact, and all parents must still exist.
     """
     deleted = [
         b
@@ -102,14 +102,14 @@ def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -
 
 
 def checkpoint_lost_change(seen: ObservedDeployment, change: Change, action: Action) -> Change:
-    """Return a CHECKPOINT_LOST change with the loss and the earlier evidence."""
+    """Return a CHECKPOINT_LOST change whose evidence is the loss, followed by the earlier evidence."""
     return Change(ChangeKind.CHECKPOINT_LOST, action, (Notice.LOST.of(what=seen.why_lost), *change.evidence))
 
 
 def rebuild_as_asked(
     walk: DeployWalk, table: TableName, change: Change, because_of: tuple[TableName, ...] = ()
 ) -> TableDecision:
-    """Rebuild a deployed table on request, whatever changed."""
+    """Rebuild a deployed table on request, whether or not anything changed."""
     seen = walk.context.observed.deployment(table)
     if seen.checkpoint_ok:
         return TableDecision(Action.REBUILD, Reason.ASKED, change, because_of)
@@ -119,12 +119,12 @@ def rebuild_as_asked(
 
 
 def rebuild_reason(change: Change) -> Reason:
-    """Return the reason of a rebuild for its own change."""
+    """Return the reason for rebuilding a table because of its own change."""
     return change.kind.definition.reason if change.classified else Reason.UNPROVEN
 
 
 def stale_bindings(observed: ObservedTables, bindings: TableBindings, table: TableName) -> tuple[Binding, ...]:
-    """Return the bindings of a table to versions that do not serve."""
+    """Return the bindings of a table to versions that no longer serve."""
     return tuple(
         binding
         for binding in bindings.of(table)
@@ -165,7 +165,7 @@ def _reason(change: Change, unchanged: Reason) -> Reason:
 
 
 def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[Binding, ...]) -> TableDecision:
-    """Move a table to the serving versions of its parents: by a restart for static sides, by a rebuild for streams."""
+    """Move a table to the serving versions of its parents: rebuild it if one is streamed, otherwise restart it."""
     serving = walk.context.observed.serving_version
     evidence = tuple(
         Notice.READS_OLD.of(version=physical_name(b.parent, b.version), parent=b.parent, serving=serving(b.parent))
@@ -183,7 +183,7 @@ def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[B
 
 
 def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...]) -> TableDecision:
-    """Register an external table or its added columns; Headgate makes no other change to it."""
+    """Register an external table or the columns added to it; Headgate makes no other change to such a table."""
     context = walk.context
     if not context.observed.is_deployed(table):
         if is_in_catalog(context.observed, context.bindings, table):
@@ -207,7 +207,7 @@ def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableN
 def _is_declared_anew(context: PlanningContext, table: TableName) -> bool:
     """Return whether an external table with a log keeps its format and location, so that it can be registered again.
 
-    Its declared columns are compared with the log before it is registered.
+    The declared columns are compared with the log before that.
     """
     old = context.revisions.deployed(table)
     new = context.declared.tables[table].parsed_ddl

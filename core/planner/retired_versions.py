@@ -1,4 +1,4 @@
-"""Versions that a plan replaces: which of them it stops, and which keep running because something still reads them."""
+"""Versions that a plan replaces: which ones it stops, and which keep running because something still reads them."""
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class RetiredVersion:
     table: TableName
     version: int
     readers: tuple[TableName, ...] = ()
-    """Tables that stay bound to it; it stops if there are none."""
+    """Tables that stay bound to this version; if there are none, the version stops."""
 
 
 def retired_versions(
@@ -29,8 +29,9 @@ def retired_versions(
 ) -> tuple[RetiredVersion, ...]:
     """Return every old version that this plan may end, sinks first.
 
-    `bindings_then` holds what the tables of the plan read after it; all others go on reading what they read now. The
-    bindings of older versions are not observed: they count as readers of every old version of their parents.
+    `bindings_then` holds what the tables of the plan read after it; all others keep reading what they read now. The
+    bindings of older versions are not observed, so these versions count as readers of every old version of their
+    parents.
     """
     return _Retirement(context, rebuilt, deleted, bindings_then).judged()
 
@@ -42,9 +43,9 @@ class _Retirement:
     deleted: Set[TableName]
     bindings_then: Mapping[TableName, tuple[Binding, ...]]
     kept: dict[TableName, set[int]] = field(default_factory=dict)
-    """Old versions that go on, as far as they are judged."""
+    """Old versions that keep running, among those judged so far."""
     ended: dict[TableName, set[int]] = field(default_factory=dict)
-    """Old versions that this plan stops, as far as they are judged."""
+    """Old versions that this plan stops, among those judged so far."""
 
     def judged(self) -> tuple[RetiredVersion, ...]:
         bindings = self.context.bindings
@@ -80,9 +81,9 @@ class _Retirement:
         return candidates
 
     def _sinks_first(self, candidates: Iterable[TableName]) -> list[TableName]:
-        """Sort readers before what they read, passing through readers without old versions.
+        """Sort readers before the tables they read, looking through readers that have no old versions.
 
-        The plan's own tables come first by name, so that tables outside of the plan do not change its order.
+        The plan's own tables come first by name, so that tables outside the plan do not affect their order.
         """
         inside = {*self.rebuilt, *self.deleted, *self.bindings_then}
         done: list[TableName] = []
@@ -112,7 +113,7 @@ class _Retirement:
         return is_bound or bool(stays - {serving})
 
     def _loses_its_last_reader(self, old: Version, moved: Set[TableName]) -> bool:
-        """Return whether this plan, and no earlier one, removes the last reader of an old version."""
+        """Return whether this plan, and not an earlier one, removes the last reader of an old version."""
         observed, bindings = self.context.observed, self.context.bindings
         return any(
             (reader in moved and reads_any(bindings.of(reader), {old}))
@@ -122,5 +123,5 @@ class _Retirement:
 
 
 def reads_any(bindings: Iterable[Binding], versions: Set[Version]) -> bool:
-    """Return whether one of the bindings is to one of the versions."""
+    """Return whether any of the bindings refers to any of the versions."""
     return any((binding.parent, binding.version) in versions for binding in bindings)

@@ -1,7 +1,7 @@
 """Whether a keyed table may be rewritten in place from the earliest row, and which of its rows would stay.
 
-Its writer replaces a row by one of the same key that is as new or newer. If both texts produce the same keys and
-sequences, the result equals that of a rebuild; any other edit may leave rows that a rebuild would not produce.
+The table's writer replaces a row by a row with the same key that is as new or newer. If both texts produce the same
+keys and sequences, the result equals that of a rebuild; any other edit may leave rows that a rebuild would not produce.
 """
 
 from collections.abc import Mapping
@@ -20,13 +20,13 @@ from core.sql.statement import ParsedStatement, TableDdl
 from core.text.sentence import Fact
 
 COMPATIBLE, TOLERANT = "compatible", "tolerant"
-"""Tags of a table whose rows may be upserted again in bulk, and of a reader that accepts them in any order."""
+"""Tags in a yml: the table's rows may be upserted again in bulk; the reader accepts such rows in any order."""
 
 
 def not_keyed(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> Fact[StrategyRefusal] | None:
-    """Return why the rows of a table cannot be upserted again into it; None if they can."""
+    """Return why the rows of a table cannot be upserted into the same table again; None if they can."""
     if table.settings.mode != "upsert" or not table.settings.key:
         return StrategyRefusal.NOT_UPSERTED.of()
     old = context.revisions.deployed(table.name)
@@ -41,7 +41,7 @@ def not_keyed(
 
 
 def rows_that_stay(context: PlanningContext, table: Table) -> Fact[Notice]:
-    """Return which rows and remembered deletions stay in the table besides those that the new text writes."""
+    """Return the notice of which rows and deletions stay in the table in addition to what the new text writes."""
     old = context.revisions.deployed(table.name)
     remembers = old is None or bool(old.settings.deletes and old.settings.sequence)
     rows = (Notice.KEYS_STAY if keys_stay(context, table) else Notice.KEYS_KEPT).of()
@@ -49,9 +49,9 @@ def rows_that_stay(context: PlanningContext, table: Table) -> Fact[Notice]:
 
 
 def keys_stay(context: PlanningContext, table: Table) -> bool:
-    """Return whether rows may stay whose keys the new text does not produce.
+    """Return whether the table may keep rows whose keys the new text does not produce.
 
-    No key disappears if the edit changes only values in a statement that makes each row from one input row.
+    No key disappears if the edit changes only values, and the statement makes each row from one input row.
     """
     old = context.revisions.deployed(table.name)
     parsed = table.parsed
@@ -65,7 +65,7 @@ def keys_stay(context: PlanningContext, table: Table) -> bool:
 
 
 def _other_rows(context: PlanningContext, table: Table, old: Revision) -> Fact[StrategyRefusal] | None:
-    """Return the part of an edit that the old table cannot hold; None if it can hold all."""
+    """Return why the old table cannot hold the rows of an edited statement; None if it can."""
     if columns_of(old.ddl) != columns_of(table.parsed_ddl):
         return StrategyRefusal.COLUMNS_CHANGE.of()
     compared = context.changes.compared(table.name)
@@ -75,7 +75,7 @@ def _other_rows(context: PlanningContext, table: Table, old: Revision) -> Fact[S
 
 
 def _not_declared(context: PlanningContext, table: Table) -> Fact[StrategyRefusal] | None:
-    """Return the table or reader that is not tagged for rewritten rows; None if all are."""
+    """Return why rewritten rows are not accepted: the table or a reader lacks the tag; None if all have it."""
     if COMPATIBLE not in table.settings.tags:
         return StrategyRefusal.NOT_COMPATIBLE.of(tag=COMPATIBLE)
     for reader in context.bindings.readers(table.name):
@@ -88,7 +88,7 @@ def _not_declared(context: PlanningContext, table: Table) -> Fact[StrategyRefusa
 def _read_again_differently(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> Fact[StrategyRefusal] | None:
-    """Return why a full re-read cannot reproduce the existing rows; None if it can."""
+    """Return why reading everything again cannot reproduce the existing rows; None if it can."""
     if decision.reason in (Reason.PARENT_REBUILT, Reason.READS_OLD_VERSION) or recreated_parents(table, decisions):
         return StrategyRefusal.UPSTREAM_RECREATED.of()
     for read in table.parsed.reads if table.parsed else ():
@@ -99,7 +99,7 @@ def _read_again_differently(
 
 
 def _other_order(old: Revision, new: Revision, table: Table) -> Fact[StrategyRefusal] | None:
-    """Return why new rows might not replace older ones, or would get other keys; None if neither is possible."""
+    """Return why new rows might not replace older ones or might get other keys; None if neither can happen."""
     if old.parsed is None or new.parsed is None:
         return StrategyRefusal.CHANGE_UNKNOWN.of()
     if old.settings.sequence != new.settings.sequence:
@@ -118,7 +118,7 @@ def _other_order(old: Revision, new: Revision, table: Table) -> Fact[StrategyRef
 
 
 def _changedcolumns_of(old: ParsedStatement, new: ParsedStatement) -> frozenset[str] | None:
-    """Return the output columns, in lower case, that an edit computes differently; None if that is unknown."""
+    """Return the output columns, in lower case, that an edit computes differently; None if they are unknown."""
     if old.canonical == new.canonical:
         return frozenset()
     if any(" UNION " in each.canonical.upper() for each in (old, new)):
@@ -133,7 +133,7 @@ def _changedcolumns_of(old: ParsedStatement, new: ParsedStatement) -> frozenset[
 
 
 def _pairs_all_rows(old: ParsedStatement, new: ParsedStatement) -> bool:
-    """Return whether an edited statement still produces a row for every input row that had one."""
+    """Return whether an edited statement still produces output for every input row that produced some before."""
     if old.canonical == new.canonical:
         return True
     from core.sql.comparison.query_edits import aliases_of_both
@@ -145,5 +145,5 @@ def _pairs_all_rows(old: ParsedStatement, new: ParsedStatement) -> bool:
 
 
 def columns_of(ddl: TableDdl) -> tuple[tuple[str, str], ...]:
-    """Return names and types of the columns in lower case, to compare two tables."""
+    """Return the names and types of the columns in lower case, for comparing two tables."""
     return tuple((column.name.lower(), column.type.lower()) for column in ddl.columns)

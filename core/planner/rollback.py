@@ -1,7 +1,7 @@
 """Rollback and undelete, which resume versions that served before.
 
-A rollback takes back the whole release that made a table's version, or nothing. An undelete resumes a table from the
-trash on its checkpoint, if its inputs still exist.
+A rollback reverses the whole release that made the table's current version, or nothing. An undelete takes a table out
+of the trash and resumes it on its checkpoint, provided that its inputs still exist.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,17 +27,17 @@ from core.text.sentence import Fact
 
 @dataclass(slots=True)
 class FormerVersions(PlanRemarks):
-    """The versions that will serve again, while a rollback or undelete is decided."""
+    """The versions that will serve again, collected while a rollback or undelete is decided."""
 
     by_table: dict[TableName, OtherVersion] = field(default_factory=dict)
     because_of: dict[TableName, TableName] = field(default_factory=dict)
-    """For a table that is included through its release: the table that was named."""
+    """Maps a table that is included because of its release to the table that the request named."""
 
 
 def rollback_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     """Draft a rollback: former versions resume and catch up, all pointers move, and the current versions stop.
 
-    A current version that is read outside of the release keeps running, together with its inputs.
+    A current version that is read from outside the release keeps running, together with its inputs.
     """
     found = FormerVersions()
     for table in scope.requested:
@@ -87,7 +87,7 @@ def undelete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
 def why_not_back(
     former: Mapping[TableName, Iterable[Binding]], then: Callable[[TableName, int], bool]
 ) -> dict[TableName, tuple[Binding, ...]]:
-    """Return the versions that cannot resume together, each with the bindings whose tables get no more rows.
+    """Return the versions that cannot resume, each with the bindings whose tables get no more rows.
 
     `former` holds the bindings of each version; `then` returns whether a version of a table will be filled.
     """
@@ -99,7 +99,7 @@ def why_not_back(
 
 
 def _take_release(observed: ObservedTables, table: TableName, found: FormerVersions) -> None:
-    """Add a table with all tables that the same run swapped in and that still serve."""
+    """Add a table and all other tables that the same run swapped in and that still serve that version."""
     seen = observed.deployment(table)
     if not observed.is_deployed(table):
         kind = PlanRefusalKind.IN_TRASH if seen.in_trash is not None else PlanRefusalKind.NOT_STARTED
@@ -141,7 +141,7 @@ def _refuse_what_cannot_go_on(observed: ObservedTables, table: TableName, found:
 def _way_forward(
     observed: ObservedTables, table: TableName, lacks: Sequence[Binding], found: FormerVersions
 ) -> Fact[WayForward]:
-    """Return the remedy for a table whose inputs get no more rows: undelete them too, or plan its text again."""
+    """Return the remedy for a table whose inputs get no more rows: undelete them too, or plan the table's text."""
     deleted, trash = not observed.is_deployed(table), {b: observed.deployment(b.parent).in_trash for b in lacks}
     if all(b.parent not in found.by_table and v is not None and v.version == b.version for b, v in trash.items()):
         together = {*(binding.parent for binding in lacks), *(found.by_table if deleted else ())}
@@ -150,7 +150,7 @@ def _way_forward(
 
 
 def _is_filled(observed: ObservedTables, found: FormerVersions, table: TableName, version: int) -> bool:
-    """Return whether a version will serve, or runs for others."""
+    """Return whether a version will get rows: it will serve, or it keeps running for others."""
     seen = observed.deployment(table)
     if table in found.by_table:
         return found.by_table[table].version == version
@@ -158,7 +158,7 @@ def _is_filled(observed: ObservedTables, found: FormerVersions, table: TableName
 
 
 def _left_behind(context: PlanningContext, now: Mapping[TableName, int]) -> Iterator[LeftBehind]:
-    """Yield the statements outside of a release that read what it made."""
+    """Yield the statements outside a release that read the versions it made."""
     for table, version in sorted(now.items()):
         for reader in context.bindings.readers(table):
             if reader not in now and any(
@@ -172,7 +172,7 @@ def _left_behind(context: PlanningContext, now: Mapping[TableName, int]) -> Iter
 def _under_what_runs_on(
     context: PlanningContext, now: Mapping[TableName, int], found: FormerVersions
 ) -> dict[TableName, str]:
-    """Return the tables of a release whose current version a replaced version still reads, with that version's name."""
+    """Return the tables of a release that a replaced version still reads, each with the name of that version."""
     return {
         binding.parent: physical_name(table, version)
         for table in context.observed.tables()
@@ -184,7 +184,7 @@ def _under_what_runs_on(
 
 
 def _kept(context: PlanningContext, now: Mapping[TableName, int], read: set[TableName]) -> set[TableName]:
-    """Return the tables whose current version keeps running: those that are read from outside, and their inputs."""
+    """Return the tables whose current version keeps running: those read from outside, and their inputs."""
     waiting, kept = list(read), set(read)
     while waiting:
         for binding in context.bindings.of(waiting.pop()):
@@ -197,7 +197,7 @@ def _kept(context: PlanningContext, now: Mapping[TableName, int], read: set[Tabl
 def _begun(
     context: PlanningContext, found: FormerVersions, action: Action, reason: Reason
 ) -> tuple[tuple[PlanNode, ...], StepBuilder]:
-    """Return the nodes of the versions, and the steps that resume them."""
+    """Return the nodes of the versions that resume, and the steps that resume them."""
     nodes, steps = _nodes(context, found, action, reason), StepBuilder()
     for node in nodes:
         steps.deploy(node, needs_pointer=False, existing=found.by_table.get(node.table))
@@ -205,7 +205,7 @@ def _begun(
 
 
 def _nodes(context: PlanningContext, found: FormerVersions, action: Action, reason: Reason) -> tuple[PlanNode, ...]:
-    """Return a node per version, sources first, and a kept node for each other table that they read."""
+    """Return a node per version, sources first, and a kept node for each other table that these versions read."""
     bindings = {table: former.bindings for table, former in found.by_table.items()}
     versions = {table: former.version for table, former in found.by_table.items()}
     read = {b.parent for former in found.by_table.values() for b in former.bindings} - versions.keys()
@@ -238,14 +238,14 @@ def _node(context: PlanningContext, table: TableName, former: OtherVersion, leve
 
 
 def _warn_of_outlived(table: TableName, former: OtherVersion, found: FormerVersions) -> None:
-    """Warn that an older version comes back, because the last serving one is gone."""
+    """Warn that an older version comes back because the versions that served after it are gone."""
     if former.outlived:
         gone = tuple(physical_name(table, version) for version in former.outlived)
         found.warn(table, PlanWarningKind.LATER_VERSIONS_GONE.of(gone=gone, version=former.version))
 
 
 def _warn_of_files(context: PlanningContext, found: FormerVersions) -> None:
-    """Warn that the next deploy brings back the texts of the files."""
+    """Warn that the next deploy brings the texts in the project's files back."""
     other = tuple(
         table
         for table, former in sorted(found.by_table.items())
@@ -261,14 +261,14 @@ UPKEEP_WAYS = {
     "optimize": "nothing to undo: no row changes",
     "vacuum": "no command brings back the files; the newest version keeps all of its rows",
 }
-"""Why optimize and vacuum have no undo, by verb."""
+"""Why OPTIMIZE and VACUUM have no undo, by verb."""
 
 TO_FORMER = ("rollback", "undelete", "delete")
-"""Commands that undo a plan by resuming existing versions instead of planning old texts."""
+"""Commands that undo a plan without planning old texts: they resume former versions, or delete."""
 
 
 def undo_by_rollback(context: PlanningContext, nodes: Sequence[PlanNode]) -> Undo | None:
-    """Return the rollback of a plan's swap; None if it swaps nothing, or if the replaced versions could not resume."""
+    """Return the rollback that undoes a plan's swap; None without a swap or if a replaced version cannot resume."""
     moved = [node for node in nodes if node.action is Action.REBUILD and node.version != node.from_version]
     now = {node.table: context.observed.deployment(node.table) for node in moved}
     if not moved or not all(map(_serves, now.values())):
@@ -283,7 +283,7 @@ def undo_by_rollback(context: PlanningContext, nodes: Sequence[PlanNode]) -> Und
 
 
 def undos_by_former_versions(context: PlanningContext, verb: str, nodes: Sequence[PlanNode]) -> tuple[Undo, ...]:
-    """Return the undo of a plan that is not a deploy; without a command for tables that cannot be brought back."""
+    """Return the undo of a plan that is not a deploy; it has no command for tables that cannot be brought back."""
     tables = tuple(node.table for node in nodes if node.action is not Action.KEEP)
     seen = {table: context.observed.deployment(table) for table in tables}
     if verb == "retire":
@@ -316,7 +316,7 @@ def undos_by_former_versions(context: PlanningContext, verb: str, nodes: Sequenc
 
 
 def _serves(seen: ObservedDeployment) -> bool:
-    """Return whether a version serves and can resume on its checkpoint; a failed one would fail again."""
+    """Return whether a version serves and can resume from its checkpoint; a failed version would fail again."""
     return bool(seen.version and seen.pointer and seen.checkpoint_ok and seen.state != State.FAILED)
 
 

@@ -1,4 +1,4 @@
-"""A request resolved against the project: which tables are requested, and which children the plan may change."""
+"""A request resolved against the project: which tables are requested, and which readers the plan may change."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,10 +15,10 @@ from core.project.model import Layer, Project, Table
 from core.text.wording import did_you_mean
 
 ROOT = "."
-"""The project's own folder, as a scope: every table."""
+"""The project folder itself as a scope: it stands for every table."""
 
 SUGGESTED = 3
-"""Unknown tables that get a suggestion, each of which costs 0.2 s among 3,000 names."""
+"""How many unknown tables get a suggestion; each suggestion takes 0.2 s among 3,000 names."""
 
 Name = TypeVar("Name", bound=str)
 
@@ -29,33 +29,33 @@ class PlanScope:
 
     request: PlanRequest
     requested: Mapping[TableName, None]
-    """The requested tables with their statement sets, without excluded ones; sorted, and a mapping for fast lookup."""
+    """The requested tables and their statement sets, without excluded tables; sorted, as a mapping for fast lookup."""
     named: frozenset[TableName]
-    """Tables that were requested by name and are not excluded, so not by product, folder or git reference.
+    """Tables that the request names and does not exclude; not those given by product, folder or git reference.
 
-    They start even if they were stopped on purpose, and a delete that cannot include one of them is refused.
+    They start even if they were stopped on purpose. A delete that cannot include all of them is refused.
     """
     upstream: frozenset[TableName]
     """Tables upstream of a pipeline: a delete includes them only if nothing else reads them."""
     because_of: dict[TableName, TableName]
-    """For a table that is included through its statement set: the table that was requested."""
+    """Maps a table that is included because of its statement set to the table that was requested."""
     excluded: frozenset[TableName]
     products: frozenset[str]
-    """Products whose children may be rebuilt, or deleted."""
+    """Products whose tables may be rebuilt, or deleted, as readers of a requested table."""
     refusals: tuple[PlanRefusal, ...]
     warnings: tuple[PlanWarning, ...]
     holds: bool = False
-    """Whether the swap waits for an operator, on request or by the policy."""
+    """Whether the swap waits for an operator, as requested or as the policy requires."""
 
     def may_touch(self, table: TableName, product: str) -> bool:
-        """Return whether a child may be rebuilt: it is requested or in an accepted product, and not excluded."""
+        """Return whether a reader may be rebuilt: it is requested or in an accepted product, and not excluded."""
         if table in self.excluded:
             return False
         return table in self.requested or self.request.children == "all" or product in self.products
 
 
 def normal_request(request: PlanRequest) -> PlanRequest:
-    """Return a request sorted and without duplicates, so that the same request has the same bytes."""
+    """Return a request sorted and without duplicates, so that equal requests have equal bytes."""
     children = ",".join(sorted({word.strip() for word in request.children.split(",") if word.strip()}))
     return replace(
         request,
@@ -73,7 +73,7 @@ def normal_request(request: PlanRequest) -> PlanRequest:
 
 
 def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
-    """Resolve a normal request; unknown names are refused with the nearest known one."""
+    """Resolve a normal request; unknown names are refused, with the most similar known name."""
     tables, known = context.declared.tables, frozenset(context.observed.known())
     refusals = list(request_mistakes(request, context.declared.project, known))
     one_by_one = {name for name in (*request.tables, *request.pipelines) if name in known}
@@ -108,7 +108,7 @@ def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
 
 
 def request_mistakes(request: PlanRequest, project: Project, known: Collection[TableName]) -> Iterator[PlanRefusal]:
-    """Yield everything that makes a normal request invalid here; `known` are the declared or deployed tables."""
+    """Yield all that makes a normal request invalid for the project; `known` are declared or deployed tables."""
     named = (*request.tables, *request.exclude, *request.pipelines, *(choice.table for choice in request.choices))
     unknown = [name for name in dict.fromkeys(named) if name not in known]
     yield from (_unknown("table", name, known if n < SUGGESTED else ()) for n, name in enumerate(unknown))
@@ -170,19 +170,22 @@ def _is_meant(table: Table, request: PlanRequest) -> bool:
 
 
 def _is_below(table: Table, folder: str) -> bool:
-    """Return whether a table's folder is a folder, below it, or above it: `sql-scripts` of a table means the table."""
+    """Return whether a table's folder equals `folder`, or one of the two contains the other.
+
+    The folder `sql-scripts` inside a table's folder thus stands for the table.
+    """
     if folder == ROOT:
         return True
     return f"{table.folder}/".startswith(f"{folder}/") or f"{folder}/".startswith(f"{table.folder}/")
 
 
 def _above(sinks: Iterable[TableName], observed: ObservedTables, bindings: TableBindings) -> frozenset[TableName]:
-    """Return every deployed table that feeds one of the sinks."""
+    """Return every deployed table that feeds any of the sinks."""
     return reach(sinks, lambda t: (b.parent for b in bindings.of(t) if observed.is_deployed(b.parent)))
 
 
 def _statement_sets(named: set[TableName], declared: DeclaredTables) -> dict[TableName, TableName]:
-    """Return the other tables of the statement sets of named tables, each with the first named one of its set."""
+    """Return the other tables of the statement sets of named tables, each with the first table that named its set."""
     found: dict[TableName, TableName] = {}
     for name in sorted(named):
         for other in declared.statement_set(name):
@@ -192,7 +195,7 @@ def _statement_sets(named: set[TableName], declared: DeclaredTables) -> dict[Tab
 
 
 def _accepted(request: PlanRequest, named: set[TableName], tables: Mapping[TableName, Table]) -> frozenset[str]:
-    """Return the products whose children may be changed: those of the named tables, and the listed ones."""
+    """Return the products whose tables may be changed as readers: those of the named tables, and those listed."""
     if request.children == "none":
         return frozenset()
     own = frozenset(tables[name].product for name in named if name in tables)
@@ -200,7 +203,7 @@ def _accepted(request: PlanRequest, named: set[TableName], tables: Mapping[Table
 
 
 def _warnings_of(request: PlanRequest, found: set[TableName], context: PlanningContext) -> Iterator[PlanWarning]:
-    """Warn about an excluded table that is also requested, or that the request would not involve anyway."""
+    """Warn about an excluded table that is also requested, or that the request would not affect anyway."""
     if not request.exclude:
         return
     graph = _graph(context)
@@ -236,7 +239,7 @@ def _warnings_of_gone(
 
 
 def _warnings_of_settings(request: PlanRequest, environment: str) -> Iterator[PlanWarning]:
-    """Warn about settings that are not part of a plan: the agent reads them when it starts, or records them."""
+    """Warn about changed settings that a plan does not apply: the agent reads them when it starts, or records them."""
     since = request.changed_since
     for part in ("pool", "policy", "place"):
         keys = tuple(key.partition(".")[2] for key in request.settings if key.startswith(f"{part}."))

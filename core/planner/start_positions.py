@@ -1,6 +1,7 @@
 """Start positions of a statement: an event time, a partition, or a version or commit time of a log.
 
-A start at a version or commit time reads no earlier row whatever its event time, and needs neither filter nor window.
+A start at a version or commit time reads no earlier commit, whatever the event times of its rows, and needs neither
+filter nor window.
 """
 
 import re
@@ -22,13 +23,13 @@ from core.text.sentence import Fact
 _WINDOW = re.compile(r"(?<!_)\bwindow\(([^,]+), '([^']+)'(?:, '([^']+)')?(?:, '([^']+)')?\)")
 _SPAN = re.compile(r"([0-9]{1,9}) (millisecond|second|minute|hour|day|week)s?")
 _METADATA = re.compile(r"\b_metadata\b", re.I)
-"""A hidden column of files, which would be lost behind the filter of a start position."""
+"""The hidden column of file sources, which would not be available behind the filter of a start position."""
 _PARTITION = re.compile(r"([A-Za-z_]\w*)=([^']+)\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """The columns with the event time of a statement's rows, and its windows over them."""
+    """The columns that hold the event time of a statement's rows, and the windows over them."""
 
     columns: tuple[tuple[TableName, str], ...]
     """Streamed parents, each with the column or expression that holds the event time."""
@@ -37,12 +38,12 @@ class EventTime:
     length: timedelta = timedelta(0)
     """Length of a window; zero without windows."""
     offset: timedelta = timedelta(0)
-    """Start of the first window after 1970-01-01 00:00 UTC, from which Spark counts windows."""
+    """Start of the first window after 1970-01-01 00:00 UTC; Spark counts windows from there."""
     zoneless: frozenset[TableName] = frozenset()
-    """Parents whose column has no time zone: Spark would compare it with a timestamp in the session's time zone."""
+    """Parents whose column has no time zone; Spark would interpret it in the session's time zone when comparing."""
 
     def aligned(self, at: str) -> str:
-        """Return the start of the first window that begins at or after a time; an earlier window would lack rows."""
+        """Return the start of the first window that begins at or after a time; an earlier one would be incomplete."""
         moment = _moment(at)
         if moment is None or not self.slide:
             return at
@@ -50,7 +51,7 @@ class EventTime:
         return _written(moment + self.slide - behind if behind else moment)
 
     def conditions(self, at: str) -> dict[TableName, str]:
-        """Return the SQL condition by streamed parent that excludes rows from before a time."""
+        """Return, for each streamed parent, the SQL condition that excludes rows from before a time."""
         return {
             table: f"{column} >= TIMESTAMP_NTZ '{at.removesuffix('Z')}'"
             if table in self.zoneless
@@ -60,7 +61,7 @@ class EventTime:
 
 
 def event_time_of(table: Table, tables: Mapping[TableName, Table]) -> EventTime | None:
-    """Return the event time of a statement: from watermarks, its window, or the only timestamp of its only parent."""
+    """Return the event time of a statement: from watermarks, a window, or the only timestamp of its only parent."""
     statement = table.parsed
     streamed = tuple(read for read in statement.reads if read.streaming) if statement else ()
     if statement is None or not streamed:
@@ -96,7 +97,7 @@ def _columns(
 
 
 def _type_of(column: str, table: TableName, tables: Mapping[TableName, Table]) -> str:
-    """Return the declared type of a table's column; empty if there is no such column."""
+    """Return the declared type of a table's column; empty if the table has no such column."""
     declared = tables[table].parsed_ddl.columns if table in tables else ()
     return next((each.type for each in declared if quoted_name(each.name).lower() == column.lower()), "")
 
@@ -151,7 +152,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 Histories = Callable[[TableName], LogHistory | None]
-"""Returns the known history of the log of a table's serving version."""
+"""Returns the known history of a log, given a table; the log is that of the serving version."""
 
 
 def is_log_start(at: str) -> bool:
@@ -160,7 +161,7 @@ def is_log_start(at: str) -> bool:
 
 
 def log_starts(table: Table, at: str) -> tuple[LogStart, ...]:
-    """Return the start of each stream of a statement in its log."""
+    """Return where each stream of a statement starts in the log of its table."""
     option, value = (AT_VERSION, at) if whole_number(at) is not None else (AT_TIME, at.removeprefix(COMMITTED))
     return tuple(LogStart(name, option, value) for name in _streamed(table))
 
@@ -192,7 +193,7 @@ def why_not_in_log(tables: Mapping[TableName, Table], table: Table, at: str) -> 
 
 
 def why_not_kept(table: Table, at: str, histories: Histories) -> Fact[StrategyRefusal] | None:
-    """Explain which commits after a start position a log lacks, or that it ends earlier; None if neither is known."""
+    """Return which commits after a start position a log lacks, or that it ends before; None if neither is known."""
     version = whole_number(at)
     known = ((name, histories(name)) for name in _streamed(table))
     found = (
@@ -204,7 +205,7 @@ def why_not_kept(table: Table, at: str, histories: Histories) -> Fact[StrategyRe
 
 
 def rows_from(table: Table, at: str, histories: Histories) -> int | None:
-    """Return the number of rows that a statement reads from a start position on; None if a log does not record it."""
+    """Return how many rows a statement reads from a start position on; None if a log does not record this."""
     total = 0
     for name in _streamed(table):
         history = histories(name)
@@ -254,7 +255,7 @@ def _day(epoch: float) -> str:
 
 
 def partial_notes(tables: Mapping[TableName, Table], table: Table) -> Iterator[tuple[str, Fact[StrategyNote] | None]]:
-    """Yield PARTIAL with a note on what its start position can be; nothing if the statement has no such position."""
+    """Yield PARTIAL with a note on the possible start positions; nothing if the statement has none."""
     stateful = table.parsed is not None and table.parsed.stateful
     event = event_time_of(table, tables)
     if event is not None:
@@ -277,12 +278,12 @@ def _kind_by_time(event: EventTime, *, stateful: bool) -> StrategyNote:
 
 
 def begins_by_rows(tables: Mapping[TableName, Table], table: Table) -> bool:
-    """Return whether a start position can be derived from the values of rows, not only from their commit time."""
+    """Return whether a statement can start by the values of its rows, and not only by their commit time."""
     return event_time_of(table, tables) is not None or bool(partitions_of(tables, table))
 
 
 def not_partial(tables: Mapping[TableName, Table], table: Table, at: str) -> Fact[StrategyRefusal] | None:
-    """Return why a statement cannot start at a position; None if it can."""
+    """Return why a statement cannot start at the position; None if it can."""
     if not at:
         return StrategyRefusal.NO_START_POSITION.of()
     if is_log_start(at):

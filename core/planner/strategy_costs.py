@@ -1,6 +1,6 @@
 """The cost of each strategy: rows to read again, time, space and losses.
 
-Costs come only from measurements; one unknown figure makes the cost unknown (None).
+All costs are based on measurements; a single unknown figure makes a cost unknown (None).
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,9 +27,9 @@ from core.text.sentence import Fact
 
 _COSTED = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 _WHOLE = frozenset({Strategy.FIRST, Strategy.EARLIEST, Strategy.KEYED, Strategy.PARTIAL})
-"""Strategies that read all rows; PARTIAL filters them."""
+"""Strategies that read all rows; PARTIAL applies a filter."""
 _COMPLETE = frozenset({Strategy.EARLIEST, Strategy.KEYED, Strategy.FORK})
-"""Strategies of a rebuild after which the table has all of its rows."""
+"""Rebuild strategies after which the table has all of its rows."""
 _READS_NOTHING = frozenset({Strategy.IN_PLACE, Strategy.FORK, Strategy.CARRY_OVER, Strategy.CHAIN, Strategy.SEAM})
 _NEW_ROWS_ONLY = frozenset({Strategy.CARRY_OVER, Strategy.CHAIN, Strategy.IN_PLACE, Strategy.SEAM})
 _UNKNOWN = TableStatistics()
@@ -41,7 +41,7 @@ _BEGINS_LATER = frozenset({Strategy.CARRY_OVER, Strategy.PARTIAL, Strategy.SEEDE
 
 
 def not_executable_yet(plan: Plan) -> tuple[tuple[TableName, str], ...]:
-    """Return the tables that no agent can execute yet, sorted, each with its strategy or the new pool."""
+    """Return the tables whose change no agent can execute yet, sorted, each with its strategy or new pool."""
     return _not_executable(plan.nodes)
 
 
@@ -75,7 +75,7 @@ def _not_executable(nodes: Iterable[PlanNode]) -> tuple[tuple[TableName, str], .
 
 @dataclass(frozen=True, slots=True)
 class CostedOffers:
-    """The strategies that a statement allows, the chosen one first, and whether its input still exists."""
+    """The strategies that a statement allows, the chosen one first, and whether the statement's input still exists."""
 
     offers: tuple[StrategyOffer, ...]
     retention: Retention | None
@@ -83,7 +83,7 @@ class CostedOffers:
 
 @dataclass(frozen=True, slots=True)
 class _CostedStatement:
-    """The basis of a cost: a statement after the plan, with the size of its input."""
+    """What a cost is computed from: a statement after the plan, with the size of its input."""
 
     table: TableName
     decision: TableDecision
@@ -92,11 +92,11 @@ class _CostedStatement:
     rows: int | None
     bytes: int | None
     wait_s: float | None
-    """Time until the slowest parent in the same plan has caught up; levels overlap."""
+    """Seconds until the slowest parent in the same plan has caught up; the levels of a plan overlap."""
 
 
 class StrategyCosts:
-    """Computes the costs of the statements of one plan; call it for parents first."""
+    """Computes the costs of the statements of one plan; must be called for parents first."""
 
     def __init__(
         self, context: PlanningContext, scope: PlanScope, decisions: Mapping[TableName, TableDecision]
@@ -106,12 +106,12 @@ class StrategyCosts:
         self._decisions = decisions
         self._eta: dict[TableName, float | None] = {}
         self._other: set[TableName] = set()
-        """Tables that will not hold their current rows."""
+        """Tables whose rows will differ from the current ones."""
         self._cut: set[TableName] = set()
-        """Tables that lose earlier rows, as do the tables that are rebuilt from them."""
+        """Tables that lose earlier rows, including those rebuilt from such a table."""
 
     def of(self, table: TableName, bindings: tuple[Binding, ...]) -> CostedOffers | None:
-        """Return the costs of the allowed strategies of a table; None for one that does not start or is external."""
+        """Return the costs of the strategies that a table allows; None for an external table or one not started."""
         decision = self._decisions[table]
         notes = strategies_of(self._context, self._scope, self._decisions, table)
         if decision.action not in _COSTED or not notes:
@@ -166,15 +166,15 @@ class StrategyCosts:
         return _REWRITTEN if strategy == Strategy.KEYED else self._lost_changes(statement, strategy)
 
     def _is_cut(self, bindings: tuple[Binding, ...], strategy: str) -> bool:
-        """Return whether a strategy starts later than the earliest row, itself or in the tables that it reads."""
+        """Return whether a strategy omits the earliest rows, either by its own start or because a parent lacks them."""
         if strategy in _BEGINS_LATER:
             return True
         return strategy == Strategy.EARLIEST and not self._cut.isdisjoint(binding.parent for binding in bindings)
 
     def _lost_changes(self, statement: _CostedStatement, strategy: str) -> tuple[str, ...]:
-        """Return the changes that a rebuild cannot read again, since its first batch is a snapshot of the table.
+        """Return the changes that a rebuild cannot read again, because its first batch is a snapshot of the source.
 
-        A table that keeps one row per key has the same rows in the end and loses nothing.
+        A table that keeps one row per key ends up with the same rows and loses nothing.
         """
         declared = self._context.declared.tables.get(statement.table)
         if strategy != Strategy.EARLIEST or declared is None or declared.parsed is None or declared.settings.upserts:
@@ -208,7 +208,7 @@ class StrategyCosts:
         return history_of(self._context.observed.statistics(table).log)
 
     def _eta_of(self, statement: _CostedStatement, strategy: str, rows: int | None) -> float | None:
-        """Return the seconds until a replay is read; None for a restart, whose duration is unknown."""
+        """Return the seconds until a replay has been read; None if unknown, as for a restart."""
         if strategy in (Strategy.IN_PLACE, Strategy.SEAM) or rows is None or statement.wait_s is None:
             return None
         rate = self._context.observed.statistics(statement.table).rate_rows_s
@@ -252,7 +252,7 @@ class StrategyCosts:
 
 
 def _begins_in_log(read: TableRead) -> bool:
-    """Return whether a stream sets its start version or start time in its text."""
+    """Return whether the text of a stream sets a start version or start time."""
     return any(name.lower() in ("startingversion", "startingtimestamp") for name, _ in read.options)
 
 

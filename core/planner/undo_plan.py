@@ -1,4 +1,4 @@
-"""The undo of a plan: its old texts are planned over the state in which the plan leaves the environment."""
+"""The undo of a plan: the old texts, planned over the state in which the plan leaves the environment."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -37,14 +37,14 @@ _OF_THE_ENVIRONMENT = "what it runs on is changed outside of plans"
 
 
 def edited_nodes(nodes: Iterable[PlanNode]) -> tuple[PlanNode, ...]:
-    """Return the nodes whose text a plan changes, if it knows the old one."""
+    """Return the nodes whose text a plan changes, if the old text is known."""
     return tuple(node for node in nodes if node.action in _EDITS and node.old.ddl and node.old != node.texts)
 
 
 def undo_request(
     request: PlanRequest, tables: Iterable[TableName], plan_hash: str, *, rebuild: bool = False
 ) -> PlanRequest:
-    """Return the request that plans the old texts of edited tables, with the same scope of readers."""
+    """Return the request that plans the old texts of edited tables, including the same readers."""
     return normal_request(
         PlanRequest(
             tables=tuple(tables),
@@ -64,7 +64,7 @@ def undos_of(
     engine: str,
     durations: StepDurations = MappingProxyType({}),
 ) -> tuple[Undo, ...]:
-    """Return what undoes an executed plan; every table that it acts on is in at least one entry."""
+    """Return what undoes a plan after its execution; every table that the plan acts on is in at least one entry."""
     if request.verb != "deploy":
         return undos_by_former_versions(context, request.verb, nodes)
     released = undo_by_rollback(context, nodes)
@@ -86,7 +86,7 @@ def undos_of(
 
 
 def with_undo_words(nodes: Iterable[PlanNode], ways: Sequence[Undo]) -> tuple[PlanNode, ...]:
-    """Return the nodes with their undo in one word; kept nodes have none."""
+    """Return the nodes, each with its undo as one word; kept nodes have none."""
     words: dict[TableName, str] = {}
     for act, word in (("stop", "stop"), ("plan undo", "plan"), *((act, "back") for act in TO_FORMER)):
         words |= {table: word for way in ways if way.act == act for table in way.tables}
@@ -101,7 +101,7 @@ _AFTER = attrgetter(*_PARTS[_PARTS.index("undo") + 1 :])
 
 
 def _with_undo(node: PlanNode, word: str) -> PlanNode:
-    """Return `replace(node, undo=word)`, in a third of its time: a plan may have 10,000 nodes."""
+    """Return `replace(node, undo=word)` in a third of the time: a plan may have 10,000 nodes."""
     parts: list[Any] = [*_BEFORE(node), word, *_AFTER(node)]
     return PlanNode(*parts)
 
@@ -132,7 +132,7 @@ def _back(
     engine: str,
     durations: StepDurations,
 ) -> tuple[Undo, ...]:
-    """Return the undo by planning the old texts; an entry without a command if that plan would be refused."""
+    """Return the undo by planning the old texts; the entry has no command if such a plan would be refused."""
     edited = edited_nodes(nodes)
     if not edited:
         return ()
@@ -157,7 +157,7 @@ def _way(words: str, nodes: Sequence[PlanNode]) -> Undo:
 
 
 def _with_costs(way: Undo, nodes: Sequence[PlanNode]) -> Undo:
-    """Return an undo with the sum of its rows to read, and its latest predicted ends; None for unknown values."""
+    """Return an undo with the sum of the rows to read and the latest predicted end; None stands for unknown."""
     reading = [node for node in nodes if node.action in (Action.REBUILD, Action.START) and node.version]
     rows, etas = [node.replay_rows for node in reading], [node.eta_s for node in reading]
     acted = [node for node in nodes if node.action is not Action.KEEP]
@@ -176,7 +176,7 @@ def _latest(seconds: Sequence[float | None]) -> float | None:
 
 
 def _words(node: PlanNode, went: PlanNode | None, edited: Collection[TableName]) -> str:
-    """Return what the undo does to one table; `went` is the node of the plan itself."""
+    """Return what the undo does to one table; `went` is the table's node in the plan that is undone."""
     text = " with the old text" if node.table in edited else ""
     match node.action:
         case Action.RECORD:
@@ -209,7 +209,7 @@ def _planned(
     engine: str,
     durations: StepDurations,
 ) -> tuple[tuple[PlanNode, ...], PlanRefusal | None]:
-    """Return the nodes of a plan over other observations, and its first refusal if it has one."""
+    """Return the nodes of a plan over different observations, and the first refusal, if any."""
     other = planning_context(project, context.declared.environment, observed, ParseCache(), engine=engine, like=context)
     scope = resolve_scope(request, other)
     body = deploy_body(other, scope, with_steps=bool(durations))
@@ -219,7 +219,7 @@ def _planned(
 
 
 def _with_old_texts(context: PlanningContext, edited: Iterable[PlanNode]) -> Project | None:
-    """Return the project with the old texts; None if one cannot be parsed."""
+    """Return the project with the old texts; None if any of them cannot be parsed."""
     project = context.declared.project
     tables = dict(project.tables)
     for node in edited:
@@ -242,7 +242,7 @@ def _with_old_texts(context: PlanningContext, edited: Iterable[PlanNode]) -> Pro
 def _afterwards(
     context: PlanningContext, nodes: Iterable[PlanNode], engine: str
 ) -> dict[TableName, ObservedDeployment]:
-    """Return the observations after the plan was executed, with everything running that it starts."""
+    """Return the observations after the plan has been executed; everything that the plan starts is running."""
     found = dict(context.observed.deployments)
     pool = recorded_pool(context.declared.environment.pool)
     for node in nodes:

@@ -1,7 +1,8 @@
-"""Decisions on the readers and the parents of tables that are already decided.
+"""Decisions on the readers and parents of tables that are already decided.
 
-Downwards breadth-first: each reader meets the most severe outcome of its parents, and is visited again only for a more
-severe one, so that the cost is linear in the edges. Upwards depth-first, to the first tables that really run.
+Downstream the walk is breadth-first: each reader is decided by the most severe outcome of its parents, and visited
+again only for a more severe one, so the cost is linear in the edges. Upstream it is depth-first, up to the first tables
+that really run.
 """
 
 import re
@@ -34,11 +35,11 @@ from core.sql.statement import selects_star
 from core.text.sentence import Fact
 
 _SEVERITY = {Action.RESUME: 1, Action.RESTART: 2, Action.REBUILD: 3, Action.START: 4}
-"""Severity of an action; a table that starts reads the newest versions of all of its parents anyway."""
+"""Severity of an action; a table that starts reads the newest versions of all its parents anyway."""
 
 
 def decide_downstream(walk: DeployWalk) -> None:
-    """Decide what happens to the readers of changed tables; readers out of scope are left alone."""
+    """Decide what happens to the readers of changed tables; readers outside the scope are left alone."""
     found = walk.found
     waiting = [table for table in sorted(found.by_table) if found.by_table[table].outcome]
     for table in [*waiting]:
@@ -56,7 +57,7 @@ def decide_downstream(walk: DeployWalk) -> None:
 
 
 def _reach(walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome) -> bool:
-    """Decide one reader of a table with an outcome; True if its own outcome got more severe."""
+    """Decide one reader of a table that has an outcome; return True if the reader's own outcome became more severe."""
     known = walk.found.by_table.get(child)
     if not walk.may_touch(child) or (known is not None and known.action is Action.START):
         return False
@@ -82,7 +83,7 @@ def _severity(decision: TableDecision) -> int:
 def _of_child(
     walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome
 ) -> tuple[TableDecision | None, Evidence | None]:
-    """Return the decision that a parent's outcome requires, with its evidence; None means that nothing is done."""
+    """Return the decision that a parent's outcome requires, with evidence; None if nothing has to be done."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     stateful = declared.parsed.stateful
@@ -100,14 +101,14 @@ def _of_child(
 
 
 def _recreated(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecision:
-    """Rebuild a reader, with the reason of its own change if that needs a rebuild too."""
+    """Rebuild a reader; if its own change requires a rebuild as well, use that reason."""
     change = walk.context.changes.of(child)
     own = change.action is Action.REBUILD and reason is Reason.PARENT_REBUILT
     return TableDecision(Action.REBUILD, rebuild_reason(change) if own else reason, change)
 
 
 def _restarted(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecision:
-    """Restart a reader on its checkpoint, or rebuild it if its own change or a lost checkpoint requires it."""
+    """Restart a reader from its checkpoint, or rebuild it if its own change or a lost checkpoint requires that."""
     change = walk.context.changes.of(child)
     if change.action is Action.REBUILD:
         return TableDecision(Action.REBUILD, rebuild_reason(change), change)
@@ -126,7 +127,7 @@ def _restarted(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecis
 def _of_altered(
     walk: DeployWalk, child: TableName, parent: TableName, *, stateful: bool
 ) -> tuple[TableDecision | None, Evidence | None]:
-    """Return the decision on a reader whose parent gets columns or wider types, with its evidence."""
+    """Return the decision on a reader whose parent gets new columns or wider types, with the evidence."""
     if stateful and (star := _stars_of_added(walk, child, parent)) is not None:
         change = walk.context.changes.of(child)
         state = replace(change, kind=ChangeKind.STATE_CHANGED, action=Action.REBUILD)
@@ -147,7 +148,7 @@ def _of_altered(
 
 
 def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDecision | None:
-    """Decide a reader that uses an added column: by its own change, or because its star includes the column."""
+    """Decide a reader that uses an added column: through its own change, or because its star includes the column."""
     change = walk.context.changes.of(child)
     if change.action in (Action.RESTART, Action.REBUILD):
         safe = walk.context.observed.deployment(child).checkpoint_ok
@@ -161,9 +162,9 @@ def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDec
 
 
 def _paused(walk: DeployWalk, child: TableName, parent: TableName) -> TableDecision:
-    """Resume a reader unchanged once its parent is altered, since it does not use the change.
+    """Resume a reader unchanged once its parent has been altered, because the reader does not use the change.
 
-    Its own new text is included only if it was requested and needs no more than recording.
+    The reader's own new text is included only if it was requested and merely has to be recorded.
     """
     known = walk.found.by_table.get(child)
     recorded = known is not None and known.action is Action.RECORD
@@ -174,7 +175,7 @@ def _paused(walk: DeployWalk, child: TableName, parent: TableName) -> TableDecis
 
 
 def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
-    """Return how a reader uses a column added to its parent; None if it does not."""
+    """Return how a reader uses a column added to one of its parents; None if it uses none."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     added = walk.context.changes.added_columns(parent)
@@ -190,7 +191,7 @@ def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact
 
 
 def _stars_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
-    """Return which added columns of its parent a star of a reader, at any level, includes; None if there are none."""
+    """Return which columns added to a parent are included by a star of the reader, at any level; None if none are."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     added = walk.context.changes.added_columns(parent)
@@ -198,7 +199,7 @@ def _stars_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fa
 
 
 def _take_set(walk: DeployWalk, table: TableName) -> list[TableName]:
-    """Rebuild the rest of a statement set with one of its statements: they start, stop and swap together."""
+    """Rebuild the other tables of a statement set when one is rebuilt: they start, stop and swap together."""
     decision = walk.found.by_table[table]
     if decision.action is not Action.REBUILD:
         return []
@@ -226,7 +227,7 @@ def _with_set(walk: DeployWalk, table: TableName, known: TableDecision | None) -
 
 
 def decide_upstream(walk: DeployWalk, table: TableName) -> None:
-    """Start the tables upstream that a decided table needs; a reader that only pauses needs none."""
+    """Start the upstream tables that a decided table needs; a reader that is only paused needs none."""
     found = walk.found
     if found.by_table[table].reason in STOPPED_MEANWHILE:
         return
@@ -243,7 +244,7 @@ def decide_upstream(walk: DeployWalk, table: TableName) -> None:
 
 
 def _parents(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
-    """Return the parents that a table reads after the plan: the declared ones if its new texts will run."""
+    """Return the parents that a table reads after the plan: the declared parents if its new texts will run."""
     action = walk.found.by_table[table].action
     if action in (Action.START, Action.REBUILD):
         return tuple(edge.parent for edge in walk.context.declared.graph.parents(table))
@@ -254,7 +255,7 @@ def _parents(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
 
 
 def _wake(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
-    """Resume a table at rest because a table that starts reads it; True if it does."""
+    """Resume a table at rest because a table that starts reads it; return whether that was done."""
     known = walk.found.by_table[parent]
     begins = walk.found.by_table[child].action in BEGINS
     if not begins or known.action not in (Action.KEEP, Action.RECORD) or not is_at_rest(walk, parent):
@@ -273,7 +274,7 @@ def _add_cause(walk: DeployWalk, parent: TableName, child: TableName) -> None:
 
 
 def _meet(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
-    """Decide a parent that was not requested; True if the walk goes on above it."""
+    """Decide a parent that was not requested; return True if the walk continues upstream of it."""
     context, found = walk.context, walk.found
     if parent in walk.scope.excluded:
         _meet_excluded(walk, parent, child)
@@ -304,7 +305,7 @@ def _meet(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
 
 
 def _not_requested(change: Change) -> Fact[PlanWarningKind]:
-    """Return the warning that a changed parent keeps its deployed revision."""
+    """Return the warning that a changed parent keeps its deployed revision, because it was not requested."""
     if change.kind.definition.is_of_the_environment:
         return PlanWarningKind.ENVIRONMENT_CHANGED.of(change=change.kind.definition.reason.clause)
     return PlanWarningKind.CHANGED_ON_DISK.of()

@@ -24,7 +24,7 @@ _SHOWN = frozenset({State.FAILED, State.DEGRADED, State.UNKNOWN, State.COMPLETED
 
 
 def add_warnings(walk: DeployWalk, table: TableName) -> None:
-    """Warn about states and seams of a table, and refuse what would break the text of a reader."""
+    """Warn about the states and seams of a table, and refuse a change that would break the text of a reader."""
     found, seen = walk.found, walk.context.observed.deployment(table)
     decision = found.by_table[table]
     if decision.change.confirmed is False:
@@ -81,7 +81,7 @@ def _is_cloned(walk: DeployWalk, table: TableName) -> bool:
 
 
 def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDecision) -> None:
-    """Warn about parents with earlier rows that only their pointer serves, since statements do not read pointers."""
+    """Warn about parents whose earlier rows only their pointer serves, because statements do not read pointers."""
     declared = walk.context.declared.tables.get(table)
     if declared is None or declared.parsed is None or decision.strategy in (*FORKS, Strategy.SEEDED):
         return
@@ -93,7 +93,7 @@ def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDeci
 
 
 def _warn_of_upserted_parents(walk: DeployWalk, table: TableName) -> None:
-    """Warn whether a stream of an upserted table reads all changes or only first rows, which its SQL may not show."""
+    """Warn whether a stream of an upserted table reads all changes or only first rows; its SQL may not show that."""
     tables = walk.context.declared.tables
     declared = tables.get(table)
     for read in declared.parsed.reads if declared is not None and declared.parsed is not None else ():
@@ -104,7 +104,7 @@ def _warn_of_upserted_parents(walk: DeployWalk, table: TableName) -> None:
 
 
 def _warn_of_readers_of_deleted_versions(walk: DeployWalk, table: TableName) -> None:
-    """Warn about deployed readers that are bound to a version of a table which no longer exists."""
+    """Warn about deployed readers that are bound to a version that no longer exists."""
     seen = walk.context.observed.deployment(table)
     existing = {seen.version, *seen.kept, *seen.retained, *(orphan.version for orphan in seen.orphan_versions)}
     if not walk.context.observed.is_deployed(table):
@@ -160,7 +160,7 @@ def _flag_reader(walk: DeployWalk, reader: TableName, table: TableName, kind: Ch
 
 
 def _warn_of_outside_streams(walk: DeployWalk, table: TableName) -> None:
-    """Warn about exposures that Spark ends when the table is altered, since Headgate does not start them again."""
+    """Warn about exposures that Spark ends when the table is altered, because Headgate does not start them again."""
     declared = walk.context.declared.tables[table]
     names = tuple(sorted({name for name, _ in declared.settings.outside_readers}))
     if names and table_format(declared.parsed_ddl.format).added_column_stops_readers:
@@ -170,7 +170,7 @@ def _warn_of_outside_streams(walk: DeployWalk, table: TableName) -> None:
 
 
 def _refuse_unfit_star(walk: DeployWalk, reader: TableName, table: TableName) -> None:
-    """Refuse added columns that a reader's star would write into a table without them."""
+    """Refuse added columns that a reader's star would write into a table that does not have them."""
     added = walk.context.changes.added_columns(table)
     ddl = walk.context.declared.tables[reader].parsed_ddl
     there = {column.name.lower() for column in ddl.columns}
@@ -182,15 +182,15 @@ def _refuse_unfit_star(walk: DeployWalk, reader: TableName, table: TableName) ->
 
 
 _NAMED = 3
-"""Number of re-created tables that are named in the warnings of one table."""
+"""How many re-created tables the warnings about one table name."""
 
 _ReadersByTable = Mapping[TableName, Sequence[TableName]]
 
 
 def warn_of_old_inputs(walk: DeployWalk) -> None:
-    """Warn about requested or moved tables that do not see a re-created table because a reader between is left behind.
+    """Warn about requested or moved tables that miss a re-created table because a reader in between is left behind.
 
-    Linear in the edges above these tables, for each reader that is left behind there.
+    For each such reader, time is linear in the edges upstream of these tables.
     """
     stays: dict[TableName, dict[TableName, str]] = {}
     for left in walk.found.left_behind:
@@ -219,7 +219,7 @@ def warn_of_old_inputs(walk: DeployWalk) -> None:
 def _versions_seen(
     parent: TableName, by: Sequence[TableName], between: tuple[TableName, ...], versions: Mapping[TableName, str]
 ) -> Fact[PlanWarningKind]:
-    """Return which versions of a re-created table are seen; `by` are the tables through which the new one is seen."""
+    """Return which versions of a re-created table are seen; `by` are the tables through which the new version is."""
     old = tuple(dict.fromkeys(versions[reader] for reader in between))
     if not by:
         return PlanWarningKind.WILL_NOT_SEE_NEW.of(parent=parent, between=between, old=old)
@@ -229,7 +229,7 @@ def _versions_seen(
 
 
 def _readers_above(walk: DeployWalk, tables: Iterable[TableName]) -> _ReadersByTable:
-    """Return the readers after the plan of everything upstream of some tables."""
+    """Return the readers that everything upstream of some tables has after the plan."""
     readers: dict[TableName, list[TableName]] = {}
     waiting = sorted(tables)
     known = set(waiting)
@@ -244,7 +244,7 @@ def _readers_above(walk: DeployWalk, tables: Iterable[TableName]) -> _ReadersByT
 
 
 def _reads_then(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
-    """Return the parents of a table after the plan: the declared ones if its new text will run."""
+    """Return the parents of a table after the plan: the declared parents if its new text will run."""
     known = walk.found.by_table.get(table)
     begins = known is not None and known.action in (Action.START, Action.REBUILD, Action.RESTART)
     declared = begins and walk.context.declared.tables.get(table) is not None
@@ -259,7 +259,7 @@ def _reads_then(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
 def _below(
     readers: _ReadersByTable, start: TableName, follows: Callable[[TableName, TableName], bool] = lambda *_: True
 ) -> frozenset[TableName]:
-    """Return the tables below `start`, without itself, along the edges that `follows` accepts."""
+    """Return the tables downstream of `start`, excluding `start`, along the edges that `follows` accepts."""
     return reach((start,), lambda parent: (child for child in readers.get(parent, ()) if follows(child, parent)))
 
 
@@ -283,7 +283,7 @@ _NO_DUPLICATES = re.compile(
 
 
 def warn_of_multiplied_rows(walk: DeployWalk, table: TableName) -> None:
-    """Warn about each edit that may produce more rows per input row, unless a declared key shows that it cannot."""
+    """Warn about each edit that may produce more rows per input row, unless a declared key rules that out."""
     compared = walk.context.changes.compared(table)
     if compared is None or compared[0].parsed is None or compared[1].parsed is None:
         return
@@ -305,7 +305,7 @@ def warn_of_multiplied_rows(walk: DeployWalk, table: TableName) -> None:
 
 
 def _what_decides(table: str, equated: frozenset[str], keys: tuple[frozenset[str], ...]) -> Fact[JoinCause] | None:
-    """Return what decides how many rows a join produces per row; None if no table is joined."""
+    """Return what determines how many rows a join produces per row; None if no table is joined."""
     if not table:
         return None
     if keys:
@@ -316,7 +316,7 @@ def _what_decides(table: str, equated: frozenset[str], keys: tuple[frozenset[str
 
 
 def _declared_keys(table: Table) -> Iterator[frozenset[str]]:
-    """Yield the sets of columns, in lower case, that are unique by the table's yml."""
+    """Yield the sets of columns, in lower case, that the table's yml declares as unique."""
     if table.settings.key:
         yield frozenset(name.lower() for name in table.settings.key)
     for _, sql in table.settings.checks:
