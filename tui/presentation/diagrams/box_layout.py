@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Key = tuple[str, ...]
-"""A box by its name, or a slot by the two ends of its connection and its layer."""
+"""(name,) of a box, or (source, target, layer) of a slot."""
 
 SWEEPS = 12
 GAP, SLOT_GAP, SLOT_HEIGHT = 30.0, 10.0, 8.0
@@ -67,7 +67,7 @@ def lay_out_boxes(
 
 
 def _layers(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str, int]:
-    """Return the layer of each box: right of all its sources; a box without sources goes next to its first target."""
+    """Return the layer of each box: right of all its sources, or if it has none, just left of its leftmost target."""
     above: dict[str, list[str]] = {name: [] for name in names}
     below: dict[str, list[str]] = {name: [] for name in names}
     for source, target in pairs:
@@ -89,7 +89,7 @@ def _layers(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str,
 
 
 def _placed(draft: _LayoutDraft) -> dict[Key, float]:
-    """Order each layer by the positions of the neighbours, then move each box as close to its own as space allows."""
+    """Order each layer by the positions of the boxes' neighbours, then move each box towards its neighbours."""
     top: dict[Key, float] = {}
     for layer in draft.layers:
         _stack(layer, draft, top)
@@ -105,7 +105,7 @@ def _placed(draft: _LayoutDraft) -> dict[Key, float]:
 
 
 def _wanted(key: Key, draft: _LayoutDraft, top: Mapping[Key, float]) -> float:
-    """Return the top at which a box is centred on its neighbours."""
+    """Return the top position at which a box or slot is centred on its neighbours."""
     near = draft.near.get(key, ())
     if not near:
         return top[key]
@@ -120,7 +120,7 @@ def _stack(layer: Sequence[Key], draft: _LayoutDraft, top: dict[Key, float]) -> 
 
 
 def _settle(layer: Sequence[Key], wanted: Mapping[Key, float], draft: _LayoutDraft, top: dict[Key, float]) -> None:
-    """Place a layer in order and with gaps; boxes that would overlap are centred on the mean of their wanted places."""
+    """Place the boxes of a layer in order, with gaps; boxes that would overlap are moved apart evenly."""
     runs: list[tuple[list[Key], float, float]] = []
     for key in layer:
         run: list[Key] = [key]

@@ -33,13 +33,13 @@ text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',mon
 
 @dataclass(slots=True)
 class _DrawnTable:
-    """A table with those of its columns that are part of the lineage."""
+    """A table, reduced to the columns that are part of the lineage."""
 
     table: str
     landed_as: str = ""
     nodes: "list[LineageNode]" = field(default_factory=list)
     decided: list[str] = field(default_factory=list)
-    """The conditions that determine its rows, one per line."""
+    """The conditions that determine the table's rows, one per line."""
 
     def head_height(self) -> float:
         return HEAD + LINE * (len(self.decided) + bool(self.landed_as)) + (6 if self.decided or self.landed_as else 0)
@@ -55,7 +55,7 @@ class _DrawnTable:
         return max(wide) + 2 * PAD, self.head_height() + sum(_row_height(node) for node in self.nodes) + 4
 
     def middle_of(self, column: str) -> float:
-        """Return how far below the top of the box the lines of a column, or of the rows, start and end."""
+        """Return how far below the box's top the lines of a column (or of the rows) attach."""
         y = self.head_height()
         for node in self.nodes:
             if node.at.column == column:
@@ -160,7 +160,7 @@ def _box(box: _DrawnTable, layers: BoxLayout, root: ColumnOrigin) -> Iterable[st
 
 
 def _lines(edges: "Sequence[LineageEdge]", boxes: dict[str, _DrawnTable], layers: BoxLayout) -> Iterable[str]:
-    """Draw each pair of ends once, conditions first, so that values are drawn on top."""
+    """Draw one line per kind and pair of ends; conditions come first, so that values are drawn on top."""
     groups: dict[tuple[InputKind, ColumnOrigin, ColumnOrigin], list[str]] = {}
     for edge in sorted(edges, key=lambda edge: edge.kind is InputKind.VALUE):
         text = edge.expression if edge.clause == "SELECT" else f"{edge.clause} {edge.expression}"
@@ -174,7 +174,7 @@ def _lines(edges: "Sequence[LineageEdge]", boxes: dict[str, _DrawnTable], layers
 
 
 def box_frame(table: str, layers: BoxLayout, height: float, bar: str) -> Iterable[str]:
-    """Draw the frame of a table with its name; leaves a group open, in which (0, 0) is the top left corner."""
+    """Draw the frame and name of a table; the `<g>`, whose origin is the box's top left corner, is left open."""
     layer = layers.layer_of[table]
     width = layers.widths[layer]
     yield f'<g transform="translate({layers.left[layer]:.1f} {layers.top[(table,)]:.1f})">'
@@ -184,7 +184,7 @@ def box_frame(table: str, layers: BoxLayout, height: float, bar: str) -> Iterabl
 
 
 def way_between(source: str, y: float, target: str, to_y: float, layers: BoxLayout) -> str:
-    """Return the path between two tables, from and to heights below the tops of their boxes."""
+    """Return the path between two tables, from `y` below the top of the source to `to_y` below that of the target."""
     layer = layers.layer_of[source]
     x, y = layers.left[layer] + layers.widths[layer], layers.top[(source,)] + y
     text = f"M{x:.1f} {y:.1f}"
@@ -195,7 +195,7 @@ def way_between(source: str, y: float, target: str, to_y: float, layers: BoxLayo
 
 
 def drawn_way(path: str, kind: str, hint: str) -> str:
-    """Draw a path with an arrowhead, and a hint for the pointer over it."""
+    """Draw a path with an arrowhead, and a hint that appears under the pointer."""
     return (
         f'<g class="edge"><title>{safe(hint)}</title><path class="near" d="{path}"/>'
         f'<path class="line {kind}" d="{path}" marker-end="url(#{kind})"/></g>'
@@ -225,7 +225,7 @@ def _legend(y: float, notes: Sequence[str]) -> Iterable[str]:
 
 
 def legend_of(y: float, *kinds: tuple[int, str, str]) -> Iterable[str]:
-    """Draw a sample of each kind of line with its words, at (x, kind, words)."""
+    """Draw a legend from (x, kind, words): a sample of each kind of line, with its explanation."""
     for x, kind, words in kinds:
         yield f'<path class="{kind}" d="M{x} {y - 4:.1f}h28"/>'
         yield f'<text class="small" x="{x + 36}" y="{y:.1f}">{words}</text>'
@@ -236,7 +236,7 @@ def _row_height(node: "LineageNode") -> float:
 
 
 def _made(node: "LineageNode") -> str:
-    """Return the expression to show below a column; empty if it only passes on a column of the same name."""
+    """Return the expression to show below a column; empty if it is just a column of the same name."""
     return "" if node.expression == node.at.column.lower() else _cut(node.expression)
 
 

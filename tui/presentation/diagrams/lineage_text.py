@@ -30,7 +30,7 @@ class _TableBox:
     id: str
     label: str
     columns: tuple[ColumnOrigin, ...]
-    """The table's rows, which have no column, come first."""
+    """The table's rows, given as an origin without a column, come first."""
     asked: bool
     """Whether the lineage of the whole table was requested."""
 

@@ -113,7 +113,7 @@ _AGAINST: Mapping[ActionRequirement, Callable[[ActionContext], Sentence | None]]
     ),
     ActionRequirement.SKIPPABLE: lambda now: now.not_skipped,
 }
-"""Why each requirement is not met, in the order in which they are checked."""
+"""By requirement, why it is not met (None if it is), in the order of checking."""
 
 _OF_ROWS = frozenset({ActionRequirement.TARGET, ActionRequirement.ONE})
 
@@ -134,9 +134,10 @@ def action_label(action: ConsoleAction, now: ActionContext) -> str:
 
 
 def why_not_deletable(view: LedgerView, targets: Sequence[str], user: str) -> Sentence | None:
-    """Return which readers keep the targets from being deleted, by the planner's rule; None if none do.
+    """Return why the targets cannot be deleted, by the planner's rule; None if they can.
 
-    Readers that are deleted as well, that this user has staged for a delete, or that are at rest do not count.
+    A target must have no reader; readers that are targets themselves, that this user has staged for a delete, or that
+    are at rest do not count.
     """
     going = {*targets, *(mark.table for mark in view.snapshot.staged if (mark.actor, mark.verb) == (user, "delete"))}
     for name in targets:
@@ -153,7 +154,7 @@ def why_not_deletable(view: LedgerView, targets: Sequence[str], user: str) -> Se
 
 
 def staged_by_user(view: LedgerView, user: str, tables: Sequence[str]) -> tuple[str, ...]:
-    """Return the tables among those given that a user has staged, sorted."""
+    """Return which of the given tables a user has staged, sorted."""
     asked = frozenset(tables)
     marks = view.snapshot.staged
     return tuple(sorted({str(mark.table) for mark in marks if mark.actor == user and mark.table in asked}))

@@ -11,15 +11,15 @@ from tui.presentation.styling.styled_text import Line, Span, Tone, fit, fold, li
 from tui.presentation.styling.theme import Glyphs
 
 TITLE_WIDTH = 72
-"""Cells for a title in the narrowest box; a longer title moves into the body."""
+"""Maximum width of a dialog's title, in cells; a longer title moves into the body."""
 ARMS_AFTER_S = 0.4
-"""Keys pressed earlier were meant for the screen below and are ignored."""
+"""How long, in seconds, an open dialog ignores keys, which were meant for the screen below."""
 TYPED_BESIDE = 12
-"""Minimum cells for the typed text beside the hint about Enter; with fewer, the hint gets its own line."""
+"""Minimum width of the typed text beside the hint about Enter; with less space, the hint gets its own line."""
 LOSSES = 8
-"""Losses of a plan that a question lists."""
+"""Maximum number of a plan's losses that a dialog lists; the rest are counted."""
 BURST_S = 0.03
-"""Enter this soon after a character was pasted or scripted, not typed."""
+"""An Enter within this many seconds after a character is ignored, because it was pasted or scripted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class ConfirmationDialog:
     """Lines of any length; they are folded to the width of the box."""
     expected: str
     verb: str
-    """As in `type yes and Enter to stop`."""
+    """The verb of the action, as `stop` in `type yes and Enter to stop`."""
     safe: str
-    """What happens without confirmation: `keep running`."""
+    """What happens without confirmation, such as `keep running`."""
     escape: str = ""
     """What esc does; empty if it does the same as Enter alone."""
 
@@ -139,10 +139,10 @@ class ActionSummary:
     downstream: tuple[str, ...]
     """Downstream statements that are not targets themselves."""
     environment: str
-    """`pizzeria PROD protected`."""
+    """Project and environment, such as `pizzeria PROD protected`."""
     command: str
     data: str
-    """`data 2 s old`."""
+    """The age of the data, such as `data 2 s old`."""
     expected: str
     besides: tuple[str, ...] = ()
     """Further effects: other versions that are stopped, runs that wait."""
@@ -197,7 +197,7 @@ def dialog_for_stage(verb: str, tables: Sequence[str], environment: str) -> Conf
 def dialog_for_plan(
     *, hash4: str, summary: str, losses: Sequence[str], environment: str, command: str, expected: str
 ) -> ConfirmationDialog:
-    """Return the question before a plan is executed; losses, and until when they can be undone, come first."""
+    """Return the question asked before a plan is executed; after the summary, it lists the losses."""
     lost = [line(("LOST", Tone.BAD)), *_losses(losses, "  ")] if losses else [line(("nothing is lost", Tone.GOOD))]
     body = (line(summary), *lost, line((f"same as: {command}", Tone.DIM)))
     return ConfirmationDialog(f"EXECUTE plan {hash4} in {environment}", body, expected, "execute", "change nothing")

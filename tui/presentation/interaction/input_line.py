@@ -153,7 +153,7 @@ _UPSTREAM = re.compile(r"[0-9]*\+")
 
 
 def names(screen: str, now: ActionContext | None = None) -> tuple[tuple[str, str], ...]:
-    """List (name, summary) of a screen's commands, sorted by name; with `now`, only those possible now."""
+    """List a screen's commands as (name, summary), sorted by name; with `now`, without actions impossible now."""
     twins = {action.typed for action in actions_on_screen(screen)}
     known = {command.name: command.summary for command in COMMANDS if command.name not in twins}
     for action in actions_on_screen(screen):

@@ -74,9 +74,9 @@ class ConsoleAction:
     """One line for the help."""
     level: ConfirmationLevel = ConfirmationLevel.LOOK
     command: str = ""
-    """The equivalent CLI line with placeholders `{tables}`, `{hash}` and `{run}`; empty for staging."""
+    """The equivalent CLI line, with placeholders such as `{tables}`, `{hash}` and `{run}`; empty for staging."""
     typed: str = ""
-    """The `:` command of the same name."""
+    """Name of the `:` command that performs the action."""
     needs: frozenset[ActionRequirement] = frozenset()
     rank: int = 50
     """Order in the footer, smallest first; 99 is never shown there."""

@@ -88,7 +88,7 @@ _MARKS = {CaseOutcome.PASSED: "ok", CaseOutcome.FAILED: "FAIL", CaseOutcome.ERRO
 
 
 def case_lines(result: CaseResult, words: Sequence[str] = ()) -> list[str]:
-    """Format one case: its outcome, what the tested upgrade means, and the rows that differ."""
+    """Format a test case: its outcome, what an upgrade's result means, and the rows that differ."""
     told = f": {result.summary}" if result.summary else ""
     lines = [f"{_MARKS[result.outcome]:<6}{result.table}/{result.name}{told}  ({result.took_s:.1f} s)"]
     if result.outcome in (CaseOutcome.FAILED, CaseOutcome.ERROR):
@@ -101,7 +101,7 @@ def case_lines(result: CaseResult, words: Sequence[str] = ()) -> list[str]:
 
 
 def case_as_json(result: CaseResult, words: Sequence[str], change: str) -> dict[str, Any]:
-    """Return one case as a JSON object; verdict and words only for an upgrade."""
+    """Return one case as a JSON object; `verdict`, `change` and `words` are included only for an upgrade."""
     body: dict[str, Any] = {
         "table": result.table,
         "case": result.name,

@@ -19,7 +19,7 @@ class BranchKind(StrEnum):
 
     VALUE = ""
     CONDITION = "if"
-    """A condition on one column alone."""
+    """A condition that affects only one column."""
     STEP = "via"
     """A step inside a statement."""
     AGAIN = "again"
@@ -35,7 +35,7 @@ class LineageTreeRow:
     """`table.column`, `rows of table`, or a step inside a statement."""
     type: str
     place: str
-    """`dml.t.sql:3`, or a description of the external input or change feed that it comes from."""
+    """File and line (`dml.t.sql:3`), or a description of the external input or change feed."""
     expression: str
     """Up: the defining expression; down: the expression that uses the parent row. Empty for an external input."""
     kind: BranchKind = BranchKind.VALUE
@@ -128,7 +128,7 @@ def file_of(path: str, line: int) -> str:
 def _row(
     depth: int, node: "LineageNode", edge: "LineageEdge | None", following: "Sequence[LineageEdge]", *, up: bool
 ) -> LineageTreeRow:
-    """Write a node: upstream with its defining expression, downstream with the expression that reaches it."""
+    """Return a node's row: upstream with its defining expression, downstream with the expression that leads to it."""
     decides = edge is not None and edge.kind is InputKind.CONDITION and (up or node.at.column)
     kind = BranchKind.CONDITION if decides else BranchKind.VALUE
     if not up and edge is not None:

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 HEAD = ("EFFECT", "READER", "PRODUCT", "OWNER", "DEPTH", "THROUGH", "KIND", "WHY")
 _LEFT_OUT = ((), ("OWNER",), ("OWNER", "KIND"))
-"""Columns that a narrow terminal leaves out, before the reason moves to its own line."""
+"""Sets of columns to omit, tried in turn on a narrow terminal; after the last, WHY moves to its own line."""
 
 NARROWEST = 50
 """Minimum width of the WHY column."""
 
 NAMED = 6
-"""Maximum number of edited tables that are named."""
+"""Maximum number of edited tables to list by name."""
 
 TITLES = {
     "rebuilt": "IF {} WERE REBUILT",
@@ -158,7 +158,7 @@ def _laid(row: tuple[str, ...], kept: list[int], widths: list[int]) -> str:
 
 
 def _beside(line: str, why: str, room: int) -> list[str]:
-    """Fold the reason into the space beside the other columns."""
+    """Append the reason to a line, wrapped to `room` cells and aligned below its first line."""
     first, *more = textwrap.wrap(why, room)
     return [line + first, *(" " * len(line) + text for text in more)]
 

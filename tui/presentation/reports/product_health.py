@@ -46,9 +46,10 @@ class ProductHealth:
 def health_by_product(
     lines: Iterable[StatementLine], staged: frozenset[str], products: Iterable[str] = ()
 ) -> tuple[ProductHealth, ...]:
-    """Sum up one line per table by product and layer: all products or the named ones, sorted by name.
+    """Sum up statements by product and layer, for all products or the named ones, sorted by name.
 
-    An external input that is not as declared counts as failing if any of the `lines` reads it.
+    `lines` has one line per table. An external input that is not as declared counts as failing if a statement in
+    `lines` reads it.
     """
     lines, wanted = tuple(lines), frozenset(products)
     wrong = {line.table for line in lines if line.external and line.error}

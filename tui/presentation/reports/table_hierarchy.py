@@ -42,7 +42,7 @@ def lag_of(entry: InventoryEntry) -> str:
 
 
 def rows(trees: Sequence[tuple[str, Sequence[HierarchyRow]]], width: int) -> list[tuple[str, ...]]:
-    """Return the cells of trees of one root, header first; each tree follows its direction. Drops columns to fit."""
+    """Return the rows of a table with the root and its trees, header first; columns are omitted to fit `width`."""
     found = [HEAD, _cells(trees[0][1][0], "")]
     for direction, branches in trees:
         below = [_cells(branch, "  " * branch.depth) for branch in branches[1:]]

@@ -19,9 +19,9 @@ from state.table_records import TableRecords
 from tui.presentation.styling.value_formatting import long_duration, moment
 
 ACTS = frozenset({"stop", "start", "restart", "approve", "pause", "resume", "cancel", "retry", "skip"})
-"""Operator actions on a statement, its plans and its runs; planning and applying are covered by the run."""
+"""Operator actions that get an entry; planning and applying do not, because the entries of the run cover them."""
 SAME_ACT_S = 10.0
-"""Maximum seconds between a command and its audit entry."""
+"""Maximum time between a logged command and its audit entry, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +29,18 @@ class HistoryEntry:
     """One line of a timeline."""
 
     at: float
-    """Epoch seconds of its beginning."""
+    """When it began, in epoch seconds."""
     kind: str
     """deploy, schema, serves, an action (stop, start, …), failure, missed or met (an objective), state, upstream (of
     an input), or the kind of an event."""
     summary: str
     actor: str = ""
-    """The user; empty if nobody caused it."""
+    """User who caused it; empty if nobody did."""
     plan: str = ""
     """Hash of the plan."""
     run: str = ""
     version: int = 0
-    """0 if it concerns no version."""
+    """Version of the table; 0 if the entry concerns none."""
     detail: str = ""
     bad: bool = False
 
@@ -70,7 +70,7 @@ def _acts(records: TableRecords) -> list[HistoryEntry]:
 
 
 def _without_command(records: TableRecords) -> Iterator[AuditRow]:
-    """Yield the actions that only the audit still has, because the command log is pruned."""
+    """Yield the actions recorded only in the audit, because the command log has been pruned."""
     times: dict[tuple[str, str, str], list[float]] = {}
     for one in records.commands:
         times.setdefault((one.actor, one.op, one.subject), []).append(one.at)
@@ -136,7 +136,7 @@ def _deploys(run: RunRow, plan: Plan | None, table: TableName) -> Iterator[Histo
 
 
 def _passed_over(own: Sequence[StepRow]) -> str:
-    """Return the notes of comparisons with the old version that an operator skipped; empty if none were."""
+    """Return the notes of skipped comparisons with the old version; empty if no comparison was skipped."""
     skipped = (step for step in own if (step.do, step.state) == (StepKind.VALIDATE, StepState.SKIPPED))
     return "; ".join(step.note for step in skipped)
 
@@ -152,7 +152,7 @@ def _end(run: RunRow, own: Sequence[StepRow], began: float) -> str:
 
 
 def _happened(event: EventRow) -> Iterator[HistoryEntry]:
-    """Yield the entries of an event: a repeated one also for its first time; those of actions and runs are left out."""
+    """Yield the entries for an event: two for a repeated exception, none for an event of an action or a run."""
     if event.kind == EventKind.RUN:
         return
     if event.kind == EventKind.EXCEPTION:
@@ -184,7 +184,7 @@ def _upstream(event: EventRow) -> HistoryEntry | None:
 
 
 def _matters(event: EventRow) -> bool:
-    """Return whether a change of state is worth an entry: a fault, or a change with an explanation."""
+    """Return whether a change of state gets an entry: a fault, or a change with an explanation."""
     return event.state in FAULTY or (bool(event.detail) and event.cause != EventCause.WANTED)
 
 

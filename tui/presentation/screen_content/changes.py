@@ -55,7 +55,7 @@ def columns(width: int) -> tuple[TableColumn, ...]:
 
 
 STAGE_KEYS = {"deploy": "D", "hold": "B", "delete": "X"}
-"""The key that stages a table, by the staged verb."""
+"""By staged verb, the key that stages it."""
 
 
 def row(one: ChangeRow, width: int, user: str) -> Line:

@@ -17,9 +17,9 @@ from tui.presentation.view.ledger_view import LedgerView
 from tui.presentation.view.statement_tree import TreeRow, tables_of
 
 HEAD_LINES, TALL = 7, 40
-"""Lines reserved for state, verdict and error, which rarely need more, in panes of at least `TALL` lines."""
+"""Number of lines reserved for state, verdict and error in a pane of at least `TALL` lines; they rarely need more."""
 SQL_LINES = 16
-"""Lines of a statement's SQL below its sheet."""
+"""Maximum number of SQL lines shown below a statement's sheet."""
 
 
 def inspector_lines(
@@ -33,8 +33,8 @@ def inspector_lines(
 ) -> tuple[Line, ...]:
     """Write the sheet of the row under the cursor, then its SQL; `details` of another statement are ignored.
 
-    In a pane of at least `TALL` lines, the facts below verdict and error always begin on the same line, so that lines
-    that two statements share are not redrawn.
+    In a pane of at least `TALL` lines, the facts below verdict and error always begin on the same line, so that moving
+    to another statement redraws only the lines that differ.
     """
     if entry is None:
         return ()

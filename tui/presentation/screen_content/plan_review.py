@@ -36,7 +36,7 @@ from tui.presentation.styling.theme import Glyphs
 from tui.presentation.styling.value_formatting import long_duration, moment, short_duration
 
 NAME_AT = 6
-"""Cells before a table's name: the level and the sign."""
+"""Number of cells before a table's name, for the level and the sign."""
 
 VERDICT_TONES = {"ok": Tone.GOOD, "warn": Tone.CHANGING, "approve": Tone.CHANGING, "deny": Tone.BAD}
 
@@ -97,12 +97,12 @@ def heading(
 
 
 def approved_by(row: PlanRow, approvals: Sequence[ApprovalRow]) -> tuple[str, ...]:
-    """Return the logins other than its author that have approved a plan."""
+    """Return the logins whose approvals of a plan count: not the author's, and only one per user id."""
     return tuple(one.login for one in approvals_of_others(row, approvals))
 
 
 def state_of_plan(plan: Plan, row: PlanRow, now: float, frozen: str | None = None) -> Sentence | None:
-    """Explain why a plan cannot be executed; None if it can. `frozen` says until when plans are frozen."""
+    """Explain why a plan cannot be executed; None if it can. `frozen` describes the current freeze of plans."""
     if plan.refusals:
         return Sentence(f"refused: {plan.refusals[0].summary}")
     if any(guard.verdict == "deny" for guard in plan.guards):
@@ -123,7 +123,7 @@ def state_of_plan(plan: Plan, row: PlanRow, now: float, frozen: str | None = Non
 
 
 def waits_for(plan: Plan, row: PlanRow, approvals: Sequence[ApprovalRow]) -> Sentence | None:
-    """Return how many approvals are missing; None if none are."""
+    """Explain that approvals are missing, and how to approve; None if there are enough."""
     approved = len(approved_by(row, approvals))
     if approved >= plan.approvals:
         return None
@@ -206,7 +206,7 @@ def why(
 
 
 def _more_offers(node: PlanNode, executable: int) -> str:
-    """Count the options besides the first; those not yet executable are counted separately."""
+    """Write how many options exist besides the first; those not yet executable are counted separately."""
     more, later = executable - 1, len(node.offers) - executable
     words = [counted(more, "more option")] if more > 0 else []
     words += [f"{counted(later, 'option')} not executable yet"] if later else []

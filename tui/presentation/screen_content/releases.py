@@ -22,7 +22,7 @@ from tui.presentation.styling.theme import STATE_TONES, TREND_TONES, WORDS_ALONE
 from tui.presentation.styling.value_formatting import lag_words, moment, rate, trend_words
 
 WIDE, WIDEST = 110, 150
-"""Widths from which rates and the slowest phase are shown, and from which the recent lag is shown."""
+"""Minimum widths: `WIDE` for rates and the slowest phase, `WIDEST` for the curve of recent lag as well."""
 
 SPARK = 24
 """Width of the curve of recent lag."""
@@ -31,13 +31,13 @@ TICKETS = 3
 """Maximum number of tickets shown; the rest are counted."""
 
 _SAY_ALL = frozenset({ReleaseState.HELD, ReleaseState.OBSERVING})
-"""States whose verdict already contains the state and its time."""
+"""States that get no line of their own, because the verdict already contains the state and its time."""
 
 NO_LAGS: Mapping[TableName, Sequence[int | None]] = MappingProxyType({})
 
 _GATES = {"done": "open", "skipped": "skipped", "failed": "failed", "waits": "waits", "blocked": "waits"}
 _CHECKS = {"done": "checked", "running": "checking", "gate": "checking", "failed": "differs", "skipped": "skipped"}
-"""How the state of the comparison is shown once the gate is open."""
+"""By state of the comparison step, the word shown for it once the gate is open."""
 
 _TONES = {
     ReleaseState.HELD: Tone.CHANGING,
@@ -94,7 +94,7 @@ SIDES = (TableColumn("table", "TABLE", 5), _VERSION, _STATE, _LAG, *_RATES, _TRE
 
 
 def _pair_columns(width: int) -> tuple[TableColumn, ...]:
-    """Return the columns of a pair: the old version, then the new one and its gate."""
+    """Return the columns of a pair of versions: the old version, the new version, and the gate of the new one."""
     wide = width >= WIDE
     table = TableColumn("table", "OLD (* serves)" if wide else "* serves", 27 if wide else 12)
     old = (replace(column, id=f"old {column.id}") for column in (_VERSION, _STATE, _LAG))
@@ -137,7 +137,7 @@ DETAIL = 98
 """Width at which a full note is wrapped."""
 
 CAUGHT_UP = "caught up: "
-"""Prefix of the note of a gate that has opened."""
+"""Start of a gate's note once the gate has opened."""
 
 
 def state_words(release: Release, now: float) -> str:
@@ -219,7 +219,7 @@ def _lag_with_unit(figures: Measurement) -> str:
 
 
 def trend_of(side: ReleaseSide) -> str:
-    """Write the trend of a version's lag; `-` before its first measurement or if it does not run."""
+    """Write the trend of a version's lag; `-` if the version is not running or its lag was never measured."""
     figures = side.figures
     if not (figures.trend and side.runs):
         return "-"
@@ -260,7 +260,7 @@ def release_lines(releases: Iterable[Release], now: float) -> tuple[str, ...]:
 
 
 def _behind(side: ReleaseSide) -> str:
-    """Return the lag of a running version, to append to its state; the lag of a stopped one is outdated."""
+    """Return the lag of a version, to append to its state; empty if it is stopped, because the lag is then outdated."""
     return f", lag {_lag_with_unit(side.figures)}" if side.runs else ""
 
 
@@ -321,7 +321,7 @@ def ticket_words(ticket: MigrationTicket, now: float) -> str:
 
 
 def release_as_json(release: Release) -> dict[str, Any]:
-    """Return a release as an object; `rollback` is its command, or null."""
+    """Return a release as a JSON object; `rollback` is the command that rolls it back, or null."""
     left = release.left
     return {
         "run": release.run,
@@ -360,5 +360,5 @@ _OF_A_TICKET = ("table", "reader", "product", "owner", "is_statement", "old", "n
 
 
 def ticket_as_json(ticket: MigrationTicket) -> dict[str, Any]:
-    """Return an open ticket as an object; times in epoch seconds."""
+    """Return an open ticket as a JSON object; times are in epoch seconds."""
     return {name: getattr(ticket, name) for name in _OF_A_TICKET}

@@ -91,7 +91,7 @@ STEPS = (
 
 
 def step_columns(width: int, cells: int = 0) -> tuple[TableColumn, ...]:
-    """Return the columns of the steps on a screen, `cells` of them for the action (0: as many as it may have)."""
+    """Return the columns of a run's steps on a screen; `cells` is the width of the step column, 0 for its maximum."""
     number, what, state, took, _, note = STEPS
     return number, replace(what, width=(cells or _step_width(width)) - 1), state, took, replace(note, title=" NOTE")
 
@@ -114,7 +114,7 @@ def _what(step: StepRow, names: Sequence[str]) -> str:
 def step_cells(
     step: StepRow, look: RowContext, *, names: Sequence[str] = (), needs: Sequence[int] = ()
 ) -> dict[str, Span]:
-    """Return the cells of a step by column; `names` are the pointers that a swap moves, `needs` earlier steps."""
+    """Return the cells of a step by column; `names`: pointers that a swap moves, `needs`: steps to wait for."""
     waits, bad = step.state == "waits", step.state in ("failed", "blocked")
     # A swap names its table in the step already, so its note adds only the target of the pointer.
     note = step.note.removeprefix(f"{step.table} →").lstrip() if step.do == "swap" else note_of(step, look.now)
@@ -165,7 +165,7 @@ def step_row(
 
 
 def note_of(step: StepRow, now: float) -> str:
-    """Return a step's note; a gate that has opened includes the time."""
+    """Return a step's note; that of a gate which has opened includes the time."""
     opened = step.ended_at if step.do == StepKind.CATCH_UP and step.state == StepState.DONE else None
     return gate_words(step.note, opened, now)
 
@@ -229,13 +229,13 @@ def first_open(run: RunRow) -> StepRow | None:
 
 
 def why_frozen(plan: Plan, run: RunRow, frozen: str | None) -> Sentence | None:
-    """Explain why a run cannot continue until the freeze ends, at `frozen` in words; None if it can."""
+    """Explain why a freeze keeps a run from continuing; None if nothing does. `frozen` describes the freeze."""
     moves = frozen is not None and moves_pointers(plan, {step.n: StepState(step.state) for step in run.steps})
     return Sentence(f"{plan.environment} is {frozen}: the run would move a pointer") if moves else None
 
 
 def why_not_overruled(plan: Plan, row: PlanRow, act: str, do: str, *, user: str) -> Sentence | None:
-    """Explain why this user cannot swap, or skip a step of kind `do`; None if they can."""
+    """Explain why this user may not swap, or skip a step of kind `do`; None if they may."""
     if row.author != user or not overrules(plan, act, StepKind(do) if do else None):
         return None
     return Sentence("its plan needed an approval, so its author cannot do this; another login must")

@@ -103,7 +103,7 @@ def _parts(view: LedgerView, fresh: Freshness) -> list[tuple[int, int, str, Tone
 
 
 def _releases_part(snapshot: LedgerSnapshot) -> tuple[int, int, str, Tone]:
-    """Return the part about releases: the held one, else the newest, and until when its rollback takes seconds."""
+    """Return the banner's part about releases: the held one, else the newest, and the end of its observation."""
     held = [one for one in snapshot.releases if one.state == "held"]
     first = (*held, *snapshot.releases)[0]
     until = f" until {clock(first.old_until)}" if first.state == "observing" and first.old_until else ""
@@ -233,7 +233,7 @@ def message_lines(
 
 
 def standing_message(view: LedgerView, fresh: Freshness, now: float) -> tuple[str, float | None, Tone]:
-    """Return text, time and tone shown without a message: the current problem, else the last command."""
+    """Return the (text, time, tone) shown while there is no message: the current problem, else the last command."""
     snapshot = view.snapshot
     if snapshot.problem:
         return f"{snapshot.problem}. {snapshot.remedy}".strip(), None, Tone.BAD

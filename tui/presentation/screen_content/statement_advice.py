@@ -133,7 +133,7 @@ def _steady(statement: StatementView, measurement: Measurement | None) -> tuple[
 
 
 def _slow_batch(statement: StatementView, measurement: Measurement | None) -> str:
-    """Return the duration of the newest batch if it far exceeds the trigger; else empty."""
+    """Describe the duration of the newest batch if it far exceeds the trigger interval; else empty."""
     trigger_ms = trigger_s(statement.line.trigger) * 1000
     if measurement and measurement.batch_ms and trigger_ms and measurement.batch_ms > 1.5 * trigger_ms:
         return f"{measurement.batch_ms / 1000:.0f} s on a trigger of {statement.line.trigger}"
@@ -141,7 +141,7 @@ def _slow_batch(statement: StatementView, measurement: Measurement | None) -> st
 
 
 def _limit(statement: StatementView, measurement: Measurement | None) -> str:
-    """Return what limits a statement according to the measurements; empty if unknown."""
+    """Describe what limits a statement: a slow newest batch, or the settings in its SQL; empty if unknown."""
     if took := _slow_batch(statement, measurement):
         return f" Its newest batch took {took}: the statement is too expensive, or the pool is saturated."
     return " Its SQL limits it (maxFilesPerTrigger)." if statement.line.limited else ""
@@ -153,6 +153,6 @@ def error_text(row: StatementLine) -> str:
 
 
 def spark_ui_words(pool: Pool) -> str:
-    """Describe where a pool's Spark UI is, naming only the host of the pool's address."""
+    """Describe where a pool's Spark UI is; only the host of the pool's address is named."""
     host = urlsplit(pool.url).hostname if pool.url else None
     return f"Spark UI of its server on {host}, port 4040 by default" if host else "no Spark UI: the local pool has none"

@@ -49,12 +49,12 @@ class DeclaredDetails:
     """One statement according to the files."""
 
     dml: str | None = None
-    """The statement; None if unknown or without a file."""
+    """The statement's text; None if unknown, or if it has no file."""
     ddl: str | None = None
     missing: str = ""
     """Why the files could not be read."""
     columns: ColumnDetails | None = None
-    """The lineage of a column; None until it is requested."""
+    """The table's columns, and the lineage of one of them; None until requested."""
 
 
 NOTHING_DECLARED = DeclaredDetails()
@@ -114,7 +114,7 @@ SOURCES = (
 
 
 def sources_lines(statement: StatementView, facts: StatementDetails, look: RowContext, width: int) -> tuple[Line, ...]:
-    """Write lag by source."""
+    """Write the lag on each source, then the static inputs."""
     measurement = facts.measurement or statement.line.measurement
     lines = [header(SOURCES, width)]
     lines += [table_row(_source_cells(each), SOURCES, width) for each in (measurement.sources if measurement else ())]
@@ -142,7 +142,7 @@ def _source_cells(source: Mapping[str, object]) -> dict[str, Span]:
 
 
 def _versions(source: Mapping[str, object]) -> str:
-    """Return how many versions of a versioned source are pending."""
+    """Return how many versions of a source are pending, as a note; empty if unknown or none."""
     found = source.get("versions")
     return f"  {counted(found, 'version')}" if isinstance(found, int) and found else ""
 
@@ -251,7 +251,7 @@ def _version_mark(version: int) -> str:
 
 
 def timeline_lines(history: Sequence[HistoryEntry] | None, look: RowContext, width: int) -> tuple[Line, ...]:
-    """Write a timeline, newest first, with explanations below entries; None means not read yet."""
+    """Write a timeline, newest first, with each explanation below its entry; None stands for one not read yet."""
     if history is None:
         return (line((" reading", Tone.DIM)),)
     lines: list[Line] = []
@@ -281,12 +281,12 @@ def row_lines(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple
 
 
 MOST_LINES, MOST_CHARACTERS = 200, 32_000
-"""Maximum lines and characters of a logged failure that are shown."""
+"""Maximum number of lines and of characters shown of one logged failure."""
 TAB = "\t"
 FRAMES = 8
-"""Stack frames kept per cause of a failure that is too long."""
+"""Number of stack frames shown per cause of a failure that is too long."""
 _BEGINS = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
-"""The start of a log record; other lines continue the record before."""
+"""Matches the first line of a log record; a line that does not match continues the preceding record."""
 
 
 def lines_about(lines: Iterable[str], words: Iterable[str]) -> Iterator[str]:
@@ -303,7 +303,7 @@ def lines_about(lines: Iterable[str], words: Iterable[str]) -> Iterator[str]:
 
 
 def bounded(record: Sequence[str]) -> Sequence[str]:
-    """Shorten a long record: drop later frames of each cause, then the end; the last line counts the missing lines."""
+    """Shorten a long record: omit all but the first frames of each cause, then the end; count the omitted lines."""
     if _fits(record):
         return record
     kept: list[str] = []

@@ -34,10 +34,10 @@ NARROW_TREE_COLUMNS = (NAME, STATE, BEHIND)
 LIST_COLUMNS = (NAME, STATE, VERSION, BEHIND, LAG, TREND, ERRORS, AGE)
 WIDE_COLUMNS = (NAME, STATE, BEHIND, TREND)
 MORE_COLUMNS = (IN, OUT, BATCH, ROWS, PRODUCT, LAYER, OWNER, TRIGGER)
-"""Further columns by priority, as many as fit."""
+"""Columns that are added in this order while they fit."""
 _MEASURED = frozenset((BEHIND, LAG, TREND, IN, OUT, BATCH, ROWS))
 OLD_S = 60.0
-"""Age from which a measurement is outdated; normally all statements are measured every few seconds."""
+"""Age in seconds from which a measurement is outdated; normally statements are measured every few seconds."""
 SORTS = ("name", "badness", "state", "behind", "lag", "trend", "errors", "age")
 NAME_MINIMUM = 24
 

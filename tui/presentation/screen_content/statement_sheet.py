@@ -29,12 +29,12 @@ from tui.presentation.styling.value_formatting import (
 from tui.presentation.view.ledger_view import LedgerView, StatementView
 
 FRESH_S = 60.0
-"""Age in seconds from which figures of a table are shown with their age."""
+"""Age in seconds from which a table's figures are shown together with their age."""
 LABEL = 12
-"""Cells of a label, with the space around it."""
+"""Width of a label in cells, with the space around it."""
 CURVE, LONGEST_CURVE = 16, 64
 ROOMY = 60
-"""Width beside the labels from which a pane shows all parts of a fact."""
+"""Minimum width beside the labels at which a pane shows all parts of each fact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class SheetFact:
 
     name: str
     parts: tuple[Span, ...]
-    """Most important first; only a part that is longer than a line is broken."""
+    """Parts of the fact, most important first; a part is broken only if it is longer than a line."""
     curve: tuple[float | None, ...] | None = None
-    """Samples drawn after the first part, oldest first; None in plain text."""
+    """Samples drawn as a curve after the first part, oldest first; plain text has no curve."""
     curve_tone: Tone = Tone.ACCENT
     more: tuple[Span, ...] = ()
-    """Parts that a pane of less than `ROOMY` cells leaves out: redundant ones, and long paths."""
+    """Parts that a pane narrower than `ROOMY` omits: redundant ones, and long paths."""
 
 
 def sheet_text(facts: Iterable[SheetFact]) -> list[str]:
@@ -173,7 +173,7 @@ def _writes(statement: StatementView, deployed: Deployment | None, look: RowCont
 
 
 def _holds(details: StatementDetails, known: Measurement | None, now: float) -> Iterator[SheetFact]:
-    """Return facts about a table's files and log; unknown ones of an external table are left out."""
+    """Return facts about a table's files and log; for an external table, also its location, format, version and id."""
     deployed, figures = details.shown, details.statistics
     assert deployed is not None, "what holds something is deployed"
     if deployed.external:
@@ -192,7 +192,7 @@ def _holds(details: StatementDetails, known: Measurement | None, now: float) -> 
 
 
 def held_parts(figures: TableStatistics, rows_total: int | None, now: float) -> tuple[str, ...]:
-    """Describe the contents of a table, and how many files that it has read no longer exist."""
+    """Describe the size and age of a table's content, and how many of the files it has read no longer exist."""
     if figures.files is None and rows_total is None:
         gone = "" if figures.at is None else long_duration(now - figures.at)
         return (f"not known: no table was there {gone} ago" if gone else "not measured",)
@@ -219,7 +219,7 @@ def _newest_version(figures: TableStatistics, now: float) -> tuple[str, ...]:
 
 
 def _looked_at(figures: TableStatistics, now: float) -> str:
-    """Return when a table was examined, if at least `FRESH_S` ago; else empty."""
+    """Describe how long ago a table was measured; empty if less than `FRESH_S` ago."""
     age_s = 0.0 if figures.at is None else now - figures.at
     return f"as of {long_duration(age_s)} ago" if age_s >= FRESH_S else ""
 

@@ -60,7 +60,7 @@ def width_of(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def _char_width(char: str) -> int:
-    """Count the cells of one character as Textual does, with Rich, whose table takes 30 ms to load."""
+    """Count the cells of one character as Textual does; loads Rich's table, which takes 30 ms, only if needed."""
     if _ONE_CELL.match(char):
         return 1
     from rich.cells import get_character_cell_size
@@ -108,7 +108,7 @@ def _clean_char(char: str) -> str:
 
 
 _DROPPED = re.compile("[\u200d\ufe00-\ufe0f\U0001f3fb-\U0001f3ff\U000e0100-\U000e01ef]")
-"""Joiner, variation selectors and skin tones; a terminal that does not support them draws them as extra characters."""
+"""Joiner, variation selectors and skin tones, which terminals without support for them draw as extra characters."""
 
 
 def _unicode_width(char: str) -> int:
@@ -120,7 +120,7 @@ def _unicode_width(char: str) -> int:
 
 @lru_cache(maxsize=8192)
 def cells_of(text: str) -> tuple[str, ...]:
-    """Split a text into the cells that Textual counts for it, each with the characters to draw there.
+    """Split a text into as many cells as Textual counts for it; each holds the characters to draw there.
 
     The second cell of a wide character is empty; blanks fill cells that are counted but not drawn.
     """

@@ -34,7 +34,7 @@ class Glyphs:
     """Bars of a sparkline, lowest first."""
     done: str
     steps: Mapping[str, str] = field(default_factory=dict)
-    """By step state."""
+    """Glyphs by step state."""
 
 
 _STATES = {
@@ -49,7 +49,7 @@ _STATES = {
     State.COMPLETED: ("✔", "+", Tone.DIM),
     State.UNKNOWN: ("?", "?", Tone.CHANGING),
 }
-"""UTF-8 glyph, ASCII glyph and tone of each state; likewise of trends and steps."""
+"""UTF-8 glyph, ASCII glyph and tone of each state."""
 
 _TRENDS = {
     Trend.DRAINING: ("▼", "v", Tone.CHANGING),
@@ -122,7 +122,7 @@ ASCII = Glyphs(
 WORDS_ALONE = replace(
     UNICODE, states=dict.fromkeys(_STATES, ""), trends=dict.fromkeys(_TRENDS, ""), steps=dict.fromkeys(_STEPS, "")
 )
-"""No glyphs, only words: for the command line, whose output programs may read."""
+"""Glyphs without those for states, trends and steps, for the command line, whose output may be parsed by programs."""
 
 
 def choose_glyphs(environ: Mapping[str, str]) -> Glyphs:

@@ -80,7 +80,7 @@ def lag_words(known: "Measurement | StatementLine") -> str:
 
 
 def trend_words(trend: Trend, rate_rows_s: float | None, eta_s: float | None, data_age_s: float | None = None) -> str:
-    """Write a trend for a list: `4m left`, `+900/m`, `starved 3m` by the age of its data, or the trend's own word."""
+    """Write a trend for a list: `4m left`, `+900/m`, `starved 3m` (the age of the data), or just the trend's name."""
     if trend is Trend.DRAINING and eta_s is not None:
         return f"{short_duration(eta_s)} left"
     if trend is Trend.GROWING and rate_rows_s is not None:

@@ -30,12 +30,12 @@ class StatementView:
     line: StatementLine
     state: State
     trend: Trend
-    """Unknown while it starts, idle for an external table."""
+    """Trend of the lag; unknown while the statement starts, idle for an external table."""
     starting: bool
-    """Whether it was started too recently for a verdict on its lag."""
+    """Whether the statement was started too recently for a verdict on its lag."""
     parents: tuple[Binding, ...]
     readers: tuple[TableName, ...]
-    """Tables whose serving version reads this one, sorted."""
+    """Tables whose serving version reads this table, sorted."""
     reader_products: int
     staged: tuple[StagedRow, ...]
 
@@ -51,11 +51,11 @@ class StatementView:
 
     @property
     def external(self) -> bool:
-        """Whether others write it."""
+        """Whether the table is written outside Headgate."""
         return self.line.external
 
     def trend_words(self, measurement: Measurement | StatementLine) -> str:
-        """Write the trend of its lag, with figures from a measurement."""
+        """Write the trend of the statement's lag, with figures from a measurement."""
         if self.starting:
             return "starting"
         return trend_words(self.trend, measurement.rate_rows_s, measurement.eta_s, measurement.data_age_s)
@@ -69,17 +69,17 @@ class StatementView:
 
     @property
     def errors(self) -> int:
-        """Number of restarts, plus one while it is failed."""
+        """Number of restarts, plus one if the statement is in state failed."""
         return self.line.restarts + (self.state is State.FAILED)
 
     @property
     def runs(self) -> bool:
-        """Return whether it is known to run and is wanted running."""
+        """Return whether the statement is wanted running and is known to run."""
         return self.line.wanted == "running" and self.state in ALIVE
 
     @property
     def faulty(self) -> bool:
-        """Return whether the faults-only view (`f`) shows it; a faulty input without readers is not shown."""
+        """Return whether the faults-only view (`f`) shows the table; a faulty input without readers is not shown."""
         if self.external:
             return bool(self.line.error and self.readers)
         return bool(self.line.fault_word) and not self.starting
@@ -199,9 +199,9 @@ def statement_view(
 
 
 def is_starting(line: StatementLine) -> bool:
-    """Return whether a running statement has committed nothing yet and was last measured within one trigger interval.
+    """Return whether a statement has neither committed since its start nor been measured a trigger interval after it.
 
-    Such a measurement still reflects the time when it was stopped.
+    An earlier measurement still reflects the time before the start.
     """
     if line.started_at is None or not uncommitted(line):
         return False
@@ -221,7 +221,7 @@ class Freshness:
     stale: bool
     agent: bool
     words: str
-    """`live 2s`, `STALE 42s`, `NO AGENT 3h`, `NO LEDGER`."""
+    """The freshness in words: `live 2s`, `STALE 42s`, `NO AGENT 3h`, `NO LEDGER`."""
     reason: str
     """Why staging and executing are impossible; empty if they are possible."""
 

@@ -26,7 +26,7 @@ class BranchHealth:
     word: str
     state: State
     behind_s: float | None
-    """Of the statement that is furthest behind."""
+    """Age of the oldest pending input of any statement, in seconds."""
     lag_rows: int | None
     trend: Trend
     errors: int
@@ -41,10 +41,10 @@ class TreeRow:
     depth: int
     name: str
     open: bool | None
-    """None if there is nothing below the row."""
+    """Whether the row's branch is open; None if there is nothing below the row."""
     statement: StatementView | None = None
     version: int = 0
-    """Of a row of kind version; else 0."""
+    """Version of a row of kind version; 0 for other rows."""
     tables: tuple[TableName, ...] = ()
     """The table of a row of kind table, version or again."""
     below: tuple[TableName, ...] = ()
@@ -151,7 +151,7 @@ def by_lineage(
 
 
 def closing_id(entry: TreeRow) -> str:
-    """Return the id of the branch that an entry opens and closes."""
+    """Return the id of the branch that is opened and closed on an entry."""
     return entry.id if entry.kind in ("product", "layer") else f"down:{entry.id}"
 
 
@@ -162,7 +162,7 @@ def branches(view: LedgerView) -> tuple[str, ...]:
 
 
 def tables_of(entry: TreeRow, view: LedgerView) -> tuple[TableName, ...]:
-    """Return the tables that an action on a row applies to: its own, or those below a branch without external ones."""
+    """Return the tables that an action on a row applies to: the row's own, or the non-external ones below a branch."""
     if entry.tables:
         return entry.tables
     return tuple(name for name in entry.below if (found := view.statement(name)) is not None and not found.external)
@@ -182,7 +182,7 @@ class FoldingMode(StrEnum):
 
 
 class TreeFolding:
-    """Which branches are closed over time: one that becomes noteworthy opens by itself, unless the user closed it."""
+    """Keeps track of closed branches: a branch that becomes noteworthy opens by itself, unless the user closed it."""
 
     def __init__(self) -> None:
         self.mode = FoldingMode.FIT
@@ -192,7 +192,7 @@ class TreeFolding:
         self._made_for: tuple[object, ...] = ()
 
     def closed(self, view: LedgerView, rows: int, kept: Collection[str] = ()) -> frozenset[str]:
-        """Return the closed branches if `rows` rows fit; those in `kept` hold the cursor and are not newly closed."""
+        """Return the branches closed with room for `rows` rows; those in `kept`, above the cursor, stay as they are."""
         made_for = (self.mode, rows, rows_of(view, ()))
         if made_for != self._made_for:
             self._made_for = made_for
