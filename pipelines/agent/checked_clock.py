@@ -17,19 +17,19 @@ _one_at_a_time = Lock()
 """Held during a check: steps and housekeeping both check the clock, and a jump must be counted only once."""
 
 JUMP_S = 3600.0
-"""A gain of the wall clock on the uptime between two checks that exceeds this counts as a jump, in seconds."""
+"""If the wall clock gains more seconds than this on the uptime between two checks, it has jumped."""
 
 OFF_S = 30 * 86400.0
 """Longest time a machine is assumed to have been off; a larger gap across a boot means that the clock was set."""
 
 SET_S = 1.0
-"""Smallest difference that counts as setting the clock; anything smaller is drift."""
+"""Smallest difference, in seconds, that means that the clock was set; anything smaller is drift."""
 
 
 def clock_jump(before: ClockCheck | None, wall: float, up: Uptime) -> float:
     """Return how many seconds the clock has gained on the uptime since `before`; negative if it was set back.
 
-    After a reboot the off time is unknown, so it is included in the jump.
+    After a reboot, the result includes the time for which the machine was off, because that time is unknown.
     """
     return wall - before.wall - _passed(before, up) if before is not None else 0.0
 
@@ -63,7 +63,7 @@ def check_clock(before: ClockCheck | None, wall: float, up: Uptime) -> tuple[Clo
 
 
 def forgetting_time(check: ClockCheck | None, wall: float, kept_s: float) -> float:
-    """Return the current time for deciding which data is older than `kept_s`, at most `FORGETS_S`."""
+    """Return the time at which to judge whether data that is kept for `kept_s` (at most `FORGETS_S`) has expired."""
     has_jumped = check is not None and check.hold_s > 0 and FORGETS_S - check.hold_s < kept_s
     return wall - check.debt_s if check is not None and has_jumped else wall
 
@@ -85,7 +85,7 @@ def unmoved_now(agent: AgentContext) -> float:
 
 
 def record_deadline(agent: AgentContext, seconds: float, record: Callable[[float], object]) -> None:
-    """Call `record` with the deadline `seconds` from now, which is shifted whenever the clock is set."""
+    """Call `record` with the deadline `seconds` from now; recorded deadlines are shifted whenever the clock is set."""
     with _one_at_a_time:
         record(_checked(agent)[0] + seconds)
 
@@ -93,7 +93,7 @@ def record_deadline(agent: AgentContext, seconds: float, record: Callable[[float
 def _checked(agent: AgentContext) -> tuple[float, ClockCheck]:
     """Check the clock and record the check; if the ledger cannot be written, extrapolate from the last recorded check.
 
-    Raises LedgerUnavailable if there is no earlier check: the time is unknown, and a deadline might expire at once.
+    Raises LedgerUnavailable if there is no earlier check, because a deadline might then expire at once.
     """
     wall, up, before = agent.clock(), agent.uptime(), agent.ledger.clock_check()
     check, moved_s = check_clock(before, wall, up)

@@ -113,7 +113,7 @@ class Identity(Protocol):
         """Raise NotAdopted if in doubt, so that nothing starts, and Busy until the comparison was possible."""
 
     def adopt(self, take_over: Callable[[int], object]) -> int:
-        """Accept the current state as the ledger's own, after calling `take_over` with the new epoch; returns it."""
+        """Call `take_over` with a new epoch, then accept the current state as the ledger's; returns the new epoch."""
 
 
 class Undoubted:
@@ -147,7 +147,7 @@ class Uptime:
 
 
 def machine_uptime() -> Uptime:
-    """Return how long this machine has been up, and the boot that it counts from."""
+    """Return how long this machine has been up, and which boot this time is counted from."""
     try:
         boot = _BOOT_ID.read_text("ascii").strip()
     except OSError:
@@ -251,7 +251,7 @@ class AgentContext:
     def event_of_done(
         self, kind: EventKind, summary: str, *, about: tuple[str, int] = ("", 0), detail: str | Sentence | None = None
     ) -> None:
-        """Record an event for something that is already done; an unavailable ledger is logged and not raised."""
+        """Record an event for something that is already done; if the ledger is unavailable, only log that."""
         try:
             self.event(kind, summary, about=about, detail=detail)
         except LedgerUnavailable as error:

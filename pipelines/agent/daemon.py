@@ -204,9 +204,9 @@ class Agent:
             self._context.stopping.wait(seconds)
 
     def _attempt(self, name: str, act: Callable[[], None], said: str) -> str:
-        """Run `act`; returns its failure in words without numbers, to be logged once, or "" on success.
+        """Run `act`; returns its failure with the numbers left out, or "" on success.
 
-        `said` is the previous failure.
+        The failure is logged only if it differs from `said`, the previous one.
         """
         try:
             act()

@@ -52,15 +52,15 @@ class EnvironmentLayout:
         return f"{self.data}/checkpoints/{self.catalog_name(table, version)}"
 
     def seam_folder(self, table: TableName, version: int, parent: tuple[TableName, int], batch: int) -> str:
-        """Return the checkpoint folder of a version that continues over another parent after its own `batch`."""
+        """Return the checkpoint folder for a version that switches to another parent after its batch `batch`."""
         return f"{self.checkpoint_folder(table, version)}.{physical_name(*parent)}.{batch}"
 
     def rewrite_folder(self, table: TableName, version: int, run: str) -> str:
-        """Return the checkpoint folder on which a run has a version rewrite its table."""
+        """Return the checkpoint folder for a version whose table is rewritten by a run."""
         return f"{self.checkpoint_folder(table, version)}.rewrite.{run}"
 
     def is_checkpoint(self, path: str, table: TableName, version: int) -> bool:
-        """Return whether a path is a checkpoint of a version: its first, or one made by a seam or a rewrite."""
+        """Return whether a path is a checkpoint of a version: the first one, or one created by a seam or a rewrite."""
         first = self.checkpoint_folder(table, version)
         return path == first or (path.startswith(f"{first}.") and "/" not in path[len(first) :])
 
@@ -74,7 +74,7 @@ class EnvironmentLayout:
 
 
 def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float, plan_hash: str) -> Deployment:
-    """Compile a node into the deployment that its steps create; raises InvalidProject if its texts cannot be read."""
+    """Compile a node into the deployment that its steps create; raises InvalidProject if a text cannot be read."""
     ddl = _ddl(node.texts, node.table)
     external = not node.texts.dml
     version = node.version
@@ -124,7 +124,7 @@ def compile_statement(statement: ParsedStatement, node: PlanNode, layout: Enviro
 
 
 def compile_before(texts: RevisionTexts, table: TableName, name: str, folder: str) -> str:
-    """Compile the DDL of the table with the rows from before a version, with the columns of the old texts."""
+    """Compile the DDL of the table for the rows from before a version, with the columns that the old texts declare."""
     return compile_ddl(_ddl(texts, table), name, folder)
 
 
@@ -136,7 +136,7 @@ def column_types(texts: RevisionTexts, table: TableName) -> tuple[tuple[str, str
 def streamed_reads(deployment: Deployment) -> tuple[TableRead, ...]:
     """Return the streamed reads of a deployment in SQL order, which is how Spark numbers `sources/<i>` (seen on 4.2.0).
 
-    Rules that were added after it was deployed are not applied: a running statement must be measured.
+    Rules that are newer than the deployment are not applied, because a running statement must be measured.
     """
     if deployment.external:
         return ()
@@ -144,7 +144,7 @@ def streamed_reads(deployment: Deployment) -> tuple[TableRead, ...]:
 
 
 def parsed_statement(deployment: Deployment) -> ParsedStatement:
-    """Parse the statement of a deployment, ignoring rules that were added after it was deployed."""
+    """Parse the statement of a deployment, ignoring rules that are newer than the deployment."""
     return _read_again(deployment.texts, deployment.table)
 
 

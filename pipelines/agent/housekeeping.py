@@ -20,7 +20,7 @@ from pipelines.agent.context import AgentContext
 log = logging.getLogger(__name__)
 
 BEFORE_SEAM = "before_seam"
-"""Subfolder of a version's trash folder with its former checkpoints, in folders named after the time of their purge."""
+"""Subfolder of a version's trash folder for its former checkpoints, in folders named after the time of the purge."""
 
 
 def purge_trash(agent: AgentContext) -> None:
@@ -75,7 +75,7 @@ def _in_trash(agent: AgentContext) -> list[Deployment]:
 
 
 def _take_back(agent: AgentContext, deployment: Deployment) -> bool:
-    """Move files that an interrupted undelete has restored back into the trash; returns whether all are there."""
+    """Return to the trash whatever an interrupted undelete has restored; returns whether all files are there."""
     name = agent.layout.catalog_name(deployment.table, deployment.version)
     is_whole = True
     for folder, part in ((deployment.folder, "tables"), (deployment.checkpoint, "checkpoints")):
@@ -106,7 +106,7 @@ def _removed(agent: AgentContext, deployment: Deployment, folder: Path, *, share
 def _remove(agent: AgentContext, folders: Iterable[Path]) -> list[str]:
     """Delete trash folders that belong to this ledger, and parents that become empty; returns the remaining paths.
 
-    Folders of other ledgers stay, with all folders above them; the trash folder itself stays too.
+    Folders of other ledgers stay, with all folders above them; the trash folder itself also stays.
     """
     left, trash = [], _trash_folder(agent)
     for folder in folders:
@@ -125,7 +125,7 @@ def _remove(agent: AgentContext, folders: Iterable[Path]) -> list[str]:
 def stop_soaked(agent: AgentContext) -> None:
     """Mark replaced versions as wanted stopped once their soak is over by the checked clock.
 
-    Versions that something reads keep running. Versions of tables in an open run wait for the end of that run.
+    A version that still has readers keeps running. Versions of tables in an open run wait for the end of that run.
     """
     agent.identity.refuse_doubt()
     now = checked_now(agent)
@@ -148,7 +148,7 @@ def _in_a_run(agent: AgentContext, version: Deployment) -> bool:
 
 
 def _is_read(deployment: Deployment, every: Iterable[Deployment]) -> bool:
-    """Return whether a statement reads a version; a stopped serving reader counts too, because it will resume."""
+    """Return whether any statement reads a version; a stopped serving reader counts too, because it will resume."""
     key = (deployment.table, deployment.version)
     readers = (d for d in every if not d.deleted and (d.active or d.wanted == WantedState.RUNNING))
     return any((b.parent, b.version) == key for d in readers for b in d.bindings)
@@ -165,7 +165,7 @@ def _is_due(deployment: Deployment, now: float) -> bool:
 
 
 def tell_overdue(agent: AgentContext) -> None:
-    """Record an event for each open ticket that is overdue by the checked clock, once."""
+    """Record one event for each open ticket that is overdue by the checked clock."""
     agent.identity.refuse_doubt()
     unclosed = agent.ledger.unclosed_tickets()
     if not unclosed:

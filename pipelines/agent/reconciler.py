@@ -135,7 +135,7 @@ class Reconciler:
         self._apart(deployment, act)
 
     def _apart(self, deployment: Deployment, act: Callable[[], None]) -> None:
-        """Perform one action of a round on a statement and record its errors for that statement.
+        """Perform an action of a round on one statement; an error is recorded for that statement only.
 
         If the row has changed since the pool was queried, the statement is left to the next round.
         """
@@ -185,8 +185,8 @@ class Reconciler:
     def _unrecorded(self, deployment: Deployment, query: ReportedQuery, stops: int) -> None:
         """Stop a query whose run is not recorded: it may run an older text or use another checkpoint.
 
-        Its caller was killed, or gave up before the query started. A start that this agent made for the current row is
-        recorded instead, and the query continues.
+        Whoever started it was killed, or gave up before the query ran. If this agent made the start for the
+        current row, the run is recorded instead, and the query continues.
         """
         said = "a query was active under a run id that was not recorded"
         if deployment.state == State.FAILED and query.run_id not in self.agent.unrecorded:
@@ -309,7 +309,7 @@ class Reconciler:
                 raise TryAgain(f"it waits for {name}, {lacking}")
 
     def _stop_again(self, deployment: Deployment) -> None:
-        """Repeat a stop that was not confirmed, or that was overtaken by a restart of the pool."""
+        """Repeat a stop that was not confirmed, or whose statement was started again by a restart of the pool."""
         stop(self.agent, deployment)
         mark_stopped(self.agent, deployment)
         if deployment.error:
@@ -366,7 +366,7 @@ class Reconciler:
             )
 
     def _end_deleted(self, deployment: Deployment) -> None:
-        """Stop the query of a deleted version, which a late start created over a table that is gone."""
+        """Stop a query of a deleted version; a delayed start call has created it although its table is gone."""
         key = (deployment.table, deployment.version)
         try:
             with self.agent.locks.holding(key, by="the reconciler", wait_s=0):

@@ -43,11 +43,11 @@ class StatementLocks:
         self._serial = 0
         self._newest_start = 0
         self._stops: dict[str, int] = {}
-        """Serial of the newest stop, by table, or by query name if only one version is meant."""
+        """Serial of the newest stop, by table, or by query name if the stop was for one version."""
         self._recorded: dict[str, int] = {}
-        """Serial of the newest stop that the ledger has recorded, by the same keys."""
+        """Serial of the newest stop that the ledger has recorded, by table or query name."""
         self._started: dict[str, int] = {}
-        """Serial of the newest start that was carried out, by the same keys."""
+        """Serial of the newest start that was carried out, by table or query name."""
 
     @contextmanager
     def holding(self, *versions: Version, by: str, wait_s: float = HOLD_S) -> Iterator[None]:
@@ -89,7 +89,7 @@ class StatementLocks:
 
     @contextmanager
     def starting(self, version: Version) -> Iterator[None]:
-        """Announce that a held version is being started, from before the first until after the last check for stops."""
+        """Announce the start of a locked version, from before the first check for stops until after the last one."""
         with self._changed:
             self._starting.add(version)
         try:
@@ -99,7 +99,7 @@ class StatementLocks:
                 self._starting.discard(version)
 
     def is_starting(self, version: Version) -> bool:
-        """Return whether a start is in progress that may not have seen a stop yet, or whose end is unknown."""
+        """Return whether a start is in progress that may not have noticed a stop yet, or whose outcome is unknown."""
         with self._changed:
             return version in self._starting or version in self._owed
 
@@ -109,7 +109,7 @@ class StatementLocks:
             return frozenset(self._holds) | self._owed.keys()
 
     def count_above(self, serial: int) -> None:
-        """Make all new serials higher than `serial`, which the ledger or the journal contains."""
+        """Make all new serials higher than `serial`, which was found in the ledger or the journal."""
         with self._changed:
             self._serial = max(self._serial, serial)
 

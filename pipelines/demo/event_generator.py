@@ -109,7 +109,7 @@ class _Run:
     feeds: Feeds
     started_at: float
     ahead_ms: int
-    """How far event time is ahead of the clock: events must be newer than all closing events before them."""
+    """How far event time runs ahead of the clock, so that events are newer than all earlier closing events."""
     note: str = ""
 
 
@@ -211,9 +211,9 @@ def _iso(at: float) -> str:
 
 
 ROUND_MS = 10 * 60_000
-"""Event time between the newest event and the next closing round: longer than delay, window and join bound together."""
+"""Event time from the newest event to the next closing round; exceeds delay, window and join bound together."""
 MARGIN_MS = 60_000
-"""Longer than every watermark delay of the sample."""
+"""Event time that exceeds every watermark delay of the sample."""
 ROUNDS = 4
 """Default number of closing rounds: `how_many_rounds` for the unchanged sample."""
 STOP_S_MAX = 15.0
@@ -224,16 +224,19 @@ class ClosingRound:
     """A round of closing events that was written."""
 
     number: int
-    """Counts all rounds in the data folder; the ids of a round's events are its negative."""
+    """Number of the round in this data folder, starting at 1; its events have the negative number as their id."""
     landed: dict[str, int]
     at: str
     """Event time of the round."""
     closed_when_watermark_reaches: str
-    """A statement whose watermark has passed this time holds no events from before the round."""
+    """Once its watermark has passed this time, a statement holds no events from before the round."""
 
 
 def how_many_rounds(project: Project) -> int:
-    """Return how many rounds close all windows: the most stateful statements in any chain of tables, plus one."""
+    """Return how many closing rounds close all windows.
+
+    That is one more than the largest number of stateful statements in a chain of tables.
+    """
 
     @cache
     def depth(name: TableName) -> int:

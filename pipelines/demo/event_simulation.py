@@ -68,9 +68,9 @@ class GeneratorState:
     clients: int = 0
     """Number of known clients, whose ids are 1 to this number."""
     seated: list[tuple[int, int]] = field(default_factory=list)
-    """The newest seatings: id and event time in ms."""
+    """The newest seatings, each with its id and its event time in ms."""
     pending: list[tuple[int, str, str]] = field(default_factory=list)
-    """Lines that land later: due time by event time in ms, feed, line."""
+    """Lines that land later, each with its due time (event time in ms) and its feed."""
     owed: dict[str, float] = field(default_factory=lambda: dict.fromkeys(FEEDS, 0.0))
     """Fraction of an event that is carried over to the next second, by feed."""
     landed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FEEDS, 0))
@@ -78,17 +78,17 @@ class GeneratorState:
     file: int = 0
     """Number of the last file that landed; restarts continue the count."""
     closing: int = 0
-    """Number of the last closing round; its ids are the negative."""
+    """Number of the last closing round; the events of that round have the negative number as their id."""
     newest_ms: int = 0
     """Upper bound for the event times so far, including closing events."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the state as a JSON object, which shares its collections, because it is written every second."""
+        """Return the state as a JSON object; its collections are not copied, because it is written every second."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
 def generator_state_from_json(value: dict[str, Any]) -> GeneratorState:
-    """Decode the result of `as_json`; raises KeyError, TypeError or ValueError for anything else."""
+    """Decode the result of `GeneratorState.as_json`; raises KeyError, TypeError or ValueError for anything else."""
     book = GeneratorState(**value)
     book.seated = [(int(number), int(at)) for number, at in book.seated]
     book.pending = [(int(due), str(feed), str(line)) for due, feed, line in book.pending]
@@ -112,7 +112,10 @@ def simulate_second(book: GeneratorState, now_ms: int, rate: float) -> LinesByFe
 
 
 def take_pending(book: GeneratorState, until_ms: int | None) -> LinesByFeed:
-    """Remove and return the lines due by `until_ms` (None: all), oldest first, never a line with its duplicate."""
+    """Remove and return the lines due by `until_ms` (None: all), oldest first.
+
+    A line and its duplicate are never returned together.
+    """
     lines: LinesByFeed = {feed: [] for feed in FEEDS}
     kept = []
     for due, feed, line in sorted(book.pending):
@@ -125,7 +128,7 @@ def take_pending(book: GeneratorState, until_ms: int | None) -> LinesByFeed:
 
 
 def closing_events(book: GeneratorState, at_ms: int) -> LinesByFeed:
-    """Return the next round of closing events: one per feed, all with one negative id, so that references match."""
+    """Return the next round of closing events: one per feed, all with the same negative id to make references match."""
     book.closing += 1
     number = -book.closing
     book.newest_ms = max(book.newest_ms, at_ms + 2_000)

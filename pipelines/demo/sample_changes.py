@@ -17,10 +17,10 @@ _LOAD = "pipelines/facts/kitchen/fct_kitchen_load/sql-scripts/dml.fct_kitchen_lo
 
 @dataclass(frozen=True, slots=True)
 class TextReplacement:
-    """One replacement in one file; before it, `old` occurs exactly once, and after it, `new` occurs."""
+    """One replacement in one file: `old` must occur exactly once, and a file that contains `new` is already changed."""
 
     path: str
-    """Relative to the project folder."""
+    """Path of the file, relative to the project folder."""
     old: str
     new: str
 
@@ -33,7 +33,7 @@ class DemoChange:
     expected: str
     edits: tuple[TextReplacement, ...]
     expected_with_paused_readers: str = ""
-    """Expected plan if Spark would end the table's readers on a new column; empty if no column is added."""
+    """Expected plan if Spark would end the table's readers at a new column; empty if the change adds no column."""
 
 
 COMMENT = DemoChange(
@@ -103,7 +103,7 @@ READERS = DemoChange(
 )
 
 CHANGES = {"comment": COMMENT, "column": COLUMN, "filter": FILTER, "window": WINDOW, "rename": RENAME}
-"""The changes by the word that a person types."""
+"""The demo's changes, by the name that a user types."""
 
 
 def change_project(folder: str | Path, word: str, *, with_readers: bool = False) -> tuple[DemoChange, tuple[str, ...]]:

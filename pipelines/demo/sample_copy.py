@@ -36,7 +36,7 @@ class SampleCopy:
 
 
 SELDOM = "40 seconds"
-"""Trigger of the sample's statements if its table format has a transaction log."""
+"""Trigger of the sample's statements if their table format has a transaction log."""
 
 
 def copy_sample(folder: str | Path, format: str = "") -> SampleCopy:
@@ -94,10 +94,10 @@ def _copy(target: Path, identity: str, format: str) -> SampleCopy:
 
 
 def _trigger_seldom(folder: Path) -> None:
-    """Lengthen all triggers: the cost of a commit to a log is high, independent of its rows, on a pool with two cores.
+    """Lengthen all triggers: on a pool with two cores, each commit to a log is expensive, however few rows it has.
 
-    With the triggers of the parquet sample, 19 statements on Delta never became idle, and the batches of keyed tables,
-    with a dozen jobs each, did not finish within 290 s behind those of the others (4.4.0).
+    With the triggers of the parquet sample, 19 statements on Delta never became idle. The batches of keyed tables,
+    with a dozen jobs each, queued behind those of the others and did not finish within 290 s (4.4.0).
     """
     for file in (folder / "headgate.yml", *folder.glob("pipelines/**/*.yml")):
         text = file.read_text()

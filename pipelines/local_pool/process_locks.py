@@ -103,7 +103,7 @@ def name_holder(locks: tuple[int, ...], pid: int) -> None:
 
 
 def server_over(data: Path) -> int | None:
-    """Return the process id of the server that locks a data folder: 0 if not written yet, None if there is no server.
+    """Return the process id of the server that locks a data folder: 0 if it is not written yet, None without a server.
 
     Waits for a server that is just starting to write its id, and for a killed one to release the lock.
     """
@@ -139,7 +139,7 @@ def _locked(place: Path, what: str) -> Iterator[int]:
 
 
 def _take(descriptor: int, kind: int = fcntl.LOCK_EX) -> None:
-    """Acquire a lock; raises BlockingIOError if a live process holds it, or a child process of a dead one."""
+    """Acquire a lock; raises BlockingIOError if a live process holds it, or a child of a process that is gone."""
     ends_at = time.monotonic() + GONE_S
     while True:
         try:

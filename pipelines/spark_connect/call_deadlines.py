@@ -26,7 +26,7 @@ _ends = threading.local()
 def call(seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Run `fn` in a thread and return its result; raises PoolUnreachable after `seconds`, and whatever `fn` raises.
 
-    A nested call is also bounded by the time that is left of the outer call.
+    A call made within another one must also end within the time that is left of the outer call.
     """
     left = remaining()
     seconds = seconds if left is None else min(seconds, left)

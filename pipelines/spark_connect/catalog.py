@@ -114,7 +114,7 @@ class SparkTables:
         return _UNLESS_THERE.sub(r"\1", made, count=1)
 
     def _run_together(self, statements: Mapping[str, str]) -> frozenset[str]:
-        """Run the statements (by the name of the table or view) as one script; returns the names."""
+        """Run the statements, keyed by the name of their table or view, as one script; returns the names."""
         if not statements:
             return frozenset()
         self._run(f"BEGIN {'; '.join(statements.values())}; END")
@@ -137,7 +137,7 @@ class SparkTables:
         return made
 
     def has(self, name: str) -> bool:
-        """Ask the server whether a table exists; another client may have created or dropped it meanwhile."""
+        """Ask the server whether a table exists, since other clients create and drop tables as well."""
         with spark_errors():
             return bool(self._session.spark.catalog.tableExists(backquoted(name)))
 
@@ -169,7 +169,7 @@ class SparkTables:
         self._names().add(name.lower())
 
     def record_batch(self, location: str, query: str, batch: int) -> None:
-        """Append zero rows to the Delta table in a folder, as a batch of a query; Delta skips a batch it has."""
+        """Append zero rows to the Delta table in a folder as a batch of a query; a batch that exists is skipped."""
         with spark_errors():
             record = self._session.spark.sql(f"SELECT * FROM delta.{backquoted(location)} WHERE false").write
             record = record.format("delta").mode("append").option("txnAppId", query)

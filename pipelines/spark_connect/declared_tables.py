@@ -16,9 +16,9 @@ from core.text.escaping import quoted_string_literal
 from core.text.sentence import Sentence
 
 NO_FILES = "/_headgate_no_files"
-"""Subfolder that is never created: a partitioned table is first created with this location, then moved to its own."""
+"""Subfolder that never exists: a partitioned table is created with this location, then given its real one."""
 _TRUNCATED = " more fields"
-"""DESCRIBE ends the type of a struct with more than 25 fields with these words."""
+"""The words with which DESCRIBE ends the type of a struct that has more than 25 fields."""
 _SAID_OF_FIELD = re.compile(r""" not null\b| comment (?:'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")""")
 """Attributes of struct fields in a declaration, in lower case; DESCRIBE does not show them (Spark 4.2.0)."""
 _PHYSICAL_NAME = re.compile(r"^(\s*CREATE TABLE IF NOT EXISTS )(`[^`]+`|\w+)", re.IGNORECASE)
@@ -29,9 +29,9 @@ class Described:
     """A table or view as DESCRIBE EXTENDED shows it."""
 
     columns: Mapping[str, str]
-    """Types by column name."""
+    """Types of the columns, by column name."""
     about: Mapping[str, str]
-    """The other details, by the labels that DESCRIBE EXTENDED uses."""
+    """What DESCRIBE EXTENDED shows besides columns, by label."""
 
     @property
     def location(self) -> str:
@@ -135,8 +135,9 @@ def fault_of_declaration(
 ) -> TableFault | None:
     """Explain which column or property of an existing table differs from its DDL; None if all match.
 
-    With `is_read`, at the start of a statement, only the columns that it reads count, and wider types that lose no
-    digits are accepted: if Spark cannot continue with one, it reports that itself.
+    `is_read` is passed when a statement starts: only the columns that the statement reads are then compared, and a
+    wider type that loses no digits is accepted, because Spark itself reports a type that it cannot continue with.
+    Properties are always compared.
     """
     format = format_of_others(ddl.format)
     there = files.columns(folder, format)

@@ -1,4 +1,4 @@
-"""Translates Spark's errors into Headgate's: error class, one useful line, and whether trying again can help."""
+"""Translates Spark's errors into Headgate's: error class, the line that states the cause, and whether to try again."""
 
 import logging
 import re
@@ -18,11 +18,11 @@ _OURS = re.compile(r"\[USER_RAISED_EXCEPTION\] \[(HEADGATE_[A-Z_]+)\] (.*?)(?: S
 _SESSION = re.compile(r"^\[session: [^\]]*\] \[userId: [^\]]*\] ")
 """Prefix of the error of a batch that ran in a Python process of the pool."""
 _TRACEBACK = re.compile(r"[\s\S]*Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(?=\S)")
-"""Everything before the error of a batch that ran in a Python process of the pool: several lines."""
+"""Matches what precedes the error of a batch that ran in a Python process of the pool; it has several lines."""
 _GONE = ("INVALID_HANDLE.SESSION_", "incorrect server side session identifier", "NO_ACTIVE_SESSION")
 _STOPPED = ("stopped SparkContext", "SparkContext was shut down", "SparkContext has been shutdown")
 _UNEXPLAINED = "Application error processing RPC"
-"""The whole message of a server whose SparkContext has stopped: it fails while it formats its error (Spark 4.2.0)."""
+"""All that a server with a stopped SparkContext says: formatting the actual error fails (Spark 4.2.0)."""
 NO_SPACE = "HEADGATE_NO_SPACE"
 """Error class of an error caused by a full disk."""
 _FULL = re.compile(r"(?:IOException[):]+|OSError: \[Errno \d+\]) (No space left on device|Disk quota exceeded)")
@@ -62,7 +62,7 @@ _FAILURES = {
     "Python worker failed to connect back": SparkFailure.WORKER_LATE,
     "Async progress tracking cannot be used with Once trigger": SparkFailure.EXCLUSIVE_OPTIONS,
 }
-"""Kinds of failure by a phrase in the useful line of Spark's message (Spark 4.2.0)."""
+"""Maps a phrase in the line of a Spark message that states the cause to the kind of failure (Spark 4.2.0)."""
 _WRITTEN_MEANWHILE = ("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
 """Prefixes of the error classes with which Delta refuses a commit because the table has changed meanwhile (4.4.0)."""
 
@@ -76,7 +76,7 @@ class EngineStopped(PoolUnreachable):
 
 
 class MaybeStopped(EngineRefused):
-    """A refusal that a server with a stopped SparkContext would give as well; another statement shows which it is."""
+    """A refusal that may mean that the SparkContext has stopped; only another statement can show whether it has."""
 
 
 def translate_error(error: BaseException) -> HeadgateError:
@@ -127,7 +127,7 @@ def error_class(text: str) -> str:
 
 
 def failure_of(text: str) -> SparkFailure | None:
-    """Return the kind of failure that a Spark message reports; None if it is none of the known kinds."""
+    """Return which known kind of failure a Spark message reports; None for any other failure."""
     line = first_line(text)
     found = next((failure for part, failure in _FAILURES.items() if part in line), None)
     return SparkFailure.WRITTEN_MEANWHILE if not found and error_class(text).startswith(_WRITTEN_MEANWHILE) else found
@@ -156,7 +156,7 @@ def first_line(text: str) -> str:
 
 
 def _by_hand(text: str) -> str:
-    """Explain what somebody did to the input of a Delta stream; empty if the message is about something else."""
+    """Explain how the input of a Delta stream was changed by hand; empty if the message is about something else."""
     name = error_class(text)
     words = next((words for begin, words in _BY_HAND.items() if name.startswith(begin)), "")
     at = _VERSION.search(text)

@@ -43,10 +43,10 @@ class ListenerEvents:
         return self._thread is not None and self._thread.is_alive() and self._listening.is_set()
 
     def listen(self, *, alone: bool) -> None:
-        """Start listening, unless it already does. Earlier progress must be requested separately.
+        """Start listening, unless that has already been done. Earlier progress must be requested separately.
 
-        `alone` means that no earlier client can have left a listener, which spares the server an error in its log. If
-        that is wrong, the leftover listener is removed on the next call.
+        `alone` means that no earlier client can have left a listener, which spares the server an error in its
+        log. If that is wrong, the leftover listener is removed on the next call.
         """
         if self.alive or not self._starting.acquire(blocking=False):
             return
@@ -75,7 +75,7 @@ class ListenerEvents:
             return now - self._heard.setdefault(run_id, now)
 
     def forgive(self) -> None:
-        """Restart all silences, after a time in which no events could be received."""
+        """Restart the silence of every run, after a time in which no events could be received."""
         with self._lock:
             self._heard.clear()
 

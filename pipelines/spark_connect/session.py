@@ -68,7 +68,7 @@ _endless = threading.local()
 
 
 class Session:
-    """One session generation on one pool; after its loss a new one must be opened."""
+    """One session generation on one pool; if the server loses the session, a new generation must be opened."""
 
     def __init__(
         self,
@@ -100,8 +100,9 @@ class Session:
     def call(self, seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run `fn` with a deadline and through the circuit breaker; translates Spark's errors.
 
-        If the refusal is one that a stopped server would give, another statement is run. EngineStopped is raised if
-        that is refused in the same way, PoolUnreachable if it is not answered, and the first refusal if it succeeds.
+        If `fn` is refused as a stopped server would refuse it, another statement is run as a test. If the test
+        is refused in the same way, EngineStopped is raised; if it is not answered, PoolUnreachable; and if it
+        succeeds, the refusal of `fn`.
         """
         try:
             with self.breaker.guard(), spark_errors():
@@ -251,7 +252,7 @@ class _Builder(DefaultChannelBuilder):
 
     @property
     def token(self) -> None:
-        """Return None: with a token here, even one from the environment, PySpark would require TLS."""
+        """Return None: if there were a token here, even one from the environment, PySpark would require TLS."""
         return None
 
 

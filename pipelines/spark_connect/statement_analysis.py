@@ -117,9 +117,9 @@ class ScratchDatabases:
     def _check(self, frame: Any, database: str) -> AnalysisRefusal | None:
         """Have Spark check whether the frame can be streamed in append mode; returns the refusal, if any.
 
-        Spark makes this check only when a query starts. The start therefore uses two mutually exclusive options, which
-        Spark rejects after the check and before the query exists (seen on 4.2.0). Should it ever start, the query is
-        stopped.
+        Spark makes this check only when a query starts. The start therefore uses two mutually exclusive
+        options, which Spark rejects after the check and before the query exists (seen on 4.2.0). If a query
+        does start, it is stopped.
         """
         self._checks += 1
         writer = frame.writeStream.format("noop").outputMode("append")
@@ -137,7 +137,7 @@ class ScratchDatabases:
         return None
 
     def _database(self, tables: Tables) -> str:
-        """Return the database that contains exactly these tables; created on first use."""
+        """Return the database that contains exactly these tables; it is created when first needed."""
         if tables not in self._database_by_tables:
             database = f"{self._prefix}_{len(self._database_by_tables)}"
             self._spark.sql(f"CREATE DATABASE {database}")

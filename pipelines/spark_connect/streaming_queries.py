@@ -25,13 +25,13 @@ STOP_S = 30.0
 """Longest wait for a query to disappear after its stop, if the caller has no deadline."""
 
 LINGER_S = 60.0
-"""Extra time, in seconds, that a start waits for its answer after its caller has given up.
+"""Extra time, in seconds, for which a start waits for its answer after its caller has given up.
 
 Without the answer, the text and checkpoint of the new query would be unknown.
 """
 
 _DEAF_S = 5.0
-"""If more seconds than this pass between two listings, the pool or the agent was suspended."""
+"""If more seconds than this pass between two listings, the pool or the agent is assumed to have been suspended."""
 
 _WAITING = ("waiting for data", "waiting for next trigger")
 """Parts of Spark's status message while a query waits for input (4.2.0)."""
@@ -59,10 +59,11 @@ class SparkQueries:
         self._answered_at = time.monotonic()
 
     def start(self, start: QueryStart, run_id: str = "") -> ReportedQuery:
-        """Start a query, or return the running one of this name if it is `run_id` or was started here identically.
+        """Start a query; if this connection already started it identically, or it has the run id `run_id`, return it.
 
-        Running queries are listed only if Spark refuses the start, because every listing covers all statements. A name
-        does not identify text and checkpoint: AnotherQuery is raised if the query of this name was started differently.
+        Running queries are listed only if Spark refuses the start, because every listing covers all statements.
+        A name does not identify text and checkpoint: AnotherQuery is raised if the query of this name was
+        started differently.
         """
         try:
             with lingering(LINGER_S):
@@ -128,9 +129,10 @@ class SparkQueries:
         return query
 
     def stop(self, name: str, calling: Callable[[], object] = unheard, *, upserts: bool = False) -> None:
-        """Stop a query and return once it is gone, if it exists; `calling` is called before each stop call.
+        """Stop a query if it exists, and return once it is gone; `calling` is called before each call of Spark's stop.
 
-        With `upserts` (a query that replaces rows by key), wait until its last batch is no longer being written.
+        With `upserts` (a query that replaces rows by key), also wait until its last batch is no longer being
+        written.
         """
         ends_at = time.monotonic() + STOP_S
         for known in self._remembered(name):
@@ -146,7 +148,7 @@ class SparkQueries:
             self._batches.end(name, ends_at)
 
     def active(self) -> tuple[ReportedQuery, ...]:
-        """List the session's queries, with one call for all and one for each query without any progress."""
+        """List the session's queries: one call for all of them, and one for each query without any progress."""
         with self._lock:
             started = frozenset(self._started)
         with spark_errors():
@@ -185,9 +187,10 @@ class SparkQueries:
         )
 
     def ended(self) -> tuple[ReportedQuery, ...]:
-        """Return the queries that `active` found ended without a stop by Headgate, each once.
+        """Return the queries that ended without a stop by Headgate, as noticed by `active`; each is returned once.
 
-        Returns none if the server cannot run anything: they ended with it, whatever their errors say.
+        Raises if one of them failed and the server cannot run anything: the queries then ended with the server,
+        whatever their errors say.
         """
         with self._lock:
             failed = any(query.error for query in self._ended)

@@ -251,8 +251,9 @@ class OpenBatches:
     def _under_way(self, operations: Collection[str]) -> frozenset[str]:
         """Return the operations that still run: an interrupted one runs until the thread that executes it is gone.
 
-        Its recorded state ends earlier, although a commit that has begun is still completed. Spark lists the threads
-        while it plans the query (over an inline table), in the process that commits, which needs no free core.
+        Its recorded state ends earlier, although a commit that has begun is still completed. The threads are
+        listed while Spark plans a query over an inline table; that happens in the process that commits and
+        needs no free core.
         """
         if not operations:
             return frozenset()

@@ -32,7 +32,7 @@ STOP_S = 20.0
 
 
 class CaseFailed(Exception):
-    """A case ended before its rows could be compared; contains the result, without the case's name."""
+    """A case ended before its rows could be compared; carries the result, whose case is filled in later."""
 
     def __init__(self, outcome: CaseOutcome, summary: str, *, detail: str = "", verdict: str = "") -> None:
         super().__init__(summary)
@@ -63,9 +63,10 @@ class CaseRunner:
         return self._ended(case, lambda: self._compared(case))
 
     def upgrade(self, case: StatementCase, old: TrialStatement | None) -> CaseResult:
-        """Switch from the old text to the new one, on one checkpoint, between each two parts; returns the worst result.
+        """Run a case once for each place between two parts, switching there from the old text to the new one.
 
-        `old` is None if the old text cannot be parsed.
+        Both texts use the same checkpoint. Returns the worst result. `old` is None if the old text cannot be
+        parsed.
         """
         return self._ended(case, lambda: self._upgraded(case, old), trials=len(case.parts))
 
@@ -83,7 +84,7 @@ class CaseRunner:
         return written[0]
 
     def _ended(self, case: StatementCase, judge: Callable[[], CaseResult], *, trials: int = 1) -> CaseResult:
-        """Run a case, and return its result, also if Spark refuses the statement or the time limit passes."""
+        """Run a case and return its result, even if Spark refuses the statement or the time limit passes."""
         began, seconds = time.monotonic(), self._case_s * trials
         try:
             result = call_deadlines.call(seconds, judge)

@@ -53,7 +53,7 @@ class StreamTrial:
         self._made: set[str] = set()
 
     def run(self, statement: TrialStatement, part: Part) -> None:
-        """Land a part and run the statement until it has read it and written what the new watermark allows.
+        """Land a part, and run the statement until it has read the part and written what the new watermark allows.
 
         Each part is a new start on the same checkpoint; raises EngineRefused, PoolUnreachable.
         """
@@ -165,7 +165,7 @@ def _stored(kind: str) -> str:
 
 
 def _plain(kind: str) -> str:
-    """Return a type in a form in which declarations and schemas can be compared."""
+    """Return a type without the details in which a declaration and a schema may differ, for comparison."""
     return re.sub(r" collate \w+| not null", "", _stored(kind)).replace("`", "").replace(" ", "").lower()
 
 
@@ -180,5 +180,5 @@ def _spark_value(value: object, kind: str) -> object:
 
 
 def _written_as(ddl: TableDdl) -> str:
-    """Return the format to write: that of the data files if the table's format needs a connector that Spark lacks."""
+    """Return the format to write: if the table's format needs a connector that Spark lacks, that of its data files."""
     return table_format(ddl.format).data_files or ddl.format

@@ -17,7 +17,7 @@ from state.ledger import Ledger
 log = logging.getLogger(__name__)
 
 MARK_S = 10.0
-"""Seconds between increments of the counter in ledger and mark; a copy that is restored later than this is behind."""
+"""Seconds between increments of the counter in ledger and mark; a copy that is older than this has a lower count."""
 
 
 class EnvironmentIdentity:
@@ -40,7 +40,7 @@ class EnvironmentIdentity:
         self._clock = clock
         facts = ledger.facts()
         self._next = EnvironmentMark(facts.ledger_id, facts.epoch, machine, home, facts.mark)
-        """The mark to write next; its count is the ledger's."""
+        """The mark to write next; its count is the one in the ledger."""
         self._written: EnvironmentMark | None = None
         """The mark that this agent wrote last; None before the first comparison."""
         self._in_reach = False
@@ -78,9 +78,10 @@ class EnvironmentIdentity:
                 self._keep()
 
     def adopt(self, take_over: Callable[[int], object]) -> int:
-        """Accept this environment as the ledger's: a new epoch, written to the ledger and then to the mark.
+        """Accept this environment: write a new epoch to the ledger, then to the mark; returns the epoch.
 
-        `take_over` is called with the new epoch first, so an interrupted adoption is in doubt again.
+        `take_over` is called with the new epoch before that, so the doubt remains if an adoption is
+        interrupted.
         """
         with self._looking:
             found = read_mark(self._data)
@@ -123,7 +124,10 @@ class EnvironmentIdentity:
         return doubt
 
     def _count_on(self, found: EnvironmentMark | None) -> None:
-        """Increment the counter in the ledger, unless the mark still lags behind it, then in the mark."""
+        """Increment the counter in the ledger and write it to the mark.
+
+        If the mark still lags behind the ledger, only the mark is written.
+        """
         if not self._next.count or (found is not None and found.count == self._next.count):
             counted = replace(self._next, count=self._next.count + 1)
             self._ledger.put_mark(counted.count)

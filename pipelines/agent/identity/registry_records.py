@@ -1,7 +1,7 @@
 """Records of the registry in the data folder, written before a version starts, before pointers move, and periodically.
 
-The ledger counts first, then the record. A record with a higher count belongs to a newer ledger: it is never
-overwritten, and nothing starts over it until `headgate adopt`.
+The count of a record is incremented in the ledger first. A record with a higher count than the ledger's belongs to a
+newer ledger: it is never overwritten, and nothing starts over it until `headgate adopt`.
 """
 
 import logging
@@ -37,7 +37,7 @@ _OBSERVED = (
     "checkpoint_ok", "lost", "lost_kind", "recorded", "deleted_keys_version", "deleted_keys_commit",
     "deleted_keys_batch",
 )  # fmt: skip
-"""Fields that records leave out, because an agent observes them again or the record of serving versions has them."""
+"""Fields that records leave out, because an agent can observe them again or the serving versions are recorded apart."""
 
 _DURABLE = attrgetter(*(name for name in field_names(Deployment) if name not in _OBSERVED))
 
@@ -62,7 +62,7 @@ def recorded_row(record: RegistryRecord, now: float) -> Deployment:
 
 
 def keep_record(agent: AgentContext, table: TableName, version: int) -> None:
-    """Record a version as it is in the ledger; the caller holds its lock.
+    """Record a version as it is in the ledger; the caller must hold the version's lock.
 
     Raises NotAdopted if the existing record is newer.
     """
@@ -100,7 +100,7 @@ def is_newer(found: RegistryRecord, row: Deployment, ledger_id: str) -> Sentence
 
 
 def serve(agent: AgentContext, versions: Mapping[TableName, int], run: str) -> int:
-    """Record that pointers have moved (all or none), before the ledger does; returns the count for the ledger."""
+    """Record that pointers have moved (all or none), before the ledger records it; returns the count for the ledger."""
     data = agent.layout.data
     with _SERVING:
         found = read_record(data, SERVING_FILE)
@@ -121,7 +121,10 @@ def newer_serving(agent: AgentContext) -> RegistryRecord | None:
 
 
 def keep_serving(agent: AgentContext) -> bool:
-    """Record the serving versions as the ledger has them; False if the record is newer or its run is in progress."""
+    """Record the serving versions as the ledger has them.
+
+    Returns False if the existing record is newer, or if the run that wrote it is still in progress.
+    """
     with _SERVING:
         # In this order, so that a concurrent swap shows in one of the two.
         found, served = read_record(agent.layout.data, SERVING_FILE), agent.ledger.facts().served
@@ -155,7 +158,7 @@ class RegistryRecords:
 
     agent: AgentContext
     _change: int = 0
-    """Change number of the ledger up to which changes were handled."""
+    """Number of the last change in the ledger that was handled."""
     _kept: dict[Version, int] = field(default_factory=dict)
     """Hash of the durable fields of each version as last recorded."""
     _pending: dict[Version, int] = field(default_factory=dict)
@@ -163,7 +166,7 @@ class RegistryRecords:
     _active: dict[Version, bool] = field(default_factory=dict)
     _session: str = ""
     _said: dict[Version, str] = field(default_factory=dict)
-    """Logged reasons for which a version could not be recorded, so that each is logged only once."""
+    """Reasons, already logged, why a version could not be recorded: each is logged only once."""
 
     def round(self) -> None:
         """Record what has changed since the last round; in doubt, write nothing.

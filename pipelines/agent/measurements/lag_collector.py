@@ -33,10 +33,10 @@ EVERY_VARIABLE = "HEADGATE_MEASURE_S"
 """Environment variable with a shorter interval for drills, which wait for many gates."""
 
 FOLD_S = 300.0
-"""Seconds between two saves of log positions: this much is read again after a restart."""
+"""Seconds between two saves of log positions; after a restart, that much of the logs is read again."""
 
 KEPT = 180
-"""Samples per deployment kept in memory: 15 minutes."""
+"""Number of samples per deployment that are kept in memory: 15 minutes."""
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class MeasurementHistory:
             self.watermark_at = now
 
     def learn(self, progress: QueryProgress, now: float) -> None:
-        """Record the last progress of the query, which may have been recorded before."""
+        """Record the latest progress of the query; the same progress may be passed several times."""
         if progress.batch is not None and progress.batch != self.dropped_batch:
             self.dropped_batch = progress.batch
             self.dropped += progress.dropped_by_watermark or 0
@@ -87,10 +87,10 @@ class LagCollector:
         self._agent.files.unfold_lag(agent.ledger.folded_lag())
         self._folded_at = agent.monotonic()
         self._unmeasured: set[str] = set()
-        """Statements that could not be measured in the last round, which were logged then."""
+        """Statements whose failed measurement was logged in the last round."""
 
     def round(self, deployments: tuple[Deployment, ...], queries: tuple[ReportedQuery, ...]) -> None:
-        """Measure once and write everything in one transaction."""
+        """Measure all deployments once, and write the results in one transaction."""
         query_by_name = {query.name: query for query in queries}
         by_version = {(d.table, d.version): d for d in deployments}
         measurements: list[Measurement] = []

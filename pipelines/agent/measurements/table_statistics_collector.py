@@ -22,14 +22,13 @@ EVERY_S = 600.0
 """Seconds between two unrequested measurements of a table; a new table is measured whenever its age has doubled."""
 
 LOGS_EVERY_S = 30.0
-"""Seconds between two measurements of an input with a log: one look at the log is cheap, and no statement measures it.
-"""
+"""Seconds between two measurements of an input with a log: reading the log is cheap, and nothing else measures it."""
 
 TICK_S = 15.0
 """Seconds between two checks for due tables: how long a new table may lack statistics."""
 
 ROUND_S = 60.0
-"""Longest duration of a round, in seconds; tables left out come first in the next one, after new tables."""
+"""Longest duration of a round, in seconds; tables left out come first in the next round, after new tables."""
 
 _REST = 4.0
 """Idle time after a measurement, in multiples of its duration: stops, starts and lag have priority."""
@@ -110,10 +109,10 @@ class TableStatisticsCollector:
         return bool(found)
 
     def _put(self, found: Mapping[Key, TableStatistics], by_version: Mapping[Key, Deployment]) -> None:
-        """Write statistics; if the ledger is unavailable they are measured again at the next tick.
+        """Write statistics; if the ledger is unavailable, the tables are measured again at the next tick.
 
-        Lists show rows from lag measurements, which inputs do not have; so the rows of an input are written here as
-        well.
+        Lists take row counts from lag measurements. Inputs have none, so their row counts are written as such
+        here.
         """
         if found:
             self._agent.ledger.put_table_statistics(found)
@@ -127,7 +126,7 @@ class TableStatisticsCollector:
     def _statistics(self, key: Key, by_version: Mapping[Key, Deployment]) -> dict[Key, TableStatistics]:
         """Measure one table; empty if its location cannot be reached, so that its previous statistics are kept.
 
-        The row count of an unreachable input becomes unknown, because lists do not show its age.
+        The row count of an unreachable input becomes unknown, because lists do not show how old a row count is.
         """
         deployment, files = by_version[key], self._agent.files
         now = self._agent.clock()

@@ -21,8 +21,8 @@ TRIES = 2
 def move_forward(agent: AgentContext, targets: list[tuple[TableName, int]]) -> float:
     """Point every table to its new version in one loop; returns the duration in seconds.
 
-    Raises EngineRefused if a pointer is refused twice. By then all pointers lead to the versions that serve by the
-    ledger, or the error says that they do not.
+    Raises EngineRefused if a pointer is refused twice. By then every pointer leads to the version that serves
+    according to the ledger again; otherwise the error says so.
     """
     found = {(d.table, d.version): d for d in agent.ledger.deployments()}
     new = [found[target] for target in targets if target in found]
@@ -43,7 +43,7 @@ def move_forward(agent: AgentContext, targets: list[tuple[TableName, int]]) -> f
 
 
 def put_back(agent: AgentContext, tables: Iterable[TableName]) -> None:
-    """Point tables to the versions that serve by the ledger; drop the pointers of tables that nothing serves."""
+    """Point tables to the versions that serve according to the ledger; drop the pointers of tables without one."""
     served = {d.table: d for d in agent.ledger.deployments() if d.active}
     tables, pool = tuple(tables), agent.pool.connection()
     _move(agent, [served[table] for table in tables if table in served], [], "swap back")
@@ -90,7 +90,7 @@ class PointerCheck:
         self._from = TableName("")
         """The last table that was compared."""
         self._said: set[tuple[TableName, int]] = set()
-        """Corrected tables and serving versions whose pointers the catalog still shows differently; skipped."""
+        """Tables whose pointer the catalog shows unchanged after a correction, with their serving version; skipped."""
 
     def round(self) -> None:
         """Correct the pointers of the next tables; does nothing if in doubt, and skips versions that are locked."""
@@ -139,7 +139,7 @@ class PointerCheck:
             )
 
     def _is_being_deleted(self, table: TableName) -> bool:
-        """Return whether an open run deletes a table: its pointer is dropped before its first version."""
+        """Return whether an open run deletes a table; such a run drops the pointer before the first version."""
         steps = (step for run in self._agent.ledger.open_runs() for step in run.steps)
         return any((step.do, step.table) == (StepKind.UNPOINT, table) for step in steps)
 
@@ -152,7 +152,8 @@ class PointerCheck:
     def _astray(self, versions: Iterable[Deployment], standing: frozenset[Pointer]) -> bool:
         """Return whether a table's pointer does not lead to the serving version, or exists although nothing serves.
 
-        If nothing serves, a view of that name counts as the pointer only if it leads to one of the versions.
+        If nothing serves, a view with the pointer's name counts as the pointer only if it leads to one of the
+        versions.
         """
         pointers = {pointer_of(self._agent.layout, version): version.active for version in versions}
         serving = [pointer for pointer, active in pointers.items() if active]

@@ -22,7 +22,7 @@ from pipelines.agent.tables.table_identities import fault_of_sink, pointer_of, r
 from pipelines.spark_connect.call_deadlines import in_threads
 
 TOGETHER = 10
-"""Tables or pointers per request: few enough that a refused request leaves little work, and that it ends in time."""
+"""Tables or pointers per request: few enough for it to end in time, and to leave little to do if it is refused."""
 
 Together = Callable[[Sequence[Deployment]], Set[tuple[TableName, int]]]
 """Acts on several versions, and returns those that are done."""
@@ -40,7 +40,7 @@ def fill(
 def register_together(
     agent: AgentContext, pool: PoolConnection, deployments: Sequence[Deployment]
 ) -> Set[tuple[TableName, int]]:
-    """Register existing tables of versions that the catalog lacks; returns the versions that are registered."""
+    """Register the existing tables that the catalog lacks in one request; returns the versions that are registered."""
     found = {(each.table, each.version): _as_recorded(agent, each) for each in deployments}
     tables = [table for tables in found.values() for table in tables]
     try:
@@ -54,7 +54,7 @@ def register_together(
 def point_together(
     agent: AgentContext, pool: PoolConnection, deployments: Sequence[Deployment]
 ) -> Set[tuple[TableName, int]]:
-    """Create the pointers of versions that the catalog lacks; returns the versions that have theirs."""
+    """Create the pointers that the catalog lacks in one request; returns the versions whose pointer was created."""
     pointers = {(each.table, each.version): pointer_of(agent.layout, each) for each in deployments}
     try:
         made = pool.call(WRITE_CALL_S, pool.tables.point_together, tuple(pointers.values()))
@@ -64,7 +64,7 @@ def point_together(
 
 
 def _as_recorded(agent: AgentContext, deployment: Deployment) -> tuple[CatalogTable, ...]:
-    """Return a version's tables; empty if they are not the ones that were created, which `_register` then reports."""
+    """Return a version's tables; empty if others are in their place, which `_register` then reports."""
     try:
         if not table_format(deployment.format).transaction_log:
             return tables_of(agent.layout, deployment)
@@ -91,7 +91,7 @@ _NOT_IN_CATALOG = TableFaultKind.NOT_IN_CATALOG
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """Reason for which the catalog may lack the table of a version."""
+    """Why the catalog may lack the table of a version."""
 
     summary: str
     """The summary of the error."""
@@ -155,7 +155,7 @@ class PoolCatalog:
             self._take_back(deployment)
 
     def _take_back(self, deployment: Deployment) -> None:
-        """Clear the error of a version whose table the catalog has accepted by now."""
+        """Clear the error of a version whose table the catalog has accepted in the meantime."""
         if deployment.error_class == _NOT_IN_CATALOG:
             self.agent.ledger.observe_deployment(deployment, error="", error_class="")
 

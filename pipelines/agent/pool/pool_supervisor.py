@@ -32,7 +32,7 @@ START_S = 90.0
 """Longest time until a local pool answers, in seconds."""
 
 PROVE_S = 10.0
-"""Seconds between two checks that the server can run a statement; listing idle queries does not show that."""
+"""Seconds between two checks that the server can run a statement; that it lists idle queries does not prove this."""
 
 PROOFS = 2
 """Number of consecutive checks, one per round, that must find the SparkContext stopped before the server is ended."""
@@ -44,7 +44,7 @@ GIVEN_UP = "failed"
 
 
 class _Waits(PoolUnreachable):
-    """The pool is not started for now; its recorded state stays."""
+    """The pool is not to be started yet; its recorded state stays."""
 
 
 class PoolSupervisor:
@@ -142,7 +142,7 @@ class PoolSupervisor:
         return self._restored is not None
 
     def heard(self, error: HeadgateError | None) -> None:
-        """Record whether the pool has just answered; a silent pool may come back and is left alone."""
+        """Record whether the pool has just answered; a silent pool is left alone, because it may answer again."""
         if isinstance(error, EngineStopped):
             self._prove_at = self._monotonic()
         elif self._restored is not None and not self._stopped_proofs:
@@ -187,7 +187,7 @@ class PoolSupervisor:
         self._stopped_proofs = 0
 
     def _found_stopped(self, error: EngineStopped) -> None:
-        """Count a stopped SparkContext; end a local server once it is confirmed, and raise otherwise."""
+        """Count a check that found the SparkContext stopped; end a local server once that is confirmed, or raise."""
         self._stopped_proofs += 1
         self._prove_at = self._monotonic()
         confirmed = self._stopped_proofs >= PROOFS
@@ -222,7 +222,7 @@ class PoolSupervisor:
             raise PoolUnreachable(error.summary, remedy=error.remedy) from error
 
     def _start(self, server: LocalPool) -> None:
-        """Start the server, unless it died so often that it must pause or wait for an operator."""
+        """Start the server; raise if it has died so often that it must pause first or wait for an operator."""
         if self._said[0] != GIVEN_UP and self._backoff.exhausted:
             last = f"; the last one: {self._last_words}" if self._last_words else ""
             why = f"{LIMIT} starts within {WINDOW_S / 60:.0f} min failed{last}"
@@ -323,7 +323,7 @@ class PoolSupervisor:
         self._drop(session)
 
     def _drop(self, session: "Session | None" = None) -> None:
-        """Drop the session, or only the given one: another thread may have opened a new one."""
+        """Drop the open session. If `session` is given and another thread has already replaced it, do nothing."""
         current = self._open
         if current is not None and session in (None, current.session):
             self._open = self._restored = None
@@ -344,16 +344,16 @@ def _sentence(what: str, last_words: str) -> str:
 
 
 WINDOW_S = 600.0
-"""Starts within this many seconds count."""
+"""Period in seconds within which starts of a pool are counted, to limit them."""
 
 AT_ONCE = 3
-"""Number of starts in a row without a pause."""
+"""Number of starts of a pool that need no pause before the next one."""
 
 LIMIT = 8
-"""After this many starts within the window, the pool waits for an operator."""
+"""After this many starts within `WINDOW_S`, the pool is not started again until an operator asks for it."""
 
 FIRST_PAUSE_S = 2.0
-"""Seconds before the first delayed start; doubled with each further start."""
+"""Seconds before the first delayed start of a pool; doubled for each further start."""
 
 
 class StartBackoff:
@@ -382,7 +382,7 @@ class StartBackoff:
         self._starts.append(self._monotonic())
 
     def forget(self) -> None:
-        """Forget all starts: an operator has asked for the pool."""
+        """Forget all earlier starts, because an operator has asked for the pool."""
         self._starts.clear()
 
     def _count(self) -> int:
@@ -402,16 +402,16 @@ class PoolEvents:
     def __init__(
         self, ledger: Ledger, whose: str, monotonic: Callable[[], float], clock: Callable[[], float] = time.time
     ) -> None:
-        """Begin without an outage; `whose` names the pool in sentences."""
+        """Start without an outage; `whose` is how event texts name the pool."""
         self._ledger = ledger
         self._whose = whose
         self._monotonic = monotonic
         self._clock = clock
         self._gone_at: float | None = None
-        """When the outage began; None if there is none."""
+        """When the current outage began; None if there is none."""
         self._silent_at: float | None = None
         self._lost_queries = False
-        """Whether server or session are new since the pool was up last."""
+        """Whether server or session were replaced since the pool was last up, so that its queries are gone."""
         self._untold: list[EventRow] = []
         self._lock = threading.Lock()
 
@@ -437,7 +437,7 @@ class PoolEvents:
                 self._away(f"{self._whose} {since}: the states of its statements are unknown", "")
 
     def nothing_runs(self) -> None:
-        """Note that server or session are new, so that everything that ran before is restarted."""
+        """Note that the server or session is new: everything that ran before has to be restarted."""
         with self._lock:
             self._lost_queries = True
 
@@ -460,7 +460,7 @@ class PoolEvents:
             self._tell()
 
     def _started(self) -> str:
-        """Return the number of statements that the reconciler restarts, as a clause; empty if there are none."""
+        """Return a clause with the number of statements that the reconciler restarts; empty if there are none."""
         if not self._lost_queries or self._ledger.facts().doubt:
             return ""
         many = sum(

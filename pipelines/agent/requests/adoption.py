@@ -143,7 +143,7 @@ class Adoption:
         return next(filter(None, map(self._foreign, self._statements())), "")
 
     def _foreign(self, deployment: Deployment) -> str:
-        """Explain how a checkpoint of this ledger belongs to another epoch or machine; empty if it does not."""
+        """Explain why a checkpoint of this ledger belongs to another epoch or machine; empty if it does not."""
         files, name = self._agent.files, query_name(deployment.table, deployment.version)
         try:
             found = files.read(deployment.checkpoint)
@@ -157,9 +157,10 @@ class Adoption:
         return ""
 
     def _take_over(self, found: tuple[FoundVersion, ...], epoch: int) -> list[str]:
-        """Write this ledger and epoch into the owner files, then into the records; returns the failures, with reasons.
+        """Write this ledger and its epoch into the owner files, then into the records; returns the failures.
 
-        A record is rewritten only after the folders of its version, so that a failed version can be adopted again.
+        A record is rewritten only after the folders of its version, so that a failed version can be adopted
+        again.
         """
         self._agent.files.epoch = epoch
         former = {(one.table, one.version): one.ledger for one in found if one.row is not None}

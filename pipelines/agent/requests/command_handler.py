@@ -209,7 +209,7 @@ class CommandHandler:
         return {"run": row.id, "act": act}
 
     def _close_ticket(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Record that a reader has moved; raises Refused if it has no open ticket of that run."""
+        """Record that a reader has moved; raises Refused if this run has no open ticket for the reader."""
         run_id, reader = str(args.get("id")), str(args.get("reader", ""))
         mine = [one for one in self._agent.ledger.tickets(run_id) if one.reader == reader and one.closed_at is None]
         closed = self._agent.ledger.close_ticket(run_id, reader, by=caller.name, at=self._agent.clock())
@@ -282,13 +282,13 @@ class CommandHandler:
         return {"table": name, "columns": list(columns), "rows": [[_plain(cell) for cell in row] for row in rows]}
 
     def _analyse(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Run Spark analysis of statements. Only operators may show texts to Spark, and it is recorded."""
+        """Run Spark analysis of statements. Only operators may have Spark see texts, and each analysis is recorded."""
         questions = [question_from_json(each) for each in args.get("questions") or ()]
         answers, why = self._analyses.ask(questions, _seconds(args, SPARK_ANALYSIS_S))
         return {"answers": [answer.as_json() if answer else None for answer in answers], "unanswered": why}
 
     def _note_upgrade(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Keep the result of an upgrade test of two texts; it can only make plans more cautious."""
+        """Store the result of an upgrade test of two texts; such a result can only make plans more cautious."""
         hashes = str(args.get("old")), str(args.get("new"))
         if not all(_HASH.fullmatch(each) for each in hashes):
             raise UsageError("an upgrade result needs the hashes of two revisions", remedy="headgate test --upgrade")

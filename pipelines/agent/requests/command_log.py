@@ -67,7 +67,7 @@ STORED = 10
 WINDOW_S = 60.0
 
 CHANGES_NOTHING = frozenset({CommandOutcome.REFUSED, CommandOutcome.FAILED, CommandOutcome.UNCHANGED})
-"""Outcomes of commands that change nothing: a caller can repeat them without limit, about any subject."""
+"""Outcomes of commands that changed nothing: such commands count as similar whatever their subject is."""
 
 DRAFTS = frozenset(("stage", "unstage", "opinion", "upgrade_shown"))
 """Commands that do not affect what runs."""
@@ -107,7 +107,10 @@ class RepeatedCalls:
             return window.count <= STORED
 
     def take_over(self) -> list[tuple[Alike, int]]:
-        """Return the number of commands that were counted but not recorded, for each window that has ended."""
+        """Remove the windows that have ended; return how many commands each counted beyond those recorded.
+
+        Windows without such commands are omitted.
+        """
         with self._lock:
             now = self._monotonic()
             over = {key: window for key, window in self._windows.items() if now - window.began > WINDOW_S}
@@ -119,10 +122,10 @@ class RepeatedCalls:
 log = logging.getLogger(__name__)
 
 NOTE_S = 0.5
-"""Longest wait of an answer for its row in the command log, in seconds."""
+"""Longest delay of an answer by the writing of its row in the command log, in seconds."""
 
 KEPT = 1000
-"""Maximum number of commands that wait for an unavailable ledger; older ones are only in the agent's log."""
+"""Maximum number of commands that are kept while the ledger is unavailable; older ones are only in the agent's log."""
 
 
 class CommandLog:
@@ -160,7 +163,7 @@ class CommandLog:
         )
 
     def tell_repeated(self) -> None:
-        """Record commands that the ledger could not take before, then how many were only counted."""
+        """Record the commands that the ledger could not take earlier, then how many were only counted."""
         while self._unwritten:
             try:
                 self._unwritten[0].write()

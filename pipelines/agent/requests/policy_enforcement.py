@@ -58,7 +58,7 @@ STOPPING = frozenset(("pause", "cancel"))
 """Acts on a run that need no role."""
 
 OVERRULING = frozenset(("skip", "swap"))
-"""Acts on a run that an approver may perform without the role `operate`, if its plan needed an approval."""
+"""Acts on a run that an approver may perform without the role `operate`, if the run's plan needed an approval."""
 
 OF_A_POLICY = frozenset(("policy_apply", "policy_approve"))
 """Commands that the agent's own user may always give, so that a policy that names no user can be replaced."""
@@ -184,8 +184,8 @@ class PolicyEnforcement:
 def record_first(ledger: Ledger, folder: str, environment: str, now: float) -> None:
     """Record the declared policy in a ledger without one; raises InvalidProject if headgate.yml is invalid.
 
-    If the ledger knows the environment as protected, the recorded policy is protected too: protection that only a file
-    declares would end with that line.
+    If the ledger knows the environment as protected, the recorded policy is protected too; otherwise protection
+    could be ended by deleting its line from the file.
     """
     recorded, protected = ledger.recorded_policy(), ledger.facts().protected
     if recorded is not None and recorded.protected >= protected:

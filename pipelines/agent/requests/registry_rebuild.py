@@ -19,16 +19,16 @@ SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class FoundVersion:
-    """A version whose record belongs to another ledger or is newer than its row."""
+    """A version whose record belongs to another ledger or is newer than the version's row in the ledger."""
 
     table: TableName
     version: int
     row: Deployment | None
-    """The row that an adoption registers; None if it stays as it is and its number is not reused."""
+    """The row that an adoption registers; None if it registers nothing, and the number is not reused."""
     line: str
     """Description of the version and of what an adoption does with it."""
     ledger: str = ""
-    """Id of the ledger that recorded it, which may own its folders as well."""
+    """Id of the ledger that wrote the version's record; the version's folders may belong to that ledger as well."""
 
 
 class RegistryRebuild:
@@ -150,7 +150,7 @@ def serving_lines(serving: Mapping[TableName, int], before: tuple[Deployment, ..
 
 
 def _with_known_texts(record: RegistryRecord, now: Deployment | None) -> RegistryRecord:
-    """Fill in withheld texts from the ledger's row, if that has the same revision."""
+    """Replace withheld texts by those of the ledger's row, if the row has the same revision."""
     if not record.withheld or now is None or now.revision != record.row.get("revision"):
         return record
     return replace(record, row={**durable(now), **record.row})

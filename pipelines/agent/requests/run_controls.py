@@ -70,10 +70,10 @@ def _readable_plan(kept: PlanRow | None) -> Plan | None:
 def refuse_word(
     agent: AgentContext, policies: PolicyEnforcement, caller: Caller, row: RunRow, control: OperatorControl
 ) -> None:
-    """Raise Refused if a run would move a pointer during a freeze, or if others must overrule one of its checks.
+    """Raise Refused if a run would move a pointer during a freeze, or if the caller may not overrule one of its checks.
 
-    If the plan needed an approval, its author must not overrule a check, and only an approver may skip a comparison. A
-    run whose plan cannot be read can only be ended.
+    If the plan needed an approval, its author must not overrule a check, and only an approver may skip a
+    comparison. A run whose plan cannot be read can only be ended.
     """
     kept = agent.ledger.plan(row.plan_hash)
     plan = _readable_plan(kept)

@@ -26,7 +26,7 @@ IDLE_S = 600.0
 """Time without a request, in seconds, after which a connection is closed."""
 
 HANDSHAKE_S = 5.0
-"""Time limit, in seconds, from the connection to the end of its greeting."""
+"""Time limit, in seconds, for a new connection to send its greeting."""
 
 FRAME_S = 30.0
 """Time limit, in seconds, for a request after its first byte, and for the caller to read the answer."""
@@ -46,7 +46,7 @@ WAITING = 1024
 _PEER_GROUPS = 59
 """SO_PEERGROUPS of Linux (`asm-generic/socket.h`), which Python 3.11 does not name."""
 _PEER_PIDFD = 77
-"""SO_PEERPIDFD of Linux 6.5, which Python 3.11 does not name either."""
+"""SO_PEERPIDFD of Linux 6.5, which Python 3.11 does not name."""
 _MOST_BYTES = 1024
 
 LAST_ANSWERS_S = 1.0
@@ -100,17 +100,17 @@ MOST = 64
 MOST_OF_A_USER = 32
 
 RESERVED = 8
-"""Additional slots that accept only stops while all others are busy."""
+"""Number of additional slots that are used when all others are busy; they accept only stops."""
 
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """One connection; unless a request is being answered it is idle, and may be closed for another one."""
+    """One connection. While no request of it is being answered, it is idle and may be closed in favour of another."""
 
     connection: socket.socket
     uid: int
     for_stops: bool = False
-    """Whether all other slots were busy when it connected, so that only stops are answered."""
+    """Whether all regular slots were busy when the connection was made, so that it may only send stops."""
     answering: bool = False
 
 
@@ -151,7 +151,7 @@ class ConnectionSlots:
                 self._slots.append(slot)
 
     def leave(self, slot: Slot) -> None:
-        """Free a slot, unless it was already taken away."""
+        """Free a slot, unless its connection was already closed to make room for another one."""
         with self._lock, suppress(ValueError):
             self._slots.remove(slot)
 
@@ -292,7 +292,7 @@ class SocketServer:
                 self._answered.notify_all()
 
     def _greet(self, connection: socket.socket) -> None:
-        """Exchange versions; the caller decides by the answer what it may do."""
+        """Exchange versions; from the answer, the caller decides which commands it may send."""
         message = receive_frame(connection, HANDSHAKE_S, GREETING_LIMIT)
         if "hello" not in message:
             error = VersionMismatch("the first message was not a greeting", remedy="use the headgate program")
@@ -391,7 +391,7 @@ def _supplementary_groups(connection: socket.socket, pid: int) -> tuple[int, ...
 
 
 def _while_it_lives(connection: socket.socket, pid: int, read: Callable[[int], T | None]) -> T | None:
-    """Read from /proc about the connected process; None unless it still lives afterwards, so that its id is valid."""
+    """Read from /proc about the connected process; None if the process is gone, as its id may have been reused."""
     try:
         process = connection.getsockopt(socket.SOL_SOCKET, _PEER_PIDFD)
     except OSError:

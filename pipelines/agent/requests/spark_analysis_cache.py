@@ -1,8 +1,9 @@
 """Spark analysis through the agent: each question is asked once per engine version.
 
-Spark never sees a statement that would run or read anything but our empty tables. Callers wait with a time limit. An
-answer that comes later is kept for the next caller, so that a busy pool answers a plan that is made again. Starts and
-stops use another session and never wait for an analysis.
+Spark never sees a statement that would run, or that would read anything but Headgate's empty tables.
+
+Callers wait with a time limit. An answer that comes later is kept for the next caller, so that a plan that is repeated
+gets its answers even from a busy pool. Starts and stops use another session and never wait for an analysis.
 """
 
 import json
@@ -22,7 +23,7 @@ from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
 log = logging.getLogger(__name__)
 
 LONGEST_S = 60.0
-"""Longest time for one question, and for one caller; a first question takes seconds, later ones tenths of a second."""
+"""Time limit, in seconds, for one question and for one caller; a first question takes seconds, later ones far less."""
 
 LEAST_S = 0.5
 """With less than this many seconds left, no further question is asked."""
@@ -39,7 +40,7 @@ class SparkAnalysisCache:
     def ask(
         self, questions: Sequence[AnalysisQuestion], seconds: float
     ) -> tuple[tuple[AnalysisAnswer | None, ...], str]:
-        """Answer questions in their order within `seconds`; None without an answer, and one sentence on why.
+        """Answer questions in their order within `seconds`; returns an answer or None for each, and why one is missing.
 
         If the pool is unreachable, older answers are used, whichever engine version gave them.
         """

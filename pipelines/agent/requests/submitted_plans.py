@@ -82,7 +82,7 @@ class SubmittedPlans:
         return self._keep(caller, plan, args, made_at, saved=saved is not None)
 
     def approve(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
-        """Approve a plan as another login than its author; approving twice counts once."""
+        """Record the approval of a login other than the plan's author; approving twice counts once."""
         row, plan = self._known(args)
         short = plan.hash[:12]
         refuse_closed(row, now=self._agent.clock())
@@ -328,7 +328,7 @@ class SubmittedPlans:
 
 
 def _first_record(run_id: str, plan: Plan, caller: Caller, now: float, serial: int) -> RunRow:
-    """Return a run before its first step, with the durations that its plan predicted."""
+    """Return the row of a run before its first step, with the durations predicted by the plan."""
     steps = tuple(
         StepRow(
             n=step.n,
@@ -357,7 +357,7 @@ def _first_record(run_id: str, plan: Plan, caller: Caller, now: float, serial: i
 
 
 def refuse_other_planner(planner: str) -> None:
-    """Refuse a plan of another planner version: its terms may have changed their meaning."""
+    """Refuse a plan of another planner version, because the meaning of its terms may have changed."""
     if planner != PLANNER_VERSION:
         raise Refused(
             f"planned by planner version {planner}; this agent has version {PLANNER_VERSION}", remedy="plan again"
@@ -367,7 +367,7 @@ def refuse_other_planner(planner: str) -> None:
 def _otherwise(
     saved: Plan, plan: Plan, observed: Mapping[TableName, ObservedDeployment], acts: Mapping[TableName, str]
 ) -> Stale:
-    """Describe what has changed since a plan was saved, or how this agent plans differently."""
+    """Describe what has changed since a plan was saved, or where it differs from what this agent plans."""
     if found := moved_since(saved.preconditions, observed, acts):
         return Stale(f"the plan is stale: {_first(found)}", remedy="plan again")
     if saved.policy != plan.policy:

@@ -9,22 +9,22 @@ from core.text.sentence import Sentence
 from pipelines.agent.context import AgentContext
 
 POLLS = 3
-"""Consecutive measurements that must be within the limit."""
+"""Number of consecutive measurements that must be within the limit."""
 
 LAG_ROWS = 100
-"""Lag in rows that counts as caught up, whatever its age, if the table holds a hundred times as many rows."""
+"""A lag of at most this many rows counts as caught up, if the table holds at least a hundred times the lag."""
 
 SILENT_S = 600.0
-"""Seconds with pending input and no commit after which the gate fails."""
+"""The gate fails after this many seconds with pending input and no commit."""
 
 UNKNOWN_S = 600.0
-"""Seconds without a known lag after which the gate fails."""
+"""The gate fails after this many seconds without a known lag."""
 
 FRESH_S = 60.0
-"""Oldest measurement, in seconds, that allows a swap; a version is measured every 5 s."""
+"""Maximum age, in seconds, of a measurement that allows a swap; a version is measured every 5 s."""
 
 FALLING_S = 6 * 3600.0
-"""Seconds without a new lowest lag after which the gate fails."""
+"""The gate fails after this many seconds in which the lag has not reached a new low."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,14 @@ class GateReading:
 class CatchUpGate:
     """Counts consecutive measurements of one version within the limit.
 
-    Waits use the monotonic clock. Measurements are only compared for equality of their time, because the wall clock may
-    jump.
+    Waits use the monotonic clock. The times of measurements are only tested for equality, because the wall clock
+    may jump.
     """
 
     opened_at: float
     """When the wait began, in seconds of `AgentContext.monotonic`."""
     whole: bool = False
-    """Whether the version must have read all input, because a statement that joins it never sees later rows."""
+    """Whether the version must have read all input, because its reader joins it and never sees later rows."""
     good: int = 0
     looked: bool = False
     seen_at: float | None = None
@@ -55,7 +55,7 @@ class CatchUpGate:
     batch: int | None = None
     moved_at: float = 0.0
     known_at: float = 0.0
-    """When the lag was known last."""
+    """When the lag was last known."""
     there_at: float = 0.0
     """When all sources were last present."""
     up_at: float = 0.0
@@ -65,7 +65,7 @@ class CatchUpGate:
     fell_at: float = 0.0
 
     def look(self, agent: AgentContext, deployment: Deployment) -> GateReading:
-        """Judge the newest measurement; one that was already judged or precedes the first look does not count."""
+        """Judge the newest measurement; one that was judged before, or that precedes the first look, does not count."""
         now = agent.monotonic()
         measured = {(m.table, m.version): m for m in agent.ledger.measurements()}
         mine = measured.get((deployment.table, deployment.version))
@@ -172,7 +172,7 @@ def _gone(measured: Measurement) -> str:
 
 
 def _holds_all(mine: Measurement) -> bool:
-    """Return whether nothing is pending; before the first batch this is only so if the sources are empty."""
+    """Return whether no input is pending; before the first batch, this requires that the sources are empty."""
     return mine.lag_files == 0 and (mine.batch is not None or all(source.get("rows") == 0 for source in mine.sources))
 
 
@@ -188,7 +188,10 @@ def _caught_up(mine: Measurement, theirs: Measurement | None, deployment: Deploy
 
 
 def _limits(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> tuple[int, float]:
-    """Return the lag in rows, and the age in seconds, that count as caught up: the serving version may lag too."""
+    """Return the lag in rows and the age in seconds up to which a version counts as caught up.
+
+    The limit in rows allows for the lag of the serving version.
+    """
     few = min(LAG_ROWS, (mine.rows_total or 0) // 100)
     # A version that is rewritten in place has no other version to compare with: it serves itself.
     beside = theirs is not None and theirs.version != mine.version

@@ -31,10 +31,10 @@ Versions = tuple[tuple[str, int], ...]
 
 
 def give_up(agent: AgentContext, versions: Versions, *, since: int) -> tuple[Deployment, ...]:
-    """Record that versions which do not serve are wanted stopped; returns them, readers first.
+    """Record that versions which do not serve are wanted stopped; returns these versions, readers first.
 
-    A version that anything reads keeps running until nothing reads it. So does a version that was started by a command
-    later than `since`, the serial of the cancel, which may be repeated or late.
+    A version keeps running as long as anything reads it, or if it was started by a command later than `since`. That
+    is the serial of the cancel, which may be carried out late or twice.
     """
     given_up = []
     for table, version in reversed(versions):
@@ -55,7 +55,7 @@ def give_up(agent: AgentContext, versions: Versions, *, since: int) -> tuple[Dep
 
 
 def call_off_starts(agent: AgentContext, row: RunRow) -> None:
-    """Record that versions which a run was to start, and did not, are wanted stopped; raises like `holding`.
+    """Record that versions which a run has not started yet are no longer wanted running; raises like `holding`.
 
     Waits for a start that was sent and not answered, because its query may still appear.
     """
@@ -68,9 +68,9 @@ def call_off_starts(agent: AgentContext, row: RunRow) -> None:
 
 
 def stop_failed(agent: AgentContext, row: RunRow) -> None:
-    """Record that failed new versions of a run are wanted stopped, so that its steps start them again after a retry.
+    """Record that failed new versions of a run are wanted stopped, so that a retry of the run starts them again.
 
-    Steps start versions that are wanted stopped, and ignore versions that have failed since.
+    Steps start only versions that are wanted stopped, not those that have failed.
     """
     begun = ((TableName(step.table), step.version) for step in row.steps if step.do in _BEGINS)
     for deployment in (agent.ledger.deployment(*key) for key in dict.fromkeys(begun)):
@@ -116,7 +116,10 @@ def undo_cancelled(agent: AgentContext, run: Run) -> None:
 
 
 def lead_to_serving(agent: AgentContext, run_id: str, tables: Iterable[TableName]) -> None:
-    """Point tables to the serving versions of the ledger, and record those; without a pool the reconciler does it."""
+    """Point tables to the versions that serve according to the ledger, and record those versions in the data folder.
+
+    If there is no pool, the reconciler corrects the pointers.
+    """
     if not (names := sorted(tables)):
         return
     try:

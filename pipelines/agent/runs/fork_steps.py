@@ -96,7 +96,7 @@ def seed(run: RunContext, step: Step) -> RunEvidence:
 
 
 def _before(run: RunContext, origin: Deployment, made: Deployment) -> str:
-    """Return the DDL that registers the rows from before a version, as the previous version stores them."""
+    """Return the DDL that registers the rows from before a version as the previous version has stored them."""
     name = run.agent.layout.before_name(made.table, made.version)
     return compile_before(origin.texts, made.table, name, place_before(made))
 

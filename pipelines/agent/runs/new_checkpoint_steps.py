@@ -1,9 +1,9 @@
 """Steps that give a statement a new checkpoint on the same table: seam and rewrite.
 
-A seam continues over another version of the streamed table. It is exact or refused: the statement is at one of its
-batches, and the other version has a batch that had read exactly what the old upstream version had read by then. A
-rewrite writes a keyed table again in place from the earliest row, and moves its old checkpoint to the trash. Nothing
-changes until the ledger records the new checkpoint.
+A seam continues over another version of the streamed table. A seam is exact or refused: the statement must be at one of
+its batches, and the other version must have a batch that had read exactly what the old upstream version had read by
+then. A rewrite writes a keyed table again in place from the earliest row, and moves its old checkpoint to the trash.
+Nothing changes until the ledger records the new checkpoint.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from pipelines.agent.runs.version_comparison import version_histories
 from pipelines.agent.statements.deployment_lifecycle import refuse_unready, stop, written_batch
 
 WAIT_S = 300.0
-"""Longest wait for a matching batch, in seconds; both versions keep reading, so they match repeatedly."""
+"""Longest wait for a matching batch, in seconds; as both versions keep reading, their batches match again and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +32,16 @@ class SeamPlace:
     """Position at which a statement can continue over another upstream version."""
 
     batch: int
-    """Its own last batch over the old upstream version."""
+    """The statement's last batch over the old upstream version."""
     parent: Version
     parent_batch: int
     """Batch of the new upstream version up to which everything counts as read."""
 
 
 def seam(run: RunContext, step: Step) -> RunEvidence:
-    """Let a version continue over the parent in the plan, on a checkpoint that counts as read what it has read.
+    """Move a version to the parent in the plan, with a checkpoint on which everything read so far counts as read.
 
-    Until a batch matches, it reads on as before; after `WAIT_S` the step fails without any change.
+    Until a batch matches, the version reads on as before; after `WAIT_S` the step fails without any change.
     """
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
@@ -74,7 +74,7 @@ def has_moved(run: RunContext, step: Step) -> bool:
 
 
 def find_place(agent: AgentContext, deployment: Deployment, node: PlanNode) -> SeamPlace | Unaligned:
-    """Find the batch of the new upstream version that has read what the old one had at this version's last batch.
+    """Find the batch at which the new upstream version had read what the old one had at this version's last batch.
 
     Raises TryAgain if files cannot be reached.
     """

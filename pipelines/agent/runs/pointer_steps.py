@@ -42,7 +42,7 @@ def swap(run: RunContext, step: Step) -> RunEvidence:
 
 
 def passed_over(run: RunContext, tables: Collection[TableName]) -> str:
-    """List the tables whose comparison an operator has skipped, with the reason; empty if there are none."""
+    """List the tables whose comparison an operator has skipped, each with the reason; empty if there are none."""
     row = run.agent.ledger.run(run.id)
     skipped = [
         f"; {found.table}: {found.note}"
@@ -53,7 +53,7 @@ def passed_over(run: RunContext, tables: Collection[TableName]) -> str:
 
 
 def moves_in_words(run: RunContext, step: Step) -> str:
-    """Describe where each pointer leads; a pointer that stays on its version only gets that version's columns."""
+    """List the version that each pointer moves to; if the pointer keeps its version, it shows all columns of it."""
     return ", ".join(_move_in_words(run, table, version) for table, version in run.versions(step))
 
 
@@ -71,7 +71,7 @@ def has_swapped(run: RunContext, step: Step) -> bool:
 
 
 def leave(run: RunContext, step: Step) -> None:
-    """Abandon an interrupted swap: point its tables to the serving versions of the ledger again.
+    """Abandon an interrupted swap: point its tables back to the versions that serve according to the ledger.
 
     If the pool is unreachable, the reconciler does it.
     """
@@ -109,9 +109,9 @@ def _served(run: RunContext, targets: list[tuple[TableName, int]]) -> int:
 
 
 def _record(run: RunContext, targets: list[tuple[TableName, int]]) -> None:
-    """Record since when and through which run each version serves, so that a lost ledger can still be rolled back.
+    """Record when and by which run each version was put into service, for rollbacks after a loss of the ledger.
 
-    Failures are recorded by the next round of `RegistryRecords`.
+    Versions that cannot be recorded now are recorded by the next round of `RegistryRecords`.
     """
     for key in targets:
         try:
@@ -168,7 +168,7 @@ def unpoint(run: RunContext, step: Step) -> RunEvidence:
 
 
 def hold(run: RunContext, step: Step) -> RunEvidence:
-    """Wait for the operator's swap; restart versions that an operator had stopped before a retry of the run."""
+    """Hold the versions until an operator swaps them; restart those that an operator had stopped before a retry."""
     for table, version in run.versions(step):
         if (failed := run.begun_again(step, table, version)) is not None:
             return failed
@@ -176,7 +176,10 @@ def hold(run: RunContext, step: Step) -> RunEvidence:
 
 
 def look_at_held(run: RunContext, step: Step) -> RunEvidence:
-    """Fail the hold if one of its versions has failed or was stopped, because it would not be swapped in."""
+    """Check the versions on hold: fail the step if one has failed or been stopped; otherwise keep waiting.
+
+    A swap would leave such a version out. A version that is missing from the registry fails the step as well.
+    """
     for table, version in run.versions(step):
         deployment = run.agent.ledger.deployment(table, version)
         if deployment is None:

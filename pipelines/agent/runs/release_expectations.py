@@ -1,4 +1,4 @@
-"""Computes the differences between two versions of a table that a release explains, and why."""
+"""Computes which differences between two versions of a table a release accounts for, and the reason for each."""
 
 import json
 import re
@@ -31,7 +31,7 @@ _LEFT_OUT = re.compile(r"NOT coalesce\((.*), false\)\Z", re.I | re.S)
 
 @dataclass(frozen=True, slots=True)
 class VersionPair:
-    """Two versions of a table, compared at a position that both have read."""
+    """Two versions of a table, and the position, read by both, at which they are compared."""
 
     old: Deployment
     new: Deployment
@@ -57,7 +57,7 @@ def begins_alone(expected: Expectation) -> bool:
 
 
 def _nulls_apart(effects: Iterable[RowEffect]) -> Iterator[RowEffect]:
-    """Add separate effects for rows that a condition drops because it is NULL, as `x <> 1` does unexpectedly."""
+    """Yield separate effects for the rows that a condition drops because it is NULL; `x <> 1` does so unexpectedly."""
     for effect in effects:
         if condition := _LEFT_OUT.match(effect.predicate):
             yield replace(effect, why=f"{effect.why}, which is NULL there", predicate=f"({condition[1]}) IS NULL")

@@ -47,7 +47,7 @@ class OpenValidation:
 
 
 def overtaken(agent: AgentContext, node: PlanNode) -> str:
-    """Return the version that serves a table and that a node neither replaces nor creates; empty if there is none."""
+    """Return the version that serves a node's table, if the node does not replace or create it; empty otherwise."""
     serving = next((d for d in agent.ledger.versions(node.table) if d.active and not d.deleted), None)
     if serving is None or serving.external or serving.version in (node.from_version, node.version):
         return ""
@@ -55,7 +55,7 @@ def overtaken(agent: AgentContext, node: PlanNode) -> str:
 
 
 def running_readers(agent: AgentContext, table: TableName, version: int) -> str:
-    """Return the versions that read a version and are wanted running, in words; empty if there are none."""
+    """Return, as text, the readers of a version that are wanted running; empty if there are none."""
     return ", ".join(
         sorted(
             query_name(d.table, d.version)
@@ -82,18 +82,18 @@ class RunContext:
         self.upkeep: dict[int, OpenUpkeep] = {}
         """Running OPTIMIZE and VACUUM operations by step number."""
         self.half_moved: dict[int, bool] = {}
-        """Whether some pointers of a swap may have moved, by step number."""
+        """Whether an unfinished swap may have moved some of its pointers, by step number."""
         self.waits: dict[int, float] = {}
-        """When a step began to wait for its start, by step number, on the monotonic clock."""
+        """Monotonic time at which each step began to wait for its start, by step number."""
         self._rested: dict[tuple[str, int], WordRow | None] = {}
-        """The previous command for each version that was wanted stopped, by query name and serial of the new start."""
+        """The command that a start has replaced for a version that was wanted stopped, by query name and serial."""
 
     def versions(self, step: Step) -> list[tuple[TableName, int]]:
         """Return the versions that a step acts on."""
         return [(table, self.nodes[table].version) for table in step.tables] or [(step.table, step.version)]
 
     def frozen(self) -> str | None:
-        """Explain why no pointer may move now; None outside of a freeze, and always for a rollback."""
+        """Explain why no pointer may move now; None outside of a freeze. Rollbacks are exempt from freezes."""
         until = self.agent.frozen() if self.plan.request.verb != "rollback" else None
         return None if until is None else f"waits: {self.agent.layout.environment.name} is {until}: no pointer moves"
 
@@ -104,14 +104,14 @@ class RunContext:
         return waits or ledger.stopped_during(self.id, table, version) is not None
 
     def stopped_words(self, table: TableName, version: int) -> str:
-        """Describe which table was stopped, by whom and when if recorded, and what can be done."""
+        """Describe which table was stopped, by whom and when (if recorded), and what can be done about it."""
         word = self.agent.ledger.stopped_during(self.id, table, version)
         who = f"{word.actor} at {local_time(word.at)}" if word else "an operator"
         retry, cancel = (f"headgate runs {word} {self.id}" for word in ("retry", "cancel"))
         return f"{table} was stopped by {who} during this run; {retry} starts it anyway, {cancel} leaves it"
 
     def begun_again(self, step: Step, table: TableName, version: int) -> StepFailed | GatePolled | None:
-        """Start a version of this run that was stopped before a retry, or whose start was interrupted by a kill.
+        """Start a version of this run again if it was stopped before a retry, or if a kill interrupted its start.
 
         Returns None if it runs. A paused run starts nothing, although its gates are still checked.
         """
@@ -133,8 +133,8 @@ class RunContext:
     ) -> Deployment | StepFailed:
         """Start the step's version after calling `before`; a stop by an operator during this run always wins.
 
-        `before` returns whether it has stopped a running query; `after_stop` means that the caller has. If the start is
-        refused, a version that was wanted stopped stays wanted stopped.
+        `before` returns whether it has stopped a running query; if the caller has already done so, it passes
+        `after_stop`. A version that was wanted stopped stays so if the start is refused.
         """
         key, word = (step.table, step.version), self.agent.ledger.run_word(self.id)
         stops, name = self.agent.locks.stops(key), query_name(*key)
@@ -196,11 +196,11 @@ class RunContext:
         return found
 
     def running_readers(self, step: Step) -> str:
-        """Return the readers of the step's version that are wanted running, in words; empty if there are none."""
+        """Return, as text, the readers of the step's version that are wanted running; empty if there are none."""
         return running_readers(self.agent, step.table, step.version)
 
     def folder_note(self, built: Deployment) -> dict[str, Any]:
-        """Return the note stored next to each table and checkpoint, so that restart and adoption need no catalog."""
+        """Return the note for the folders of tables and checkpoints; restarts and adoptions then need no catalog."""
         return {
             "table": built.table,
             "version": built.version,

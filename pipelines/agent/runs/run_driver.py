@@ -57,7 +57,7 @@ POOL_WAIT_S = 900.0
 
 
 class OpenRuns:
-    """Drives all open runs. Operator commands reach a run through the ledger and never wait for a gate."""
+    """Drives all open runs. Operator commands reach a run through the ledger, and never wait for a gate to open."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
@@ -216,7 +216,7 @@ class RunDriver:
     def _goes_on(self) -> bool:
         """Return whether the ledger still lets the run continue, after reloading it if somebody has retried it.
 
-        An adoption ends runs whose tables have changed without them.
+        An adoption ends runs whose tables were changed under a newer ledger.
         """
         row = self._read()
         if row.state != self._row.state:
@@ -284,11 +284,11 @@ class RunDriver:
                 return self._left(step, _unforeseen(step, error))
 
     def _left(self, step: Step, found: RunEvidence) -> RunEvidence:
-        """Abandon a step with the evidence `found`, unless it is a swap that the ledger records as done."""
+        """Abandon a step: return `found`, or the evidence of a swap that the ledger records as done."""
         return self._retrying(partial(self._executor.leave, step)) or found
 
     def _poll(self, step: Step) -> RunEvidence:
-        """Check a gate; if something cannot be reached now, keep its count and check again later."""
+        """Check a gate; if something cannot be reached now, leave the gate as it is and check it again later."""
         try:
             return self._executor.poll(step)
         except (PoolUnreachable, LedgerUnavailable, Busy) as error:

@@ -23,7 +23,7 @@ from state.runs import RunWordRow, control_of
 
 
 def end_of(run: RunRow, at: float, detail: str) -> tuple[EventRow, AuditRow]:
-    """Return the event and the audit entry for the end of a run, with the state in its row."""
+    """Return the event and the audit entry for the end of a run, which is in the state that its row shows."""
     audited = AuditRow(0, at, run.actor, "run", run.id, plan_hash=run.plan_hash, outcome=run.state)
     event = event_row(at, EventKind.RUN, f"run {run.id} {run.state}", detail=detail)
     return replace(event, state=run.state, cause=EventCause.RUN, by=run.id), audited
@@ -36,7 +36,7 @@ def dropped_word(run_id: str, state: str, word: RunWordRow, at: float, why: str 
 
 
 def refused_words(before: Run, after: Run, words: Iterable[RunWordRow], at: float) -> tuple[EventRow, ...]:
-    """Return the events for commands that arrived too late, whose authors only know that they were sent."""
+    """Return the events for commands that arrived too late to have an effect, which their authors do not know yet."""
     told = []
     for word in words:
         if word.act == "skip":
@@ -93,7 +93,7 @@ def end_unreadable(agent: AgentContext, row: RunRow, why: str, words: Sequence[R
 
 
 def _with_recorded_swap(agent: AgentContext, row: RunRow) -> tuple[StepRow, ...]:
-    """Return the steps, with a swap marked done if the registry records it: its versions serve anyway."""
+    """Return the steps; a swap is marked done if the registry records it, because its versions already serve."""
     steps = []
     for step in row.steps:
         found = agent.ledger.deployment(TableName(step.table), step.version) if step.do == StepKind.SWAP else None

@@ -116,8 +116,8 @@ def restart(run: RunContext, step: Step) -> RunEvidence:
 def begin_moved(run: RunContext, step: Step) -> Deployment | StepFailed:
     """Start a version on its recorded checkpoint, then move the former checkpoints to the trash.
 
-    The order matters: Spark refuses late starts on a former checkpoint while a query of the same name runs. Checkpoints
-    that cannot be moved become an event and do not fail the step.
+    The version must be started first: while its query runs, Spark refuses a late start of the same name on a former
+    checkpoint. Checkpoints that cannot be moved are reported as an event and do not fail the step.
     """
     begun = run.start_unless_stopped(step, after_stop=True)
     try:
@@ -132,7 +132,7 @@ def begin_moved(run: RunContext, step: Step) -> Deployment | StepFailed:
 
 
 def look_for_proof(run: RunContext, step: Step) -> RunEvidence:
-    """Check whether a start has succeeded: a batch is committed, or a trigger found no input."""
+    """Check whether a start has succeeded: it has if a batch was committed, or if a trigger found no input."""
     deployment, seam = run.deployed(step), run.seams.get(step.n, "")
     if deployment.state == State.FAILED:
         return StepFailed(step.n, f"{deployment.error_class}: {deployment.error}")
@@ -175,7 +175,7 @@ def alter(run: RunContext, step: Step) -> RunEvidence:
 
 
 def take_over_texts(run: RunContext, step: Step, **more: Any) -> None:
-    """Write the new revision into the deployment, with `more`: from now on a restart uses the new text."""
+    """Write the new texts and the fields in `more` into the deployment: from now on a restart uses the new text."""
     texts = _texts(run.built(step))
     run.agent.ledger.update_deployment(step.table, step.version, **texts, plan_hash=run.plan.hash, **more)
 
@@ -207,9 +207,9 @@ STOPS_AT_ONCE = 8
 def paused_readers(run: RunContext, step: Step, *, static_too: bool) -> Iterator[tuple[str, ...]]:
     """Lock and pause the step's version and its streaming readers for a block; yields the names of those that ran.
 
-    With `static_too` also the readers that join it as a static side, which fail at a wider type but not at a new
-    column. Raises Busy if one of them is locked, and the errors of a refused start or a failed stop; then the table is
-    unchanged.
+    `static_too` includes the readers that join the version as a static side, which fail at a wider type but not at
+    a new column. Raises Busy if a version is locked, and the errors of a refused start or a failed stop; then the
+    table is unchanged.
     """
     agent, here = run.agent, (step.table, step.version)
     reads = {

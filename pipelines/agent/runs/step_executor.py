@@ -45,7 +45,7 @@ _EFFECTS: Mapping[StepKind, Callable[[RunContext, Step], RunEvidence]] = {
     StepKind.OPTIMIZE: upkeep_steps.look_after,
     StepKind.VACUUM: upkeep_steps.look_after,
 }
-"""The function for each kind of step; the executor itself opens and polls CATCH_UP gates."""
+"""The function that performs each kind of step; the executor itself opens and polls CATCH_UP gates."""
 
 
 class StepExecutor:
@@ -176,7 +176,7 @@ class StepExecutor:
 
 
 def joined_whole(plan: Plan) -> frozenset[tuple[TableName, int]]:
-    """Return the versions that a plan's nodes join as static sides, and the versions that fill those."""
+    """Return the versions that a plan's nodes join as static sides, and those from which the plan fills them."""
     bindings = {(node.table, node.version): node.bindings for node in plan.nodes}
     open_ = [(b.parent, b.version) for found in bindings.values() for b in found if not b.streamed]
     joined: set[tuple[TableName, int]] = set()

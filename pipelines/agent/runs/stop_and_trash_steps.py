@@ -44,7 +44,7 @@ def _left_there(run: RunContext, deployment: Deployment) -> str:
 
 
 def soak(run: RunContext, step: Step) -> RunEvidence:
-    """Let a replaced version run on for a while."""
+    """Let a replaced version keep running for a while."""
     found = run.deployed(step)
     if found.wanted != WantedState.RUNNING:
         return StepDone(step.n, "it does not run")
@@ -135,8 +135,8 @@ def back_into_trash(agent: AgentContext, deployment: Deployment) -> None:
 def take_out(agent: AgentContext, deployment: Deployment) -> None:
     """Move a version's files back from the trash and register its table; the version is stopped.
 
-    The versions that it is a clone of are restored with it. Raises Refused if its retention has expired. The ledger is
-    written last, in one transaction: until then an undelete can be repeated.
+    If it is a clone, the versions that hold its rows are restored with it. Raises Refused if the retention of one
+    has expired. The ledger is written last, in one transaction: until then an undelete can be repeated.
     """
     if deployment.drop_after is None:
         return
@@ -158,7 +158,7 @@ def take_out(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def _with_bases(agent: AgentContext, deployment: Deployment) -> list[Deployment]:
-    """Return a version preceded by the versions that it is a clone of, as far as they are in the trash."""
+    """Return a version, preceded by those versions in the trash from which it was cloned, directly or not."""
     found = agent.ledger.deployment(deployment.table, deployment.version)
     if found is None or found.drop_after is None:
         return []
@@ -167,9 +167,9 @@ def _with_bases(agent: AgentContext, deployment: Deployment) -> list[Deployment]
 
 
 def archive_former(agent: AgentContext, deployment: Deployment) -> None:
-    """Move checkpoints that a version no longer uses, from before its seams, to the trash.
+    """Move to the trash the checkpoints that a version has left behind at a seam or rewrite.
 
-    They go below the time of their purge, in the version's trash folder.
+    They go into a folder named after the time of their purge, below the version's trash folder.
     """
     layout, files = agent.layout, agent.files
     beside = files.made_beside(layout.checkpoint_folder(deployment.table, deployment.version))

@@ -34,7 +34,7 @@ LASTS_S = 6 * 3600.0
 """Longest duration of an OPTIMIZE or VACUUM, in seconds; after that its step fails."""
 
 TAKES_S = 3600.0
-"""Margin, in seconds, for files that are replaced between the check for readers and the vacuum."""
+"""Margin of a vacuum, in seconds, for files that are replaced after the check for readers."""
 
 _one_at_a_time = Lock()
 """Held during an OPTIMIZE or VACUUM, because each uses every core of a pool."""
@@ -53,7 +53,7 @@ def look_after(run: RunContext, step: Step) -> RunEvidence:
 
 
 def look_for_end(run: RunContext, step: Step) -> RunEvidence:
-    """Check whether the work has ended, by the table's log; an unreachable log is waited for."""
+    """Check in the table's log whether the work has ended; if the log is unreachable, keep waiting."""
     try:
         return _look_for_end(run, step)
     except TryAgain as error:
@@ -134,7 +134,7 @@ def why_needed(run: RunContext, deployment: Deployment) -> Sentence | None:
 
 
 def _held_by(agent: AgentContext, clones: Sequence[Deployment]) -> Sentence | None:
-    """Name the clones whose rows are in files of a version, and how or when they are removed."""
+    """Name the clones that use files of a version, and how or when these clones are removed."""
     there = [clone for clone in clones if not clone.deleted]
     names = ", ".join(physical_name(clone.table, clone.version) for clone in there or clones)
     if there:
@@ -156,7 +156,7 @@ def _readers(agent: AgentContext, deployment: Deployment) -> list[Deployment]:
 
 
 def _unread(agent: AgentContext, parent: Deployment, reader: Deployment, moment: float) -> Iterator[str]:
-    """Yield what a statement has not read yet and a vacuum would delete, once for each stream of the version."""
+    """Yield, for each stream of a version, what its statement has not read yet and a vacuum would delete."""
     _, checkpoint = places_of(agent, reader)
     reads = streamed_reads(reader)
     # Only streams of this version matter, so the version stands for every parent.
@@ -241,9 +241,9 @@ def _look_after_now(run: RunContext, step: Step, open_: OpenUpkeep) -> None:
 
 @contextmanager
 def _at_rest(run: RunContext, step: Step) -> Iterator[None]:
-    """Lock a version and pause its statement for a block: a MERGE fails if its files are rewritten (4.4.0).
+    """Lock a version and pause its statement for a block, because a MERGE fails if its files are rewritten (4.4.0).
 
-    It stays wanted running, so that the reconciler restarts it, even if the agent dies here.
+    The version stays wanted running, so that the reconciler restarts it even if the agent dies in the block.
     """
     with run.agent.locks.holding((step.table, step.version), by=f"run {run.id}"):
         found = run.deployed(step)

@@ -38,7 +38,7 @@ from pipelines.agent.runs.version_comparison import VersionComparison, version_h
 from pipelines.agent.statements.deployment_lifecycle import written_batch
 
 STRICT_S = 60.0
-"""Seconds to wait for positions with equal watermarks; after that, rows withheld by one side are explained."""
+"""Seconds to wait for a position at which the watermarks are equal too; then differing watermarks are allowed for."""
 
 ALIGNED_S = 1800.0
 """Minimum time to wait for a position, in seconds: with many small files, batches of both versions rarely match."""
@@ -53,7 +53,7 @@ NO_BATCH = AlignedPair(-1, -1)
 """The position of two versions without any batch."""
 
 _TOLD = ("differences", "totals", "kept rows", "duplicates")
-"""Checks that are summarized if nothing blocks."""
+"""Names of the checks whose results are summarized in a step's note if no check blocks the swap."""
 
 log = logging.getLogger(__name__)
 
@@ -161,7 +161,7 @@ def _why_never(agent: AgentContext, old: Deployment | None, open_: OpenValidatio
 
 
 def _ended_upstream(agent: AgentContext, deployment: Deployment) -> Sentence | None:
-    """Return the ended upstream version whose rows a fully caught-up version still waits for; None if there is none."""
+    """Return the failed or stopped upstream version that a caught-up version still needs; None if there is none."""
     measured = agent.ledger.measurement(deployment.table, deployment.version)
     if measured is None or measured.lag_files != 0:
         return None
@@ -183,7 +183,7 @@ def _begin(
     pair: AlignedPair | None,
     why: str,
 ) -> "Future[tuple[CheckResult, ...]]":
-    """Compare in a thread and run the project's checks; without a pair nothing is compared, for the reason `why`."""
+    """Compare in a thread and run the project's checks; without a pair, `why` is the reason for not comparing."""
     work: Future[tuple[CheckResult, ...]] = Future()
     old, new = versions
 
@@ -249,7 +249,7 @@ def _judged(
 
 
 def _words(results: tuple[CheckResult, ...]) -> str:
-    """Summarize the results in one line if nothing blocks."""
+    """Summarize the results of a validation in one line; none of them may block the swap."""
     assert not any(result.verdict in BLOCKING for result in results)
     skipped = [result.summary for result in results if result.verdict is CheckVerdict.SKIPPED]
     expected = [result for result in results if result.verdict is CheckVerdict.EXPECTED]

@@ -79,7 +79,7 @@ _one_at_a_time = Lock()
 
 
 class VersionComparison:
-    """One comparison, in a thread of its own, with a time limit; it only reads."""
+    """One comparison, which only reads; it runs in a thread of its own, with a time limit."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
@@ -89,7 +89,7 @@ class VersionComparison:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait until no other comparison runs; raises TryAgain if this one is ended meanwhile."""
+        """Wait until no other comparison runs; raises TryAgain if this comparison is ended in the meantime."""
         try:
             while not _one_at_a_time.acquire(timeout=ENDED_EVERY_S):
                 self._go_on()
@@ -173,10 +173,10 @@ class VersionComparison:
         return (schema, differences, *totals, duplicates, *profile)
 
     def _bounded(self, expected: Expectation, pair: VersionPair) -> Expectation:
-        """Limit the rows that only the new version may have, if the old one continues after a predecessor's batch.
+        """Cap the number of rows that only the new version may have, if the old one began after a predecessor's batch.
 
-        The limit is the number of rows in the predecessor's batches. There is none if rows may differ for another
-        reason, or if the predecessor is incomplete or gone.
+        The cap is the number of rows that the predecessor wrote up to that batch. No cap is set if rows may
+        differ for another reason, or if the predecessor is incomplete or gone.
         """
         after = _AFTER_BATCH.match(pair.old.begins_after)
         if after is None or pair.new.begins_after or pair.new.begins_where or not begins_alone(expected):
@@ -198,7 +198,7 @@ class VersionComparison:
         return replace(expected, rows=(RowEffect(RowSide.NEW, words, most=rows),))
 
     def _totals(self, rows: ComparedRows, expected: Expectation, views: Sequence[FileView]) -> tuple[CheckResult, ...]:
-        """Compare totals of versions whose rows cannot be paired; empty if they can."""
+        """Compare the totals of versions whose rows cannot be paired; empty if the rows can be paired."""
         totals = expected.totals
         if expected.rewritten and rows.equal:
             return (kept_rows_result(self._run(kept_rows_query(rows), views), expected.anything),)

@@ -32,7 +32,7 @@ _OF_TABLES = ("DELTA_", "DIFFERENT_DELTA_TABLE_")
 
 
 class ChangedTables:
-    """Compares, round by round, the tables of running statements with what they read and wrote before."""
+    """Compares, round by round, the tables of running statements with the tables that these have read and written."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
@@ -130,7 +130,7 @@ class ChangedTables:
 def fault_that_ended(agent: AgentContext, deployment: Deployment, error_class: str) -> TableFault | None:
     """Return which change to a table made Spark end a statement; None if its tables are unchanged or the error differs.
 
-    Spark does not name the table, nor a missing static side that others write (Delta 4.4.0).
+    Spark's error names neither the table nor a missing static side that others write (Delta 4.4.0).
     """
     if not (error_class.startswith(_OF_TABLES) or reads_inputs(agent, deployment)):
         return None

@@ -42,14 +42,14 @@ PYTHON_CALL_S = 60.0
 
 
 def start(agent: AgentContext, deployment: Deployment, *, stops: int, after_stop: bool = False) -> ReportedQuery:
-    """Start a deployment on its checkpoint, as the ledger has it once it is locked, or find it running.
+    """Lock a deployment and start it on its checkpoint, as the ledger has it by then; returns its query if it runs.
 
     Raises Refused, EngineRefused, PoolUnreachable, LedgerUnavailable before the start, and NotRecorded if the query
     runs but could not be recorded.
 
-    `stops` is the serial of the start, or `StatementLocks.stops` when the caller decided to start; a later stop by an
-    operator wins. `after_stop` means that a running query was stopped for this start, which is added to the error. The
-    owner file is read before every start, because Spark does not fence checkpoints.
+    `stops` is the serial of the start, or `StatementLocks.stops` when the caller decided to start; a later stop by
+    an operator wins. `after_stop` means that a running query was stopped for this start, which is added to the
+    error. The owner file is read before every start, because Spark does not fence checkpoints.
     """
     try:
         return _start(agent, deployment, stops)
@@ -65,8 +65,8 @@ def start(agent: AgentContext, deployment: Deployment, *, stops: int, after_stop
 def refuse_start(agent: AgentContext, deployment: Deployment, *, stops: int) -> None:
     """Raise the error with which a start would be refused now, so that no running query is stopped for it in vain.
 
-    A refusal by Spark itself is not predicted. The table is registered if the catalog lacks it, because the catalog may
-    refuse that.
+    A refusal by Spark itself is not predicted. If the catalog lacks the table, it is registered here, because that
+    may be refused too.
     """
     refuse_unready(agent, deployment, stops=stops)
     check_checkpoint(agent, deployment)
@@ -246,7 +246,7 @@ def say_why(agent: AgentContext, deployment: Deployment, why: str, *, error_clas
 
 
 def _refuse_other_python(agent: AgentContext, deployment: Deployment) -> None:
-    """Refuse to send a writer to a foreign pool whose Python cannot run it; our own pools use our Python."""
+    """Refuse to send a writer to a foreign pool whose Python cannot run it; local pools use the agent's Python."""
     if upsert_of(deployment) is None or agent.layout.environment.pool.url is None:
         return
     pool = agent.pool.connection()
@@ -269,10 +269,10 @@ def written_batch(agent: AgentContext, deployment: Deployment) -> int | None:
 
 
 def refuse_other_checkpoint(agent: AgentContext, deployment: Deployment, *, owners: tuple[str, ...] = ()) -> int | None:
-    """Refuse a checkpoint that differs from the deployment's: Spark would begin anew. Returns its committed batch.
+    """Refuse a checkpoint that differs from the deployment's: Spark would begin anew. Returns the committed batch.
 
-    It must belong to this ledger or one of `owners`. The sink is read before the checkpoint, because a running query
-    writes the checkpoint last.
+    The checkpoint must belong to this ledger or one of `owners`. The sink is read before the checkpoint, because a
+    running query writes the checkpoint last.
     """
     name = query_name(deployment.table, deployment.version)
     sink = written_batch(agent, deployment)

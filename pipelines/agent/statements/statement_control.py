@@ -49,7 +49,7 @@ STOPS_AT_ONCE = 8
 """Concurrent calls of Spark's stop: forty statements stop within three seconds."""
 
 HOLDER_S = 1.0
-"""Longest wait of a stop for a holder of its version that is not starting it, in seconds."""
+"""Longest wait of a stop for whoever holds the version without starting it, in seconds."""
 
 RECORD_S = 1.0
 """Longest wait of a completed stop for the ledger to record it, in seconds."""
@@ -119,10 +119,10 @@ class StatementControl:
         return tuple(outcomes)
 
     def _start_one(self, found: Deployment, word: Word, *, done: Came, whole: bool) -> ActOutcome:
-        """Start one version, after stopping it if `done` is RESTARTED; with `whole` this also ends its table's stop.
+        """Start one version, after stopping it if `done` is RESTARTED; `whole` also ends a stop of the whole table.
 
-        Everything that may refuse the start is checked before the running query is stopped. Once Spark has accepted the
-        start it is reported as done, even if it cannot be recorded. The caller measures the time.
+        Everything that may refuse the start is checked before the running query is stopped. Once Spark has
+        accepted the start, it is reported as done, even if it cannot be recorded. The caller measures the time.
         """
         agent, key, name = self._agent, (found.table, found.version), query_name(found.table, found.version)
         verb = "start" if done is Came.STARTED else "restart"
@@ -152,7 +152,7 @@ class StatementControl:
         return ActOutcome(*key, done, None, 0.0, recorded)
 
     def _take_back(self, key: Version, word: Word, before: WordRow | None, error: HeadgateError) -> None:
-        """Undo the command of a refused start; raises NotTakenBack if the ledger cannot be written."""
+        """Undo the command of a start that was refused; raises NotTakenBack if the ledger cannot be written."""
         if not self._written(partial(self._agent.ledger.take_back, *key, word, before)):
             name = query_name(*key)
             raise NotTakenBack(
@@ -161,7 +161,7 @@ class StatementControl:
             ) from error
 
     def _written(self, write: Callable[[], object]) -> bool:
-        """Return whether the ledger has recorded what follows an action of Spark; the action is not undone."""
+        """Write to the ledger after a start; returns whether that succeeded. A failure does not undo the start."""
         try:
             write()
         except LedgerUnavailable as error:
@@ -201,7 +201,10 @@ class StatementControl:
             yield deployment
 
     def _find(self, names: tuple[str, ...]) -> tuple[Deployment, ...]:
-        """Find the serving and the named versions, sinks before sources; raises UsageError for a missing one."""
+        """Find the versions that names mean, sinks before sources; a table name means the serving version.
+
+        Raises UsageError for a missing one.
+        """
         deployments = self._registry()
         return _sinks_first(deployments, _named(names, deployments))
 
@@ -234,12 +237,12 @@ class StatementControl:
         return Recorded.LEDGER
 
     def _say_unchanged(self, deployment: Deployment, words: str) -> None:
-        """Record a command that changed nothing as one event per caller, which counts repetitions."""
+        """Record that a command changed nothing: one event per caller, which counts the repetitions."""
         about = (deployment.table, deployment.version)
         self._agent.event(EventKind.STATE, words, about=about, fingerprint=words)
 
     def _stop_one(self, word: Word, deployment: Deployment, arrived: float) -> ActOutcome:
-        """Stop one version at once; if it is locked, stop it again after its holder, within the deadline."""
+        """Stop one version at once; if it was locked, stop it again once the lock is free, within the deadline."""
         calls: list[float] = []
         key, ends_at = (deployment.table, deployment.version), arrived + STOP_S
 
@@ -267,10 +270,10 @@ class StatementControl:
     def _stop_after_holder(
         self, word: Word, deployment: Deployment, ends_at: float, called: Callable[[], None]
     ) -> None:
-        """Stop a version again after its holder, which itself checks for stops after a start.
+        """Stop a version again once its lock is free, because the holder may have started it meanwhile.
 
-        Raises Busy if a start continues. A holder that starts nothing may wait for a locked ledger; the stop does not.
-        A version that was started by a later command is left alone.
+        Raises Busy if a start is still in progress. If the holder starts nothing, the stop does not wait for
+        it: it may be waiting for a locked ledger. A version that was started by a later command is left alone.
         """
         key = (deployment.table, deployment.version)
 
@@ -346,7 +349,7 @@ SERIALS_AHEAD = 1_000_000
 
 
 def announce_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
-    """Announce the stops that an earlier agent could not record; done before any request, to keep their order."""
+    """Announce the stops that an earlier agent could not record; called before any request, to keep the order."""
     recorded = agent.locks.newest_serial()
     for each in journal.waiting().stops:
         if each.serial <= recorded + SERIALS_AHEAD:
@@ -380,7 +383,7 @@ def apply_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
 
 
 def _tell(agent: AgentContext, journal: EmergencyJournal, stop: JournalledStop) -> None:
-    """Record who stopped what, which the agent that received the stop may not have done before it was killed.
+    """Record who stopped what, in case the agent that received the stop was killed before it did.
 
     If the ledger fails in between, the stops are applied again without recording anything twice.
     """

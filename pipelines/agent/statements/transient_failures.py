@@ -28,7 +28,7 @@ CLASSES = {
     SparkFailure.WORKER_LATE: "HEADGATE_WORKER_LOST",
     SparkFailure.WRITTEN_MEANWHILE: "HEADGATE_WRITTEN_MEANWHILE",
 }
-"""Failures after which a statement is restarted automatically, with the error class of the event about it."""
+"""Failures after which a statement is restarted automatically, and the error class of the event about each."""
 
 
 @dataclass(slots=True)

@@ -2,7 +2,8 @@
 
 For a keyed version this includes the table of its deleted keys. A batch creates that table if it is missing, and writes
 to whatever is there, so late rows would bring deleted keys back. Ledger and table are compared before each start and
-while the statement runs. A version has a second table if rows from before its first were left as they were stored.
+while the statement runs. A version that left the rows from before its first one as they were stored has a second table
+for them.
 """
 
 import os
@@ -33,7 +34,7 @@ from pipelines.agent.tables.external_inputs import fault_of_inputs, refuse_input
 def tables_of(
     layout: EnvironmentLayout, deployment: Deployment, logs: Checkpoints | None = None
 ) -> tuple[CatalogTable, ...]:
-    """Return the tables of a version for the catalog; with `logs`, existing ones with the columns in their logs.
+    """Return the tables of a version for the catalog. If `logs` is given, the tables exist and have the logs' columns.
 
     External tables are taken as declared; differences are reported to their readers separately.
     """
@@ -76,7 +77,7 @@ def pointer_of(layout: EnvironmentLayout, deployment: Deployment) -> Pointer:
 
 _BY_HAND = "it was renamed or dropped by hand, and a new name can be taken back"
 _TAKE_CHANGES = frozenset({"skipchangecommits", "ignorechanges", "ignoredeletes", "readchangefeed"})
-"""Options of a Delta stream with which it continues over changed or deleted rows."""
+"""Options that let a Delta stream continue after rows of its table were changed or deleted."""
 
 
 class NotInCatalog(Refused):
@@ -144,7 +145,7 @@ def fault_of_tables(agent: AgentContext, deployment: Deployment) -> TableFault |
 
 
 def refuse_gone(agent: AgentContext, deployment: Deployment, because: Exception | None = None) -> None:
-    """Raise Refused if the folder of a version's table is gone, instead of the error that its reader got."""
+    """Raise Refused if the folder of a version's table is gone, instead of `because`, the error of its reader."""
     if deployment.external:
         if table_format(deployment.format).transaction_log:
             refuse_input_not_there(agent, deployment)
@@ -155,9 +156,9 @@ def refuse_gone(agent: AgentContext, deployment: Deployment, because: Exception 
 
 
 def fault_of_folder(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return that the folder of a version's table is gone, with a remedy; None if it exists.
+    """Report that the folder of a version's table is gone, with a remedy; None if the folder exists.
 
-    If its parent folder is missing too, the data may just not be mounted.
+    None also if its parent folder is missing, because the data may just not be mounted.
     """
     if agent.files.is_there(deployment.folder) or not agent.files.is_there(os.path.dirname(deployment.folder)):
         return None
@@ -195,7 +196,7 @@ def _lost_columns(agent: AgentContext, deployment: Deployment) -> list[str]:
 
 
 def _fault_of_static_side(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return the column that a statement reads and its static side no longer has; None if there is none."""
+    """Return the column that a statement reads and that its static side no longer has; None if there is none."""
     for binding in deployment.bindings:
         side = None if binding.streamed else agent.ledger.deployment(binding.parent, binding.version)
         if side is None or side.external or not (lost := _lost_columns(agent, side)):
@@ -221,7 +222,7 @@ def _remedy(deployment: Deployment) -> str:
 
 
 def takes_changes(read: TableRead) -> bool:
-    """Return whether a stream continues over changed or deleted rows."""
+    """Return whether a stream continues after rows of its table were changed or deleted."""
     return not _TAKE_CHANGES.isdisjoint(key.lower() for key, _ in read.options)
 
 
