@@ -28,7 +28,7 @@ class LivenessSigns:
     """What was observed of an active query."""
 
     silent_s: float
-    """Seconds since its last progress or idle event, or since the query was first seen."""
+    """Seconds since the query's last progress or idle event, or since the query was first seen."""
     trigger_s: float
     in_batch: bool
     """Whether a batch is planned but not committed, or a trigger is active."""

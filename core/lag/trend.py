@@ -56,7 +56,7 @@ class UpstreamHealth:
     missing: bool = False
     external: bool = False
     silent_s: float | None = None
-    """Seconds since the newest committed file of the source; None if it never had one."""
+    """Seconds since the newest committed file of the source; None if the source never had a file."""
     trend: str = ""
     """The source's own trend in the last round of measurements; empty if unknown."""
 

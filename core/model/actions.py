@@ -33,9 +33,11 @@ class StepKind(StrEnum):
     `_headgate.json`.
     """
     FORK = "fork"
-    """Copy offsets, state and rows of the old version, so that a new one continues after its newest batch."""
+    """Copy the offsets, state and rows of the old version, so that the new version continues after the old one's newest
+    batch.
+    """
     SEED = "seed"
-    """Mark everything that the sources hold now as read by a new version."""
+    """Mark everything that the sources now contain as already read by a new version."""
     START = "start"
     """Start the query of a version on its new checkpoint."""
     RESUME = "resume"
@@ -43,7 +45,9 @@ class StepKind(StrEnum):
     CATCH_UP = "catch_up"
     """Wait until a version is no further behind its inputs than a given bound."""
     VALIDATE = "validate"
-    """Compare a new version with the serving one after batches with the same input; run the project's checks."""
+    """Compare a new version with the serving one at batches where both have read the same input, and run the project's
+    checks.
+    """
     HOLD = "hold"
     """Wait, with every new version running, until an operator releases the swap."""
     SWAP = "swap"
@@ -55,7 +59,7 @@ class StepKind(StrEnum):
     REWRITE = "rewrite"
     """Stop the query, then upsert every row again into the same table with the new revision, on a new checkpoint."""
     SEAM = "seam"
-    """Stop the query, then continue the same table on another upstream version, from the aligned position."""
+    """Stop the query, then let it continue the same table from another upstream version, at the aligned position."""
     ALTER = "alter"
     """Run ALTER TABLE on the physical table, and change the registration DDL in the ledger accordingly."""
     STOP = "stop"
@@ -87,10 +91,10 @@ MOVES_POINTERS = frozenset({StepKind.SWAP, StepKind.UNPOINT})
 
 READABLE_ONCE_STARTED = frozenset({StepKind.START, StepKind.RESUME})
 NEEDS_PROOF = frozenset({StepKind.STOP, StepKind.TOMBSTONE, StepKind.UNPOINT})
-"""Steps that cannot be undone: they wait for the first batch of every query started before them."""
+"""Steps that cannot be undone; each waits for the first batch of every query that an earlier step started."""
 
 POLLED_WITH_EFFECT = MOVES_POINTERS | UPKEEP | {StepKind.SEAM}
-"""Steps whose gate performs the effect, and so is not polled while a run is paused."""
+"""Steps that take effect when their gate is polled, so that the gate is not polled while the run is paused."""
 
 
 class Strategy(StrEnum):
@@ -123,7 +127,7 @@ STRATEGIES: Mapping[Strategy, str] = {
 """A short description of each strategy, for help pages."""
 
 FORKS = frozenset({Strategy.FORK, Strategy.CARRY_OVER, Strategy.CHAIN})
-"""Strategies whose new version continues from the checkpoint of the old one."""
+"""Strategies in which the new version continues from the old version's checkpoint."""
 
 EXECUTABLE = frozenset(
     {

@@ -1,4 +1,4 @@
-"""Expected failures, with an exit code each: one class for every decision that a caller can make."""
+"""Expected failures, each class with an exit code: one class for every case that callers handle differently."""
 
 from enum import StrEnum
 
@@ -63,7 +63,7 @@ class Overtaken(Refused):
 
 
 class NotAdopted(Refused):
-    """Raised if data or ledger belong to another environment and no operator has adopted them."""
+    """Raised if the data or the ledger belongs to another environment and no operator has adopted it."""
 
 
 class Stale(Refused):
@@ -71,7 +71,7 @@ class Stale(Refused):
 
 
 class TryAgain(HeadgateError):
-    """Raised if agent, pool or ledger cannot be reached now; retrying the command later may work."""
+    """Raised if the agent, the pool or the ledger cannot be reached; retrying the command later may work."""
 
     exit_code = 4
 
@@ -97,11 +97,11 @@ class NotRecorded(LedgerUnavailable):
 
 
 class NotTakenBack(LedgerUnavailable):
-    """Raised if a request was refused but its record is still in the ledger, until the agent removes it."""
+    """Raised if a request was refused, but its record stays in the ledger until the agent removes it."""
 
 
 class VersionMismatch(Refused):
-    """Raised if the versions of program, agent and ledger are incompatible."""
+    """Raised if the versions of the program, the agent and the ledger are incompatible."""
 
 
 class SparkFailure(StrEnum):
@@ -118,7 +118,7 @@ class SparkFailure(StrEnum):
 
 
 class EngineRefused(HeadgateError):
-    """Raised if Spark refused or failed a request; `error_class` is Spark's own, empty if it gave none."""
+    """Raised if Spark refused or failed a request; `error_class` is Spark's error class, empty if it gave none."""
 
     def __init__(
         self, summary: str, *, remedy: str = "", error_class: str = "", failure: SparkFailure | None = None

@@ -41,7 +41,7 @@ DONE_BY = {
     EventCause.RESTART: "restarted by ",
     EventCause.RUN: "by run ",
 }
-"""Causes that an operator's command or a run explains, with the words that precede the operator or the run."""
+"""Causes for which the sentence names an operator or a run, with the words that precede the name."""
 
 FAULTY = frozenset({State.FAILED, State.DEGRADED, State.UNKNOWN})
 

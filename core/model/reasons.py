@@ -5,11 +5,11 @@ from enum import StrEnum
 from core.text.sentence import Sentence
 
 _IT = "it "
-"""Subject of the clauses about the statement itself; the words of other reasons are complete clauses."""
+"""Subject that completes the words of a reason to a clause; empty for words that already are a clause."""
 
 
 class Reason(StrEnum):
-    """The reason for an action: its code in plan documents, and the words for people."""
+    """The reason for an action, with its code for plan documents and its words for people."""
 
     NEW = "new", _IT, "is not deployed yet"
     UNCHANGED = "unchanged", _IT, "is running and has not changed"

@@ -45,12 +45,12 @@ class TableFaultKind(StrEnum):
     """What happened to a table that a statement reads or writes; the value is the statement's error class."""
 
     REPLACED = "HEADGATE_TABLE_REPLACED"
-    """Another table, or an older copy of the table, has replaced it."""
+    """The table was replaced by another table or by an older copy of itself."""
     GONE = "HEADGATE_TABLE_GONE"
     COLUMNS_CHANGED = "HEADGATE_COLUMNS_CHANGED_BY_HAND"
-    """Columns or properties differ from what they were, or from the declaration."""
+    """Columns or properties of the table have changed, or differ from the declaration."""
     STREAM_COLUMNS_CHANGED = "HEADGATE_STREAM_COLUMNS_CHANGED_BY_HAND"
-    """A column of a streamed table was renamed or dropped, which only a stream with `schema_tracking` survives."""
+    """A column of a streamed table was renamed or dropped; only streams with `schema_tracking` can continue."""
     ROWS_CHANGED = "HEADGATE_ROWS_CHANGED_BY_HAND"
     FILES_GONE = "HEADGATE_FILES_DELETED"
     LOG_GONE = "HEADGATE_LOG_DELETED"
@@ -82,7 +82,7 @@ ALIVE = frozenset({State.STARTING, State.RUNNING, State.DEGRADED})
 """States in which a query is known to exist."""
 
 MAY_WORK = ALIVE | {State.UNKNOWN}
-"""States in which a query may exist; in `unknown`, only its commits prove progress."""
+"""States in which a query may exist; in the state `unknown`, only commits prove that the query makes progress."""
 
 AT_REST = frozenset({State.STOPPED, State.FAILED, State.COMPLETED})
 """States without a query; the agent starts none while the wanted state is stopped."""
@@ -91,14 +91,13 @@ _WELL_OR_AT_REST = AT_REST - {State.FAILED} | {State.RUNNING, State.ABSENT}
 
 
 def stays_at_rest(state: str, wanted: str) -> bool:
-    """Return whether a statement is stopped and meant to stay so, which allows its inputs to be removed."""
+    """Return whether a statement is stopped and meant to stay stopped, so that its inputs may be removed."""
     return state in AT_REST and wanted == WantedState.STOPPED
 
 
 def summary_state(states: Collection[State]) -> State:
-    """Return the state that summarizes several: the worst one, `absent` if there is none.
-
-    If some run and the others are healthy at rest, it is `running`.
+    """Return one state for several statements: `running` if some are running and all others are healthy at rest, else
+    the worst state; `absent` if there are no statements.
     """
     found = [state for state in STATES_WORST_FIRST if state in states]
     worst = found[0] if found else State.ABSENT
@@ -106,10 +105,12 @@ def summary_state(states: Collection[State]) -> State:
 
 
 def worst_trend(trends: Iterable[Trend]) -> Trend:
-    """Return the trend that summarizes several: the worst one; `unknown` if there is none."""
+    """Return one trend for several statements: the worst one; `unknown` if there are none."""
     return min(trends, key=TRENDS_WORST_FIRST.index, default=Trend.UNKNOWN)
 
 
 def counts_for_many(trend: Trend, state: State, lag_rows: int | None) -> bool:
-    """Return whether a trend belongs in a summary; `unknown` does not if no input can be pending."""
+    """Return whether a trend counts in a summary of many statements; `unknown` does not count if no input can be
+    pending.
+    """
     return trend is not Trend.UNKNOWN or (lag_rows != 0 and state is not State.ABSENT)

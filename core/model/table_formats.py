@@ -1,8 +1,8 @@
 """The table formats with all their differences, and the column types that can be widened in place.
 
-File tables are Spark's file sources: a query that writes one lists its files in a log (`_spark_metadata`), and a new
-checkpoint starts with all existing files. A table with a transaction log (`_delta_log`) has an id, versions, and a
-record of the batches that each query wrote.
+File tables are Spark's file sources: a query that writes such a table lists the files in a log (`_spark_metadata`), and
+a new checkpoint starts with all existing files. A table with a transaction log (`_delta_log`) has an id, versions, and
+a record of the batches that each query wrote.
 """
 
 import re
@@ -24,7 +24,7 @@ class RowCounting(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TableFormat:
-    """The properties of one table format; `name` is the one after `USING`."""
+    """The properties of one table format; `name` is the word after `USING`."""
 
     name: str
     external_input: bool = False
@@ -33,9 +33,9 @@ class TableFormat:
     """Whether statements may write tables of this format."""
     row_counting: RowCounting = RowCounting.NONE
     keeps_read_files: bool = False
-    """Whether the files of an external table must still exist once they were read.
+    """Whether the files of an external table must remain in place after they were read.
 
-    If so, a folder without them is taken for another table.
+    If so, a folder that lacks them is taken for a different table.
     """
 
     connector: str = ""
@@ -55,7 +55,7 @@ class TableFormat:
     """Whether a new checkpoint on a table with rows writes those rows again (True) or loses new rows (False)."""
 
     read_before_first_batch: bool = True
-    """Whether existing rows can be marked as read before a first batch, rather than by a batch without state."""
+    """Whether existing rows can be marked as read before the first batch; if not, a batch without state marks them."""
     starts_at_versions: bool = False
     """Whether a stream can start at a table version or at a commit time."""
     clones: bool = False
@@ -65,7 +65,9 @@ class TableFormat:
     keyed_properties: tuple[tuple[str, str], ...] = ()
     """Properties that an upserted table needs from its creation on, so that its readers see every change."""
     subfolder: str = ""
-    """Subfolder of a version's folder for the table itself: Delta creates no table beside other files (4.4.0)."""
+    """Subfolder of a version's folder that holds the table itself, because Delta creates no table beside other files
+    (4.4.0).
+    """
 
     retention_property: str = ""
     """The table property that sets the retention of unreferenced files; empty if the format has no such files."""
@@ -73,7 +75,7 @@ class TableFormat:
     """The default retention of unreferenced files, in hours."""
 
     data_files: str = ""
-    """The format of the data files, if it is not the table format itself; else empty."""
+    """The format of the data files if it differs from the table format; else empty."""
 
     def place_in(self, folder: str) -> str:
         """Return the folder of the table, given the folder of its version."""

@@ -1,9 +1,9 @@
 """Aligned positions: the newest batches at which two versions had read exactly the same input.
 
 Each batch of a version has read a definite part of every streamed source. If only one of the two versions reads a
-source, and the source is itself a version of ours, then the inputs of that source are compared instead, and so on up to
-sources that both share or that are external. A mark stands for the rows read from a source, `12:9f3a…` for 12 files;
-equal marks mean equal rows.
+source, and the batches of the source are known, then the inputs of the source are compared instead, and so on up to
+sources that both versions share or that are external. A mark stands for the rows read from a source, `12:9f3a…` for 12
+files; equal marks mean equal rows.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -32,7 +32,7 @@ class BatchPosition:
     consumed: tuple[str, ...]
     """A mark for each source, in the order of the SQL text."""
     watermark_ms: int = 0
-    """Watermark of the batch in epoch milliseconds; 0 if it has none."""
+    """Watermark of the batch in epoch milliseconds; 0 if the batch has no watermark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,9 @@ class BatchHistory:
 
     batches: Mapping[int, BatchPosition]
     held: Mapping[str, tuple[int, int]]
-    """By mark of a reader: the first and last batch after which the table held exactly the rows marked as read."""
+    """For each mark of a reader, the first and last batch after which the table held exactly the rows that the mark
+    stands for.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +63,9 @@ class AlignedPair:
     blue_watermark_ms: int = 0
     green_watermark_ms: int = 0
     same_watermarks: bool = True
-    """Whether both versions, and everything that only one of them reads, had reached the same watermarks.
+    """Whether both versions, and the upstream versions that they do not share, had reached the same watermarks.
 
-    Then both withhold the same rows.
+    If so, both versions withhold the same rows.
     """
 
 
@@ -73,7 +75,7 @@ class Unaligned:
 
     why: str
     final: bool = False
-    """Whether no later batch can change that."""
+    """Whether it is certain that no later batches will have read the same input either."""
 
 
 Histories = Mapping[Version, VersionHistory]
@@ -85,7 +87,7 @@ def newest_aligned(
     """Return the newest batches of two versions that have read the same input.
 
     `histories` holds both versions and, as far as known, all versions upstream of them. `at` restricts the batches of
-    `blue`. `strict` requires equal watermarks too. A source that only one of them reads is not compared.
+    `blue`. `strict` requires equal watermarks too. A source that only one of the two versions reads is not compared.
     """
     missing = next((version for version in (blue, green) if version not in histories), None)
     if missing is not None:
@@ -233,7 +235,7 @@ def _comparable(
 
 
 def _projected(position: _Position, side: int, pairs: Collection[tuple[SourcePath, SourcePath]]) -> tuple[str, ...]:
-    """Return the values of a position that are compared: for each path its mark, or its watermark if it has no mark."""
+    """Return what is compared of a position: the mark of each path, or the watermark of a path without a mark."""
     marks, waters = position.marks, position.waters
     return tuple(marks[pair[side]] if pair[side] in marks else waters.get(pair[side], "") for pair in pairs)
 

@@ -98,7 +98,8 @@ def _known(document: Any, environment: str, problems: list[Problem]) -> PlannerI
 
 
 def places_in_text(text: str, path: str) -> dict[tuple[TableName, str], Where]:
-    """Return where a readable document has each table, under (table, ""), and each key of a table, under (table, key).
+    """Return the place of each table in a readable document, under (table, ""), and of each key of a table, under
+    (table, key).
 
     Parses the text again, so call it only for documents with mistakes.
     """
@@ -150,7 +151,7 @@ def planner_input_as_document(known: PlannerInput, environment: str) -> dict[str
 
 
 def _document(text: str, path: str, problems: list[Problem]) -> Any:
-    """Parse a document, JSON with the JSON parser: parsed as YAML, 3,000 tables take seconds."""
+    """Parse a document. JSON goes to the JSON parser, because the YAML parser takes seconds for 3,000 tables."""
     if text.lstrip().startswith("{") and _levels(text) <= _MOST_LEVELS:
         twice: list[Problem] = []
         with suppress(ValueError, RecursionError):
@@ -188,7 +189,7 @@ def _twice(word: str, remedy: str, where: Where | None) -> Problem:
 
 
 def _refuse_deep_and_aliases(text: str) -> None:
-    """Raise ValueError for deep nesting or aliases, before libyaml would recurse in composing nodes."""
+    """Raise ValueError for deep nesting or for aliases, before libyaml recurses into them."""
     deep = 0
     for event in _events(text):
         deep += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)

@@ -22,7 +22,7 @@ _MOST = 2**63
 _SHOWN = 80
 
 _LONGEST_NAME = 200
-"""Characters to which a name is cut before it is parsed; more than any table name has."""
+"""Maximum number of characters of a name that are parsed; no valid table name is longer."""
 
 
 def cut(value: Any, most: int = _SHOWN) -> str:
@@ -230,7 +230,7 @@ def plain_value(value: Any) -> Any:
 
 
 def known_fields(measured: TableStatistics | Headroom) -> dict[str, Any]:
-    """Return the fields with a known value, which are those that differ from their default."""
+    """Return the fields whose value is known, that is, differs from the default."""
     nothing = asdict(type(measured)())
     return {key: value for key, value in asdict(measured).items() if value != nothing[key]}
 

@@ -75,9 +75,8 @@ class OtherVersion:
     begun: bool = True
     """Whether the query was ever started; if not, the version holds no rows."""
     begins_where: tuple[str, ...] = ()
-    """Conditions on the version's streams.
-
-    For an orphan also what it continues from, if its text does not produce all of its rows.
+    """Conditions on the version's streams; for an orphan, also where it begins and the older rows that its text does
+    not produce.
     """
     texts: RevisionTexts = field(default_factory=RevisionTexts)
     trigger: str = ""
@@ -93,9 +92,9 @@ class OpenTicket:
 
     reader: str
     version: int
-    """The replaced version that it still reads."""
+    """The replaced version that the reader still reads."""
     run: str
-    """The run that replaced that version."""
+    """The run that replaced the version that the reader still reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +129,7 @@ class ObservedDeployment:
     kept: tuple[int, ...] = ()
     """All other existing versions, running or not; a delete moves them to the trash as well."""
     orphan_versions: tuple[OtherVersion, ...] = ()
-    """Orphans, newest first."""
+    """Orphans of runs that never moved the pointer, newest first."""
     served_by: str = ""
     """The run that moved the pointer to `version`; empty if unknown."""
     former: OtherVersion | None = None
@@ -155,7 +154,7 @@ class ObservedDeployment:
     begins_after: str = ""
     """The position before the first row of `version`, if it starts after one: `batch 12 of orders@v1`."""
     clones: tuple[tuple[int, int], ...] = ()
-    """Pairs of an existing clone and the version whose files it references, and which must therefore be kept."""
+    """Pairs of an existing clone and the version whose files the clone references and which must therefore be kept."""
     rows_before: bool = False
     """Whether the pointer also serves earlier rows from a separate table."""
     statistics: TableStatistics | None = None
@@ -169,7 +168,7 @@ class ObservedDeployment:
 
 @dataclass(frozen=True, slots=True)
 class PlannerInput:
-    """What is known of one environment at one moment; a missing value is unknown."""
+    """What is known of one environment at one moment; what is missing is unknown."""
 
     observed: Mapping[TableName, ObservedDeployment] = field(default_factory=dict)
     """What was observed of each table; a table without an entry is absent."""

@@ -37,7 +37,9 @@ class TableStatistics:
     small_files: int | None = None
     """Number of files smaller than `SMALL_FILE`; None if the format has no transaction log."""
     log_entries: int | None = None
-    """Number of versions since the last checkpoint of the transaction log: opening the table reads each of them."""
+    """Number of versions since the last checkpoint of the transaction log, each of which is read when the table is
+    opened.
+    """
     log_bytes: int | None = None
     log: str = ""
     """A `LogHistory` as text; empty if the table has no transaction log."""
@@ -73,7 +75,7 @@ class LogHistory:
     first: int
     """The oldest version whose commit is still in the log."""
     first_at: float
-    """When that version was committed, in epoch seconds."""
+    """When the version `first` was committed, in epoch seconds."""
     commits: tuple[tuple[int, float, int | None], ...]
     """Triples (version, commit time, rows added), newest last; the rows are None if not recorded."""
     kept_h: float | None = None

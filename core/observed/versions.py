@@ -39,7 +39,7 @@ class Deployment:
     compiled: str
     """The SELECT with physical table names; empty for an external table."""
     compiled_ddl: str
-    """CREATE TABLE IF NOT EXISTS with physical name and location, with which a new catalog registers the table."""
+    """CREATE TABLE IF NOT EXISTS with the physical name and location, used to register the table in a new catalog."""
     columns: tuple[str, ...]
     """Column names in the order of the pointer view."""
     format: str
@@ -77,7 +77,7 @@ class Deployment:
     lost: str = ""
     """What is missing or belongs to another query, as a sentence; empty if the statement can continue."""
     lost_kind: str = ""
-    """A `TableFaultKind` if a table is the reason; empty if the checkpoint is."""
+    """The `TableFaultKind` if a table is why the statement cannot continue; empty if the checkpoint is."""
     pool: Pool | None = None
     """The pool of the last start, with the settings pinned by the checkpoint; None if unknown."""
     engine: str = ""
@@ -123,7 +123,7 @@ class Deployment:
 
     @property
     def stored_as(self) -> str:
-        """The format name for access to the files; it differs for tables that others write."""
+        """The format name under which the files are accessed: `format`, or its variant for tables that others write."""
         return format_of_others(self.format) if self.external else self.format
 
     @property
@@ -236,7 +236,7 @@ class StatementLine(NamedTuple):
 
     @property
     def fault_word(self) -> str:
-        """The fault, a value of `core.model.states.Fault`, corrected by the state, which may be more recent."""
+        """The fault, a value of `core.model.states.Fault`; the state, which may be more recent, takes precedence."""
         if self.state == State.FAILED:
             return Fault.FAILED
         return (self.fault or "") if self.state in MAY_WORK and self.fault != Fault.FAILED else ""

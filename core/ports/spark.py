@@ -36,20 +36,20 @@ class QueryStart:
     """Everything needed to start one query."""
 
     name: str
-    """Query name, `orders@v3`."""
+    """Name of the query, such as `orders@v3`."""
     select: str
-    """Compiled SELECT: physical names, options, source names."""
+    """Compiled SELECT, with physical names, options and source names."""
     target: str
-    """Physical table in the catalog, which exists."""
+    """Physical table that the query writes to; it must already exist in the catalog."""
     format: str
     checkpoint: str
-    """Absolute folder."""
+    """Absolute path of the checkpoint folder."""
     trigger: str
     mode: str = "append"
     partitioned_by: tuple[str, ...] = ()
-    """Declared partition columns of the target; a refilled catalog may not know them."""
+    """Declared partition columns of the target, which a rebuilt catalog may not know."""
     upsert: Upsert | None = None
-    """None if rows are appended."""
+    """How rows are upserted; None if rows are appended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +58,23 @@ class ReportedQuery:
 
     name: str
     id: str
-    """Stable over restarts from the same checkpoint."""
+    """Streaming query id, which stays the same when the query restarts from the same checkpoint."""
     run_id: str
     active: bool
     message: str = ""
     """Spark's status message."""
     waits: bool = False
-    """Whether it waits for input; without input it never commits a first batch (seen on 4.2.0)."""
+    """Whether the query waits for input; without input, a query never commits a first batch (seen on Spark 4.2.0)."""
     trigger_active: bool = False
     progress: Mapping[str, Any] | None = None
-    """Last progress as decoded JSON, None before the first batch."""
+    """The last progress report as decoded JSON; None before the first batch."""
     error_class: str = ""
     error: str = ""
-    """Spark's message, first line; empty while it is healthy."""
+    """First line of Spark's error message; empty while the query is healthy."""
     failure: SparkFailure | None = None
-    """Kind of that error; None while it is healthy, and for any other error."""
+    """The kind of `error` if decisions depend on it; None for any other error and while the query is healthy."""
     silent_s: float | None = None
-    """Seconds since its last progress or idle event, or since it was first seen; None without a listener."""
+    """Seconds since the query's last progress or idle event, or since it was first seen; None without a listener."""
 
 
 def unheard() -> None:
@@ -91,14 +91,14 @@ class Queries(Protocol):
     def start(self, start: QueryStart, run_id: str = "") -> ReportedQuery:
         """Start a query, or return it if it is running already.
 
-        A running query of the same name counts as the same one if its run is `run_id`, or if it is known to have been
-        started with an equal `start`; otherwise AnotherQuery is raised.
+        A running query with the same name is taken for the same query if its run is `run_id`, or if it is known to have
+        been started with an equal `start`; otherwise AnotherQuery is raised.
         """
 
     def stop(self, name: str, calling: Callable[[], object] = unheard, *, upserts: bool = False) -> None:
         """Stop a query and return once it is gone from the pool; `calling` is called before each call to Spark.
 
-        For a query that `upserts`, this includes the end of all writes of its last batch.
+        If the query `upserts`, all writes of its last batch have ended by then as well.
         """
 
     def active(self) -> tuple[ReportedQuery, ...]:
@@ -123,7 +123,7 @@ def unnoticed(view: str) -> None:
 
 
 Pointer = tuple[str, tuple[str, ...], tuple[str, ...]]
-"""A view, the tables that it unites (that of the version itself last), and its columns in order."""
+"""The name of a view, the tables that it unites (the version's own table last), and the view's columns in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class FileView:
     """Folder of the table; partition values are read from the rest of each path."""
     files: tuple[str, ...]
     columns: tuple[tuple[str, str], ...]
-    """Declared columns as (name, type); NULL if missing in a file."""
+    """Declared columns as (name, type); a column that a file lacks is NULL."""
     format: str = "parquet"
 
 
@@ -147,34 +147,37 @@ class CatalogTable:
     ddl: str
     """The compiled CREATE TABLE IF NOT EXISTS."""
     exists: bool = False
-    """Whether the table exists and keeps the columns of its log."""
+    """Whether the table already exists, in which case it keeps the columns in its log."""
     columns: Mapping[str, str] | None = None
-    """Types by name from that log; None if unknown, so that the catalog must be asked."""
+    """Column types by name, from the table's log; None if unknown, so that the catalog must be asked."""
 
 
 class Tables(Protocol):
     """The catalog; every call is idempotent."""
 
     def create(self, name: str, ddl: str, *, exists: bool = False, columns: Mapping[str, str] | None = None) -> None:
-        """Run a compiled CREATE TABLE IF NOT EXISTS; a table that `exists` keeps the columns of its log.
+        """Run a compiled CREATE TABLE IF NOT EXISTS; a table that already `exists` keeps the columns in its log.
 
-        `columns` are the types by name from that log, compared with the declaration; if None, the catalog's are used.
+        `columns` are the column types by name, from that log, to be compared with the declaration; if None, those of
+        the catalog are compared.
         """
 
     def create_together(self, tables: Sequence[CatalogTable]) -> frozenset[str]:
         """Create missing tables in one request and return the names of those created; the rest is left to `create`.
 
-        Raises EngineRefused if Spark refuses one; others may have been created by then.
+        Raises EngineRefused if Spark refuses a table; others may have been created by then.
         """
 
     def has(self, name: str) -> bool:
         """True if the catalog currently has a table or view of this name."""
 
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
-        """Add missing (name, type) columns."""
+        """Add columns, given as (name, type), that the table lacks."""
 
     def widen_columns(self, name: str, columns: tuple[tuple[str, str], ...], allowing: str) -> None:
-        """Widen (name, type) columns where the type is wider; `allowing` is the table property that permits it."""
+        """Widen columns, given as (name, type), whose new type is wider; `allowing` is the table property that permits
+        it.
+        """
 
     def clone(self, name: str, source: str, version: int, location: str) -> None:
         """Replace an empty table by a clone of a version of another table, given by its folder.
@@ -186,26 +189,26 @@ class Tables(Protocol):
         """Record a batch of a query in the log of the table in a folder, unless it is recorded already."""
 
     def forget(self, name: str) -> None:
-        """Drop from the catalog; files stay."""
+        """Drop a table from the catalog; its files stay."""
 
     def point(self, view: str, targets: tuple[str, ...], columns: tuple[str, ...]) -> None:
-        """Point the view at these columns of all targets: ALTER VIEW if it exists, else CREATE VIEW."""
+        """Point a view at these columns of all targets: ALTER VIEW if the view exists, else CREATE VIEW."""
 
     def point_together(self, pointers: Sequence[Pointer]) -> frozenset[str]:
-        """Create missing views in one request and return their names; raises as `create_together`."""
+        """Create missing views in one request and return their names; raises EngineRefused like `create_together`."""
 
     def swap(self, pointers: Sequence[Pointer], before: Callable[[str], object] = unnoticed) -> float:
-        """Point all views, each (view, targets, columns), in one tight loop; return its seconds.
+        """Point all views at their targets in one tight loop; return how many seconds the loop took.
 
         Everything that could be refused is checked before the first move; `before` is called just before each move.
         """
 
     def standing(self, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
-        """Return the pointers whose view exists in the catalog with these tables and columns."""
+        """Return the pointers whose view exists in the catalog with exactly their tables and columns."""
 
     def unpoint(self, view: str) -> None: ...
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
-        """Return column names and at most `limit` rows of a batch query."""
+        """Run a batch query; return its column names and at most `limit` rows."""
 
     def read_files(
         self, sql: str, limit: int, views: Sequence[FileView], tag: str = ""
@@ -236,10 +239,12 @@ class TableUpkeep(Protocol):
     """
 
     def optimize(self, table: str, tag: str) -> None:
-        """Compact the small files of a table; if ended, nothing has changed."""
+        """Compact the small files of a table; nothing has changed if the operation is ended early."""
 
     def vacuum(self, table: str, retain_h: str, tag: str) -> None:
-        """Delete files unreferenced for `retain_h` hours; an empty value means the table's own retention."""
+        """Delete files that have been unreferenced for `retain_h` hours; if it is empty, the table's own retention
+        applies.
+        """
 
     def end(self, tag: str) -> None:
         """End operations with a tag, on the server too."""

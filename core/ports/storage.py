@@ -14,7 +14,7 @@ from core.sql.statement import LogStart
 from core.text.sentence import Sentence
 
 Sources = tuple[tuple[int, TableName, str, str], ...]
-"""Streamed sources of a statement: (ordinal, table, folder, format) of each."""
+"""Streamed sources of a statement, each as (ordinal, table, folder, format)."""
 
 
 class FolderTaken(Refused):
@@ -27,7 +27,7 @@ class TableFault:
 
     kind: TableFaultKind
     why: str
-    """A clause for people."""
+    """The fault as a clause for people."""
     remedy: str = ""
 
     @property
@@ -42,21 +42,21 @@ class TableFault:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointState:
-    """The contents of a checkpoint folder; `batch` is None if none was committed."""
+    """The contents of a checkpoint folder; `batch` is None if no batch was committed."""
 
     id: str
     """The streaming query id of Spark's `metadata`; empty before the first start."""
     owner: str
-    """Ledger id of `_headgate_owner`; empty when absent."""
+    """Ledger id in the owner file `_headgate_owner`; empty if the file is absent."""
     batch: int | None = None
     planned: int | None = None
     """Newest batch in `offsets/`, committed or not."""
     committed_at: float | None = None
-    """Epoch seconds of the newest commit."""
+    """When the newest batch was committed, in epoch seconds."""
     consumed: Mapping[int, int] = field(default_factory=dict)
-    """Source ordinal → last consumed entry of its file log (`logOffset`), as of the newest commit."""
+    """For each source ordinal, the last consumed entry of its file log (`logOffset`), as of the newest commit."""
     epoch: int = 0
-    """Ledger epoch in the owner file, which also has `machine` and `run`; 0 if it has none."""
+    """Ledger epoch in the owner file, which also has `machine` and `run`; 0 if the file has no epoch."""
     machine: str = ""
     run: str = ""
     """The run that created the folder."""
@@ -71,18 +71,18 @@ class SourceLag:
     bytes: int
     rows: int | None
     exact: bool
-    """False when rows are an estimate from bytes (JSON, CSV)."""
+    """False if `rows` is estimated from bytes (JSON, CSV)."""
     oldest_s: float | None
-    """Age of the oldest file not consumed; None when there is none."""
+    """Age of the oldest unconsumed file in seconds; None if there is none."""
     produced_rows: int | None = None
-    """Rows ever committed by the source (monotone while it exists)."""
+    """Rows ever committed by the source; never decreases while the source exists."""
     consumed_rows: int | None = None
     newest_s: float | None = None
-    """Age of the newest committed file of the source: how long it has been silent."""
+    """Age of the newest committed file of the source, in seconds: how long the source has been silent."""
     missing: bool = False
-    """The source is gone or was replaced."""
+    """Whether the source is gone or was replaced."""
     versions: int | None = None
-    """Versions of the source that are not completely read; None without a transaction log."""
+    """Number of versions of the source that are not completely read; None without a transaction log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +92,19 @@ class FolderContents:
     files: int
     bytes: int
     rows: int | None
-    """None if they cannot be estimated."""
+    """Number of rows; None if it cannot be estimated."""
     exact: bool
     """Whether all rows were counted."""
     earliest: float | None
-    """When the oldest file was written, epoch seconds; None while there is none."""
+    """When the oldest file was written, in epoch seconds; None if there is no file."""
     newest: float | None = None
-    """When the newest file was written."""
+    """When the newest file was written, in epoch seconds."""
     small_files: int | None = None
-    """Files smaller than `SMALL_FILE`; None without a transaction log."""
+    """Number of files smaller than `SMALL_FILE`; None without a transaction log."""
     log_entries: int | None = None
-    """Versions since the last checkpoint of the log; None without a transaction log."""
+    """Number of versions since the last checkpoint of the log; None without a transaction log."""
     log_bytes: int | None = None
-    """Bytes of these versions; None if there are too many to look at."""
+    """Size in bytes of the commits since the last checkpoint of the log; None if they are too many or one is gone."""
 
     def as_statistics(self, at: float, gone: int | None, history: LogHistory | None) -> TableStatistics:
         """Return table statistics measured at `at`; `gone` is the number of input files that no longer exist."""
@@ -127,11 +127,11 @@ class OriginRows(Enum):
     """What happens to the rows of a version that another version continues."""
 
     LEFT = "left"
-    """They stay in the old version; the new one holds later rows only."""
+    """The rows stay in the old version; the new version holds later rows only."""
     INSIDE = "inside"
-    """The new version includes them by referencing the old files."""
+    """The new version includes the rows by referencing the old files."""
     BEFORE = "before"
-    """The new version has them in a separate table (`VersionFolders.before`), unchanged."""
+    """The new version keeps the rows unchanged in a separate table (`VersionFolders.before`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class VersionFolders:
 
     @property
     def before(self) -> str:
-        """The folder of earlier rows, which moves with the table."""
+        """The folder of earlier rows; it lies in the table's folder and so moves with it."""
         return f"{self.table}/{BEFORE_FOLDER}"
 
 
@@ -152,12 +152,12 @@ BEFORE_FOLDER = "_before"
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a version starts that does not start empty."""
+    """Where a version starts if it does not start empty."""
 
     batch: int | None
-    """The last batch that it does not run itself; None if it runs all batches."""
+    """The last batch that the version does not run itself; None if the version runs all batches."""
     id: str
-    """The streaming query id of its checkpoint; empty if Spark will assign one."""
+    """The streaming query id in the version's checkpoint; empty if Spark will assign one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class SeenFile:
     """A source file marked as read."""
 
     path: str
-    """A URI, exactly as Spark writes it."""
+    """URI of the file, exactly as Spark writes it."""
     modified_ms: int
 
 
@@ -174,20 +174,20 @@ class SeenLog:
     """A transaction log marked as read up to a version."""
 
     offset: str
-    """Its representation in a checkpoint's offsets."""
+    """The position as written in the offsets of a checkpoint."""
     version: int = 0
     """The first unread version."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogMark:
-    """The position of a transaction log, to recognize an older copy of the table."""
+    """The position of a transaction log, recorded so that an older copy of the table can be recognized."""
 
     id: str
     """Id of the table."""
     version: int
     commit: str
-    """Digest of the commit of that version; empty if it is no longer in the log."""
+    """Digest of the commit of `version`; empty if that commit is no longer in the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,50 +206,52 @@ class Upkeep:
 class Checkpoints(Protocol):
     """Files of tables and checkpoints.
 
-    A folder is that of a version, or of an external table; its format, a name for `table_format`, says which. `Sources`
-    are the streamed sources of a statement as (ordinal, table, folder, format). Every method raises TryAgain if a path
-    cannot be reached or a log cannot be read now.
+    A folder belongs to a version or to an external table; the format, a name that `table_format` accepts, tells which.
+    `Sources` are the streamed sources of a statement as (ordinal, table, folder, format). Every method raises TryAgain
+    if a path cannot be reached or a log cannot be read now.
     """
 
     epoch: int
-    """Epoch of the environment, written into owner files; an adoption changes it."""
+    """Epoch of the environment, which is written into owner files and changed by an adoption."""
 
     @property
     def machine(self) -> str:
-        """Id of this machine; empty if it has none."""
+        """Id of this machine; empty if the machine has no id."""
 
     # Ownership of folders.
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
-        """Create an empty folder with the owner file and the note, which names the run, in one rename.
+        """Create an empty folder together with its owner file and its note, which names the run, in one rename.
 
         A folder of the same run is left as it is; an unused folder of another run is taken over. Raises FolderTaken if
-        another run has used it, Refused if it does not belong to this ledger.
+        another run has used the folder, Refused if the folder does not belong to this ledger.
         """
 
     def take_over(self, folder: str, former: str = "") -> None:
         """Write the current ledger, epoch and machine into the owner file of a folder of this ledger or of `former`.
 
-        The run stays. Raises Refused if the folder belongs to another ledger.
+        The run in the owner file stays the same. Raises Refused if the folder belongs to another ledger.
         """
 
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
         """Write `_headgate.json` of a table folder atomically."""
 
     def set_aside(self, folder: str, into: str) -> None:
-        """Move a folder of ours to `into` in the trash, or to a similar name if that is taken; nothing if it is gone.
+        """Move a folder of this ledger to `into` in the trash, or to a similar name if that is taken.
 
-        To another file system it is copied, and deleted once the copy is complete.
+        Does nothing if the folder is gone. Across file systems, the folder is copied, and deleted once the copy is
+        complete.
         """
 
     def put_back(self, aside: str, folder: str) -> None:
-        """Move a folder from the trash back to its original path; nothing if it is there already.
+        """Move a folder from the trash back to its original path, or do nothing if the folder is there already.
 
-        Raises Refused if it is at neither path, or if something else is at its original path.
+        Raises Refused if the folder is at neither path, or if something else is at its original path.
         """
 
     def remove(self, folder: str) -> bool:
-        """Delete a folder of ours with everything in it; return True if it was ours, or is gone already.
+        """Delete a folder of this ledger with all its contents; return True if the folder was the ledger's or is gone
+        already.
 
         Files that cannot be deleted stay, together with the owner file.
         """
@@ -263,32 +265,36 @@ class Checkpoints(Protocol):
         """Read a checkpoint; None if the folder does not exist or does not hold a checkpoint."""
 
     def lacks(self, folder: str) -> str:
-        """Return the path, in a checkpoint, of the first missing file that Spark needs to start; empty if none is
-        missing.
+        """Return the path, in a checkpoint, of the first file that Spark needs for a start but that is missing; empty
+        if none is.
         """
 
     def made_beside(self, checkpoint: str) -> tuple[str, ...]:
-        """List the paths of a version's first checkpoint, if it exists, and of its seams, `<first>.…`, sorted."""
+        """List the paths of a version's first checkpoint, if it exists, and of the seams beside it (`<first>.…`),
+        sorted.
+        """
 
     def why_other_source(
         self, checkpoint: str, sources: Sources, *, take_changes: Set[int] = frozenset(), tracked: bool = False
     ) -> tuple[TableName, TableFault] | None:
         """Return the first source from which the statement cannot continue, with the fault; None if there is none.
 
-        A fault that cannot be recognized counts as none. Rows of the sources in `take_changes` (ordinals) may have been
-        updated or deleted, which ends a stream of rows; with `tracked`, columns may have been renamed or dropped.
+        A fault that cannot be recognized counts as none. In sources whose ordinal is in `take_changes`, rows may have
+        been updated or deleted, which ends any other stream; with `tracked`, columns may have been renamed or dropped.
         """
 
     def unread_before(
         self, checkpoint: str, source: tuple[int, TableName, str, str], moment: float, *, takes_changes: bool = False
     ) -> int | None:
-        """Return the first version of a source with unread files that a vacuum would delete; None if there is none.
+        """Return the first version of a source whose unread files a vacuum would delete; None if there is none.
 
-        Those are files that were replaced before `moment`, epoch seconds.
+        Those are files that were replaced before `moment`, in epoch seconds.
         """
 
     def gone(self, checkpoint: str, sources: Sources) -> int | None:
-        """Count the files that a statement has read and that no longer exist; None if the checkpoint does not tell."""
+        """Count the files that a statement has read and that no longer exist; None if the checkpoint does not record
+        them.
+        """
 
     def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
         """Measure how far a statement, running or stopped, is behind each of its sources."""
@@ -308,33 +314,37 @@ class Checkpoints(Protocol):
     # Contents of tables.
 
     def contents(self, folder: str, format: str) -> FolderContents | None:
-        """Return size and range of a table; None if it does not exist on this machine. Slow for many files."""
+        """Return the size and age of a table's contents; None if the table does not exist on this machine.
+
+        Slow for many files.
+        """
 
     def rows(self, folder: str, format: str) -> int | None:
         """Count the rows of a table; None until all are counted, and for formats whose rows are never counted."""
 
     def rows_since(self, folder: str, format: str, moment: float) -> int | None:
-        """Count the rows written to a table since a moment, epoch seconds.
+        """Count the rows written to a table since `moment`, in epoch seconds.
 
-        None if there are too many to count at once, or if they cannot be counted.
+        None if they are too many to count at once, or if they cannot be counted.
         """
 
     def sink_batch(self, folder: str, *, format: str = "", query: str = "") -> int | None:
-        """Return the newest batch in a table's record of batches, or the newest of `query` in its log; None without
-        one.
+        """Return the newest batch in a table's record of batches, or the newest batch of `query` in the table's log.
+
+        None if there is no such batch.
         """
 
     def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
-        """Return the files written by a table's batches up to `upto`; None if its log does not tell.
+        """Return the files written by a table's batches up to `upto`; None if the table's log does not record them.
 
         Raises Refused if the files do not contain exactly the rows of the table.
         """
 
     def seen(self, folder: str, upto: int | None = None, *, format: str = "") -> tuple[SeenFile, ...] | SeenLog:
-        """Return the contents of a source for `seed`; of a table of ours, up to batch `upto` of its own record.
+        """Return the contents of a source, to be passed to `seed`.
 
-        Without a format it is a table of ours. Raises Refused if the record does not separate that batch from later
-        ones.
+        With `upto`, only the contents up to that batch of the table's own record. Without a `format`, the source is a
+        table that Headgate writes. Raises Refused if the record does not separate the batch from later ones.
         """
 
     # Tables with a transaction log; for other formats the result is empty or None.
@@ -349,22 +359,26 @@ class Checkpoints(Protocol):
         """Return the properties of a table; empty if there is no table."""
 
     def written_by_hand(self, folder: str, format: str) -> tuple[int, str] | None:
-        """Return the newest version whose rows no statement has written, with its operation; None if there is none."""
+        """Return the newest version whose rows were not written by a statement, with its operation; None if there is
+        none.
+        """
 
     def log_history(self, folder: str, format: str) -> LogHistory | None:
         """Return the versions of a table that are still in its log; None without a log."""
 
     def log_mark(self, place: str, version: int | None = None) -> LogMark | None:
-        """Return the mark of the log in a folder at its newest version, or at an earlier one; None without a log."""
+        """Return the mark of the log in a folder at `version`, or at its newest version if None; None without a log."""
 
     def kept_h(self, folder: str, format: str) -> float | None:
         """Return for how many hours a table keeps files of older versions; None if that cannot be read."""
 
     def written_version(self, folder: str, query: str, batch: int) -> int | None:
-        """Return the version of a table with a query's batches up to one, and no later one; None if unknown."""
+        """Return the version of a table that contains a query's batches up to `batch` and no later one; None if
+        unknown.
+        """
 
     def lost_files(self, folder: str, version: int) -> tuple[str, ...]:
-        """List the paths of a version's missing files; checks each of its files."""
+        """List the paths of the missing files of a version; checks whether each of the version's files exists."""
 
     def why_not_from(
         self, folder: str, format: str, start: LogStart, *, takes_changes: bool, tracked: bool = False
@@ -379,10 +393,10 @@ class Checkpoints(Protocol):
     def fork(self, origin: VersionFolders, copy: VersionFolders, note: Mapping[str, Any], *, rows: OriginRows) -> Cut:
         """Create a checkpoint that continues after the newest committed batch of another version, which may be running.
 
-        It is a copy with an id of its own, and the table's record of batches ends with the same batch; the origin is
-        only read. `copy` was prepared by the run in `note`; repeating the call is harmless. For a table with a
-        transaction log only the checkpoint is created; rows and record are copied by `Tables.clone`. Raises FolderTaken
-        if a query was started in it already, TryAgain if a complete copy could not be made.
+        The checkpoint is a copy with its own id, and the record of batches of the new table ends with the same batch;
+        the origin is only read. `copy` was prepared by the run in `note`; repeating the call is harmless. For a table
+        with a transaction log, only the checkpoint is created; rows and record are copied by `Tables.clone`. Raises
+        FolderTaken if a query was already started in `copy`, TryAgain if a complete copy could not be made.
         """
 
     def seed(
@@ -394,9 +408,9 @@ class Checkpoints(Protocol):
         batch: int | None = None,
         like: str = "",
     ) -> Cut:
-        """Create a checkpoint as if the files, or the log, of each source, by ordinal, had already been read.
+        """Create a checkpoint as if the files or the log of each source, in order of ordinals, had already been read.
 
         Without `batch`, the version's own first batch skips them, with any kind of state. With `batch`, the version
-        continues after that batch, without state, and with the settings pinned by the checkpoint `like`; the table's
-        record of batches is created if there is none. Preparation, repetition and errors are as for `fork`.
+        continues after that batch, without state, and with the settings pinned by the checkpoint `like`; if the table
+        has no record of batches, one is created. Preparation, repetition and errors are as for `fork`.
         """

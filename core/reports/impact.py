@@ -55,7 +55,7 @@ class ImpactEffect(StrEnum):
     STARTED = "started"
     RESUMED = "resumed"
     LEFT_BEHIND = "left behind"
-    """The reader stays on the old version, which keeps running for its sake."""
+    """The reader stays on the old version, which is kept running for this reader."""
     UNAFFECTED = "unaffected"
 
 
@@ -89,9 +89,9 @@ class ReachedTable:
     effect: ImpactEffect
     why: str
     place: str = ""
-    """Lines at which the statement uses the column or a value derived from it: `dml.orders.sql:3,7`."""
+    """Lines at which the statement uses the lost column or a value derived from it: `dml.orders.sql:3,7`."""
     output_columns: tuple[str, ...] = ()
-    """The table's own columns that are derived from the column."""
+    """The table's own columns that are derived from the lost column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +123,13 @@ class Impact:
     """True if the answers are about deployed tables, False if they treat declared tables as deployed."""
     answers: tuple[ImpactAnswer, ...]
     columns: Mapping[str, Mapping[TableName, str]]
-    """For a declared table as a whole: for each column its readers, with the lines that reference the column."""
+    """For each column of a declared table, its readers with the lines that reference it; empty for an impact of one
+    column.
+    """
     edited: tuple[TableName, ...] = ()
-    """This and downstream tables whose files differ from the deployed texts; columns are traced in the files."""
+    """The tables, from the root downstream, whose files differ from the deployed texts; columns are traced in the
+    files.
+    """
 
 
 def impact_of(
@@ -138,11 +142,11 @@ def impact_of(
     children: str = "",
     parse_cache: ParseCache | None = None,
 ) -> Impact:
-    """Return what would happen downstream of a table that is declared or deployed; its column must be declared.
+    """Return what would happen downstream of a declared or deployed table, or of one of its declared columns.
 
     `children` is the option of a plan request; if it is empty, the default applies. If the table is not deployed, every
-    declared table is treated as running. Linear in reads; in addition, each statement that may use the column is
-    parsed, unless `tracer` has parsed it before.
+    declared table is treated as running. Takes time linear in reads; in addition, each statement that may use the
+    column is parsed, unless `tracer` has parsed it before.
     """
     deployed = known.observed.get(root.table, ObservedDeployment()).state != State.ABSENT
     part, seen = affected_part(project, known.observed if deployed else {}, root.table)

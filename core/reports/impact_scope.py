@@ -23,8 +23,8 @@ def affected_part(
 ) -> tuple[Project, Mapping[TableName, ObservedDeployment]]:
     """Return the part of the project and of the observations around a table.
 
-    Returns everything if the bindings of a deployed statement are unknown. One pass over the project, then linear in
-    the part.
+    Returns everything if the bindings of a deployed statement are unknown. Takes one pass over the project, and then
+    time linear in the part.
     """
     if any(_is_unread(seen) for seen in observed.values()):
         return project, observed
@@ -80,9 +80,10 @@ class DownstreamReach:
     """All tables that a change may reach."""
 
     depth: Mapping[TableName, int]
-    """Number of reads between the changed table, which has 0, and each table; a statement set shares one depth."""
+    """Number of reads from the changed table, which has depth 0, to each table; a statement set adds no read."""
     through: Mapping[TableName, tuple[InventoryReading, ...]]
-    """The reads of each table among the other tables, sorted by name; empty for some members of statement sets."""
+    """For each table, its reads of other tables in the reach, sorted by name; some members of statement sets have none.
+    """
     readers: frozenset[TableName]
     """Tables reached through reads alone; the others belong to a statement set that is rebuilt together."""
 
@@ -90,7 +91,10 @@ class DownstreamReach:
 def downstream_reach(
     declared: DeclaredTables, bindings: TableBindings, tracer: LineageTracer, root: TableName
 ) -> DownstreamReach:
-    """Walk downstream breadth-first, first through reads, then through statement sets as well. Linear in reads."""
+    """Return everything downstream of `root`, in time linear in the number of reads.
+
+    One breadth-first pass follows reads only; a second also follows statement sets.
+    """
     readers: dict[TableName, dict[TableName, bool]] = {}
 
     def step(table: TableName) -> dict[TableName, bool]:

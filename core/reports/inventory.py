@@ -110,7 +110,9 @@ def select(entries: Iterable[InventoryEntry], selection: InventorySelection) -> 
 
 
 def _declared_reads(table: Table) -> dict[TableName, bool]:
-    """Return the tables that a statement reads, and whether each is streamed; True if it is read both ways."""
+    """Return the tables that a statement reads, and for each whether it is streamed; True if it is also read
+    statically.
+    """
     found: dict[TableName, bool] = {}
     for read in table.parsed.reads if table.parsed is not None else ():
         found[read.table] = read.streaming or found.get(read.table, False)
@@ -185,9 +187,9 @@ class HierarchyRow:
 
     table: TableName
     entry: InventoryEntry | None
-    """The table's inventory entry; None if it is read but neither declared nor deployed."""
+    """The table's inventory entry; None if the table is read but neither declared nor deployed."""
     depth: int
-    """Distance from the root of the hierarchy, which has 0."""
+    """Number of levels below the root of the hierarchy, whose depth is 0."""
     streamed: bool
     """Whether the read that connects the row to the row above it is a stream; True for the root."""
     again: bool = False

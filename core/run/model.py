@@ -58,7 +58,7 @@ class RunState(StrEnum):
 
 
 class IllegalTransition(AssertionError):
-    """Raised for a state transition that is not allowed, which is a bug of ours; the message names both states."""
+    """Raised for a state transition that is not allowed, which is a bug in Headgate; the message names both states."""
 
 
 STEP_TRANSITIONS: dict[StepState, frozenset[StepState]] = {
@@ -92,7 +92,7 @@ FINISHED = SATISFIED | {StepState.FAILED, StepState.BLOCKED, StepState.CANCELLED
 
 @dataclass(frozen=True, slots=True)
 class StepProgress:
-    """A step with its state; `tries` counts how often it was started."""
+    """A step with its state; `tries` is the number of times that the step was started."""
 
     step: Step
     state: StepState = StepState.WAITS
@@ -126,7 +126,7 @@ class Run:
         return replace(self, state=state)
 
     def step(self, n: int) -> StepProgress:
-        """Return a step by its number; raises KeyError for an unknown one."""
+        """Return a step by its number; raises KeyError for an unknown number."""
         for progress in self.steps:
             if progress.step.n == n:
                 return progress

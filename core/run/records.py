@@ -24,7 +24,9 @@ class StepRow:
     ended_at: float | None = None
     intent_at: float | None = None
     predicted_low_s: float | None = None
-    """The prediction made before the run started, and never changed; None if there were no comparable measurements."""
+    """Shortest predicted duration, set before the run starts and never updated; None if no comparable step was
+    measured.
+    """
     predicted_high_s: float | None = None
 
 
@@ -48,7 +50,7 @@ class RunRow:
     acknowledged_by: str = ""
     """Who acknowledged the failure of the run; empty if nobody did."""
     predicted_low_s: float | None = None
-    """The prediction for the whole run, made before it started, and never changed; None if unknown."""
+    """Shortest predicted duration of the whole run, set before the run starts and never updated; None if unknown."""
     predicted_high_s: float | None = None
 
 
@@ -63,7 +65,7 @@ class MigrationTicket:
     product: str
     owner: str
     is_statement: bool
-    """Whether the reader is a statement; its ticket closes once it no longer reads the old version."""
+    """Whether the reader is a statement; its ticket then closes once the statement no longer reads the old version."""
     old: str
     """Physical table name of the old version: `orders__v1`."""
     new: str

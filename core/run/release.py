@@ -57,7 +57,7 @@ _STATE_BY_STEP: Mapping[StepKind, ReleaseState] = {
 """The release state by kind of the open step; if several steps are open, the first entry decides."""
 
 _BEGUN = frozenset({StepState.WAITS, StepState.RUNNING})
-"""States of a swap that was started and may have moved some pointers; after a retry it is waiting again."""
+"""States of a swap step that was started and may have moved some pointers; a retried swap waits again."""
 
 _REPLACES = frozenset({Action.REBUILD, Action.ROLLBACK})
 
@@ -108,7 +108,7 @@ class ReleasePair:
     lacks: str
     """Why the old version cannot serve again; empty if it can."""
     gate_at: float | None = None
-    """When the new version had caught up, in epoch seconds; None before."""
+    """When the new version caught up, in epoch seconds; None before that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +131,16 @@ class Release:
     blocked: Sentence | None
     """Why the release cannot be rolled back; None if it can."""
     old_until: float | None
-    """When the first replaced version will be stopped, in epoch seconds; None if one of them is not running.
+    """The earliest scheduled stop of a replaced version, in epoch seconds; a rollback takes only seconds until then.
 
-    Until then, a rollback takes only seconds.
+    None before the swap, and unless every replaced version is still running with a scheduled stop.
     """
     tickets: tuple[MigrationTicket, ...] = ()
     """Open tickets of readers of the replaced versions."""
 
     @property
     def rollback(self) -> str:
-        """The command that rolls the release back; empty if that is not possible."""
+        """The command that rolls the release back; empty if a rollback is not possible."""
         return "" if self.blocked else f"headgate rollback {self.run}"
 
     @property
@@ -150,7 +150,7 @@ class Release:
 
 
 def replaced_nodes(plan: Plan) -> tuple[PlanNode, ...]:
-    """Return the nodes for which a plan builds another version; a run of a plan without any is no release."""
+    """Return the nodes for which a plan builds another version; a run whose plan has no such node is no release."""
     return tuple(node for node in plan.nodes if node.action in _REPLACES and node.version != node.from_version)
 
 
@@ -165,9 +165,10 @@ def release_of(
     taken_back_by: str = "",
     uncompared: Collection[TableName] = (),
 ) -> Release | None:
-    """Return the release that a run carries out; None if it replaces nothing. Linear in versions and steps.
+    """Return the release that a run carries out; None if the run replaces nothing. Linear in versions and steps.
 
-    `taken_back_by` is the open run that rolls it back; `uncompared` are the tables whose comparison was skipped.
+    `taken_back_by` is the open run that rolls the release back; `uncompared` are the tables whose comparison was
+    skipped.
     """
     nodes = replaced_nodes(plan)
     if not nodes:
@@ -257,7 +258,7 @@ def _lacks(one: Deployment | None, known: Mapping[Version, Deployment], old: Map
 
 
 def _has_swapped(run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, Deployment]) -> bool:
-    """Return whether the swap is complete; this includes a swap cancelled after the registry had changed."""
+    """Return whether the swap is complete, or the run has ended after a new version began to serve."""
     done = any(step.do == StepKind.SWAP and step.state == StepState.DONE for step in run.steps)
     return done or (run.ended_at is not None and _serves(run, pairs, known))
 
@@ -293,7 +294,7 @@ def _why_no_rollback(
 def _standing(
     plan: Plan, run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, Deployment]
 ) -> tuple[ReleaseState, float, str]:
-    """Return the state of a release, the time at which it began, and the note of the step that determines it."""
+    """Return the state of a release, when that state began, and the note of the step that determines the state."""
     back = _goes_back(plan, pairs)
     waits = not run.acknowledged_by or any(pair.new.state != State.ABSENT for pair in pairs)
     if run.state == RunState.FAILED and not run.continued_by and waits:
@@ -317,7 +318,7 @@ def _standing(
 
 
 def _goes_back(plan: Plan, pairs: Sequence[ReleasePair]) -> bool:
-    """Return whether a rollback leads to older versions; a rollback of a rollback leads to newer ones."""
+    """Return whether a plan rolls back to older versions; a rollback of a rollback leads to newer ones."""
     return plan.request.verb == "rollback" and any(pair.new.version < pair.old.version for pair in pairs)
 
 

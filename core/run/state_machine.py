@@ -20,7 +20,7 @@ from core.text.sentence import Sentence
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """Evidence: a probe has found that the effect of a step is there."""
+    """Evidence: a probe has found the effect of a step in place."""
 
     n: int
     note: str = ""
@@ -303,7 +303,7 @@ def _proofs(run: Run, step: Step) -> frozenset[int]:
     """Return the starting steps whose first batch must be done before a step ends or replaces an old version.
 
     Steps in between may be skipped, so they prove nothing. The first pointer of a table needs no proof, since no step
-    waits before its swap for a version to catch up.
+    before its swap waits for a version to catch up.
     """
     if step.do in NEEDS_PROOF:
         before = _before(run, (step.n,))
@@ -348,9 +348,9 @@ def moves_pointers(plan: Plan, states: Mapping[int, StepState]) -> bool:
 
 
 def overrules(plan: Plan, act: str, do: StepKind | None) -> bool:
-    """Return whether a command overrides a check of a plan that needs approval, so that its author alone may not give
-    it.
+    """Return whether a command overrides a check of a plan that needs approval.
 
-    These commands are the swap and the skip of a comparison; `do` is the kind of the step that is skipped.
+    The author of the plan may not give such a command alone. These commands are the swap and the skip of a comparison;
+    `do` is the kind of the skipped step.
     """
     return plan.approvals > 0 and (act == "swap" or (act == "skip" and do is StepKind.VALIDATE))

@@ -32,7 +32,7 @@ class StatementCase:
     key: tuple[str, ...] = ()
     """Key columns, by which missing rows are paired with unexpected ones."""
     tolerance: float = field(default=1e-9)
-    """Allowed difference between floats, relative to the greater one."""
+    """Allowed difference between two floats, relative to the larger one."""
 
     @property
     def label(self) -> str:

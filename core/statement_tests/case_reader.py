@@ -175,7 +175,7 @@ def _part(file: _CaseFile, value: YamlValue, parsed: ParsedStatement, number: in
 
 
 def _rows(file: _CaseFile, value: YamlValue, key: str, table: TableName, columns: TypedColumns) -> tuple[Row, ...]:
-    """Read rows from a list or from the CSV file that it names; wrong rows are reported and left out."""
+    """Read rows from a list, or from a CSV file given by its name; wrong rows are reported and left out."""
     if value.text is not None and value.text.endswith(".csv"):
         return _rows_of_csv(file, value, table, columns)
     if value.items is None:

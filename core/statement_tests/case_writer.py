@@ -98,7 +98,11 @@ def _literals(parsed: ParsedStatement) -> dict[tuple[str, bool], list[str]]:
 
 
 def _row(columns: TypedColumns, number: int, literals: Mapping[tuple[str, bool], list[str]]) -> Row:
-    """Generate one row: every row holds a required literal, and only the last row of the part an excluded one."""
+    """Generate one row.
+
+    In every row, a string column has one of the values that it must equal. In the last row of the part, a column that
+    must differ from a value has that value.
+    """
     values: list[object] = []
     for name, kind in columns:
         wanted, ruled_out = (literals.get((name.lower(), equal), []) for equal in (True, False))

@@ -36,7 +36,7 @@ class UpgradeVerdict(StrEnum):
     """How the new text behaved when it continued from the old text's checkpoint."""
 
     SAFE = "safe"
-    """It wrote the same rows as the new text alone."""
+    """The upgraded statement wrote the same rows as the new text alone."""
     SEAM = "seam"
     """Rows written before the upgrade differ; later rows are correct."""
     MIXED = "mixed"
