@@ -21,7 +21,7 @@ from pathlib import Path
 from state.row_types import AuditArchiveRow, AuditRow
 
 HASHED = ("at", "actor", "action", "subject", "plan_hash", "confirmation", "outcome")
-"""Columns that the hash of an entry covers, beside the hash of the entry before it."""
+"""Columns that the hash of an entry covers, in addition to the hash of the entry before it."""
 
 FIRST = ""
 """The hash before the first entry."""
@@ -99,7 +99,7 @@ def _breaks(entries: Sequence[AuditRow], head: AuditHead | None, start: AuditHea
 
 
 def _break_before(entry: AuditRow, before: int, wanted: int | None, start: AuditHead) -> AuditBreak:
-    """Describe the break before an entry; `wanted` is the entry that it should follow, None if that is gone."""
+    """Describe the break before an entry; `wanted` is the entry that should precede it, None if that entry is gone."""
     if wanted is None and entry.id > before + 1:
         return AuditBreak(before + 1, entry.id - 1, "removed")
     if wanted is None:
@@ -125,7 +125,7 @@ class AuditCheck:
 
 
 def append_part(folder: Path, archives: Sequence[AuditArchiveRow], entries: Sequence[AuditRow]) -> AuditArchiveRow:
-    """Append the entries of the first year among those given to its archive; return the record of the file.
+    """Append the entries of the earliest year to that year's archive; return the record of the archive.
 
     The entries are synced to disk. Repeating the call adds nothing. Raises OSError.
     """
@@ -171,7 +171,9 @@ def _year(entry: AuditRow) -> int:
 
 
 def _places(year: int, archives: Sequence[AuditArchiveRow]) -> Iterator[AuditArchiveRow]:
-    """Yield the files to which a part may be appended with their recorded ends, newest archive first."""
+    """Yield the archives to which a part may be appended, each with its recorded end: the newest one, then unused
+    names.
+    """
     if archives and archives[-1].year == year:
         yield archives[-1]
     taken = {archive.file for archive in archives}

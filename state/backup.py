@@ -135,9 +135,10 @@ def _epoch_of(ledger: Path) -> int:
 
 
 def _settle(ledger: Path) -> None:
-    """Move the contents of its logs into a ledger, so that a killed restore leaves it complete without them.
+    """Write the contents of a ledger's logs into the ledger, so that the file is complete even if the restore is
+    killed.
 
-    The logs of a damaged ledger stay beside it. A second name that a killed restore left is removed.
+    The logs of a damaged ledger stay beside it. A second name left by a killed restore is removed.
     """
     for former in ledger.parent.glob(f"{ledger.name}.*.replaced"):
         if ledger.exists() and former.samefile(ledger):
@@ -149,7 +150,7 @@ def _settle(ledger: Path) -> None:
 
 
 def _keep(ledger: Path, now: float) -> Path:
-    """Link a ledger to a second name and move its logs, which SQLite would apply to any file with the first name."""
+    """Link a ledger to a second name and move its logs: SQLite would apply them to any file with the first name."""
     stem = f"{ledger.name}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}"
     names = (ledger.with_name(f"{stem}{n}.replaced") for n in chain([""], (f".{n}" for n in count(2))))
     kept = next(name for name in names if not name.exists())

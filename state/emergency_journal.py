@@ -1,7 +1,8 @@
 """The emergency journal: stops that the ledger could not record, one JSON object per line, applied first of all.
 
-It never raises: stops that cannot be written to disk either are kept in memory until the agent ends. Its lock is never
-held during ledger access, so that a new stop does not wait for others to be applied. Serials make applying idempotent.
+The journal never raises: stops that cannot be written to disk either are kept in memory until the agent ends. The lock
+is never held during ledger access, so that a new stop does not wait for others to be applied. Serials make applying
+idempotent.
 """
 
 import json
@@ -23,7 +24,7 @@ class JournalledStop:
     """An operator's stop of tables, or of single versions such as `orders@v2`."""
 
     serial: int
-    """As in `state.operator_commands.Word`."""
+    """Serial of the command, as in `state.operator_commands.Word`."""
     actor: str
     at: float
     names: tuple[str, ...]
@@ -34,7 +35,7 @@ class JournalledStop:
 
     @property
     def said(self) -> tuple[str, tuple[str, ...]]:
-        """Return actor and names, which are equal for repetitions."""
+        """Return the actor and the names, which are the same for repetitions of a stop."""
         return self.actor, self.names
 
 
@@ -63,12 +64,12 @@ class EmergencyJournal:
         self._done = 0
         """Number of applied bytes that could not be removed from the file yet."""
         self.told: set[tuple[float, str, str, str]] = set()
-        """Pending stops that are already in the logs: time, actor, names, and kind of row."""
+        """Pending stops that are already in the command log or the audit log: time, actor, name, and kind of row."""
         self._waiting: dict[tuple[str, tuple[str, ...]], _Waiting] = {}
         """Stops appended since the journal was last taken."""
 
     def append(self, stop: JournalledStop, *, after: int) -> bool:
-        """Record a stop; return True if it is on disk, False if it would be lost with this process.
+        """Record a stop; return True if it is on disk, False if it would be lost when this process ends.
 
         A repetition of a pending stop is not written again, unless a start with the serial `after` came in between, so
         that repeated stops do not fill the disk.

@@ -1,7 +1,7 @@
 """The ledger as a file: the agent's writer and everyone's readers.
 
-The writer keeps WAL while it lives and leaves a rollback-journal file behind, which readers without write access to the
-folder can read. Readers never write, never migrate, and never hold a read transaction longer than one method.
+While open, the writer uses WAL mode; when closed, it leaves a rollback-journal file, which readers without write access
+to the folder can read. Readers never write, never migrate, and never hold a read transaction longer than one method.
 """
 
 import os
@@ -47,7 +47,7 @@ class Ledger(
         self._file = _identity(path)
 
     def is_in_place(self) -> bool:
-        """True if its path still leads to the opened file, also if that cannot be checked."""
+        """Return whether the path still leads to the file that was opened; True if that cannot be checked."""
         try:
             return _identity(self.path) == self._file
         except (FileNotFoundError, NotADirectoryError):
@@ -78,9 +78,9 @@ class Ledger(
 def create_or_open(path: Path, facts: EnvironmentRow, *, busy_s: float = 5.0) -> Ledger:
     """Open the environment's ledger for writing, creating or migrating it first.
 
-    A ledger that exists keeps its id; its project's name follows `facts`, and so does protection that is added.
-    Raises LedgerUnavailable, or VersionMismatch if its schema is newer than this program or from before the first
-    release, or if it belongs to another project.
+    An existing ledger keeps its id and takes the project's name from `facts`; `facts` can add protection but not remove
+    it. Raises LedgerUnavailable, or VersionMismatch if the schema is newer than this program or from before the first
+    release, or if the ledger belongs to another project.
     """
     with sqlite_errors_translated(path):
         refuse_network(path)
@@ -118,13 +118,13 @@ class LedgerReader(
         self._connection: sqlite3.Connection | None = None
         self._snapshot: LedgerCopy | None = None
         self.opened = 0
-        """How often the file was opened; it may be another ledger each time."""
+        """How often the file was opened; it may have been another ledger each time."""
         self._file: tuple[int, int] | None = None
         with self._connected():
             pass
 
     def data_version(self) -> int:
-        """Return a number that changes with every write; takes microseconds, to be asked before each frame."""
+        """Return a number that changes with every write; takes only microseconds, to be called before each frame."""
         with self._connected() as connection:
             (version,) = connection.execute("PRAGMA data_version").fetchone()
         return self.opened << 32 | int(version)
@@ -144,7 +144,7 @@ class LedgerReader(
     def frame(self) -> Iterator[Self]:
         """Run several reads in one snapshot.
 
-        Keep it shorter than a frame, since the write-ahead log grows meanwhile.
+        Keep the block shorter than a frame on screen, since the write-ahead log grows meanwhile.
         """
         with self._connected() as connection:
             connection.execute("BEGIN")
@@ -218,9 +218,9 @@ def _opened(path: Path, shown: Path) -> sqlite3.Connection:
 
 
 def says_protected(path: Path) -> bool:
-    """True if a ledger of any schema version records its environment as protected.
+    """Return whether a ledger of any schema version records its environment as protected.
 
-    For a ledger that a reader refuses because of its version; raises LedgerUnavailable if it cannot be read.
+    Works for a ledger that a reader refuses because of its version; raises LedgerUnavailable if it cannot be read.
     """
     return bool(_value_in(path, "SELECT max(protected) FROM facts"))
 
@@ -279,7 +279,7 @@ def _refuse_other(path: Path, connection: sqlite3.Connection) -> None:
 def _make(path: Path, facts: EnvironmentRow) -> None:
     """Create a ledger under a temporary name and rename it, so that a kill leaves a complete ledger or none.
 
-    Folder and file have their modes whatever the umask; SQLite gives its logs the database's mode.
+    The folder and the file get their modes regardless of the umask; SQLite gives its logs the mode of the database.
     """
     missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
     for folder in reversed(missing):

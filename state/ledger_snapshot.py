@@ -34,11 +34,11 @@ class LedgerSnapshot:
     """An environment at one moment; `problem` is a sentence if the ledger could not be read."""
 
     read_at: float
-    """Epoch seconds."""
+    """When the ledger was read, in epoch seconds."""
     version: int = 0
     """The ledger's data version; equal versions mean that nothing was written."""
     facts: EnvironmentRow | None = None
-    """None if nothing was ever read."""
+    """The row of the environment; None if nothing was ever read."""
     statements: tuple[StatementLine, ...] = ()
     """All versions that are not deleted, by table and version; unchanged ones are the same objects."""
     staged: tuple[StagedRow, ...] = ()
@@ -60,7 +60,9 @@ class LedgerSnapshot:
 
     @property
     def age_s(self) -> float | None:
-        """Seconds from the agent's heartbeat to the reading; None without a heartbeat."""
+        """Seconds between the agent's last heartbeat and the time this snapshot was read; None if there is no
+        heartbeat.
+        """
         return heartbeat_age_s(self.facts.agent_seen_at, self.read_at) if self.facts else None
 
     @property
@@ -94,7 +96,7 @@ class StatementDetails:
 
     table: TableName
     versions: tuple[Deployment, ...] = ()
-    """All versions, newest first, deleted ones included; empty if never deployed."""
+    """All versions, newest first, including deleted ones; empty if the table was never deployed."""
     measurement: Measurement | None = None
     """The latest measurement of the shown version."""
     statistics: TableStatistics = field(default_factory=TableStatistics)
@@ -102,24 +104,24 @@ class StatementDetails:
     samples: tuple[SampleRow, ...] = ()
     """Samples of the serving version, oldest first."""
     events: tuple[EventRow, ...] = ()
-    """Events, newest first."""
+    """Events of the table, newest first."""
     asked: int | None = None
     """The requested version; None for the serving one."""
 
     @property
     def shown(self) -> Deployment | None:
-        """The requested or serving version; None if never deployed."""
+        """The requested version, or the serving one if none was requested; None if the table was never deployed."""
         named = next((one for one in self.versions if one.version == self.asked), None)
         return self.serving if self.asked is None else named
 
     @property
     def serving(self) -> Deployment | None:
-        """The serving version; a deleted one if all are deleted, None if never deployed."""
+        """The serving version; a deleted one if all versions are deleted, None if the table was never deployed."""
         return serving_version(self.versions)
 
 
 class SnapshotCache:
-    """Reads snapshots of one ledger: the same object while nothing is written, else only changed lines anew."""
+    """Reads snapshots of one ledger; returns the same object while nothing is written, and re-reads changes only."""
 
     def __init__(self, reader: LedgerReader, *, clock: Callable[[], float] = time.time) -> None:
         self._reader = reader

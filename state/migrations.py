@@ -1,4 +1,4 @@
-"""The ledger's schema as migrations, each plain SQL; they only append: a released one is never edited."""
+"""The ledger's schema as a list of migrations in plain SQL; new ones are appended, and released ones never edited."""
 
 import sqlite3
 from collections.abc import Callable
@@ -180,7 +180,9 @@ def migrate(connection: sqlite3.Connection, migrations: tuple[str, ...] = MIGRAT
 
 
 def _step(version: int, script: str) -> "Callable[[Database], None]":
-    """Return what runs a script in the transaction that sqlite-utils opens, which `executescript` would commit."""
+    """Return a function that runs a script inside the transaction that sqlite-utils opens; `executescript` would commit
+    it.
+    """
 
     def migrate_to(database: "Database") -> None:
         pending = ""

@@ -25,7 +25,9 @@ class Wish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """Time and author of a command; for a run, whoever applied or retried it."""
+    """When and by whom a command was given, with its serial; for a run, when and by whom it was applied or last
+    retried.
+    """
 
     serial: int
     """From one increasing sequence per environment; the command with the higher serial wins."""
@@ -52,13 +54,13 @@ NEWEST_SERIAL = "SELECT max((SELECT coalesce(max(serial), 0) FROM word), (SELECT
 _OF_STOPPED = """FROM deployment d WHERE "table" = ?1 AND NOT external AND drop_after IS NULL
   AND (?2 IS NULL OR version = ?2)
   AND NOT EXISTS (SELECT 1 FROM word WHERE subject = d."table" || '@v' || d.version AND serial > ?3)"""
-"""The versions affected by a stop of a table (?1), or of its version (?2), with a serial (?3)."""
+"""SQL for the versions that a stop with serial ?3 affects: all versions of table ?1, or only version ?2 if not NULL."""
 
 _STANDING_STOP = """SELECT stop.* FROM word stop WHERE stop.wish = 'stop' AND stop.serial > ?3 AND (stop.subject = ?2
   OR stop.subject = ?1 AND NOT EXISTS (
     SELECT 1 FROM word start WHERE start.subject = ?2 AND start.wish <> 'stop' AND start.serial > stop.serial))
   ORDER BY stop.serial DESC LIMIT 1"""
-"""The newest stop of a table (?1) or of one version (?2) after a serial (?3) that no start has ended.
+"""SQL for the newest stop of table ?1 or of query ?2 that is later than serial ?3 and that no start has ended.
 
 A start of the table replaces the stop of the table, but not the stop of a version.
 """
@@ -91,9 +93,9 @@ class WordReads(LedgerReads):
         return Word(serial, actor, at)
 
     def stopped_during(self, run_id: str, table: TableName, version: int) -> WordRow | None:
-        """Return the standing stop of a version since a run started or was last retried; None without one.
+        """Return the newest stop of a version that is still in force, if given after a run started or was last retried.
 
-        A stop of the table also covers versions that do not exist yet.
+        None if there is none. A stop of the table also covers versions that do not exist yet.
         """
         since = self.run_word(run_id).serial
         return self._row(WordRow, _STANDING_STOP, (table, query_name(table, version), since))
@@ -105,8 +107,8 @@ class WordWrites(WordReads, RegistryWrites):
     def stop_statements(self, names: Iterable[str], word: Word) -> None:
         """Record an operator's stop of all versions of tables, or of single versions such as `a@v2`.
 
-        They become wanted stopped unless a later command exists. The stop also binds every run open at that time, even
-        for versions created later, until a later start or a retry of the run.
+        The wanted state of these versions becomes `stopped` unless a later command exists. The stop also binds every
+        run open at that time, even for versions created later, until a later start or a retry of the run.
         """
         with self._registering() as connection:
             for name in names:
@@ -124,9 +126,9 @@ class WordWrites(WordReads, RegistryWrites):
                 )
 
     def want_running(self, table: TableName, version: int, word: Word, act: TableAct | None = None) -> bool:
-        """Record that a version is wanted running; return False, without changes, if a later stop exists.
+        """Set the wanted state of a version to `running`; return False, without changes, if a later stop exists.
 
-        `act` is the operator's act, which advances the table's serial if the version was wanted stopped; None for a
+        `act` is the operator's act, which advances the table's serial if the wanted state was `stopped`; None for a
         run.
         """
         name = query_name(table, version)
@@ -162,7 +164,8 @@ class WordWrites(WordReads, RegistryWrites):
             _put(connection, table, Wish.START, word)
 
     def take_back(self, table: TableName, version: int, word: Word, before: WordRow | None) -> None:
-        """Undo a refused start: the version is wanted stopped again and its previous command restored.
+        """Undo a refused start: the wanted state becomes `stopped` again, and the version's previous command is
+        restored.
 
         Nothing changes if a later command exists.
         """
@@ -179,11 +182,11 @@ class WordWrites(WordReads, RegistryWrites):
             )
 
     def call_off_start(self, table: TableName, version: int, *, cancelled: str = "") -> bool:
-        """Withdraw a start that a run recorded but never carried out; the version becomes wanted stopped.
+        """Withdraw a start that a run recorded but never carried out; the version's wanted state becomes `stopped`.
 
         Such a version is still at rest, or an operator's stop is not confirmed yet. Returns False, without changes, if
-        an open run other than the `cancelled` one changes the table, since that may still start it. The caller holds
-        the version.
+        an open run other than the `cancelled` one changes the table, since that run may still start the version. The
+        caller holds the version.
         """
         with self._registering() as connection:
             done = connection.execute(

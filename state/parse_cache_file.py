@@ -1,6 +1,6 @@
-"""The parse cache: a separate SQLite file with parsed SQL files, keyed by content; it never raises.
+"""The parse cache: a separate SQLite file with parsed SQL files, keyed by content; using it never raises.
 
-Deleting it costs only some seconds. A file that is unreadable, damaged, owned by another user or written by another
+Deleting it only costs a few seconds. A file that is unreadable, damaged, owned by another user or written by another
 version of the parsers counts as empty; a read-only file is left alone.
 """
 
@@ -145,7 +145,7 @@ class ParseCacheFile:
 
 
 class _StoredFacts:
-    """Looks facts up one by one at first, then reads all at once; finds none if the file cannot be read.
+    """Looks up facts one by one at first, and later reads all at once; finds none if the file cannot be read.
 
     While another process holds the file, nothing is found and the file is left alone for `_PAUSE_S`.
     """
@@ -197,7 +197,7 @@ def readers_version() -> str:
 
 
 _ROOMS = ("lineage", "model", "policy", "project", "project_reader", "sql", "text")
-"""The packages of core that parsing depends on, as a whole."""
+"""Packages of core whose whole code parsing depends on."""
 
 
 def _sources() -> list[Path]:
@@ -218,7 +218,7 @@ def _open(path: str, mode: str) -> sqlite3.Connection:
 
 
 def _is_ours(path: str) -> bool:
-    """True if the file belongs to this user, since its facts determine what plans do."""
+    """Return whether the file belongs to this user; others are not trusted, since facts determine what plans do."""
     try:
         return os.stat(path).st_uid == os.getuid()
     except OSError:

@@ -112,7 +112,7 @@ def _observe(
 
 
 def _spare(d: Deployment) -> OtherVersion:
-    """Return an orphan; one that was never started has no query, whatever its wanted state."""
+    """Describe an orphan; an orphan that was never started has no query, whatever its wanted state."""
     begun, begins = d.started_at is not None, (*d.begins_where, *filter(None, (d.begins_after, d.older_rows)))
     return replace(_other(d), running=begun and _in_service(d), begun=begun, begins_where=begins)
 

@@ -36,12 +36,12 @@ _PLAN = "SELECT {} FROM plan".format(
         for name in field_names(PlanRow)
     )
 )
-"""Rows of plans; later acts are found by the serials of their tables."""
+"""SQL for plans; an open plan counts as superseded if the serials of its tables show a later act."""
 
 _OTHERWISE = """(SELECT group_concat("table", ', ') FROM (SELECT older."table" FROM plan_table older
   JOIN plan_table newer ON newer."table" = older."table" WHERE older.plan_hash = {} AND newer.plan_hash = {}
   AND older.acts AND newer.says NOT IN ('', older.says) ORDER BY older."table" LIMIT 3))"""
-"""Up to three tables of an older plan that a newer one plans differently; NULL for none."""
+"""SQL for up to three tables of an older plan that a newer plan handles differently; NULL if there are none."""
 
 NO_WORDS: Mapping[TableName, TableWords] = MappingProxyType({})
 
@@ -95,9 +95,9 @@ class PlanWrites(PlanReads, LedgerWrites):
         `saved`. A plan that was applied is left unchanged. A plan that had expired or was superseded is replaced, and
         loses its approvals.
 
-        `words` are what the plan decides about each of its tables: open plans that decide differently are superseded.
-        A submitted plan is newer than all others, whatever their times are, because a clock may have been wrong. A
-        `saved` plan was made at its time; raises Stale if a plan that was made later decides differently.
+        `words` are what the plan decides about each of its tables: open plans that decide differently are superseded. A
+        submitted plan counts as newer than all others, whatever their times, because a clock may have been wrong. A
+        `saved` plan counts as made at its recorded time; raises Stale if a later plan decides differently.
         """
         with self._transaction() as connection:
             found = connection.execute(
@@ -157,8 +157,8 @@ class PlanWrites(PlanReads, LedgerWrites):
     ) -> None:
         """Mark an open plan as applied and write its run in one transaction.
 
-        Refused when the plan is unknown, used, refused or expired; when an open run holds one of the tables that it
-        changes (`tables` and those of its steps) or only `reads`. Raises RunIdTaken.
+        Raises Refused if the plan is unknown, used, refused or expired, or if an open run holds one of the tables that
+        the plan changes (`tables` and those of its steps) or only `reads`. Raises RunIdTaken.
         """
         with self._transaction() as connection:
             _refuse_taken(connection, plan_hash, now)
@@ -183,7 +183,7 @@ class PlanWrites(PlanReads, LedgerWrites):
 
 
 def approvals_of_others(plan: PlanRow, approvals: Iterable[ApprovalRow]) -> tuple[ApprovalRow, ...]:
-    """Return the approvals that count: no uid of the author or of another counted approval is repeated."""
+    """Return the approvals that count: not the author's, and only one per user id."""
     counted: list[ApprovalRow] = []
     seen = {plan.author_uid, plan.author_process_uid} - {None}
     for approval in approvals:

@@ -1,6 +1,7 @@
 """The registry: deployed versions of tables, the environment's own facts, and its recorded policies.
 
-A deployment is never removed; it gets `drop_after` once deleted, and `purged_at` once its files are gone.
+A deleted deployment keeps its row for a time: `drop_after` is set when it is deleted, and `purged_at` once its files
+are gone.
 """
 
 import sqlite3
@@ -39,7 +40,7 @@ _LINE_COLUMNS = {
     "deleted": "d.drop_after IS NOT NULL",
     "limited": "m.trend = 'growing' AND instr(lower(d.compiled), 'maxfilespertrigger') > 0",
 }
-"""Fields of a line that are not plain columns of deployment or measurement."""
+"""SQL for the fields of a line that are not plain columns of `deployment` or `measurement`."""
 
 _MEASURED = {*field_names(Measurement)} - {"table", "version"}
 
@@ -61,7 +62,7 @@ class TableAct:
     """An act that changed the text, version or wanted state of tables."""
 
     what: str
-    """For people: `run 7f3a-1 of ana`."""
+    """Description of the act for people, such as `run 7f3a-1 of ana`."""
     at: float
 
 
@@ -102,7 +103,7 @@ class RegistryReads(LedgerReads):
         return tuple(table for (table,) in self._values(sql))
 
     def taken_versions(self) -> dict[TableName, int]:
-        """Return the highest version number per table with a foreign folder, which is not reused."""
+        """Return, by table, the highest version number whose folder holds foreign files; they are not reused."""
         return dict(self._values('SELECT "table", max(version) FROM taken_version GROUP BY "table"'))
 
     def change_number(self) -> int:
@@ -118,9 +119,10 @@ class RegistryReads(LedgerReads):
         return tuple([_line(values) for values in self._values(_NOT_DELETED)])
 
     def changed_since(self, change: int) -> tuple[int, tuple[StatementLine, ...]]:
-        """Return the next change number and the lines changed after `change`, deleted ones included.
+        """Return the next change number and the lines changed after `change`, including deleted ones.
 
-        The cost depends on the number of changes only. After 0 these are the lines of `statements`, in its order.
+        The cost depends only on the number of changes. With `change` 0, the lines are those of `statements`, in the
+        same order.
         """
         with self._connected() as connection:
             # The number first: a change that is written between the two statements is then read twice, never missed.
@@ -148,7 +150,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
     _listed: Mapping[bool, tuple[int, tuple[Deployment, ...]]] = MappingProxyType({})
 
     def deployments(self, *, include_deleted: bool = False) -> tuple[Deployment, ...]:
-        """List versions by table and version, without those deleted."""
+        """List all versions that are not deleted, by table and version."""
         generation = self._generation
         kept = self._listed.get(include_deleted)
         if kept and kept[0] == generation:
@@ -158,12 +160,12 @@ class RegistryWrites(RegistryReads, LedgerWrites):
         return found
 
     def heartbeat(self, at: float) -> None:
-        """Record that the agent is alive; the age of all data counts from here."""
+        """Record that the agent is alive; the age of all data is measured from the last heartbeat."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET agent_seen_at = ?", (at,))
 
     def put_mark(self, mark: int) -> None:
-        """Advance the mark, before the one in the data folder."""
+        """Advance the ledger's mark; the caller then advances the mark in the data folder."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET mark = ?", (mark,))
 
@@ -173,7 +175,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             connection.execute("UPDATE facts SET doubt = ?", (doubt,))
 
     def begin_epoch(self, *, above: int) -> int:
-        """Begin an epoch that must be adopted, higher than the current one and `above`; return it."""
+        """Begin and return an epoch that is higher than the current one and `above`, and must then be adopted."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET epoch = max(epoch, ?) + 1", (above,))
         return self.facts().epoch
@@ -241,15 +243,16 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             connection.execute("INSERT OR IGNORE INTO taken_version VALUES (?, ?)", (table, version))
 
     def put_stopped(self, table: TableName, version: int, run_id: str, at: float) -> bool:
-        """Record that a query is gone, by its run id; return False if the version has another query by now.
+        """Record that the query with a run id is gone; return False if the version has another query by now.
 
-        Also returns False if it is wanted running, as it is being started then. The wanted state never changes.
+        Also returns False if the wanted state is `running`, since the version is then being started. The wanted state
+        never changes.
         """
         gone = {"state": State.STOPPED, "state_since": at, "query_id": "", "run_id": ""}
         return self._set_fields(table, version, gone, run_id, where="run_id IN ('', ?) AND wanted = 'stopped'")
 
     def put_served(self, count: int) -> None:
-        """Advance the count of serving records, before the one in the data folder."""
+        """Set the ledger's count of serving records."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET served = ?", (count,))
 
@@ -258,7 +261,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
     ) -> None:
         """Record that the run `by` moved pointers, all or none; `served` is the count of the serving record.
 
-        The run is not recorded without a time, nor for versions that already serve.
+        `by` is recorded only if `at` is given, and only for versions that did not serve before.
         """
         with self._registering() as connection:
             connection.execute("UPDATE facts SET served = max(served, ?)", (served,))
@@ -278,7 +281,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             )
 
     def restore(self, table: TableName, versions: Iterable[int], *, at: float) -> None:
-        """Record that versions were taken out of the trash, all or none; they are stopped."""
+        """Record that versions were taken out of the trash, all or none; their state becomes `stopped`."""
         with self._registering() as connection:
             connection.executemany(
                 "UPDATE deployment SET state = 'stopped', wanted = 'stopped', state_since = ?1, drop_after = NULL, "

@@ -15,37 +15,37 @@ from state.transactions import sqlite_errors_translated, upsert
 DAY_S = 86400.0
 EVENTS_D = 30
 EVENTS_KEPT = 100_000
-"""Most events kept within that age."""
+"""Maximum number of events kept, even if they are younger than `EVENTS_D` days."""
 COMMANDS_D = 90
 COMMANDS_KEPT = 100_000
 RUNS_D = UNDO_D
 PLAN_TEXTS_D = 7
-"""Days after a plan expired; until then a failed run is compared with later edits."""
+"""Days after expiry for which a plan's texts are kept, so that a failed run can be compared with later edits."""
 PLANS_D = 30
-"""Days after expiry, for plans without a run; other plans are removed with their run."""
+"""Days after expiry until a plan without a run is removed; other plans are removed with their run."""
 VERSIONS_D = 90
-"""Days after a version's files were purged, and for operator commands on versions that no longer exist."""
+"""Days until a version with purged files, and an operator command on a version that no longer exists, is removed."""
 STAGED_D = 90
 AUDIT_D = 400
 """Days until audit entries are archived, so that the ledger holds the complete last year."""
 AUDIT_KEPT = 100_000
-"""Most audit entries kept within that age."""
+"""Maximum number of audit entries kept in the ledger, even if they are younger than `AUDIT_D` days."""
 AUDIT_PART = 10_000
 """Entries archived per round, in one file and one transaction."""
 
 FORGETS_S = max(EVENTS_D, COMMANDS_D, RUNS_D, VERSIONS_D, STAGED_D) * DAY_S
-"""The longest of these; audit entries do not count, since archiving loses none."""
+"""The longest retention that deletes rows, in seconds; audit entries are archived instead."""
 
 _PART = 200
-"""Rows removed per transaction."""
+"""Number of rows removed per transaction."""
 _PLANS_PART = 4
-"""Plans removed per transaction; each may have megabytes."""
+"""Number of plans removed per transaction; a plan can take megabytes."""
 _COMMANDS_PART = 1_000
-"""Commands removed per transaction: as many as a caller can add by repeating requests."""
+"""Number of commands removed per transaction: as many as a caller can add by repeating requests."""
 _PARTS = 10
-"""Transactions per rule and round."""
+"""Maximum number of transactions per rule and round."""
 _PAGES = 1000
-"""Free pages released to the file system per round: 4 MB."""
+"""Number of free pages released to the file system per round: 4 MB."""
 
 _RULES: tuple[tuple[float, int, str], ...] = (
     (
@@ -104,12 +104,12 @@ _RULES: tuple[tuple[float, int, str], ...] = (
         "WHERE revision NOT IN (SELECT revision FROM deployment) LIMIT :most)",
     ),
 )
-"""Days, rows per transaction, and the SQL that removes older rows; 0 days if age does not matter."""
+"""Days, rows per transaction, and the SQL that removes rows older than these days; 0 if age does not matter."""
 
 _OLD_AUDIT = """SELECT * FROM audit WHERE id < coalesce(
   (SELECT id FROM audit WHERE at >= ? AND id > (SELECT entry FROM audit_head) - ? ORDER BY id LIMIT 1), 1 << 62)
   ORDER BY id LIMIT ?"""
-"""The oldest entries that are too old or beyond the kept number."""
+"""SQL for the oldest audit entries that are too old or beyond the maximum number."""
 _OLD_RUNS = "SELECT id FROM run WHERE ended_at < :before ORDER BY ended_at LIMIT :most"
 _OLD_VERSIONS = """SELECT id FROM deployment old WHERE purged_at < :before AND version <
   (SELECT max(version) FROM deployment new WHERE new."table" = old."table") LIMIT :most"""

@@ -37,9 +37,9 @@ class EventRow:
     count: int = 1
     first_at: float = 0.0
     before: str = ""
-    """The previous state of its version; empty if no state changed."""
+    """The previous state of the version; empty if no state changed."""
     state: str = ""
-    """The new state of its version or run; empty if no state changed."""
+    """The new state of the version or run; empty if no state changed."""
     cause: str = ""
     """An `EventCause`."""
     by: str = ""
@@ -47,7 +47,7 @@ class EventRow:
 
     @property
     def about(self) -> str:
-        """Its table and version; the table alone for an external one, empty without a table."""
+        """The table and version of the event; the table alone if it is external, empty if there is none."""
         return f"{self.table} v{self.version}" if self.table and self.version else self.table
 
 
@@ -64,14 +64,14 @@ class PlanRow:
     status: str
     run_id: str = ""
     texts: str = ""
-    """The declared texts from which it was computed, as JSON of path → text."""
+    """The declared texts from which the plan was computed, as JSON of path → text."""
     author_uid: int | None = None
     """Login uid of the author if the kernel knows it, else the uid."""
     superseded_by: str = ""
-    """What superseded it: `run 7f3a-1 of ana on orders`, `plan 3fa2c1d0e4b5 of lee on orders`."""
+    """What superseded the plan: `run 7f3a-1 of ana on orders`, `plan 3fa2c1d0e4b5 of lee on orders`."""
     superseded_at: float | None = None
     folder: str = ""
-    """The project folder of these texts; empty if they came from a saved plan."""
+    """The project folder of `texts`; empty if the plan was saved before it was submitted."""
     author_process_uid: int | None = None
     """Uid of the submitting process, which differs from `author_uid` under `sudo`."""
 
@@ -82,11 +82,11 @@ class ApprovalRow:
 
     plan_hash: str
     uid: int
-    """As `PlanRow.author_uid`, which distinguishes people."""
+    """Uid of the approver, as in `PlanRow.author_uid`; it distinguishes people."""
     login: str
     at: float
     process_uid: int | None = None
-    """As `PlanRow.author_process_uid`."""
+    """Uid of the submitting process, as in `PlanRow.author_process_uid`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +97,15 @@ class PolicyRow:
     at: float
     actor: str
     actor_uid: int | None
-    """As `PlanRow.author_uid`; None if recorded by the agent."""
+    """Uid of the actor, as in `PlanRow.author_uid`; None if the agent recorded the policy."""
     digest: str
     body: dict[str, object]
-    """Written by `core.policy.model.policy_as_json`."""
+    """The policy as written by `core.policy.model.policy_as_json`."""
     status: str
     approver: str = ""
     in_force_at: float | None = None
     actor_process_uid: int | None = None
-    """As `PlanRow.author_process_uid`."""
+    """Uid of the actor's process, as in `PlanRow.author_process_uid`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class CommandRow:
     outcome: str
     """A `CommandOutcome`."""
     detail: str = ""
-    """What it started or created, or why it failed; one line for people."""
+    """What the command started or created, or why it failed; one line for people."""
     ended_at: float | None = None
     took_ms: int | None = None
 
@@ -150,14 +150,14 @@ class AuditArchiveRow:
 
     file: str
     year: int
-    """UTC year of its entries."""
+    """UTC year of the archive's entries."""
     first: int
-    """Number of its first entry."""
+    """Number of the archive's first entry."""
     last: int
     hash: str
-    """Hash of its last entry."""
+    """Hash of the archive's last entry."""
     bytes: int
-    """Offset at which its last entry ends, in bytes."""
+    """Offset in bytes at which the archive's last entry ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,15 +177,15 @@ class ClockCheck:
     """The last check of the wall clock, and by how much it had been changed."""
 
     wall: float
-    """Epoch seconds."""
+    """The time of the wall clock, in epoch seconds."""
     boot: str
     uptime_s: float
     debt_s: float = 0.0
-    """Seconds by which it is ahead of the earliest clock used for rows still in the ledger."""
+    """Seconds by which the clock is ahead of the earliest clock used for rows still in the ledger."""
     hold_s: float = 0.0
-    """For how many more seconds that matters."""
+    """For how many more seconds `debt_s` matters."""
     moved_s: float = 0.0
-    """Total seconds by which deadlines were shifted; subtracting it makes times independent of clock changes."""
+    """Total seconds by which deadlines were shifted; a time minus this total is independent of clock changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ class EnvironmentRow:
     agent_pid: int | None
     agent_started_at: float | None
     agent_seen_at: float | None
-    """Last heartbeat of the agent, which determines the age of all data."""
+    """The agent's last heartbeat, from which the age of all data is measured."""
     pool: str
     """Name of the pool."""
     pool_state: str

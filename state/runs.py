@@ -28,12 +28,14 @@ _NO_EVIDENCE = "{}"
 
 
 def draw_run_id(plan_hash: str) -> str:
-    """Draw a run id from its plan's hash and 25 random bits, as clocks go back and ledgers are restored."""
+    """Return a new run id from the plan's hash and 25 random bits; clocks go back and ledgers are restored, so neither
+    helps.
+    """
     return f"{plan_hash[:4]}-{''.join(secrets.choice(_LETTERS) for _ in range(5))}"
 
 
 class RunIdTaken(Exception):
-    """The ledger already has a run with this id; draw another one."""
+    """Raised if the ledger already has a run with this id; draw another id."""
 
 
 _CONTINUED_BY = "coalesce((SELECT next.id FROM run next WHERE next.continues = run.id), '')"
@@ -44,12 +46,12 @@ _RUN = f"SELECT run.*, {_CONTINUED_BY} AS continued_by FROM run"
 
 @dataclass(frozen=True, slots=True)
 class RunWordRow:
-    """An operator's act that its run has not carried out yet."""
+    """An operator's act on a run that has not been carried out yet."""
 
     serial: int
     """Increases in the order of acceptance; never reused."""
     act: str
-    """As in `core.run.state_machine.OperatorControl`."""
+    """The act, as in `core.run.state_machine.OperatorControl`."""
     step: int
     """Number of the step to skip; 0 for every other act."""
     actor: str
@@ -82,7 +84,7 @@ def refuse_cancelled(connection: sqlite3.Connection, run_id: str) -> None:
 
 
 def keep_word(connection: sqlite3.Connection, run_id: str, word: OperatorControl, at: float, drawn: int = 0) -> None:
-    """Write an act within the caller's transaction; a repetition of the newest act only updates that one.
+    """Write an act within the caller's transaction; a repetition of the newest act only updates that act.
 
     `drawn` is the newest serial of a command on a statement, which the ledger may not have yet.
     """
@@ -142,7 +144,7 @@ class RunReads(LedgerReads):
         )
 
     def observed_runs(self) -> tuple[str, ...]:
-        """List the runs with a serving version whose replaced version still runs until its scheduled stop."""
+        """List the runs that moved a pointer of a table of which another version has a scheduled stop."""
         soaking = 'SELECT "table" FROM deployment WHERE stops_at IS NOT NULL'
         sql = f"SELECT DISTINCT served_by FROM deployment WHERE active AND served_by <> '' AND \"table\" IN ({soaking})"
         return tuple(run for (run,) in self._values(sql))
@@ -194,7 +196,11 @@ class RunWrites(RunReads, LedgerWrites):
     """Writing of runs."""
 
     def put_run_state(self, run_id: str, state: str, *, ended_at: float | None = None) -> None:
-        """Set the state of a run; `ended_at` releases its tables, None leases them again (Refused if taken)."""
+        """Set the state of a run.
+
+        An `ended_at` releases its tables; None leases them again, and raises Refused if another run has leased one of
+        them or continues this run.
+        """
         with self._transaction() as connection:
             if ended_at is None:
                 _hold_again(connection, run_id)
@@ -215,12 +221,11 @@ class RunWrites(RunReads, LedgerWrites):
         told: Iterable[EventRow | AuditRow] = (),
         dropped: Callable[[RunWordRow], EventRow] | None = None,
     ) -> bool:
-        """Write the state of a run, some of its steps, and events, in one transaction; False, without changes, if the
-        state is no longer `was`.
+        """Write the state of a run, some of its steps, and events, in one transaction.
 
-        Acts with a serial in `heard` are deleted. With `dropped`, all other pending acts are deleted too, except a
-        cancel that is still possible; `dropped` creates the event for each author. A reopened run leases its tables
-        again; Refused if one is taken.
+        Returns False, without changes, if the state is no longer `was`. Acts with a serial in `heard` are deleted. With
+        `dropped`, all other pending acts are deleted too, except a cancel that is still possible; `dropped` creates the
+        event for each author. A reopened run leases its tables again; raises Refused if one of them is taken.
         """
         with self._transaction() as connection:
             if connection.execute("SELECT state FROM run WHERE id = ?", (run_id,)).fetchone() != (was,):
@@ -249,7 +254,7 @@ class RunWrites(RunReads, LedgerWrites):
         """Store an operator's act until its run has carried it out; `drawn` is as in `keep_word`.
 
         Raises UsageError if the act is not possible in the run's state or a cancel is pending, Refused if another run
-        continues it.
+        continues this one.
         """
         with self._transaction() as connection:
             ((state,),) = connection.execute("SELECT state FROM run WHERE id = ?", (run_id,))
@@ -258,7 +263,7 @@ class RunWrites(RunReads, LedgerWrites):
             keep_word(connection, run_id, word, at, drawn)
 
     def acknowledge_run(self, run_id: str, by: str) -> None:
-        """Record who acknowledged that a run failed; only the first counts."""
+        """Record who acknowledged that a run failed; only the first acknowledgement counts."""
         with self._transaction() as connection:
             connection.execute("UPDATE run SET acknowledged_by = ? WHERE id = ? AND acknowledged_by = ''", (by, run_id))
 
@@ -307,7 +312,7 @@ class RunWrites(RunReads, LedgerWrites):
             _put_step(connection, run_id, step)
 
     def open_tickets(self, tickets: Iterable[MigrationTicket]) -> None:
-        """Write tickets; the first time counts."""
+        """Write tickets; a ticket that exists already stays unchanged."""
         with self._transaction() as connection:
             for ticket in tickets:
                 values = values_by_column(ticket)
@@ -317,7 +322,7 @@ class RunWrites(RunReads, LedgerWrites):
                 connection.execute(sql, tuple(values.values()))
 
     def close_ticket(self, run_id: str, reader: str, *, by: str, at: float) -> int:
-        """Close the tickets of a reader; returns how many. Raises Refused if none is open."""
+        """Close the tickets of a reader; return how many were open. Raises Refused if none is open."""
         with self._transaction() as connection:
             closed = connection.execute(
                 "UPDATE migration_ticket SET closed_at = ?, closed_by = ? "
@@ -339,10 +344,10 @@ class RunWrites(RunReads, LedgerWrites):
 def insert_run(
     connection: sqlite3.Connection, run: RunRow, tables: Iterable[TableName], reads: Iterable[TableName]
 ) -> None:
-    """Write a run with steps and leases inside the caller's transaction.
+    """Write a run with its steps and leases inside the caller's transaction.
 
-    Refused when another run changes a table that this one changes or reads, or reads one that this one changes; also
-    when the run that it continues was continued already. Raises RunIdTaken.
+    Raises Refused if another open run changes a table that this run changes or reads, or reads a table that this run
+    changes; also if the run that this one continues cannot be continued. Raises RunIdTaken.
     """
     if connection.execute("SELECT 1 FROM run WHERE id = ?", (run.id,)).fetchone():
         raise RunIdTaken(run.id)
@@ -379,7 +384,7 @@ def _refuse_not_continuable(connection: sqlite3.Connection, run_id: str) -> None
 
 
 def refuse_continued(run_id: str, continued_by: str) -> None:
-    """Refuse to act on the versions of a run that another run has taken over; `continued_by` is empty without one."""
+    """Refuse to act on the versions of a run that another run has taken over; `continued_by` is empty if none has."""
     if continued_by:
         raise Refused(f"run {run_id} was continued by run {continued_by}", remedy=f"headgate runs {continued_by}")
 

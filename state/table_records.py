@@ -16,13 +16,13 @@ class TableRecords:
 
     table: TableName
     events: tuple[EventRow, ...] = ()
-    """Events of its versions and of the environment, whose `table` is empty."""
+    """Events of the table's versions, and events of the environment, whose `table` is empty."""
     runs: tuple[RunRow, ...] = ()
-    """Runs that may change it."""
+    """Runs that may change the table."""
     plans: tuple[PlanRow, ...] = ()
     """The plans of these runs."""
     upstream: tuple[EventRow, ...] = ()
-    """Events of all tables upstream of its serving version."""
+    """Events of all tables upstream of the table's serving version."""
     commands: tuple[CommandRow, ...] = ()
     audits: tuple[AuditRow, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Base classes for reading and writing the ledger, and SQLite's errors as errors that callers can decide on.
+"""Base classes for reading and writing the ledger, and the conversion of SQLite's errors to errors of Headgate.
 
 Every writing method is one transaction under one lock; every reading method is one statement, fetched whole.
 """
@@ -59,7 +59,7 @@ _OTHERWISE = ("failed", "try again; the agent's log has the details")
 def sqlite_errors_translated(path: Path) -> Iterator[None]:
     """Raise sqlite3 and OS errors of the block as LedgerUnavailable, with the ledger's path and a remedy.
 
-    IntegrityError and ProgrammingError are bugs of ours and pass unchanged.
+    IntegrityError and ProgrammingError indicate bugs in Headgate and pass unchanged.
     """
     try:
         yield
@@ -93,13 +93,13 @@ MAY_RUN = ", ".join(f"'{state}'" for state in sorted({*ALIVE, State.STOPPING, St
 
 
 def while_it_may_run(figure: str) -> str:
-    """Return SQL for a rate column, NULL for versions that are not running, whose last rate is outdated."""
+    """Return SQL for a rate column that is NULL for versions that are not running, whose last rate is outdated."""
     return f"CASE WHEN d.state IN ({MAY_RUN}) THEN m.{figure} END AS {figure}"
 
 
 TREND_OF_STATE = f"""CASE WHEN m.at < d.state_since AND d.state NOT IN ({", ".join(f"'{s}'" for s in sorted(ALIVE))})
   THEN 'unknown' ELSE m.trend END"""
-"""SQL for the trend column; unknown if the query ended after the measurement, as at `down`."""
+"""SQL for the trend column; `unknown` if the query ended after the measurement, for example by `down`."""
 
 
 class LedgerReads(ABC):

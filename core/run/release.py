@@ -167,8 +167,7 @@ def release_of(
 ) -> Release | None:
     """Return the release that a run carries out; None if the run replaces nothing. Linear in versions and steps.
 
-    `taken_back_by` is the open run that rolls the release back; `uncompared` are the tables whose comparison was
-    skipped.
+    `taken_back_by` is the open run that rolls the release back; `uncompared` are tables whose comparison was skipped.
     """
     nodes = replaced_nodes(plan)
     if not nodes:
