@@ -35,7 +35,7 @@ KEPT = 3
 
 
 class AgentLog(RotatingFileHandler):
-    """Rotate the log by renaming files, which works even on a full disk."""
+    """The agent's log file. It is rotated by renaming, which works even on a full disk."""
 
     def __init__(self, path: str, *, most_bytes: int = MOST_BYTES) -> None:
         """Append to a log; a new file is started once the log exceeds `most_bytes`."""
@@ -58,7 +58,7 @@ PID_WIDTH = 10
 
 
 class LogLines(logging.Formatter):
-    """Write each message on one line and escape control characters, so that a log cannot manipulate a terminal."""
+    """Formats each message as one line, with control characters escaped, so that a log cannot manipulate a terminal."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = escape_control_characters(record.message)
@@ -70,7 +70,7 @@ class LogLines(logging.Formatter):
 
 
 def main() -> int:
-    """Run the agent in the foreground (the caller has detached it). Exit codes are those of the command line."""
+    """Run the agent in this process, which the caller has detached; its exit codes are those of the command line."""
     parser = argparse.ArgumentParser(prog="headgate-agent")
     parser.add_argument("--project", required=True)
     parser.add_argument("--env", required=True)

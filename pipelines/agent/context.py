@@ -30,7 +30,7 @@ from state.runs import draw_run_id
 log = logging.getLogger(__name__)
 
 FAULT_VARIABLE = "HEADGATE_FAULT_AT"
-"""Environment variable for drills: number or comma-separated labels of the fault point at which the agent dies."""
+"""Environment variable for drills: numbers or labels of fault points at which the agent dies, separated by commas."""
 
 TRACE_VARIABLE = "HEADGATE_FAULT_TRACE"
 """Environment variable for drills: a file to which every fault point appends its label, one per line."""
@@ -90,7 +90,7 @@ class PoolClient(Protocol):
     """The pool as seen by the rest of the agent."""
 
     def connection(self) -> PoolConnection:
-        """Return the current connection, for one use; raises PoolUnreachable if there is none."""
+        """Return the current connection, to be used once; raises PoolUnreachable if there is none."""
 
     def connection_for_stops(self) -> PoolConnection:
         """Return the connection even while the catalog is still being restored: stops do not wait for that."""
@@ -117,7 +117,7 @@ class Identity(Protocol):
 
 
 class Undoubted:
-    """An identity that is never in doubt, for contexts that compare nothing."""
+    """Stands in for an identity check where there is nothing to compare; never in doubt."""
 
     doubt = ""
 

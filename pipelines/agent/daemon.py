@@ -188,7 +188,7 @@ class Agent:
         return loops
 
     def end(self, *, pool: bool) -> None:
-        """Stop the agent and, with `pool`, its local pool. Statements that are wanted running stay wanted."""
+        """Stop the agent and, with `pool`, its local pool. The wanted state of the statements does not change."""
         self._end_pool = self._end_pool or pool
         self._context.stopping.set()
 

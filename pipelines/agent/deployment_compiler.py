@@ -28,7 +28,10 @@ StatementsRead = tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentLayout:
-    """File paths and catalog names of an environment, below its absolute data folder and with its catalog prefix."""
+    """File paths and catalog names of an environment.
+
+    Paths are below the absolute data folder; catalog names have the environment's prefix.
+    """
 
     data: str
     environment: Environment

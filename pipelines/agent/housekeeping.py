@@ -26,8 +26,8 @@ BEFORE_SEAM = "before_seam"
 def purge_trash(agent: AgentContext) -> None:
     """Delete the files of every version in the trash whose recorded deadline has passed, by the checked clock.
 
-    Nothing is written before the files are deleted, because deleting frees a full disk. If the ledger cannot be written
-    afterwards, a later round finds the files gone and records that.
+    Nothing is written before the files are deleted, because a full disk may have no space until then. If the ledger
+    cannot be written afterwards, a later round finds the files gone and records that.
     """
     agent.identity.refuse_other_environment()
     now, waiting, trash = checked_now(agent), _in_trash(agent), _trash_folder(agent)

@@ -264,10 +264,11 @@ class Reconciler:
     def _start_again(
         self, deployment: Deployment, stops: int, said: str = "restarted from its checkpoint", late: str = ""
     ) -> None:
-        """Restart a statement whose session is gone from its checkpoint; after `headgate down` it counts as resumed.
+        """Restart a statement that was lost with its session; after `headgate down` this counts as a resumption.
 
-        `late` is the run of a query that exists and may be the wanted one. Raises TryAgain if the next round may
-        succeed, and NotAdopted if `headgate adopt` is needed first.
+        The statement continues from its checkpoint. `late` is the run id of an existing query that may be the
+        wanted one. Raises TryAgain if the next round may succeed, and NotAdopted if `headgate adopt` is needed
+        first.
         """
         self._refuse_without_tables(deployment)
         if self.agent.locks.has_unrecorded_stop((deployment.table, deployment.version)):
@@ -386,7 +387,7 @@ USUAL_S = 900.0
 
 
 def why_late(agent: AgentContext, deployment: Deployment, query: ReportedQuery) -> Sentence | None:
-    """Explain why an active query counts as late; None if it was heard of recently, which is cheap to check."""
+    """Explain why an active query counts as late; None if it does not. One that reported recently is not examined."""
     trigger = trigger_s(deployment.trigger)
     if query.silent_s is None or query.silent_s <= allowed_silence_s(trigger):
         return None

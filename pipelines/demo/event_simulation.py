@@ -1,4 +1,4 @@
-"""Simulates one second of the pizzeria as lines of its feeds, without clock; an event is determined by its id."""
+"""Simulates one second of the pizzeria as lines of its feeds; uses no clock, and an event depends only on its id."""
 
 import csv
 import json

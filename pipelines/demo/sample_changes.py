@@ -107,9 +107,10 @@ CHANGES = {"comment": COMMENT, "column": COLUMN, "filter": FILTER, "window": WIN
 
 
 def change_project(folder: str | Path, word: str, *, with_readers: bool = False) -> tuple[DemoChange, tuple[str, ...]]:
-    """Apply a change, with all its edits or none; returns it with the files written, none if it was already applied.
+    """Apply all edits of a change, or none; returns the change and the files written (none if it was already applied).
 
-    Raises UsageError for an unknown change or a folder without the sample, and Refused if the text was edited by hand.
+    Raises UsageError for an unknown change or a folder without the sample, and Refused if the text was edited by
+    hand.
     """
     if word not in CHANGES:
         raise UsageError(f"{word!r} is not one of the demo's changes", remedy=f"one of: {', '.join(CHANGES)}")

@@ -42,7 +42,7 @@ SELDOM = "40 seconds"
 def copy_sample(folder: str | Path, format: str = "") -> SampleCopy:
     """Copy the sample with a fresh project id and tables of the given format, or find the copy that is already there.
 
-    Refused for a folder that is not a demo, and for a copy whose tables have another format.
+    Raises Refused for a folder that is not a demo, and for a copy whose tables have another format.
     """
     target = Path(folder).expanduser().resolve()
     if target == PROGRAM or PROGRAM in target.parents:

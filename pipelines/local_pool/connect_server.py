@@ -109,7 +109,7 @@ class ServerRecord:
     """
     port: int
     home: str
-    """The home that started the server, so that a copy of this record in another home does not control it."""
+    """The home that started the server: a copy of this record in another home must not control the server."""
     pid: int = 0
     """Process id of the server; 0 until the start is recorded."""
     started: str = ""

@@ -128,7 +128,7 @@ class ConnectorJars:
         return [str(path) for path in found]
 
     def _fetch(self, spark: Path, java_home: str) -> None:
-        """Download into a temporary folder that is moved into place once complete, so that no partial one is used."""
+        """Download into a temporary folder that is moved into place once complete: no partial download is used."""
         self.folder.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
         with TemporaryDirectory(prefix=".fetch-", dir=self.folder.parent) as beside:
             work = Path(beside)

@@ -1,6 +1,7 @@
-"""Runs calls in daemon threads: with a deadline, because a call to a dead server may never return, or several at once.
+"""Runs calls in daemon threads: single calls with a deadline, or several calls at once.
 
-A caller never waits longer than its deadline. While a pool does not answer, at most one probe is sent to it at a time.
+A call to a dead server may never return, but a caller never waits longer than its deadline. While a pool does not
+answer, at most one probe is sent to it at a time.
 """
 
 import queue

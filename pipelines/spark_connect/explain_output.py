@@ -69,7 +69,7 @@ def normalized_plan(plan: str) -> str:
 
 
 def refusal_of(message: str, error_class: str) -> AnalysisRefusal:
-    """Return a refusal whose line numbers are those of the statement, which was sent below a parenthesis."""
+    """Return a refusal with the line numbers of the statement, which was sent with one line above it."""
     words = re.sub(r"\.?; (?=line \d)", ", ", message)
     return AnalysisRefusal(
         error_class, re.sub(r"\bline (\d+)", lambda found: f"line {max(1, int(found[1]) - 1)}", words)

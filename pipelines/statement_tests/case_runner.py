@@ -25,7 +25,7 @@ from pipelines.statement_tests.stream_trial import StreamTrial, TrialStatement
 T = TypeVar("T")
 
 ROOM_B = 1_000_000
-"""With less free disk space than this, in bytes, a refusal by Spark is attributed to the full disk."""
+"""If less disk space than this is free, in bytes, a refusal by Spark is attributed to a full disk."""
 
 STOP_S = 20.0
 """Longest wait for a trial to stop after its time limit."""

@@ -86,7 +86,7 @@ class StreamTrial:
         self._queries.stop(self.query(statement))
 
     def written_types(self, statement: TrialStatement) -> tuple[tuple[str, str, str], ...]:
-        """List the columns that the statement writes with another type than declared, as (name, declared, written)."""
+        """List the columns that are written with a type other than the declared one, as (name, declared, written)."""
         physical = {}
         for table in {read.table for read in statement.parsed.reads}:
             self._land(table, ())

@@ -115,7 +115,10 @@ class EnvironmentIdentity:
             self._in_reach = True
 
     def _compared(self, found: EnvironmentMark | None) -> str:
-        """Explain how this environment differs; a machine move that the policy allows is an event, not a difference."""
+        """Explain how the data folder's mark differs from the ledger's; empty if it does not.
+
+        A move to another machine is only an event if the policy allows it.
+        """
         if found is None or found.machine in ("", self._next.machine) or not self._next.machine or not self._may_move():
             return difference(self._next, found)
         if not (doubt := difference(self._next, replace(found, machine=self._next.machine))):
@@ -145,7 +148,7 @@ class EnvironmentIdentity:
 
 
 def rewritten(left: EnvironmentMark, found: EnvironmentMark) -> str:
-    """Describe a mark that differs from the one this agent wrote; its writer may still be running."""
+    """Describe a mark that somebody has replaced since this agent wrote it; whoever did may still be running."""
     if replace(found, count=left.count) == left:
         stands = f"its count is {found.count}, and was {left.count}"
         return f"the mark of the data folder was replaced while this agent was running: {stands}"
@@ -155,9 +158,9 @@ def rewritten(left: EnvironmentMark, found: EnvironmentMark) -> str:
 
 
 def difference(ours: EnvironmentMark, found: EnvironmentMark | None) -> str:
-    """Describe how the data folder's mark differs from this ledger's; empty if they belong together.
+    """Describe how the data folder's mark differs from this ledger's; empty if folder and ledger belong together.
 
-    A ledger that never counted, over a folder without a mark, is a new environment.
+    A new ledger over a folder without a mark is a new environment.
     """
     if found is None:
         return (

@@ -79,7 +79,7 @@ class TableStatisticsCollector:
         return now - looked >= min(at_most, max(TICK_S, looked - deployment.created_at))
 
     def _outgrown(self, key: Key, rows: int | None, now: float) -> bool:
-        """Return whether a table's rows have doubled since its last measurement; most tables are empty at first."""
+        """Return whether a table has twice as many rows as at its last measurement; most tables are empty at first."""
         before = self._rows.get(key)
         grew = rows is not None and before is not None and rows > 2 * before
         return grew and now - self._looked.get(key, 0.0) >= TICK_S

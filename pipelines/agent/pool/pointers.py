@@ -144,7 +144,7 @@ class PointerCheck:
         return any((step.do, step.table) == (StepKind.UNPOINT, table) for step in steps)
 
     def _standing(self, versions: Iterable[Deployment]) -> frozenset[Pointer]:
-        """Return those pointers of the versions that exist in the catalog."""
+        """Return which pointers of the versions exist in the catalog."""
         pointers = tuple(pointer_of(self._agent.layout, version) for version in versions)
         pool = self._agent.pool.connection()
         return pool.call(WRITE_CALL_S, pool.tables.standing, pointers) if pointers else frozenset()

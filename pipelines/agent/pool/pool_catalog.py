@@ -22,7 +22,10 @@ from pipelines.agent.tables.table_identities import fault_of_sink, pointer_of, r
 from pipelines.spark_connect.call_deadlines import in_threads
 
 TOGETHER = 10
-"""Tables or pointers per request: few enough for it to end in time, and to leave little to do if it is refused."""
+"""Number of tables or pointers per request: small enough that the request ends in time.
+
+If the request is refused, little work is left.
+"""
 
 Together = Callable[[Sequence[Deployment]], Set[tuple[TableName, int]]]
 """Acts on several versions, and returns those that are done."""
@@ -64,7 +67,7 @@ def point_together(
 
 
 def _as_recorded(agent: AgentContext, deployment: Deployment) -> tuple[CatalogTable, ...]:
-    """Return a version's tables; empty if others are in their place, which `_register` then reports."""
+    """Return a version's tables; empty if they are not the ones created for it, which `_register` then reports."""
     try:
         if not table_format(deployment.format).transaction_log:
             return tables_of(agent.layout, deployment)
@@ -105,7 +108,7 @@ class Lacking:
 
 @dataclass(slots=True)
 class PoolCatalog:
-    """Fills the pool's catalog, and knows which tables and pointers it still lacks."""
+    """Fills the pool's catalog, and knows which tables and pointers are still missing from it."""
 
     agent: AgentContext
     _unregistered: dict[tuple[TableName, int], Lacking] = field(default_factory=dict)

@@ -44,7 +44,7 @@ class RegistryRebuild:
         return tuple(one for one in judged if one is not None)
 
     def serving(self) -> Mapping[TableName, int]:
-        """Return the serving versions by the data folder's record if that is newer than the ledger; else empty."""
+        """Return the serving versions in the data folder's record if it is newer than the ledger; empty otherwise."""
         try:
             found = newer_serving(self._agent)
         except TryAgain:
@@ -140,7 +140,7 @@ def goes_on(batch: int | None, wanted: str) -> str:
 
 
 def serving_lines(serving: Mapping[TableName, int], before: tuple[Deployment, ...]) -> tuple[str, ...]:
-    """Return a line for each known version that serves by a record newer than the ledger."""
+    """Return a line for each known version that serves according to a record newer than the ledger."""
     known = {(d.table, d.version) for d in before if not d.active}
     return tuple(
         f"{physical_name(table, version)} serves by the data folder's record, which is newer than the ledger"

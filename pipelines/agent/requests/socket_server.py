@@ -41,7 +41,7 @@ LARGE_AT_ONCE = 2
 ACCEPT_AGAIN_S = 0.1
 
 WAITING = 1024
-"""Connections that the kernel queues until they are accepted; it refuses more."""
+"""Number of connections that the kernel queues until they are accepted; further ones are refused."""
 
 _PEER_GROUPS = 59
 """SO_PEERGROUPS of Linux (`asm-generic/socket.h`), which Python 3.11 does not name."""
@@ -90,7 +90,7 @@ class Caller:
 
     @property
     def groups(self) -> frozenset[str]:
-        """Return the group names, or numbers without a name; looking them up may take time."""
+        """Return the groups by name, or by number if they have no name; looking the names up may take time."""
         return frozenset(map(_group_name, self.gids))
 
 

@@ -104,7 +104,7 @@ class SubmittedPlans:
         return {"hash": plan.hash, "approved": self._approved(row), "approvals": plan.approvals}
 
     def apply(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
-        """Start the run of a plan, once, unless something prevents it now."""
+        """Start the run of a plan; refused if the plan was applied before, or if something prevents the run now."""
         row, plan = self._known(args)
         if plan.empty:
             raise Refused("this plan changes nothing", remedy="there is nothing to apply")
@@ -159,7 +159,7 @@ class SubmittedPlans:
         )
 
     def _refuse_without_connector(self, project: Project, plan: Plan) -> None:
-        """Refuse tables whose connector the running pool lacks: headgate.yml may have changed since its start."""
+        """Refuse tables whose connector the running pool lacks: headgate.yml may list it only since the last start."""
         given = self._agent.connectors()
         for table in (project.tables[name] for name in plan.order if name in project.tables):
             format = table_format(table.parsed_ddl.format)

@@ -155,7 +155,7 @@ class CatchUpGate:
 
 
 def _lost(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> Sentence | None:
-    """Return that a replay dropped late rows, unless the serving version drops rows too.
+    """Report that a replay dropped late rows; None if it dropped none, or if the serving version drops rows too.
 
     Spark counts dropped rows after partial aggregation, so only zero or not zero matters. A version that has served
     before does not replay.

@@ -121,10 +121,11 @@ def _record(run: RunContext, targets: list[tuple[TableName, int]]) -> None:
 
 
 def _not_servable(run: RunContext, step: Step, targets: list[tuple[TableName, int]]) -> RunEvidence | None:
-    """Return why pointers must not move now, None if they may: a gate that opened long ago is checked again.
+    """Return why pointers must not move now; None if they may.
 
-    Gates that an operator skipped are not checked. A failed or stopped version never serves, even if it was behind no
-    gate. A version that serves already only updates its columns. During a freeze the step waits.
+    Gates are checked again, unless an operator skipped them, because they may have opened long ago. A failed or
+    stopped version never serves, even without a gate. For a version that already serves, only the columns are
+    updated. During a freeze the step waits.
     """
     gates = {(s.table, s.version): s.n for s in run.plan.steps if s.do is StepKind.CATCH_UP}
     row = run.agent.ledger.run(run.id)

@@ -365,7 +365,7 @@ class RunDriver:
                     raise
 
     def _how_it_ended(self, run: Run) -> str:
-        """Describe failed steps; after a cancel also the serving, the stopped and the still running versions."""
+        """Describe the failed steps; after a cancel, name the serving, the stopped and the still running versions."""
         if run.state is not RunState.CANCELLED:
             failed = [p for p in run.steps if p.state is StepState.FAILED]
             return "; ".join(f"{act_words(p.step.do)} {p.step.table}: {p.note}" for p in failed)

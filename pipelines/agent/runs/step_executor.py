@@ -62,7 +62,8 @@ class StepExecutor:
     def perform(self, step: Step) -> RunEvidence:
         """Perform one step and return its result.
 
-        Raises PoolUnreachable, LedgerUnavailable or Busy if it should simply be retried.
+        Raises PoolUnreachable, LedgerUnavailable or Busy if the caller should simply perform the step again
+        later.
         """
         try:
             self._agent.identity.refuse_doubt()

@@ -251,7 +251,7 @@ class VersionComparison:
         return tuple(found)
 
     def _files(self, deployment: Deployment, upto: int) -> tuple[str, ...]:
-        """Return the files of batches up to one; raises Refused if they are not the rows of the table."""
+        """Return the files written by a version's batches up to `upto`; raises Refused if these are not its rows."""
         name = query_name(deployment.table, deployment.version)
         try:
             found = self._agent.files.written_files(deployment.folder, upto)

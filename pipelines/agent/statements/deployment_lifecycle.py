@@ -131,7 +131,7 @@ def _record_start(agent: AgentContext, deployment: Deployment, query: ReportedQu
 
 @contextmanager
 def _recorded_later(deployment: Deployment) -> Iterator[None]:
-    """Log it if the ledger cannot record something now, so that Spark's error is raised; it is recorded later."""
+    """Log an unavailable ledger in the block instead of raising, so that Spark's error is raised; recorded later."""
     try:
         yield
     except LedgerUnavailable as error:
@@ -231,7 +231,7 @@ def fail(agent: AgentContext, deployment: Deployment, error_class: str, error: s
 
 
 def say_why(agent: AgentContext, deployment: Deployment, why: str, *, error_class: str = "") -> None:
-    """Record why a statement is not in its wanted state, unless its row has changed; it will be retried."""
+    """Record why a statement is not in its wanted state, unless its row has changed; the action will be retried."""
     about = (deployment.table, deployment.version)
     wanted = deployment.wanted == WantedState.RUNNING and not deployment.external
     lost = wanted and deployment.state in ALIVE | {State.UNKNOWN}

@@ -46,7 +46,7 @@ STOP_S = 8.0
 """Deadline of a stop, in seconds; after it the stop is sent but not confirmed, and the reconciler continues."""
 
 STOPS_AT_ONCE = 8
-"""Concurrent calls of Spark's stop: forty statements stop within three seconds."""
+"""Number of concurrent calls of Spark's stop: enough for forty statements to stop within three seconds."""
 
 HOLDER_S = 1.0
 """Longest wait of a stop for whoever holds the version without starting it, in seconds."""
@@ -56,7 +56,7 @@ RECORD_S = 1.0
 
 
 class Recorded(Enum):
-    """Where the intent of a stop is stored; false if nowhere."""
+    """Where the intent of a stop is stored; false in a condition if it is stored nowhere."""
 
     LEDGER = "ledger"
     JOURNAL = "emergency journal"

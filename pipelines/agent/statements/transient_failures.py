@@ -87,7 +87,8 @@ def with_disk(deployment: Deployment, error_class: str, error: str) -> tuple[str
 def disk_error(deployment: Deployment, error_class: str, goes_on: str, restart: str = "") -> tuple[str, str] | None:
     """Return the class and sentence of an error about a full disk; None for any other error.
 
-    `goes_on` describes how the statement continues once there is space, `restart` how if there is space already.
+    `goes_on` describes how the statement continues once there is space; `restart` is used if there is space
+    already.
     """
     if error_class not in (NO_SPACE, _WRITE_FAILED) or not (spaces := _spaces(deployment)):
         return None

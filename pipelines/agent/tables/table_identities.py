@@ -81,7 +81,7 @@ _TAKE_CHANGES = frozenset({"skipchangecommits", "ignorechanges", "ignoredeletes"
 
 
 class NotInCatalog(Refused):
-    """The catalog refuses a table for now, or did not answer whether it has it."""
+    """The catalog refuses a table for now, or could not be asked whether it has the table."""
 
 
 def register_again(agent: AgentContext, pool: PoolConnection, deployment: Deployment) -> None:
@@ -189,7 +189,7 @@ def fault_of_sink(agent: AgentContext, deployment: Deployment) -> TableFault | N
 
 
 def _lost_columns(agent: AgentContext, deployment: Deployment) -> list[str]:
-    """Return the columns of a version that its table, by its log, no longer has under that name."""
+    """Return the columns of a version that its table, according to its log, no longer has under these names."""
     there = agent.files.columns(deployment.folder, deployment.stored_as)
     names = {column.lower() for column in there or deployment.columns}
     return [column for column in deployment.columns if column.lower() not in names]
