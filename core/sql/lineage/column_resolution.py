@@ -1,7 +1,7 @@
-"""Resolution of each name in an expression to a column of a source, or to a reason why it is unknown.
+"""Resolution of each name in an expression to a column of a source, or to a reason why it cannot be resolved.
 
 Spark tries, in this order (4.2, analysis/ColumnResolutionHelper.scala): a column of the sources, an earlier alias of
-the same SELECT, a column of the outer query. A name before a dot may be a source or, failing that, a struct.
+the same SELECT, and a column of the outer query. A name before a dot may be a source or, failing that, a struct.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ WINDOW_TYPE = "struct<start:timestamp,end:timestamp>"
 _UNIT_FIRST = frozenset(("dateadd", "date_add", "datediff", "date_diff", "timestampadd", "timestampdiff"))
 
 ColumnsOf = Callable[[TableName], Sequence[Column] | None]
-"""Function that returns the columns declared by a table's DDL; None without a DDL."""
+"""Function that returns the columns that a table's DDL declares; None for a table without a DDL."""
 
 
 @dataclass(slots=True)
@@ -45,12 +45,12 @@ class ResolutionScope:
     """The names that an expression can refer to."""
 
     sides: tuple[JoinSide, ...]
-    """The sources of the SELECT itself, followed by those of the outer queries, innermost first."""
+    """The sources of the SELECT itself, then those of each enclosing query, innermost first."""
     within: str
     """The output column or clause that contains the expression, for reporting names that cannot be resolved."""
     ctes: Mapping[str, Relation] = field(default_factory=dict)
     windows: Mapping[str, Any] = field(default_factory=dict)
-    """Named windows of the WINDOW clause."""
+    """Definitions of the WINDOW clause, by name."""
 
 
 @dataclass(slots=True)
@@ -59,12 +59,12 @@ class ColumnResolver:
 
     columns_of: ColumnsOf
     query: Callable[[Any, Mapping[str, Relation], tuple[JoinSide, ...]], Relation]
-    """Function that reads a query inside an expression."""
+    """Function that reads a query nested in an expression."""
     unresolved: dict[UnresolvedName, None] = field(default_factory=dict)
     references: list[ColumnReference] = field(default_factory=list)
 
     def miss(self, name: str, reason: str, within: str, offset: int, lacking: Iterable[Relation] = ()) -> None:
-        """Record an unresolved name; `lacking` are relations whose columns are known and do not include the name."""
+        """Record an unresolved name; `lacking` are relations whose columns are known but do not include that name."""
         sources = list(lacking)
         # A column named by Spark, such as `count(1)`, may exist under a name that only Spark knows.
         sure = name.replace(".", "_").isidentifier() and name.lower() not in LITERAL_FUNCTIONS
@@ -75,7 +75,7 @@ class ColumnResolver:
         ] = None
 
     def item(self, node: Any, place: ResolutionScope, name: str = "", label: str = "") -> RelationColumn:
-        """Return the column of an expression; its text qualifies columns by table or WITH query, not by alias."""
+        """Return the column of an expression; its text has tables or WITH queries as qualifiers, not aliases."""
         inner = node.unalias() if isinstance(node, exp.Alias) else node
         if self._is_path(inner):
             path = self._path_item(inner, place)
@@ -127,7 +127,7 @@ class ColumnResolver:
     def _children(
         self, node: Any, kind: InputKind, place: ResolutionScope, found: RelationColumn
     ) -> list[tuple[Any, InputKind]]:
-        """Return a node's children with their kind of input, in reverse, since the last is visited first."""
+        """Return a node's children, each with its kind of input, in reverse order, as the last is visited first."""
         if _counts_rows(node):
             _add(found, rows_of(place.sides[0].tables()), kind)
         if isinstance(node, exp.Filter):
@@ -156,7 +156,7 @@ class ColumnResolver:
         _add(found, rows_of(relation.tables), InputKind.CONDITION)
 
     def _star(self, star: Any, place: ResolutionScope, found: RelationColumn, kind: InputKind) -> None:
-        """Add the inputs of a star that is an argument: rows for `count(*)`, all columns for other functions."""
+        """Add the inputs of `*` as an argument: rows for an aggregate (`count(*)`), else all columns."""
         parent = star.parent
         if isinstance(parent, exp.Anonymous) and str(parent.this) in AGGREGATES:
             _add(found, rows_of(place.sides[0].tables()), kind)
@@ -165,7 +165,7 @@ class ColumnResolver:
             _use(found, item, kind)
 
     def starred(self, star: Any, place: ResolutionScope) -> list[tuple[str, RelationColumn]]:
-        """Return the columns of `*`, `t.*` or `s.*`, except those in EXCEPT, with the alias of their source."""
+        """Return the columns of `*`, `t.*` or `s.*` without those in EXCEPT, each with the alias of its source."""
         side, within = place.sides[0], place.within
         parts = list(qualifiers_of(star))
         found: list[tuple[str, RelationColumn]]
@@ -188,7 +188,7 @@ class ColumnResolver:
     def _without(
         self, star: Any, found: list[tuple[str, RelationColumn]], place: ResolutionScope, *, missing: bool
     ) -> list[tuple[str, RelationColumn]]:
-        """Remove what EXCEPT names: whole columns, or fields of structs, which keep their other fields."""
+        """Remove what EXCEPT names: whole columns, or single fields of structs."""
         side, qualifiers = place.sides[0], qualifiers_of(star)
         # Fields of `s.*` have no source: a name before a dot is a field.
         of_struct = len(qualifiers) > 1 or any(each.name not in side.relations for each in qualifiers)
@@ -218,7 +218,7 @@ class ColumnResolver:
         return isinstance(node, exp.Column) and not isinstance(node.this, exp.Star)
 
     def _path_item(self, node: Any, place: ResolutionScope) -> RelationColumn | None:
-        """Return the column of a path such as `a.b.c`, `a[0].b` or `m['k']`; None after recording it as unresolved."""
+        """Return the column of a path such as `a.b.c`, `a[0].b` or `m['k']`; None if the path cannot be resolved."""
         names: list[Any] = []
         while isinstance(node, (exp.Dot, exp.Bracket)):
             names.append(node.expression if isinstance(node, exp.Dot) else node.expressions[0])
@@ -226,7 +226,7 @@ class ColumnResolver:
         return self._resolve([*name_parts(node), *reversed(names)], place, node)
 
     def _resolve(self, parts: list[Any], place: ResolutionScope, column: Any = None) -> RelationColumn | None:
-        """Resolve a dotted name; None if it is a call without brackets, or recorded as missing or ambiguous."""
+        """Resolve a dotted name; None if it is a call without brackets, or is recorded as missing or ambiguous."""
         bare = parts[0].name.lower()
         for depth, side in enumerate(place.sides):
             relation = side.relations.get(bare) if len(parts) > 1 else None
@@ -264,7 +264,7 @@ class ColumnResolver:
         return None
 
     def refer(self, item: RelationColumn, offset: int) -> None:
-        """Record a reference, unless the column is one that the query computes."""
+        """Record a reference to a table's column; a column that the query computes is ignored."""
         if item.plain and not item.label:
             self.references += [ColumnReference(origin, offset) for origin in item.values]
 
@@ -298,12 +298,12 @@ class ColumnResolver:
 
 
 def offset_of(part: Any) -> int:
-    """Return the offset of a name in the text; 0 if it has none."""
+    """Return the offset of a name in the text; 0 if the offset is unknown."""
     return int(part.meta.get("start", 0))
 
 
 def _renamed(path: RelationColumn, name: str) -> RelationColumn:
-    """Return the column of a bare path under the name of its output, with all inputs of the path."""
+    """Return the column of a path under the name of its output, with all inputs of the path."""
     found = RelationColumn(name or path.name, dict(path.values), dict(path.conditions), uses=(path,), kind=path.kind)
     found.plain, found.fields = path.plain, path.fields
     return found
@@ -360,7 +360,7 @@ def _indexes(node: Any) -> list[Any]:
 
 
 def _element(item: RelationColumn) -> RelationColumn:
-    """Return the column of `item[i]`; an element has the origins of its array."""
+    """Return the column of `item[i]`, which has the same origins as the array."""
     return RelationColumn(
         item.name, item.values, item.conditions, uses=(item,), kind=element_type(item.kind), plain=item.plain
     )

@@ -51,7 +51,7 @@ class FromSources:
         stateful: bool,
         changes: Collection[int],
     ) -> None:
-        """`changes` are the offsets of the tables whose change feeds are streamed."""
+        """`changes` are the offsets of the reads that stream a change feed."""
         self.walk = walk
         self._changes = changes
         self._text = text
@@ -73,7 +73,7 @@ class FromSources:
         return side
 
     def _source(self, source: Any, ctes: Ctes, outer: Sides) -> Relation:
-        """Read one source in FROM; its name for display may change once it is joined."""
+        """Read one source in FROM; the name for display may still change when the source is joined."""
         written = source.meta.get("written") or (source.name if isinstance(source, exp.Table) else "")
         entry: NamedRead | None = source.meta.get("entry")
         if entry is not None:
@@ -115,7 +115,7 @@ class FromSources:
         return Relation([*own, *self._feed(entry, own)], {}, {table: None}, missing, table, hidden=hidden)
 
     def _feed(self, entry: NamedRead, known: Iterable[RelationColumn]) -> list[RelationColumn]:
-        """Return the columns that the change feed adds to a table; none unless the read streams the feed."""
+        """Return the columns that a change feed adds to its table; none unless this read streams the feed."""
         if entry.start not in self._changes:
             return []
         names = {item.name for item in known}
@@ -123,7 +123,7 @@ class FromSources:
         return [table_column(table, each.name, each.type) for each in CHANGE_COLUMNS if each.name not in names]
 
     def _watermarked(self, mark: StreamClauses | None, source: Any, relation: Relation, ctes: Ctes) -> Relation:
-        """Add the column of `WATERMARK expression AS name`; stateful statements drop late rows by it."""
+        """Add the column of `WATERMARK expression AS name`; in a stateful statement, it also decides on late rows."""
         if mark is None or mark.watermark is None:
             return relation
         delay: WatermarkClause = mark.watermark
@@ -143,7 +143,7 @@ class FromSources:
         return relation
 
     def _put(self, tree: Any, end: int) -> None:
-        """Set the offsets of names in a WATERMARK, whose text was parsed separately."""
+        """Set the offsets of names in a WATERMARK clause, whose text was parsed separately."""
         before = self._text[:end].lower()
         start = before.rfind("watermark")
         for name in tree.find_all(exp.Identifier):
@@ -224,14 +224,14 @@ def fold_names(tree: Any) -> None:
 def add_row_decision(
     clause: str, node: Any, place: ResolutionScope, walk: ColumnResolver, deciding: dict[RowDecision, None]
 ) -> None:
-    """Record that a clause, if it exists, decides which rows there are."""
+    """Record that a clause decides which rows exist; does nothing if the clause is absent or constant."""
     if node is not None and not isinstance(node, exp.Boolean):
         place.within = clause
         deciding[RowDecision(clause, walk.item(node, place))] = None
 
 
 def add_explode_decision(call: Any, relation: Relation, clause: str, deciding: dict[RowDecision, None]) -> None:
-    """Record that an exploded collection decides the number of rows."""
+    """Record that an exploded collection decides how many rows exist."""
     found = made_column("", relation.items, sql_of(call))
     found.offset = first_offset(call, 0)
     deciding[RowDecision(clause, found)] = None
@@ -243,7 +243,7 @@ def _column_aliases(source: Any) -> tuple[str, ...]:
 
 
 def _hide_alias(source: Any) -> None:
-    """Give a source its written name again, once all names are resolved by alias; for a table, that is its own name."""
+    """Replace the internal alias of a source by the written one, or drop it, once all names are resolved."""
     written = source.meta.get("written", "")
     if isinstance(source, exp.Table) or not written:
         source.set("alias", None)
@@ -252,7 +252,7 @@ def _hide_alias(source: Any) -> None:
 
 
 def _show_apart(left: JoinSide, right: JoinSide) -> None:
-    """Number sources with the same displayed name, so that texts distinguish them."""
+    """Number sources that have the same name for display, so that texts distinguish them."""
     for relation in right.relations.values():
         name, number = relation.shown, 1
         while any(relation.shown == each.shown for each in left.relations.values()):

@@ -1,6 +1,6 @@
 """Relations made in FROM by a generator call or a PIVOT: explode, inline, stack, PIVOT, UNPIVOT.
 
-Names and numbers of columns are those of Spark 4.2.0 (run; function group generator_funcs, and
+Names and numbers of columns are those of Spark 4.2.0 (tested; function group generator_funcs, and
 analysis/PivotTransformer.scala).
 """
 
@@ -37,7 +37,7 @@ def is_generator(node: Any) -> bool:
 
 
 def generated_relation(call: Any, place: ResolutionScope, walk: ColumnResolver, names: tuple[str, ...]) -> Relation:
-    """Read a generator or table function; `names` are its column aliases, possibly fewer than its columns."""
+    """Read a generator or table function; `names` are the column aliases, of which there may be fewer than columns."""
     function = str(call.this).removesuffix("_outer") if isinstance(call, exp.Anonymous) else ""
     arguments = list(call.expressions) if isinstance(call, exp.Anonymous) else []
     found: list[RelationColumn] = []
@@ -76,7 +76,7 @@ def _exploded(collection: RelationColumn, count: int) -> list[RelationColumn]:
 
 
 def _inlined(collection: RelationColumn, count: int) -> tuple[list[RelationColumn], str]:
-    """Return a column for each field of an array of structs, and the reason why columns may be missing."""
+    """Return a column for each field of an array of structs; with no column, the reason why they are unknown."""
     fields = fields_of(element_type(collection.kind))
     if not fields:
         found = [_part(f"col{number + 1}", collection) for number in range(count)]
@@ -90,7 +90,7 @@ def _inlined(collection: RelationColumn, count: int) -> tuple[list[RelationColum
 
 
 def _stacked(arguments: list[Any], place: ResolutionScope, walk: ColumnResolver) -> list[RelationColumn]:
-    """Return the columns of `stack(n, a, b, …)`, whose values fill n rows: every k-th value is in the same column."""
+    """Return the columns of `stack(n, a, b, …)`, which distributes the values row by row over n rows."""
     rows, values = arguments[0], [walk.item(each, place) for each in arguments[1:]]
     count = (whole_number(rows.name) or 1) if isinstance(rows, exp.Literal) else 1
     width = -(-len(values) // count)

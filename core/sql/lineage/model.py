@@ -1,8 +1,8 @@
-"""Origins of a statement's columns and rows, as frozen values that need no parser.
+"""Origins of a statement's columns and rows, as frozen values that can be used without a parser.
 
 An input is either a *value*, which flows into a column, or a *condition*, which decides which rows or groups exist. The
-test of a CASE is a value, because it selects a value for its own row. FILTER, and the PARTITION BY and ORDER BY of a
-window, are conditions.
+test of a CASE is a value, because it selects a value within its own row. FILTER is a condition, and so are the
+PARTITION BY and ORDER BY of a window.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class InputKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ColumnOrigin:
-    """A column of a table that the statement reads; the rows of the table if the column is empty."""
+    """A column of a table that the statement reads, or the rows of that table if `column` is empty."""
 
     table: TableName
     column: str = ""
@@ -32,33 +32,33 @@ class LineageStep:
     """A column of a CTE or subquery between an output and its origin."""
 
     name: str
-    """Name of the column as `part.column`, with the part named as by its author."""
+    """Name of the column as `part.column`, where the part is named as in the statement."""
     expression: str
 
 
 @dataclass(frozen=True, slots=True)
 class LineageInput:
-    """A table's column, or a table's rows, on which an output or a condition depends."""
+    """A column of a table, or the rows of a table, on which an output or a condition depends."""
 
     origin: ColumnOrigin
     kind: InputKind
     expression: str
-    """SQL of the output or condition; columns are qualified by table if there are several, and by WITH query."""
+    """SQL of the output or condition, with a column's table (if there are several) or WITH query as its qualifier."""
     fields: tuple[str, ...] = ()
     """Paths of the struct fields that are read, sorted; empty if the whole column is read."""
     through: tuple[LineageStep, ...] = ()
-    """Steps between output and origin, starting at the output; empty if the table is read directly."""
+    """Columns between output and origin, starting at the output; empty if the table is read directly."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineageOutput:
-    """A column that the statement writes; one without inputs is a constant, unless part of it is unresolved."""
+    """A column that the statement writes; without inputs, a constant, unless part of the expression is unresolved."""
 
     name: str
-    """Column name in lower case; a stream writes by name."""
+    """Column name in lower case; streams match columns by name."""
     expression: str
     inputs: tuple[LineageInput, ...]
-    """Inputs sorted by kind and origin; an origin that is a value is not repeated as a condition."""
+    """Inputs sorted by kind and origin; an origin that contributes a value is not repeated as a condition."""
     offset: int
     """Offset in `ParsedStatement.select` of the first name in the expression."""
 
@@ -70,7 +70,7 @@ class LineageCondition:
     clause: str
     """Name of the clause: WHERE, JOIN, GROUP BY, HAVING, DISTINCT, WATERMARK, LATERAL VIEW, FROM …
 
-    FROM means that the table's rows are read at all.
+    FROM means that the output's rows depend on the table's rows at all.
     """
     expression: str
     inputs: tuple[LineageInput, ...]
@@ -79,24 +79,24 @@ class LineageCondition:
 
 @dataclass(frozen=True, slots=True)
 class UnresolvedName:
-    """A name that cannot be resolved; it is neither guessed nor dropped."""
+    """A name that cannot be resolved, and why."""
 
     name: str
     """The name as written, without backticks."""
     reason: str
-    """A sentence without a full stop."""
+    """The reason, as a sentence without a full stop."""
     within: str
     """The output column or clause that contains the name."""
     offset: int
     lacking: tuple[str, ...] = ()
-    """For a column that certainly does not exist: all tables and WITH queries that could have it."""
+    """If the column certainly does not exist: all tables and WITH queries that could have had it."""
     known: tuple[str, ...] = ()
     """The columns of the tables and WITH queries in `lacking`, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnReference:
-    """An occurrence of a table column's name in the statement."""
+    """An occurrence in the statement of the name of a table's column."""
 
     origin: ColumnOrigin
     offset: int
@@ -110,4 +110,4 @@ class StatementLineage:
     conditions: tuple[LineageCondition, ...]
     unresolved: tuple[UnresolvedName, ...]
     references: tuple[ColumnReference, ...]
-    """References in text order, including those in unused WITH queries, which Spark checks too."""
+    """References in text order, including those in unused WITH queries, which Spark checks as well."""

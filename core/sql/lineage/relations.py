@@ -1,4 +1,4 @@
-"""Relations, which consist of columns, and the table columns that each column depends on.
+"""Relations and their columns, each with the table columns that it depends on.
 
 Names are in lower case, because Spark ignores case. A column is not modified once another column uses it.
 """
@@ -13,7 +13,7 @@ from core.sql.parsing.star_expansion import LeftOut
 from core.sql.tokens.data_types import field_type, fields_of
 
 Origins = dict[ColumnOrigin, frozenset[str]]
-"""Paths of the struct fields that are read, by origin; the path "" is the whole column."""
+"""For each origin, the paths of the struct fields that are read; the path "" is the whole column."""
 
 _WHOLE = frozenset({""})
 
@@ -27,22 +27,22 @@ class RelationColumn:
     conditions: Origins = field(default_factory=dict)
     expression: str = ""
     label: str = ""
-    """Name of the column as a step of lineage; empty for a table's column and for an unnamed expression."""
+    """Name of the column as a step of lineage; empty for a table's column or an unnamed expression."""
     uses: tuple["RelationColumn", ...] = ()
     kind: str = ""
     """Spark's type of the column; empty if unknown."""
     fields: dict[str, "RelationColumn"] = field(default_factory=dict)
     """Fields of a struct that the query itself constructs."""
     plain: bool = False
-    """Whether this is an unchanged column or field, so that reading a field of it reads that field of the original."""
+    """Whether this is an unchanged column or field, so that a field of it is a field of the original column."""
     branches: tuple["RelationColumn", ...] = ()
-    """For the column of a UNION, the columns of the branches at its position."""
+    """For a column of a UNION, the column at the same position in each branch; otherwise empty."""
     offset: int = 0
 
 
 @dataclass(slots=True, eq=False)
 class RowDecision:
-    """A condition that decides which rows exist, before it is frozen into a `LineageCondition`."""
+    """A condition that decides which rows exist; `value` turns it into a frozen `LineageCondition`."""
 
     clause: str
     item: RelationColumn
@@ -56,21 +56,21 @@ class RowDecision:
 
 @dataclass(slots=True)
 class Relation:
-    """The relation that one source in FROM yields."""
+    """The relation that a source in FROM yields."""
 
     items: list[RelationColumn]
     deciding: dict[RowDecision, None] = field(default_factory=dict)
     """The conditions on the relation's rows, in text order."""
     tables: dict[TableName, None] = field(default_factory=dict)
-    """The tables from whose rows the relation is made."""
+    """The tables whose rows the relation is made from."""
     missing: str = ""
     """Why the relation may have more columns than are known; empty if all are known."""
     shown: str = ""
-    """The qualifier of the columns for display."""
+    """Qualifier of the relation's columns for display."""
     written: str = ""
     """Alias or name of the source as written, in lower case."""
     hidden: tuple[RelationColumn, ...] = ()
-    """Columns that can be named but that `*` does not include."""
+    """Columns that a query can name although `*` does not include them."""
     _by_name: dict[str, list[RelationColumn]] = field(default_factory=dict)
 
     def named(self, name: str) -> list[RelationColumn]:
@@ -83,14 +83,14 @@ class Relation:
 
 @dataclass(slots=True)
 class JoinSide:
-    """The sources of one SELECT that are joined so far, and the names that they make visible."""
+    """The sources of one SELECT that have been joined so far, and the names that they make visible."""
 
     relations: dict[str, Relation] = field(default_factory=dict)
     """Relations by alias."""
     visible: list[tuple[str, RelationColumn]] = field(default_factory=list)
-    """Columns that `*` and unqualified names refer to, with their source's alias, which is empty if merged by USING."""
+    """Columns of `*` and unqualified names, each with the alias of its source, or an empty alias if merged by USING."""
     named: dict[str, RelationColumn] = field(default_factory=dict)
-    """Columns that Spark adds: `window` after grouping by a window, and earlier aliases of the same SELECT."""
+    """Columns that Spark adds: `window` after grouping by a time window, and earlier aliases of the same SELECT."""
     _by_name: dict[str, list[tuple[str, RelationColumn]]] = field(default_factory=dict)
 
     def deciding(self) -> dict[RowDecision, None]:
@@ -98,11 +98,11 @@ class JoinSide:
         return {each: None for relation in self.relations.values() for each in relation.deciding}
 
     def tables(self) -> dict[TableName, None]:
-        """Return the tables from whose rows all sources are made."""
+        """Return the tables whose rows the sources are made from."""
         return {table: None for relation in self.relations.values() for table in relation.tables}
 
     def bare(self, name: str) -> list[tuple[str, RelationColumn]]:
-        """Return the columns that an unqualified name may refer to, each with its source's alias."""
+        """Return the columns that an unqualified name may refer to, each with the alias of its source."""
         if not self._by_name:
             for alias, item in self.visible:
                 self._by_name.setdefault(item.name, []).append((alias, item))
@@ -110,7 +110,7 @@ class JoinSide:
         return self._by_name.get(name) or [(alias, item) for alias, item in hidden if item.name == name]
 
     def starred(self, relation: Relation) -> list[RelationColumn]:
-        """Return a source's columns in the order of `t.*`: first those hidden by USING and NATURAL (4.2.0, run)."""
+        """Return a source's columns in the order of `t.*` on 4.2.0: those hidden by USING or NATURAL come first."""
         visible = {id(item) for _, item in self.visible}
         merged = {id(item): number for number, (alias, item) in enumerate(self.visible) if not alias}
         keys = {item.name: number for number, (alias, item) in enumerate(self.visible) if not alias}
@@ -123,17 +123,17 @@ class JoinSide:
         return sorted(relation.items, key=place)
 
     def missing(self) -> str:
-        """Return why an unqualified name may refer to an unknown column; empty if it cannot."""
+        """Return why an unqualified name might refer to an unknown column; empty if all columns are known."""
         return next((each.missing for each in self.relations.values() if each.missing), "")
 
 
 def side_of(alias: str, relation: Relation) -> JoinSide:
-    """Return a join side that consists of a single source."""
+    """Return a join side with a single source."""
     return JoinSide({alias: relation}, [(alias, item) for item in relation.items])
 
 
 def joined_sides(left: JoinSide, right: JoinSide, kind: str, using: Iterable[str]) -> JoinSide:
-    """Join two sides; columns of USING are merged and come first (Spark 4.2.0, natural and using joins)."""
+    """Join two sides; the columns in USING are merged and come first (natural and using joins of Spark 4.2.0)."""
     merged: list[tuple[str, RelationColumn]] = []
     for name in using:
         ours = [item for _, item in left.visible if item.name == name]
@@ -150,7 +150,7 @@ def joined_sides(left: JoinSide, right: JoinSide, kind: str, using: Iterable[str
 
 
 def hides_right(kind: str) -> bool:
-    """Return whether a join outputs only the columns of its left side."""
+    """Return whether a join outputs the columns of its left side only."""
     return "SEMI" in kind or "ANTI" in kind
 
 
@@ -172,13 +172,13 @@ def made_column(name: str, uses: Iterable[RelationColumn], expression: str = "")
 
 
 def labelled_column(item: RelationColumn, part: str) -> RelationColumn:
-    """Label a column as a named step of lineage: a column of a subquery, or of the statement itself."""
+    """Make a column a named step of lineage, as a column of a subquery or of the statement itself."""
     item.label = f"{part}.{item.name}" if part else item.name
     return item
 
 
 def passed_on_column(item: RelationColumn, part: str) -> RelationColumn:
-    """Return the column that a star yields for a column of its source; a table's own column is returned unchanged."""
+    """Return the column that `*` yields for a column of a source; a table's own column is returned unchanged."""
     if not item.label:
         return item
     found = RelationColumn(
@@ -189,7 +189,7 @@ def passed_on_column(item: RelationColumn, part: str) -> RelationColumn:
 
 
 def renamed_relation(relation: Relation, alias: Any, part: str) -> Relation:
-    """Rename columns by the column list of an alias, if it has one: `AS t(a, b)`."""
+    """Rename columns according to the column list of an alias, as in `AS t(a, b)`; does nothing without a list."""
     names = [each.name.lower() for each in alias.args.get("columns") or []] if alias is not None else []
     for index, (item, name) in enumerate(zip(list(relation.items), names, strict=False)):
         found = replace(item, name=name)
@@ -198,7 +198,7 @@ def renamed_relation(relation: Relation, alias: Any, part: str) -> Relation:
 
 
 def united_column(item: RelationColumn, other: RelationColumn) -> RelationColumn:
-    """Return the columns of UNION branches united so far, with the column of one more branch added."""
+    """Return a UNION's column with the column of one more branch added; `item` has the branches so far."""
     united = {
         name: united_column(replace(inner, branches=()), more)
         for (name, inner), more in zip(item.fields.items(), other.fields.values(), strict=False)
@@ -219,7 +219,7 @@ def united_column(item: RelationColumn, other: RelationColumn) -> RelationColumn
 
 
 def add_origins(into: Origins, more: Origins) -> None:
-    """Add origins to others; an origin that is in both gets the paths of both."""
+    """Add origins to `into`; the paths of an origin that is in both are combined."""
     for origin, paths in more.items():
         known = into.get(origin)
         into[origin] = paths if known is None else known | paths
@@ -233,7 +233,7 @@ def all_origins(item: RelationColumn) -> Origins:
 
 
 def table_column(table: TableName, name: str, kind: str) -> RelationColumn:
-    """Return a relation's column for a column of a table."""
+    """Return the relation column that represents a table's column."""
     return RelationColumn(name.lower(), {ColumnOrigin(table, name): _WHOLE}, kind=kind, plain=True)
 
 
@@ -266,8 +266,7 @@ def field_of(item: RelationColumn, path: Iterable[str]) -> RelationColumn | None
 def excepted_column(
     name: LeftOut, found: Sequence[tuple[str, RelationColumn]], sources: Mapping[str, Relation]
 ) -> tuple[RelationColumn | None, tuple[str, ...], str]:
-    """Return the column that a name in EXCEPT refers to, the path of the field, and the reason if it cannot be
-    resolved.
+    """Return the column that a name in EXCEPT refers to, the path of a removed field, and why the name is unresolved.
 
     A source takes precedence over a struct of the same name.
     """
@@ -286,12 +285,12 @@ def excepted_column(
 
 
 def overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Return whether one path contains the other; EXCEPT may not name both."""
+    """Return whether one path contains the other, in which case EXCEPT may not name both."""
     return one[: len(other)] == other[: len(one)]
 
 
 def without_fields(item: RelationColumn, gone: Iterable[tuple[str, ...]]) -> RelationColumn:
-    """Return a new struct without some fields, each given by its path within the struct, in lower case."""
+    """Return a copy of a struct without the given fields; a path within the struct, in lower case, denotes a field."""
     inner: dict[str, list[tuple[str, ...]]] = {}
     for path in gone:
         inner.setdefault(path[0], []).append(path[1:])
@@ -306,7 +305,7 @@ def without_fields(item: RelationColumn, gone: Iterable[tuple[str, ...]]) -> Rel
 
 
 def inputs_of(item: RelationColumn) -> tuple[LineageInput, ...]:
-    """Return the inputs of an output: first the values, then the conditions that are not values, each sorted."""
+    """Return the inputs of an output: the values, then the conditions that are not also values; each is sorted."""
     steps = _steps(item)
     values = [_input(item, origin, InputKind.VALUE, steps) for origin in sorted(item.values)]
     others = sorted(origin for origin in item.conditions if origin not in item.values)
@@ -325,8 +324,9 @@ def _input(
 
 
 def _text(item: RelationColumn, origin: ColumnOrigin) -> str:
-    """Return the expressions of the UNION branches that involve an origin, or the column's own if there are no
-    branches.
+    """Return the expressions of the UNION branches that involve an origin.
+
+    For a column without branches, its own expression is returned.
     """
     if not item.branches:
         return item.expression or item.name
@@ -335,7 +335,7 @@ def _text(item: RelationColumn, origin: ColumnOrigin) -> str:
 
 
 def _steps(item: RelationColumn) -> dict[ColumnOrigin, dict[LineageStep, None]]:
-    """Return, by origin, the named steps between a column and its inputs, nearest first."""
+    """Return, for each origin, the named steps between a column and that origin, nearest first."""
     found: dict[ColumnOrigin, dict[LineageStep, None]] = {}
     seen: set[int] = set()
     waiting = list(item.uses)

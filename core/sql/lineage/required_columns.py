@@ -1,8 +1,8 @@
-"""Columns that the tables of a statement must have for all of its names to resolve.
+"""The columns that the tables of a statement must have, so that all names in the statement resolve.
 
-Collected while a statement is read, from the tree that is at hand, so that a first plan need not trace the lineage of
-every statement to know that none of them names a missing column. `lineage_of` then reports no missing column; the
-reverse does not hold, and statements with rarer syntax have no such list.
+They are collected from the tree while a statement is read: a first plan can then rule out missing columns without
+tracing the lineage of every statement. If the tables have these columns, `lineage_of` reports no missing column; the
+reverse does not hold. For statements with rarer syntax, the columns are unknown.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -21,21 +21,21 @@ from core.sql.statement import RequiredColumns
 from core.sql.streaming.aggregation import TIME_WINDOWS
 
 _SKIPPED = ("with_", "from_", "joins", "hint", "expressions")
-"""Parts of a SELECT that are read before or after the others, or that name no column."""
+"""Parts of a SELECT that are read separately, or that name no column."""
 _AFTER_OUTPUTS = ("group", "having", "qualify", "order")
-"""Clauses that may name the outputs of their SELECT."""
+"""Clauses that may refer to the outputs of their own SELECT."""
 _AT_THE_END = ("order", "sort", "cluster", "distribute", "pivots", "sample", "joins")
 _LEAVES = frozenset((exp.Identifier, exp.Literal, exp.Star, exp.Var, exp.Boolean, exp.Null, exp.DataType))
 _UNTRACED = (exp.Query, exp.Lambda, exp.Lateral, exp.Values, exp.Pivot, exp.Aliases)
 
 
 class _Untraced(Exception):
-    """Raised at syntax that only the full lineage follows."""
+    """Raised at syntax that only the full lineage can follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What one source in FROM certainly has, and the tables whose columns it passes on."""
+    """The columns that one source in FROM certainly has, and the tables whose columns it passes on."""
 
     names: frozenset[str] = frozenset()
     tables: tuple[TableName, ...] = ()
@@ -45,7 +45,10 @@ _Sources = dict[str, _Source]
 
 
 def required_columns(query: Any) -> RequiredColumns | None:
-    """Return the required columns of a query whose table names are resolved; None if only its lineage tells."""
+    """Return the columns that a query, with resolved table names, requires of its tables.
+
+    None if finding them would take the full lineage.
+    """
     found = _Requirements()
     try:
         found.query(query, {})
@@ -57,7 +60,7 @@ def required_columns(query: Any) -> RequiredColumns | None:
 @dataclass(slots=True)
 class _Requirements:
     names: dict[tuple[TableName, ...], set[str]] = field(default_factory=dict)
-    """Columns by the tables of which at least one must have them."""
+    """Required columns by tables: at least one of the tables must have them."""
 
     def query(self, query: Any, ctes: Mapping[str, _Source]) -> _Source:
         with_ = query.args.get("with_")
@@ -148,7 +151,7 @@ class _Requirements:
         self._expressions(join.args.get("on"), sources, ())
 
     def _expressions(self, given: Any, sources: _Sources, named: Collection[str]) -> None:
-        """Require every column below a node; `named` are further names that are visible there."""
+        """Require every column below a node, except the names in `named`, which are defined elsewhere."""
         waiting = list(given) if isinstance(given, list) else [given]
         while waiting:
             node = waiting.pop()
@@ -196,7 +199,7 @@ def _starred(star: Any, sources: _Sources) -> Iterator[_Source]:
 
 
 def _time_windows(select: Any) -> Iterator[str]:
-    """Yield the structs that Spark adds to a SELECT that groups by a time window."""
+    """Yield the names of the structs that Spark adds to a SELECT for its time windows."""
     for node in (select.args.get("group"), *select.expressions):
         for call in node.find_all(exp.Anonymous) if node is not None else ():
             name = plain_function_name(str(call.this))

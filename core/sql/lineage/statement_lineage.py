@@ -1,7 +1,7 @@
 """Column lineage of one statement: the table columns that each output depends on, and the conditions on its rows.
 
 Names are resolved by Spark's rules; `core.sql.parsing.table_names` resolves CTEs and aliases. sqlglot's own lineage
-covers the SELECT list only, not conditions and lateral views, and treats unknown or ambiguous names as leaves.
+covers only the SELECT list, without conditions and lateral views, and treats unknown or ambiguous names as leaves.
 """
 
 from typing import Any
@@ -51,7 +51,7 @@ from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
 
 
 def lineage_of(parsed: ParsedStatement, columns_of: ColumnsOf) -> StatementLineage:
-    """Return the lineage of a parsed statement; the time is linear in its text, for each WITH query that is read."""
+    """Return the lineage of a parsed statement, in time linear in the text for each WITH query that is read."""
     try:
         source = open_sql(parsed.select, "")
         marks = extract_stream_clauses(tokens_of(source))
@@ -89,7 +89,7 @@ class _StatementTracer:
         self.sources = FromSources(self.walk, self.query, text, stateful=stateful, changes=changes)
 
     def query(self, query: Any, ctes: Ctes, outer: Sides, label: str = "") -> Relation:
-        """Read a query; `label` is the name of the query in steps of lineage."""
+        """Read a query; `label` is the name that steps of lineage show for it."""
         with_ = query.args.get("with_")
         if with_ is not None:
             inner = dict(ctes)
@@ -132,8 +132,9 @@ class _StatementTracer:
         return Relation(items, deciding, side.tables(), missing)
 
     def _name_windows(self, select: Any, place: ResolutionScope) -> None:
-        """Add the struct `window` to the names of a SELECT that groups by a window (4.2,
-        analysis/ResolveTimeWindows.scala).
+        """Add the struct `window` to the names of a SELECT that groups by a time window.
+
+        See analysis/ResolveTimeWindows.scala in Spark 4.2.
         """
         for node in (select.args.get("group"), *select.expressions):
             for call in node.find_all(exp.Anonymous) if node is not None else ():
