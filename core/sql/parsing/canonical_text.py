@@ -35,7 +35,7 @@ _ATOMS = (exp.Paren, exp.Dot, exp.Kwarg, exp.PropertyEQ)
 
 
 def sql_of(node: Any) -> str:
-    """Return a node as Spark SQL on one line, without comments; raises SqlDiagnostic if it cannot be written."""
+    """Return a node as Spark SQL on one line, without comments; raises SqlDiagnostic if sqlglot cannot write it."""
     if isinstance(node, exp.Column) and (plain_name := _plain_column(node)):
         return plain_name
     try:
@@ -53,7 +53,10 @@ def sql_of(node: Any) -> str:
 
 
 def _plain_column(column: Any) -> str:
-    """Return the text of `a` or `t.a` without calling sqlglot, since half of all nodes are such columns; else empty."""
+    """Return the text of `a` or `t.a`, and an empty text for any other column.
+
+    About half of all nodes are such columns, and this is faster than a call of sqlglot.
+    """
     parts = column.args
     this, table = parts.get("this"), parts.get("table")
     if len(parts) > 2 and any(value for key, value in parts.items() if key not in ("this", "table")):
@@ -70,7 +73,7 @@ def _needs_no_quotes(name: Any) -> bool:
 
 
 def normalise(tree: Any) -> Any:
-    """Bring a whole tree into canonical form, in place where possible; its names must be resolved before."""
+    """Bring a whole tree, whose names are resolved, into canonical form; in place where possible."""
     queries = 0
     for node in tree.walk():
         node.comments = None
@@ -90,7 +93,7 @@ def normalise(tree: Any) -> Any:
 
 
 def and_terms(condition: Any) -> list[Any]:
-    """Return the AND terms of a condition, in order; None has none."""
+    """Return the terms that a condition joins by AND, in order; empty for None."""
     found: list[Any] = []
     waiting = [condition] if condition is not None else []
     while waiting:
@@ -135,7 +138,7 @@ def _fold(name: Any) -> None:
 
 
 def _simplified(node: Any, tree: Any) -> Any:
-    """Rewrite one node whose children are canonical; return the tree, which may have a new root."""
+    """Rewrite one node whose children are canonical; return the tree, whose root may be a new node."""
     rule = _rule(node.__class__)
     replacement = None if rule is None else rule(node)
     if replacement is None:
@@ -171,7 +174,7 @@ def _oriented(comparison: Any) -> None:
 
 
 def _short_join(join: Any) -> None:
-    """Drop INNER, and OUTER after LEFT, RIGHT or FULL, which make no difference."""
+    """Drop INNER, and OUTER after LEFT, RIGHT or FULL: both are optional words."""
     if join.kind == "INNER" or (join.side and join.kind == "OUTER"):
         join.set("kind", None)
 
@@ -182,7 +185,7 @@ def _short_alias(alias: Any) -> Any:
 
 
 def _may_open(paren: Any) -> bool:
-    """Return whether brackets are redundant; operators add necessary brackets around their children again."""
+    """Return whether brackets can be removed; where operators need brackets, they are added again later."""
     if isinstance(paren.parent, (exp.Dot, exp.Bracket, exp.Cast, exp.Collate)):
         return isinstance(paren.this, (exp.Column, exp.Anonymous, exp.Paren))
     if isinstance(paren.parent, (exp.Any, exp.All)):
@@ -207,7 +210,7 @@ def _wrap_children(node: Any) -> None:
 
 
 def _sorted_terms(node: Any) -> Any:
-    """Flatten a chain of AND or OR from its top node, and sort its terms by text."""
+    """Flatten a chain of AND or OR, starting at its top node, and sort the terms by their texts."""
     kind = type(node)
     if isinstance(node.parent, kind) or (isinstance(node.parent, exp.Paren) and isinstance(node.parent.parent, kind)):
         return None
@@ -235,7 +238,10 @@ def _sorted_terms(node: Any) -> Any:
 
 
 def _place(term: tuple[str, Any]) -> tuple[str, str]:
-    """Return the sort key of a term, without the numbers of a subquery's own aliases, which depend on its position."""
+    """Return the sort key of a term, in which the aliases of a subquery have no numbers.
+
+    The numbers depend on the position of the term.
+    """
     text, node = term
     return (_OWN_ALIAS.sub("_t", text) if node.find(exp.Query) is not None else text, text)
 
@@ -251,7 +257,7 @@ def _as_function(node: Any) -> Any:
 
 
 def _as_it_is(node: Any) -> None:
-    """Leave the node as it is: `a LIKE b ESCAPE c` does not parse with brackets around its LIKE."""
+    """Leave the node as it is: `a LIKE b ESCAPE c` cannot be parsed with brackets around the LIKE."""
 
 
 _FOLDS: dict[type, Callable[[Any], None]] = {

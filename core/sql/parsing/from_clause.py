@@ -18,8 +18,9 @@ from core.sql.tokens.lexer import SqlDiagnostic
 
 _SOURCES = (exp.Table, exp.Subquery, exp.Values, exp.Lateral)
 _DRESSING = ("alias", "pivots", "sample")
-"""Clauses that make the brackets before them a query; a WATERMARK is hidden in the alias
-(`core.sql.parsing.stream_clauses`).
+"""Clauses that turn the brackets before them into a query.
+
+A WATERMARK is hidden in the alias (`core.sql.parsing.stream_clauses`).
 """
 _ALLOWED: dict[type, frozenset[str]] = {
     exp.Table: frozenset(("this", "db", "catalog", "joins", "version", *_DRESSING)),
@@ -34,7 +35,7 @@ _ALLOWED: dict[type, frozenset[str]] = {
         )
     ),
 }
-"""The arguments that Spark's grammar allows each node; sqlglot also reads clauses of other engines."""
+"""The arguments of each node that Spark's grammar allows; sqlglot also accepts clauses of other engines."""
 _JOINS = frozenset(
     f"{method}{kind}".strip()
     for method in ("", "NATURAL ")
@@ -51,14 +52,14 @@ _WORDS = {
     "operation_modifiers": ("an unknown keyword after SELECT"),
     "when": "AT",
 }
-"""SQL keywords of clauses for which sqlglot uses another name."""
+"""SQL keywords for clauses that have another name in sqlglot."""
 _SYNTAX = "PARSE_SYNTAX_ERROR"
 
 
 def shape_from_clauses(tree: Any, *, nested: bool) -> None:
     """Normalise every FROM of a parsed query, in place; raises SqlDiagnostic for anything that Spark rejects.
 
-    `nested` is False if no query is nested in another one, which saves a walk through the tree.
+    `nested` is False if the query contains no other query, which saves a walk through the tree.
     """
     _check_query(tree, tree)
     if not nested and isinstance(tree, exp.Select):
@@ -74,19 +75,19 @@ def shape_from_clauses(tree: Any, *, nested: bool) -> None:
 
 
 def is_group(source: Any) -> bool:
-    """Return whether a source is a group, that is, brackets around joined sources; the joins are in `source.this`."""
+    """Return whether a source is a group: brackets around joined sources, whose joins are in `source.this`."""
     return (
         isinstance(source, exp.Subquery) and isinstance(source.this, _SOURCES) and bool(source.this.args.get("joins"))
     )
 
 
 def sources_in(tree: Any) -> list[Any]:
-    """Return all sources anywhere below a node."""
+    """Return all sources at any depth below a node."""
     return list(tree.find_all(*_SOURCES))
 
 
 def sources_of(source: Any) -> list[Any]:
-    """Return the source itself, or the sources that a group joins, from left to right."""
+    """Return a single source itself, or the sources that a group joins, from left to right."""
     if not is_group(source):
         return [source]
     return [source.this, *(each for join in source.this.args["joins"] for each in sources_of(join.this))]
@@ -98,7 +99,7 @@ def join_words(join: Any) -> str:
 
 
 def joined_by(select: Any) -> tuple[list[Any], list[Any]]:
-    """Return the sources of a SELECT from left to right, and all its joins, including those of groups."""
+    """Return the sources of a SELECT from left to right, and all joins of the SELECT, including those inside groups."""
     from_, waiting = select.args.get("from_"), list(select.args.get("joins") or [])
     sources = [] if from_ is None else sources_of(from_.this)
     joins: list[Any] = []
@@ -118,7 +119,7 @@ def aliases_of(select: Any) -> frozenset[str]:
 
 
 def first_offset(node: Any, default: int = -1) -> int:
-    """Return the offset of the first name below a node; `default` if no name has one."""
+    """Return the offset of the first name below a node; `default` if there is no name with an offset."""
     return min((each.meta["start"] for each in node.find_all(exp.Identifier) if "start" in each.meta), default=default)
 
 
@@ -158,7 +159,7 @@ def _shape_select(select: Any) -> None:
 
 
 def _chain(first: Any, joins: list[Any]) -> tuple[Any, list[Any]]:
-    """Return a source and its joins, without redundant leading brackets or intermediate PIVOTs."""
+    """Return a source and its joins, without redundant brackets and with subqueries for PIVOTs between joins."""
     source, found = _opened(first)
     for join in joins:
         pivots = _shape_join(join)
@@ -169,7 +170,7 @@ def _chain(first: Any, joins: list[Any]) -> tuple[Any, list[Any]]:
 
 
 def _opened(node: Any) -> tuple[Any, list[Any]]:
-    """Return the source after FROM or JOIN, and the joins inside its redundant brackets."""
+    """Return the source that follows FROM or JOIN, and the joins inside its brackets if these are redundant."""
     if not isinstance(node, _SOURCES):
         # sqlglot takes FROM FROM (SELECT …) for a query without brackets, and loses what it reads.
         raise SqlDiagnostic("a table is missing after FROM or JOIN", "write its name, or a query in parentheses", -1)
@@ -186,7 +187,7 @@ def _opened(node: Any) -> tuple[Any, list[Any]]:
 
 
 def _shape_join(join: Any) -> list[Any]:
-    """Normalise a joined source; return the PIVOTs that follow it, which apply to everything joined so far."""
+    """Normalise a joined source; return the PIVOTs after it, which apply to everything joined so far."""
     _check(join)
     _check_join(join)
     pivots = join.args.pop("pivots", None) or []
@@ -223,7 +224,7 @@ def _check_join(join: Any) -> None:
 
 
 def _pivoted(source: Any, pivots: list[Any]) -> Any:
-    """Attach PIVOTs to a source; a PIVOT with an alias turns everything before it into a subquery."""
+    """Attach PIVOTs to a source; everything before a PIVOT with an alias becomes a subquery."""
     waiting: list[Any] = []
     for pivot in pivots:
         values = [value for each in pivot.args.get("fields") or [] for value in each.expressions]
@@ -247,7 +248,7 @@ def _select_all(source: Any, joins: list[Any]) -> Any:
 
 
 def _is_query(node: Any) -> bool:
-    """Return whether a node is a query, possibly in brackets; brackets around a name or join are a relation."""
+    """Return whether a node is a query, possibly in brackets; a name or join in brackets is a relation instead."""
     while isinstance(node, exp.Subquery) and not _is_dressed(node) and not node.args.get("joins"):
         node = node.this
     return isinstance(node, (exp.Select, exp.SetOperation))

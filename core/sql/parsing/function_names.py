@@ -28,7 +28,7 @@ GENERATORS = frozenset(
         *("stack", "json_tuple", "variant_explode"),
     )
 )
-"""Functions that yield several columns, or one with a name of its own."""
+"""Functions that yield several columns, or a single column with a name of its own."""
 # Table functions of Spark 4.2.0 that read no table.
 TABLE_FUNCTIONS = frozenset(
     (
@@ -40,7 +40,7 @@ TABLE_FUNCTIONS = frozenset(
 LITERAL_FUNCTIONS = frozenset(("current_date", "current_path", "current_time", "current_timestamp")) | frozenset(
     ("current_user", "grouping__id", "localtime", "localtimestamp", "session_user", "user")
 )
-"""Functions called without brackets, unless a column has their name (4.2, LiteralFunctionResolution.scala)."""
+"""Functions called without brackets, unless a column has the same name (4.2, LiteralFunctionResolution.scala)."""
 _OPERANDS = frozenset(
     (
         *(TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN, TokenType.END),
@@ -76,13 +76,14 @@ def with_plain_functions(tokens: list[Token]) -> list[Token]:
 
 
 def plain_function_name(name: str) -> str:
-    """Return the name of a marked function as in Spark, in lower case."""
+    """Return the name of a function in lower case and without the mark."""
     return name.lower().removeprefix(PREFIX)
 
 
 def _is_operator(tokens: list[Token], index: int, word: str) -> bool:
-    """Return whether a word is no function name: FILTER after an aggregate, ANY and SOME after LIKE, DIV as
-    operator.
+    """Return whether a word is not a function's name here.
+
+    Such words are FILTER after an aggregate, ANY and SOME after LIKE, and DIV as an operator.
     """
     before = tokens[index - 1].token_type if index else None
     if word == "FILTER":

@@ -23,7 +23,7 @@ _LEVELS = {
 }
 _SHIFT, _WHOLE = 5, 9
 _OTHERWISE = frozenset((_T.DPIPE, _T.AMP, _T.CARET, _T.PIPE, _T.COLLATE))
-"""Operators whose precedence is different in sqlglot, besides shifts, which consist of two tokens."""
+"""Operators whose precedence differs in sqlglot, other than shifts, which consist of two tokens."""
 _PREDICATES = frozenset((_T.IN, _T.LIKE, _T.ILIKE, _T.RLIKE, _T.BETWEEN, _T.IS))
 _COMPARING = _PREDICATES | {kind for kind, level in _LEVELS.items() if level == 1}
 _OPENING = {_T.L_PAREN: _T.R_PAREN, _T.L_BRACKET: _T.R_BRACKET, _T.L_BRACE: _T.R_BRACE}
@@ -43,7 +43,7 @@ Tokens = list[Token]
 
 
 def with_precedence(tokens: Tokens) -> Tokens:
-    """Add brackets where Spark groups operators differently from sqlglot; raises SqlDiagnostic if Spark rejects it."""
+    """Add brackets where sqlglot groups operators differently; raises SqlDiagnostic for what Spark rejects."""
     return _Grouping(tokens).all() if _matters(tokens) else tokens
 
 
@@ -78,7 +78,7 @@ def _matters(tokens: Sequence[Token]) -> bool:
 
 
 class _Grouping:
-    """Adds the brackets in one pass over the tokens; methods return a value and its outermost operator's level."""
+    """Adds the brackets in one pass over the tokens."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
@@ -154,7 +154,10 @@ class _Grouping:
         return self._kind() in _PREDICATES or (self._kind() is _T.NOT and self._kind(1) in _PREDICATES)
 
     def _value(self, least: int) -> tuple[Tokens, int]:
-        """Consume operands as long as the operators between them bind at least as tightly as `least`."""
+        """Consume operands while the operators between them bind at least as tightly as `least`.
+
+        Returns the tokens, and the level of the outermost operator.
+        """
         left, level = self._unit(), _WHOLE
         while (found := self._operator()) is not None and found[0] >= least:
             own, length = found
@@ -177,7 +180,7 @@ class _Grouping:
         return left, level
 
     def _operator(self) -> tuple[int, int] | None:
-        """Return the level of the operator at the current position and its number of tokens; None if there is none."""
+        """Return the level and the number of tokens of the operator at the current position; None if there is none."""
         kind = self._kind()
         if kind in (_T.LT, _T.GT) and self._kind(1) is kind and self._touches(1):
             unsigned = kind is _T.GT and self._kind(2) is kind and self._touches(2)
@@ -189,7 +192,7 @@ class _Grouping:
         return bool(self._tokens[at - 1].end + 1 == self._tokens[at].start)
 
     def _unit(self) -> Tokens:
-        """Consume one operand with its signs, but not an alias that follows it."""
+        """Consume one operand with its signs, without an alias after it."""
         signs: Tokens = []
         while self._kind() in _SIGNS:
             signs += self._take()
@@ -209,7 +212,7 @@ class _Grouping:
         return [*signs, *found]
 
     def _goes_on(self, found: Tokens, kind: TokenType) -> bool:
-        """Return whether the next token continues the current operand."""
+        """Return whether the next token is still part of the current operand."""
         if kind is _T.STAR:
             return not found or found[-1].token_type is _T.DOT
         if kind in (_T.CASE, _T.VALUES) and not found:
@@ -230,7 +233,7 @@ class _Grouping:
         return [*found, *self._take()] if self._at < len(self._tokens) else found
 
     def _type(self) -> Tokens:
-        """Consume the type `ARRAY<…>`."""
+        """Consume a type such as `ARRAY<…>`."""
         found, depth = self._take(), 0
         while self._at < len(self._tokens):
             depth += (self._kind() is _T.LT) - (self._kind() is _T.GT)

@@ -19,7 +19,7 @@ from core.text.wording import did_you_mean
 
 
 class _WithAnyType(Spark):
-    """sqlglot's Spark dialect, accepting any name as a type: unreadable types are hidden behind a name."""
+    """sqlglot's Spark dialect, but with any name accepted as a type; names stand for types it cannot read."""
 
     SUPPORTS_USER_DEFINED_TYPES = True
 
@@ -27,25 +27,25 @@ class _WithAnyType(Spark):
 _DIALECT, _WITH_ANY_TYPE = Spark(), _WithAnyType()
 _HIDDEN_TYPE = "hg_t_"
 _UNREAD_TYPES = frozenset(("time", "void", "collate", "not", "comment"))
-"""Words in Spark's types that sqlglot refuses or replaces by others."""
+"""Words in Spark's types that sqlglot rejects or replaces by other words."""
 _FAILURES = (SqlglotError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""Exceptions other than ParseError that sqlglot 30.30 raises for unexpected texts."""
+"""Exceptions that sqlglot 30.30 raises for unexpected texts, besides ParseError."""
 _TYPE_TOKENS = frozenset((TokenType.VAR, TokenType.TIME, TokenType.NULL, TokenType.COLLATE))
 _AFTER_TYPE = frozenset((TokenType.GT, TokenType.COMMA, TokenType.L_PAREN))
 _QUERIES = frozenset((TokenType.SELECT, TokenType.VALUES, TokenType.WITH))
-"""Keywords that occur at most once in a statement without nested queries."""
+"""Tokens of which a statement without nested queries contains at most one in total."""
 _CLAUSES_WORDS = """
     SELECT FROM WHERE GROUP HAVING ORDER LIMIT JOIN UNION WINDOW LATERAL VALUES
 """
 _CLAUSES = tuple(_CLAUSES_WORDS.split())
-"""Keywords that may be misspelt: sqlglot reads a misspelt keyword as a name and fails at the token after it."""
+"""Keywords that may be misspelt, in which case sqlglot reads a name and fails at the token after that name."""
 _FUNCTIONS_BY_NAME: dict[str, type[exp.Expression]] = {
     "current_date": exp.CurrentDate,
     "current_timestamp": exp.CurrentTimestamp,
     "current_user": exp.CurrentUser,
     "session_user": exp.SessionUser,
 }
-"""sqlglot's classes for functions called without brackets, by name; in the tokens, these are plain names."""
+"""Names of functions called without brackets, with sqlglot's classes; the tokenizer yields them as plain names."""
 _QUOTED = 40
 _LAST_EDIT = "compare it with a text that works: the last edit is the likely cause"
 
@@ -54,7 +54,7 @@ def parse_query(tokens: Sequence[Token], text: str, *, bare_calls: bool = True) 
     """Parse one query without streaming clauses, and normalise its FROM clauses.
 
     `text` is the whole file, for positions in messages. With `bare_calls`, a name such as `current_date` is read as a
-    call of that function; without it, the name stays a column, because a table may have a column of that name.
+    call of that function; without it, the name stays a column, because a table may have such a column.
     """
     start, queries, views, calls = tokens[0].start if tokens else 0, 0, False, False
     casts = clusters = False
@@ -95,7 +95,7 @@ def parse_query(tokens: Sequence[Token], text: str, *, bare_calls: bool = True) 
 
 
 def _with_hidden_types(tokens: Sequence[Token]) -> tuple[list[Token], list[str]]:
-    """Replace the type of a cast that sqlglot cannot read by a name that contains its index in the returned texts."""
+    """Replace each cast type that sqlglot cannot read by a name with an index into the returned types."""
     found: list[Token] = []
     types: list[str] = []
     index = 0
@@ -117,7 +117,7 @@ def _with_hidden_types(tokens: Sequence[Token]) -> tuple[list[Token], list[str]]
 
 
 def _is_unread(held: Sequence[Token], at: int) -> bool:
-    """Return whether sqlglot cannot read a token of a type; the name of a struct field does not count."""
+    """Return whether a token of a type is one that sqlglot cannot read; names of struct fields do not count."""
     if held[at].token_type is TokenType.NEQ:
         return True
     word = word_of(held[at]).lower()
@@ -161,7 +161,7 @@ def _type_text(tokens: Sequence[Token]) -> str:
 
 
 def _show_types(query: Any, types: Sequence[str]) -> None:
-    """Replace the names of hidden types by their texts; raise SqlDiagnostic for a name that is no type."""
+    """Replace the names of hidden types by the types' texts; raise SqlDiagnostic for any name that is not a type."""
     for node in query.find_all(exp.DataType):
         if node.this is exp.DataType.Type.USERDEFINED:
             name = str(node.args.get("kind") or "")
@@ -171,7 +171,7 @@ def _show_types(query: Any, types: Sequence[str]) -> None:
 
 
 def _with_partitioned_windows(tokens: Sequence[Token]) -> list[Token]:
-    """Write `OVER (CLUSTER BY …)` as PARTITION BY, which means the same in a window (4.2.0, `windowSpec`)."""
+    """Write `OVER (CLUSTER BY …)` as PARTITION BY, which has the same meaning in a window (4.2.0, `windowSpec`)."""
     pairs = zip([None, *tokens], tokens, strict=False)
     return [
         word_at(TokenType.PARTITION_BY, "PARTITION BY", token)
@@ -182,7 +182,7 @@ def _with_partitioned_windows(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _call_without_brackets(query: Any) -> None:
-    """Replace each name that Spark reads as a function call if no column has that name."""
+    """Replace the names that Spark reads as function calls, unless a column has the same name."""
     for column in list(query.find_all(exp.Column)):
         if (made := bare_call(column)) is not None:
             column.replace(made)
@@ -197,7 +197,7 @@ def bare_call(column: Any) -> Any:
 
 
 def parse_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
-    """Parse `expression [[AS] name]`; return the expression and its name, which is empty if it has none."""
+    """Parse `expression [[AS] name]`; return the expression and the name, which is empty if not given."""
     first = tokens[0]
     select = Token(TokenType.SELECT, "SELECT", first.line, first.col, first.start, first.end, [])
     query = parse_query([select, *tokens], "")
@@ -216,7 +216,7 @@ def too_deep(offset: int) -> SqlDiagnostic:
 
 
 def _with_named_views(tokens: Sequence[Token]) -> list[Token]:
-    """Insert the AS that Spark makes optional before the columns of a LATERAL VIEW: `LATERAL VIEW explode(a) t c`."""
+    """Insert the optional AS before the columns of a LATERAL VIEW, as in `LATERAL VIEW explode(a) t c`."""
     found = list(tokens)
     for index in range(len(tokens) - 1, 0, -1):
         if tokens[index].token_type is not TokenType.VIEW or tokens[index - 1].token_type is not TokenType.LATERAL:
@@ -230,7 +230,7 @@ def _with_named_views(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _unreadable(error: ParseError, tokens: Sequence[Token], text: str, start: int) -> SqlDiagnostic:
-    """Return the diagnostic for a parse error: the unexpected token, and what the parser expected if it says so."""
+    """Return the diagnostic for a parse error: the unexpected token, and what was expected if sqlglot says so."""
     first = error.errors[0] if error.errors else {}
     place = (first.get("line"), first.get("col"))
     at = next((index for index, token in enumerate(tokens) if (token.line, token.col) == place), None)
@@ -260,7 +260,7 @@ def _first_line(quoted: str) -> str:
 
 
 def _misspelt(tokens: Sequence[Token]) -> str:
-    """Suggest a keyword that a name resembles or begins with; empty if there is none."""
+    """Suggest the keyword that a name may have been meant as; empty if there is none."""
     for name in (token.text.upper() for token in tokens if token.token_type is TokenType.VAR):
         if name in ("GROUP", "ORDER"):
             return f"write {name} BY"

@@ -1,4 +1,7 @@
-"""Spark's streaming clauses: removed from the tokens before sqlglot parses them, and recorded by the table's offset."""
+"""Spark's streaming clauses, which are removed from the tokens before sqlglot parses them.
+
+The removed clauses are recorded by the offset of their table.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +26,7 @@ from core.sql.tokens.table_name_tokens import (
 HIDDEN = "hg_w_"
 """Prefix of an alias that carries the watermark of a source other than `STREAM t`.
 
-The number after the prefix is an index into `hidden`.
+The prefix is followed by the watermark's index in `ExtractedClauses.hidden`.
 """
 _NOT_AFTER_STREAM_WORDS = """
     AS JOIN LEFT RIGHT FULL INNER CROSS NATURAL SEMI ANTI ON USING
@@ -36,24 +39,24 @@ _ENDS_WORDS = """
 _ENDS = (*_ENDS_WORDS.split(), "GROUP BY", "ORDER BY", "SORT BY", "CLUSTER BY", "DISTRIBUTE BY")
 _END_WORDS = frozenset(_ENDS)
 _TURNING = _END_WORDS - {"LATERAL", "OUTER", "TABLESAMPLE", "PIVOT", "UNPIVOT"}
-"""Keywords that end FROM."""
+"""Keywords that end a FROM clause."""
 _IN_FROM = _TURNING | {"ON", "USING", "LATERAL", "WITH", "VALUES", "PIVOT", "UNPIVOT"}
-"""Keywords after which a different clause begins within FROM."""
+"""Keywords in FROM after which tokens have to be read differently."""
 _NAMING = ("from", "on")
-"""Clauses in which every token must be examined."""
+"""Clauses of which every token must be examined."""
 _TURNS = frozenset((TokenType.SELECT, TokenType.TABLE, TokenType.FROM, TokenType.JOIN, TokenType.COMMA, *BRACKETS))
-"""Tokens that must be examined in any other clause."""
+"""Token types that must be examined even outside the clauses in `_NAMING`, where all other tokens are copied unread."""
 _LONGEST_TIME = 100
 
 
 @dataclass(frozen=True, slots=True)
 class WatermarkClause:
-    """A WATERMARK clause; its texts are canonical."""
+    """A WATERMARK clause, with its texts in canonical form."""
 
     text: str
-    """The expression, such as `ts`, or `to_timestamp(k) AS z`."""
+    """The expression, such as `ts` or `to_timestamp(k) AS z`."""
     name: str
-    """The resulting event-time column; empty for an expression without a name."""
+    """The event-time column that results; empty if the expression has no name."""
     delay: str
 
 
@@ -66,11 +69,11 @@ class StreamClauses:
     source_name: str = ""
     watermark: WatermarkClause | None = None
     begin: int = -1
-    """Offset of STREAM; -1 if the text has none."""
+    """Offset of STREAM; -1 if STREAM is not written."""
     source_end: int = 0
     """Offset after the table, its options and its source name."""
     end: int = 0
-    """Offset after the last clause, where an alias would follow."""
+    """Offset after the last of these clauses, where an alias would follow."""
 
 
 @dataclass(slots=True)
@@ -84,11 +87,11 @@ class ExtractedClauses:
     diagnostics: list[SqlDiagnostic] = field(default_factory=list)
     """Mistakes that do not prevent parsing, such as unknown options."""
     connectors: list[tuple[int, bool]] = field(default_factory=list)
-    """Offsets of FROM, JOIN and commas in FROM, with whether they are a CROSS JOIN, as sqlglot reads a comma."""
+    """Offset of each FROM, JOIN or comma in FROM, and whether CROSS precedes it; sqlglot reads commas as CROSS JOIN."""
     named: list[int] = field(default_factory=list)
-    """Offsets of names where a table is expected; each must be resolved, however the parser reads it."""
+    """Offsets of names in places where a table is expected; each must be resolved, however sqlglot parses it."""
     with_on: set[int] = field(default_factory=set)
-    """Offsets of connectors that are followed by ON: after LATERAL, sqlglot adds ON TRUE by itself."""
+    """Offsets of connectors that are followed by ON, since sqlglot itself adds ON TRUE after LATERAL."""
 
 
 @dataclass(slots=True)
@@ -99,15 +102,15 @@ class _Level:
     selects: bool = False
     expects: bool = False
     joins: bool = False
-    """Whether these are brackets in FROM that contain no query so far."""
+    """Whether this level is brackets in FROM that have contained no query so far."""
     rows: bool = False
-    """Whether a comma separates rows of VALUES."""
+    """Whether commas separate rows of VALUES."""
     viewed: bool = False
-    """Whether a LATERAL VIEW has followed the sources, so that FROM has ended."""
+    """Whether a LATERAL VIEW has followed the sources, after which no join is allowed."""
     pivoted: bool = False
-    """Whether a PIVOT follows the last source."""
+    """Whether the last source is followed by a PIVOT."""
     connector: int = -1
-    """Offset of the last FROM, JOIN or comma at this level."""
+    """Offset of the last FROM, JOIN or comma in FROM at this level."""
 
 
 def extract_stream_clauses(tokens: Sequence[Token]) -> ExtractedClauses:
@@ -157,7 +160,7 @@ def extract_stream_clauses(tokens: Sequence[Token]) -> ExtractedClauses:
 
 
 def _step(level: _Level, tokens: Sequence[Token], index: int) -> None:
-    """Update the current clause of a bracket level for the next token."""
+    """Update the current clause of a bracket level according to the next token."""
     kind, before = tokens[index].token_type, tokens[index - 1] if index else None
     level.expects = False
     if kind is TokenType.SELECT:
@@ -214,7 +217,7 @@ def _after(tokens: Sequence[Token], index: int) -> Token | None:
 
 
 def _streams(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether STREAM is the keyword here, not the name of a table."""
+    """Return whether STREAM is the keyword here rather than the name of a table."""
     after = tokens[index + 1] if index + 1 < len(tokens) else None
     if after is None:
         return False
@@ -234,7 +237,7 @@ def _streams(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _delays(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a WATERMARK clause starts here, rather than an alias of that name being used."""
+    """Return whether WATERMARK begins a clause here rather than being an alias."""
     depth = 0
     for at in range(index + 1, min(len(tokens), index + _LONGEST_TIME)):
         kind = tokens[at].token_type
@@ -334,7 +337,7 @@ def _take_clauses(tokens: Sequence[Token], index: int, marks: ExtractedClauses) 
 
 
 def _take_hidden(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -> int:
-    """Remove the WATERMARK of a subquery or plain table, and hide it in an alias."""
+    """Remove the WATERMARK of a subquery or plain table, and encode it in an alias."""
     start = tokens[index]
     watermark, index = watermark_at(tokens, index)
     end, alias = end_of(tokens[index - 1]), ""
@@ -388,15 +391,15 @@ _OTHERS = (
     "stream-from-timestamp streaming-max-files-per-micro-batch streaming-max-rows-per-micro-batch"
 )
 KNOWN = {name.lower(): name for name in f"{_FILES} {_DELTA} {_KAFKA} {_OTHERS}".split()}
-"""Known options by name in lower case, since Spark ignores the case of option names."""
+"""Known options by name in lower case; Spark ignores the case of option names."""
 
 
 _TRACKING = frozenset(("schematrackinglocation", "schemalocation", "streamingsourcetrackingid"))
-"""Options that Headgate sets at each start, for the checkpoint of the version (`core.sql.compiler`)."""
+"""Options that Headgate sets at each start, according to the checkpoint of the version (`core.sql.compiler`)."""
 
 
 def unknown_option(name: str) -> str | None:
-    """Return the remedy for an option that no known source has; None for a known option."""
+    """Return the remedy for an option that no known source accepts; None for a known option."""
     lowered = name.lower()
     if lowered in _TRACKING:
         return (
@@ -412,7 +415,7 @@ _OPTION_VALUES = (TokenType.STRING, TokenType.NUMBER)
 
 
 def options_in(tokens: Sequence[Token], diagnostics: list[SqlDiagnostic]) -> tuple[tuple[str, str], ...]:
-    """Read options as Spark accepts them, `'k'='v', a.b = 1, c 2`; unknown ones are added to `diagnostics`."""
+    """Read options as Spark does, such as `'k'='v', a.b = 1, c 2`; unknown options are added to `diagnostics`."""
     found: list[tuple[str, str]] = []
     if not tokens:
         raise SqlDiagnostic("WITH () contains no options", "write WITH ('name'='value')", -1)
@@ -429,7 +432,7 @@ def options_in(tokens: Sequence[Token], diagnostics: list[SqlDiagnostic]) -> tup
 
 
 def source_name(token: Token, after: Token | None) -> str:
-    """Read the name after IDENTIFIED BY; `after` is the next token."""
+    """Read the name after IDENTIFIED BY; `after` is the token that follows the name."""
     if after is not None and after.token_type is TokenType.DOT:
         summary = "a source name has one part"
         raise SqlDiagnostic(summary, "write IDENTIFIED BY name", token.start, condition="PARSE_SYNTAX_ERROR")
@@ -445,7 +448,7 @@ def source_name(token: Token, after: Token | None) -> str:
 
 
 def watermark_at(tokens: Sequence[Token], index: int) -> tuple[WatermarkClause, int]:
-    """Read `WATERMARK expression [AS name] DELAY OF INTERVAL …`; `index` is that of WATERMARK."""
+    """Read `WATERMARK expression [AS name] DELAY OF INTERVAL …`; `index` is the index of the token WATERMARK."""
     start = index
     index += 1
     depth, first = 0, index
@@ -479,7 +482,7 @@ def watermark_at(tokens: Sequence[Token], index: int) -> tuple[WatermarkClause, 
 
 
 def _column_or_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
-    """Read the event-time expression; usually it is a plain column name, which needs no parser."""
+    """Read the event-time expression; a plain column name, the usual case, needs no parser."""
     if len(tokens) == 1 and tokens[0].token_type is TokenType.VAR:
         return exp.Column(this=exp.Identifier(this=str(tokens[0].text), quoted=False)), ""
     return parse_expression(tokens)

@@ -28,14 +28,14 @@ _PLAIN = (
     exp.Coalesce, exp.Bracket, exp.In,
 )  # fmt: skip
 LONGEST_INLINED = 40
-"""Maximum number of nodes of a value that is inlined."""
+"""Maximum number of nodes in a value that is inlined."""
 _INNER = frozenset(("expressions", "from_", "where"))
 _OUTER = _INNER | {"group", "having", "distinct", "limit"}
 _CLAUSES = {"with_": 0, "from_": 1, "joins": 2, "laterals": 3}
 
 
 def inline_query_names(query: Any) -> None:
-    """Rewrite a query, whose names are resolved and normalised, in place."""
+    """Inline the WITH queries and subqueries of a query, in place; names must be resolved and normalised."""
     _inline(query)
     for select in reversed(list(query.find_all(exp.Select))):
         _merge(select)
@@ -43,7 +43,7 @@ def inline_query_names(query: Any) -> None:
 
 
 def _inline(query: Any) -> None:
-    """Inline every WITH query that is read once under a plain name."""
+    """Inline every WITH query that is read exactly once, by its plain name."""
     withs = list(query.find_all(exp.With))
     readers: dict[str, list[Any]] = {}
     for table in query.find_all(exp.Table) if withs else ():
@@ -67,7 +67,7 @@ def _place(cte: Any, table: Any) -> None:
 
 
 def _merge(select: Any) -> None:
-    """Merge `SELECT … FROM (SELECT columns FROM one WHERE …)` into one SELECT if that keeps the meaning."""
+    """Merge `SELECT … FROM (SELECT columns FROM one WHERE …)` into one SELECT if the meaning stays the same."""
     from_ = select.args.get("from_")
     source = from_.this if from_ is not None else None
     if not isinstance(source, exp.Subquery) or not _is_plain(source, {"this", "alias"}) or "mark" in source.meta:
@@ -91,7 +91,7 @@ def _merge(select: Any) -> None:
 
 
 def _outputs(inner: Any) -> dict[str, Any] | None:
-    """Return the expression of each output; empty for a lone `*`, None if an output must not be replaced."""
+    """Return the expression of each output; empty for a lone `*`, None if an output cannot be replaced."""
     if len(inner.expressions) == 1 and is_star(inner.expressions[0]):
         return {} if _is_whole(inner.expressions[0]) else None
     found: dict[str, Any] = {}
@@ -107,7 +107,7 @@ def _outputs(inner: Any) -> dict[str, Any] | None:
 
 
 def _is_whole(star: Any) -> bool:
-    """Return whether a star stands for all columns of its source: no struct before it, and no EXCEPT behind it."""
+    """Return whether a star stands for all columns of its source, without a struct before it or EXCEPT after it."""
     own = star.this if isinstance(star, exp.Column) and _is_plain(star, {"this"}) else star
     return isinstance(own, exp.Star) and _is_plain(own, frozenset())
 
@@ -118,7 +118,7 @@ def _is_long(value: Any) -> bool:
 
 
 def _can_replace(select: Any, stands_for: dict[str, Any]) -> bool:
-    """Return whether every name in the outer SELECT certainly refers to an output of the inner one."""
+    """Return whether every name in the outer SELECT certainly refers to an output of the inner SELECT."""
     outputs = {each.alias for each in select.expressions if isinstance(each, exp.Alias)}
     for clause in ("expressions", "where", "group", "having", "distinct", "limit"):
         value = select.args.get(clause)
@@ -141,12 +141,12 @@ def _can_replace(select: Any, stands_for: dict[str, Any]) -> bool:
 
 
 def _fits(value: Any, column: Any) -> bool:
-    """Return whether a value can replace a column; a read of a struct field needs a column with the same name."""
+    """Return whether a value can replace a column; a struct's column needs a column of the same name."""
     return len(column.parts) == 1 or _is_same(value, column.parts[0].name)
 
 
 def _keeps_its_name(output: Any, stands_for: dict[str, Any]) -> bool:
-    """Return whether an output has a name of its own; the name of an expression without an alias is its text."""
+    """Return whether merging keeps an output's name, which without an alias is the text of the expression."""
     if is_star(output):
         return _is_whole(output)
     if isinstance(output, (exp.Alias, exp.Column)):
@@ -207,7 +207,7 @@ def number_aliases(query: Any) -> None:
 
 
 def _aliases(query: Any) -> list[Any]:
-    """Return the aliases of all sources in text order; a rewritten SELECT stores its clauses in another order."""
+    """Return the aliases of all sources in text order, which differs from sqlglot's order in a rewritten SELECT."""
     found: list[Any] = []
     waiting = [query]
     while waiting:
@@ -226,12 +226,12 @@ def _aliases(query: Any) -> list[Any]:
 
 
 def _is_plain(node: Any, keys: frozenset[str] | set[str]) -> bool:
-    """Return whether a node has no other arguments than these."""
+    """Return whether a node has no arguments other than `keys`."""
     return all(key in keys or value is None or value is False or value == [] for key, value in node.args.items())
 
 
 def is_pure(value: Any) -> bool:
-    """Return whether a value certainly depends only on its columns and is a single value per row."""
+    """Return whether a value certainly depends on nothing but its columns, and is a single value per row."""
     for each in value.walk():
         if isinstance(each, exp.Anonymous):
             if str(each.this).lower() not in _PURE:

@@ -1,7 +1,7 @@
 """Resolution of every table name to a CTE or a table; aliases are renamed to `_t1`, `_t2` …
 
-Spark's rules (4.2, run): the innermost CTE of a name wins, a CTE sees earlier CTEs but never itself, names ignore case,
-and `STREAM c` silently reads a CTE called c.
+Spark's rules (tested on 4.2): among CTEs of the same name, the innermost one wins; a CTE sees earlier CTEs but never
+itself; names ignore case; and `STREAM c` silently reads a CTE called c.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ from core.sql.tokens.lexer import SqlDiagnostic
 
 @dataclass(frozen=True, slots=True)
 class NamedRead:
-    """A reference to a table, as opposed to a CTE."""
+    """A reference to a table rather than to a CTE."""
 
     name: str
     mark: StreamClauses
@@ -29,14 +29,14 @@ class NamedRead:
     alias_at: int
     """Offset in the file at which an alias would be inserted."""
     parts: int = 1
-    """Number of parts of the name, including database and catalog."""
+    """Number of parts in the name, including database and catalog."""
     implied: bool = False
-    """Whether the table is streamed although STREAM is not written."""
+    """Whether the table is streamed even though STREAM is not written."""
 
 
 @dataclass(slots=True)
 class TableNames:
-    """The result of resolution. The meta of each node holds its read, or the new name of its CTE."""
+    """The result of resolving table names; the meta of each node holds its read, or the new name of its CTE."""
 
     marks: ExtractedClauses
     every_table_streams: bool = False
@@ -44,11 +44,11 @@ class TableNames:
     aliases: int = 0
     ctes: int = 0
     unnamed: dict[str, int] = field(default_factory=dict)
-    """Start of each read without an alias, by its new alias."""
+    """For each new alias of a read that had none, the start of that read."""
     placed: set[int] = field(default_factory=set)
     """Offsets of all names that were resolved to a table or a WITH query."""
     qualifying: set[int] = field(default_factory=set)
-    """Starts of the reads whose bare name qualifies a column; compiling adds the name as an alias."""
+    """Starts of the reads whose bare name qualifies a column, so that compiling must add the name as an alias."""
 
     def alias(self) -> str:
         """Return a new alias."""
@@ -57,11 +57,11 @@ class TableNames:
 
 
 _ENDS = ("order", "sort", "cluster", "distribute", "limit", "offset")
-"""Clauses after a set operation, VALUES or a query in brackets, which apply to all of it."""
+"""Clauses that apply to a whole set operation, VALUES or query in brackets."""
 _UNBOUND = (exp.Placeholder, exp.Parameter, exp.SessionParameter)
 
 AliasScope = dict[str, str]
-"""New aliases by written alias in lower case; empty if hidden by the alias of surrounding brackets."""
+"""Maps a written alias, in lower case, to the new alias; an alias that outer brackets hide maps to an empty text."""
 
 
 def resolve_table_names(query: Any, marks: ExtractedClauses, *, every_table_streams: bool = False) -> TableNames:
@@ -109,7 +109,7 @@ def _check_limit(query: Any) -> None:
 
 
 def _sides(query: Any) -> list[Any]:
-    """Return the parts of a chain of set operations from left to right, without recursion along the chain."""
+    """Return the operands of a chain of set operations from left to right, without recursion."""
     # The first one is always split: the caller has read its WITH.
     found: list[Any] = [query.expression]
     query = query.this
@@ -180,13 +180,13 @@ def _select(select: Any, ctes: AliasScope, outer: list[AliasScope], names: Table
 
 
 def _connector(join: Any, marks: ExtractedClauses) -> tuple[int, bool] | None:
-    """Return the keyword or comma of a join: the last one before the first joined name."""
+    """Return the keyword or comma that introduces a join: the last one before the joined name."""
     start = first_offset(join.this, 0)
     return next((each for each in reversed(marks.connectors) if each[0] < start), None)
 
 
 def _source(source: Any, ctes: AliasScope, outer: list[AliasScope], scope: AliasScope, names: TableNames) -> None:
-    """Resolve one source in FROM or JOIN with its alias."""
+    """Resolve one source in FROM or JOIN, together with its alias."""
     if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier):
         _table(source, ctes, names)
     elif isinstance(source, exp.Table):
@@ -247,7 +247,7 @@ def _table(table: Any, ctes: AliasScope, names: TableNames) -> None:
 
 
 def _check_function(table: Any) -> None:
-    """Reject a table function that is not Spark's: it may read tables that Headgate does not see."""
+    """Reject a table function that Spark does not have: it may read tables that Headgate does not see."""
     inner, place = table.this, first_offset(table, 0)
     if isinstance(inner, exp.Dot):
         remedy = "write catalog.database.table, or the table name alone"
@@ -268,7 +268,7 @@ def _check_function(table: Any) -> None:
 
 
 def _rename(source: Any, scope: AliasScope, names: TableNames) -> None:
-    """Give a source its new alias, and give its read the watermark that is hidden in the alias."""
+    """Give a source its new alias, and attach the watermark that the old alias carries."""
     written = source.alias or (source.name if isinstance(source, exp.Table) else "")
     alias = source.args.get("alias")
     if written.startswith(HIDDEN):
@@ -304,7 +304,7 @@ def _each_expression(nodes: Iterable[Any], ctes: AliasScope, outer: list[AliasSc
 def _expressions(
     node: Any, ctes: AliasScope, outer: list[AliasScope], scope: AliasScope, names: TableNames, *, single: bool
 ) -> None:
-    """Rename the qualifiers in everything below a node; nested queries get this scope as an outer scope."""
+    """Rename the qualifiers in everything below a node; for nested queries, `scope` becomes an outer scope."""
     waiting = [node] if isinstance(node, exp.Expression) else []
     while waiting:
         each = waiting.pop()
@@ -344,7 +344,7 @@ def _expressions(
 
 
 def _column(column: Any, outer: list[AliasScope], scope: AliasScope, names: TableNames, *, single: bool) -> None:
-    """Replace or drop the longest known qualifier of a column; without one, its first part is a column or struct."""
+    """Replace or drop the longest known qualifier of a column; a column without one stays as it is."""
     if column.args.get("table") is None:
         return
     parts = [part for part in (column.args.get(key) for key in ("catalog", "db", "table", "this")) if part is not None]
