@@ -24,7 +24,7 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """A watermark clause: `WATERMARK <expression> [AS <name>] DELAY OF INTERVAL …`."""
+    """The clause `WATERMARK <expression> [AS <name>] DELAY OF INTERVAL …`."""
 
     column: str
     delay: str
@@ -33,7 +33,7 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
-    """A reference to a table in a statement; reads are in text order."""
+    """A reference to a table in a statement; the reads of a statement are in text order."""
 
     table: TableName
     streaming: bool
@@ -46,22 +46,22 @@ class TableRead:
     """Offset of the table's name in `ParsedStatement.select`; compiling replaces the text from there to `end`."""
     end: int = 0
     alias_at: int | None = None
-    """Offset at which compiling adds the logical name as an alias; None unless the name qualifies a column."""
+    """Offset at which compiling adds the logical name as an alias; None unless that name qualifies a column."""
     implied: bool = False
-    """Whether the table is streamed although STREAM is not written, because every table of the project is."""
+    """Whether the table is streamed although STREAM is not written, because the project streams every table."""
     changes_implied: bool = False
     """Whether the change feed option is implied, because the table replaces rows by key."""
 
     @property
     def takes_changes(self) -> bool:
-        """Whether the read streams the table's changes (Delta) instead of its rows."""
+        """Whether the read streams the change feed of the table (Delta) instead of its rows."""
         wanted = tuple(part.lower() for part in TAKES_CHANGES)
         return any((name.lower(), value.lower()) == wanted for name, value in self.options)
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A stateful operator; operators are listed from the scans upwards."""
+    """A stateful operator; a statement lists its operators from the scans upwards."""
 
     kind: str
     """One of `aggregate`, `window`, `session_window`, `deduplicate`, `stream_join` or `limit`."""
@@ -72,7 +72,10 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; of a query, `expression` is canonical SQL, or `*` for a star that stands for many columns."""
+    """A column of a table or query.
+
+    For a query, `expression` is canonical SQL, or `*` for a star that stands for many columns.
+    """
 
     name: str
     expression: str
@@ -86,54 +89,53 @@ CHANGE_COLUMNS = (
     Column("_commit_version", "", "bigint"),
     Column("_commit_timestamp", "", "timestamp"),
 )
-"""Columns that a change feed adds to those of its table (Delta 4.4.0)."""
+"""Columns that a change feed has in addition to those of its table (Delta 4.4.0)."""
 
 
 RequiredColumns = tuple[tuple[tuple[TableName, ...], tuple[str, ...]], ...]
-"""Sorted columns in lower case, by the tables of which at least one must have them."""
+"""Required columns, sorted and in lower case, by tables: at least one of the tables must have them."""
 
 
 SIMPLIFIED = "; as Spark simplifies "
-"""Separator in `ParsedStatement.state`, before the expressions that decide which aggregates Spark keeps."""
+"""Separates the expressions that decide which aggregates Spark keeps from the rest of `ParsedStatement.state`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedStatement:
-    """A statement with a query; in a pipeline it is `INSERT INTO <table> [(columns)] SELECT …`."""
+    """A statement with a query; in a pipeline, always `INSERT INTO <table> [(columns)] SELECT …`."""
 
     writes: TableName
     """The target table; empty for a statement that writes nothing."""
     select: str
-    """The SELECT with its WITH, exactly as written."""
+    """The SELECT and the WITH before it, exactly as written."""
     reads: tuple[TableRead, ...]
     columns: tuple[Column, ...]
     operators: tuple[Operator, ...]
     canonical: str
     """Canonical text, equal only for queries that are provably equivalent.
 
-    Case, whitespace, comments, aliases and the order of AND do not affect it.
+    Case, whitespace, comments, aliases and the order of AND terms do not affect it.
     """
     state: str
-    """Canonical text of the stateful operators: keys, aggregates, windows, watermarks, joins; empty if stateless."""
+    """Canonical text of the stateful operators: keys, aggregates, windows, watermarks, joins; empty without any."""
     pre: str
-    """Canonical text of everything below the lowest stateful operator; of the whole query if stateless."""
+    """Canonical text of everything below the lowest stateful operator; the whole query if it is stateless."""
     post: str
-    """Canonical text of everything above the highest stateful operator; empty if stateless."""
+    """Canonical text of everything above the highest stateful operator; empty for a stateless query."""
     line: int = 1
     """Line of the file in which the statement starts."""
     verb: Verb = Verb.INSERT
     requires: RequiredColumns | None = field(default=None, compare=False)
-    """Columns that make all names of the statement resolve if they are declared; None if unknown, as for rarer syntax.
-    """
+    """Columns that suffice for all names of the statement to resolve; None if unknown, as for rarer syntax."""
 
     @property
     def read_above(self) -> str:
-        """The expressions that may let Spark keep fewer aggregates in its state; empty if it keeps all."""
+        """The expressions because of which Spark may keep fewer aggregates in its state; empty if it keeps all."""
         return self.state.partition(SIMPLIFIED)[2]
 
     @property
     def stateful(self) -> bool:
-        """Whether Spark keeps state for this statement between batches."""
+        """Whether Spark keeps state between the batches of this statement."""
         return bool(self.operators)
 
 
@@ -154,25 +156,25 @@ class TableDdl:
     line: int = 1
 
     def location_in(self, data: str) -> str:
-        """Return the absolute location: as written if it is absolute, else below the data folder."""
+        """Return the absolute location; a relative one is below `data`, the data folder."""
         absolute = "://" in self.location or self.location.startswith(("/", "file:"))
         return self.location if absolute else f"{data}/{self.location}"
 
 
 _STAR = re.compile(r"(?:\b(?:SELECT|DISTINCT|ALL)\s*|(?<!\bcount)\(\s*|,\s*|\.)\*", re.I)
-"""Matches stars in canonical SQL, but neither products nor `count(*)`."""
+"""Matches the stars in canonical SQL, but not a product or `count(*)`."""
 
 
 def selects_star(parsed: ParsedStatement) -> bool:
     """Return whether a statement selects columns by a star, at any level.
 
-    If so, columns that are added to its inputs reach its output without an edit.
+    If so, a column that is added to an input reaches the output without an edit of the statement.
     """
     return _STAR.search(parsed.canonical) is not None
 
 
 def line_of(text: str, parsed: ParsedStatement, offset: int) -> int:
-    """Return the line in the file, counted from 1, of an offset in `parsed.select`."""
+    """Return the line of the file, counted from 1, that contains an offset in `parsed.select`."""
     plain = text.removeprefix("\ufeff").replace("\r\n", "\n")
     select = parsed.select.replace("\r\n", "\n")
     within = parsed.select[:offset].count("\n")
@@ -183,7 +185,7 @@ def line_of(text: str, parsed: ParsedStatement, offset: int) -> int:
 
 
 def with_change_feeds(parsed: ParsedStatement, tables: Collection[str]) -> ParsedStatement:
-    """Return the statement with its reads of `tables` streaming change feeds, unless a read sets the option."""
+    """Return the statement with change feeds streamed for `tables`; reads that already do so are unchanged."""
     if not any(read.table in tables for read in parsed.reads):
         return parsed
     return replace(parsed, reads=tuple(_taking(read) if read.table in tables else read for read in parsed.reads))
@@ -200,11 +202,11 @@ _FORM = re.compile(rf"(\w+) WITH \('({AT_VERSION}|{AT_TIME})'='([^']+)'\)\Z")
 
 
 class LogStart(NamedTuple):
-    """The position in a table at which its stream starts; earlier rows are not read."""
+    """The position in a table at which a stream starts; earlier rows are not read."""
 
     table: TableName
     option: str
-    """`AT_VERSION` or `AT_TIME`, an option that Spark applies only in a first batch (Delta 4.4.0)."""
+    """`AT_VERSION` or `AT_TIME`; Spark applies either only in the first batch of a stream (Delta 4.4.0)."""
     value: str
 
     def __str__(self) -> str:
@@ -212,7 +214,7 @@ class LogStart(NamedTuple):
 
 
 def describe_log_start(text: str) -> str:
-    """Describe an entry of `begins_where` to people; an entry that is a condition is returned as it is."""
+    """Describe an entry of `begins_where` for people; a condition is returned unchanged."""
     found = read_log_start(text)
     if found is None:
         return text

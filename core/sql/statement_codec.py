@@ -1,7 +1,7 @@
 """Conversion between statement values and JSON.
 
-Fields are stored by position, because a command may read thousands of statements. An encoded text is pure ASCII. Spans
-refer to the file's text, which the decoder needs as well.
+Fields are stored by position, because a command may read thousands of statements. An encoding is pure ASCII. Spans
+refer to the text of the file, which decoding needs as well.
 """
 
 import json
@@ -16,16 +16,19 @@ from core.sql.statement import Column, Operator, ParsedStatement, RequiredColumn
 _dump = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _load = json.JSONDecoder().raw_decode
 _column = lru_cache(4096)(Column)
-"""Return a column; cached, because most columns of a project occur in several of its tables."""
+"""Return a column; cached, because most columns of a project occur in several tables."""
 
 
 def encode_statements(statements: Sequence[ParsedStatement], problems: Sequence[Problem], text: str) -> str:
-    """Encode what `read_statements` returns for a text."""
+    """Encode the result of `read_statements` for a text."""
     return _dump([[_statement_out(each, text) for each in statements], [_problem_out(each) for each in problems]])
 
 
 def decode_statements(packed: str, text: str, path: str) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
-    """Return what `read_statements(text, path)` would; a damaged encoding raises errors of `json` and of unpacking."""
+    """Return the result that `read_statements(text, path)` would have.
+
+    A damaged encoding raises the errors of `json` and of unpacking.
+    """
     statements, problems = _load(packed)[0]
     return (
         tuple([_statement_in(each, text) for each in statements]),
@@ -34,12 +37,12 @@ def decode_statements(packed: str, text: str, path: str) -> tuple[tuple[ParsedSt
 
 
 def encode_ddl(ddl: TableDdl | None, problems: Sequence[Problem]) -> str:
-    """Encode what `read_ddl` returns for a text."""
+    """Encode the result of `read_ddl` for a text."""
     return _dump([_ddl_out(ddl) if ddl else None, [_problem_out(each) for each in problems]])
 
 
 def decode_ddl(packed: str, path: str) -> tuple[TableDdl | None, tuple[Problem, ...]]:
-    """Return what `read_ddl(text, path)` would; raises the same errors as `decode_statements`."""
+    """Return the result that `read_ddl(text, path)` would have; raises the same errors as `decode_statements`."""
     ddl, problems = _load(packed)[0]
     return _ddl_in(ddl) if ddl else None, tuple([_problem_in(each, path) for each in problems])
 
@@ -85,7 +88,7 @@ def _requires(packed: list[list[list[str]]]) -> RequiredColumns:
 
 @lru_cache(4096)
 def _names(*names: str) -> tuple[str, ...]:
-    """Return the names; cached, because many statements read the same columns."""
+    """Return column names as a tuple; cached, because many statements read the same columns."""
     return names
 
 
@@ -115,7 +118,7 @@ def _read_in(
 
 
 def _column_out(column: Column) -> list[Any]:
-    """Encode a column without trailing default values; a typical column of a statement is `[name, expression]`."""
+    """Encode a column, leaving out default values at the end; most become `[name, expression]`."""
     found = [column.name, column.expression, column.type, column.nullable, column.comment]
     for default in ("", True, ""):
         if found[-1] != default:

@@ -1,7 +1,7 @@
 """Reading of SQL texts into values, with a Problem for every mistake.
 
-There are two kinds of mistakes: those that Spark rejects, and those that only a pipeline cannot run. `read_statements`
-returns the statements that a pipeline can run, `read_any` all that can be parsed.
+A mistake is either something that Spark rejects, or something that only a pipeline cannot run. `read_statements`
+returns the statements that a pipeline can run, `read_any` all statements that can be parsed.
 """
 
 from collections.abc import Iterator
@@ -39,15 +39,15 @@ class _StatementDraft:
     """Offset of the statement in the file."""
     parsed: ParsedStatement | None = None
     diagnostics: list[SqlDiagnostic] = field(default_factory=list)
-    """Parts that cannot be parsed, that Spark rejects, or that reach outside the query."""
+    """Problems with parts that cannot be parsed, that Spark rejects, or that reach outside the query."""
     rules: list[SqlDiagnostic] = field(default_factory=list)
-    """Parts that Spark accepts but a pipeline does not."""
+    """Problems with parts that Spark accepts but a pipeline does not."""
 
 
 def read_statements(
     text: str, path: str, *, every_table_streams: bool = False
 ) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
-    """Read every statement of a DML text; a statement with an error Problem is left out, the others are returned.
+    """Read the statements of a DML text; a statement with an error Problem is left out of the result.
 
     With `every_table_streams`, a table is read as a stream even without STREAM (`defaults: {reads: stream}`).
     """
@@ -71,8 +71,8 @@ def read_any(
 ) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
     """Read every statement of any SQL text, whether or not a pipeline could run it.
 
-    Names are in lower case, qualified by database and catalog as written. The Problems are errors if Spark rejects
-    something or it reaches outside the query, and warnings if only a pipeline rejects it. Statements that cannot be
+    Names are in lower case, qualified by database and catalog as written. A Problem is an error if Spark rejects the
+    part or the part reaches outside the query, and a warning if only a pipeline rejects it. Statements that cannot be
     parsed are left out.
     """
     source = open_sql(text, path)
@@ -208,7 +208,7 @@ def _executed_as_batch(header: StatementHeader, names: TableNames) -> SqlDiagnos
 
 
 def _columns(query: Any) -> tuple[Column, ...]:
-    """Return the output columns; a chain of set operations has the names of its first part."""
+    """Return the output columns; for a chain of set operations, those of the first part."""
     while not isinstance(query, exp.Select):
         if not isinstance(query, (exp.Subquery, exp.SetOperation)):
             return ()
@@ -227,9 +227,9 @@ def _columns(query: Any) -> tuple[Column, ...]:
 
 
 def _output_name(node: Any, text: str) -> str:
-    """Return the name that Spark gives to an output.
+    """Return the name that Spark gives to an output; `*` for a generator without an alias.
 
-    A generator without an alias yields columns whose names depend on its argument.
+    The columns of such a generator have names that depend on the argument.
     """
     if _is_named(node):
         return str(node.alias_or_name)
@@ -243,7 +243,7 @@ def _is_named(node: Any) -> bool:
 
 
 def _check_columns(header: StatementHeader, outputs: tuple[Column, ...], rules: list[SqlDiagnostic]) -> None:
-    """Check the list after INSERT INTO t: it must repeat the names of the SELECT, since a stream writes by name."""
+    """Check the list after INSERT INTO t: it must repeat the SELECT's names, since a stream matches by name."""
     if not header.columns or any(column.name == "*" for column in outputs):
         return
     listed = [str(token.text).lower() for token in header.columns]
@@ -273,8 +273,8 @@ def _nothing_streams(statement: list[Token], names: TableNames) -> SqlDiagnostic
 def _read_both_ways(names: TableNames) -> Iterator[SqlDiagnostic]:
     """Yield a diagnostic for a table that is read both as a stream and as a batch table.
 
-    Spark 4.2.0 made two streams and a stream-stream join of `STREAM t … JOIN t`, but not of `t JOIN STREAM t` (run;
-    cause unknown).
+    Spark 4.2.0 turned `STREAM t … JOIN t` into a stream-stream join of two streams, but not `t JOIN STREAM t`
+    (observed; the cause is unknown).
     """
     streamed = {read.name.lower() for read in names.reads if read.mark.streaming}
     for read in names.reads:
@@ -297,7 +297,7 @@ def _named_twice(names: TableNames) -> Iterator[SqlDiagnostic]:
 
 
 def _placed(diagnostic: SqlDiagnostic, start: int) -> SqlDiagnostic:
-    """Give a diagnostic that has no offset the offset of its statement."""
+    """Give a diagnostic without an offset the offset of its statement."""
     if diagnostic.offset < 0:
         diagnostic.offset = start
     return diagnostic

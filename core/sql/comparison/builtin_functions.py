@@ -2,7 +2,7 @@
 
 import re
 
-# SHOW SYSTEM FUNCTIONS of Spark 4.2.0 (run), operators left out.
+# Output of SHOW SYSTEM FUNCTIONS on Spark 4.2.0, without operators.
 _NAMES = """
     abs acos acosh add_months aes_decrypt aes_encrypt aggregate and any any_value approx_count_distinct
     approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine approx_top_k_estimate array

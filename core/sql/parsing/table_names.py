@@ -238,7 +238,7 @@ def _table(table: Any, ctes: AliasScope, names: TableNames) -> None:
     if implied:
         mark = replace(mark, streaming=True)
     elif not mark.streaming and mark.watermark is not None:
-        # Spark silently drops a watermark on a table (4.2.0, run).
+        # Spark silently drops a watermark on a table (tested on 4.2.0).
         mark = replace(mark, watermark=None)
     name = ".".join(part.name for part in (*before, identifier))
     start = int((before or [identifier])[0].meta.get("start", start))

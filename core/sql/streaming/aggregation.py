@@ -1,4 +1,4 @@
-"""Grouping: the keys, aggregates and windows of a SELECT, and the state that Spark keeps for them."""
+"""Grouping in a SELECT: its keys, aggregates and windows, and the state that Spark keeps for them."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,7 @@ from core.sql.streaming.relation_properties import (
 )
 
 TIME_WINDOWS = {"window": "window", "session_window": "session_window"}
-"""Kinds of stateful operators, by the function in GROUP BY."""
+"""For each function in GROUP BY that is a time window, the kind of the stateful operator."""
 _WRAPPERS = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 _CALLS = (*_WRAPPERS, exp.Anonymous, exp.AggFunc)
 WATERMARK_REMEDY = (
@@ -31,7 +31,7 @@ WATERMARK_REMEDY = (
 
 
 def aggregates_in(node: Any) -> list[Any]:
-    """Return the aggregate calls below a node in order of appearance, except those inside queries or OVER."""
+    """Return the aggregate calls below a node in order of appearance, without those inside a query or a window."""
     calls: list[Any] = []
     if node is None or node.__class__ is exp.Column:
         return calls
@@ -59,7 +59,7 @@ def _calls(nodes: list[Any]) -> list[Any]:
 
 
 def group_keys(select: Any) -> list[Any]:
-    """Return the grouping expressions of a SELECT; ordinals and ALL are replaced by the outputs that they refer to."""
+    """Return the grouping expressions of a SELECT, with the outputs that ordinals and ALL refer to in their place."""
     group = select.args.get("group")
     if group is None:
         return []
@@ -85,7 +85,7 @@ def aggregating(select: Any) -> bool:
 
 
 def aggregated(select: Any, flow: RelationProperties, found: StreamFindings) -> RelationProperties:
-    """Return a relation after grouping; reports whatever Spark would reject."""
+    """Return the properties of a relation after grouping; whatever Spark would reject is added to `found`."""
     keys = group_keys(select)
     calls: dict[str, Any] = {}
     clauses = (select.expressions, [select.args.get("having")])
@@ -118,7 +118,7 @@ def aggregated(select: Any, flow: RelationProperties, found: StreamFindings) -> 
 
 
 def deduplicated(select: Any, flow: RelationProperties, found: StreamFindings) -> RelationProperties:
-    """Return a stream after DISTINCT; reports whatever Spark would reject."""
+    """Return the properties of a stream after DISTINCT; whatever Spark would reject is added to `found`."""
     times = {name for each in select.expressions for name in _times_of_output(each, select, flow)}
     if not flow.event_times:
         found.diagnostics.append(no_watermark(select, "DISTINCT", WATERMARK_REMEDY.replace("group by", "select")))
@@ -131,14 +131,14 @@ def deduplicated(select: Any, flow: RelationProperties, found: StreamFindings) -
     if aggregating(select):
         outputs = {sql_of(each.unalias()) for each in select.expressions}
         if all(sql_of(key) in outputs or str(key.this) in outputs & set(TIME_WINDOWS) for key in group_keys(select)):
-            # Rows grouped by their outputs are distinct already: Spark removes the second aggregate (4.2.0, run).
+            # Rows grouped by their outputs are distinct already: Spark removes the second aggregate (tested on 4.2.0).
             return flow
     keys = tuple(sql_of(each) for each in select.expressions)
     return replace(flow, operators=(*flow.operators, Operator("deduplicate", keys, "distinct")))
 
 
 def _times_of_output(node: Any, select: Any, flow: RelationProperties) -> set[str]:
-    """Return the watermarked columns that an output yields: none, the column itself, or those of a star."""
+    """Return the watermarked columns of an output: none or one, or for a star all those that it includes."""
     if is_star(node):
         return starred(flow, node, aliases_of(select))
     inner = node.unalias()
@@ -148,7 +148,7 @@ def _times_of_output(node: Any, select: Any, flow: RelationProperties) -> set[st
 
 
 def _event_times(keys: list[Any], select: Any, flow: RelationProperties) -> set[str]:
-    """Return the watermarked keys, including those inside grouping sets."""
+    """Return the grouping keys that are watermarked, including those inside grouping sets."""
     found: set[str] = set()
     for key in keys:
         if isinstance(key, (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)):
@@ -159,7 +159,7 @@ def _event_times(keys: list[Any], select: Any, flow: RelationProperties) -> set[
 
 
 def _window_kind(meanings: list[Any], select: Any, found: StreamFindings) -> str:
-    """Return the kind of aggregation that results from the keys; reports a second time window in the same SELECT."""
+    """Return the kind of aggregation that the keys imply; a second time window in the SELECT is reported."""
     outputs = [each.unalias() for each in select.expressions]
     windows = {sql_of(call): call for node in [*meanings, *outputs] for call in _windows_in(node)}
     if len(windows) > 1:
@@ -181,7 +181,7 @@ def _is_session(node: Any) -> bool:
 def _nulls_sessions(key: Any) -> bool:
     """Return whether ROLLUP, CUBE or GROUPING SETS has a set without the session window.
 
-    Spark 4.2.0 fails on such a set (run).
+    Spark 4.2.0 fails on such a set (tested).
     """
     if isinstance(key, exp.GroupingSets):
         sets = [any(_is_session(each) for each in part.find_all(exp.Anonymous)) for part in key.expressions]
@@ -194,12 +194,12 @@ def _last_meanings(keys: list[Any], select: Any) -> list[Any]:
 
 
 def _with_meaning(key: Any, select: Any) -> str:
-    """Return the text of a key together with the output expression that its name may refer to."""
+    """Return the text of a key, followed by the text of each output expression that the key's name may refer to."""
     return "=".join(sql_of(each) for each in _meanings(key, select))
 
 
 def _meanings(key: Any, select: Any) -> list[Any]:
-    """Return a key or the parts of a grouping set, and the output expressions that a key's name may refer to."""
+    """Return a key, or the parts of a grouping set, and the output expressions that the name of a key may refer to."""
     found = [key]
     if isinstance(key, (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)):
         return [key, *(each for part in key.expressions for each in _meanings(part, select))]

@@ -1,4 +1,4 @@
-"""Streaming properties of a relation, and the diagnostics for what Spark rejects."""
+"""Streaming properties of a relation, and the diagnostics for whatever Spark rejects."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,43 +13,43 @@ from core.sql.statement import Operator
 from core.sql.tokens.lexer import SqlDiagnostic
 
 UNSUPPORTED = "_LEGACY_ERROR_TEMP_3102"
-"""Error class of Spark's streaming check for cases that have no class of their own (4.2.0)."""
+"""Error class of Spark's streaming check for the cases that have no class of their own (4.2.0)."""
 NO_EQUALITY = "_LEGACY_ERROR_TEMP_1181"
 AS_PLANNED = ("", NO_EQUALITY)
-"""Error classes that Spark raises only while planning a batch; it never plans an unused WITH query (4.2.0)."""
+"""Error classes that Spark raises only when it plans a batch, and so never for an unused WITH query (4.2.0)."""
 OUTPUT_MODE = "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION"
 
 
 @dataclass(frozen=True, slots=True)
 class RelationProperties:
-    """Streaming properties of the output of a relation."""
+    """Streaming properties of a relation's output."""
 
     streaming: bool = False
     operators: tuple[Operator, ...] = ()
     event_times: frozenset[str] = frozenset()
-    """Watermarked columns: bare names in the output of a query, `alias.name` inside the SELECT that reads it."""
+    """Watermarked columns: plain names in the output of a query, `alias.name` inside the SELECT that reads it."""
     outputs: tuple[str, ...] | None = None
-    """Column names in order; None if a star or a table stands for them."""
+    """Column names in order; None if they are unknown, as for a star or a table."""
     watermarked: bool = False
-    """Whether there is a watermark anywhere below, even on a column that is not in the output."""
+    """Whether the relation has a watermark at any level, even on a column that is not in the output."""
     static: frozenset[str] = frozenset()
-    """Aliases of the sources that do not stream, inside the SELECT that reads them."""
+    """Aliases, inside a SELECT, of the sources that do not stream."""
     crossed: bool = False
     """Whether a stream and a table are joined without a condition, so that Spark may reorder the joins."""
     merged: Mapping[str, bool] = field(default_factory=dict)
-    """For each column merged by USING, by bare name: whether the merged column is watermarked."""
+    """Whether each column that USING merges is watermarked, by plain name."""
 
 
 @dataclass(slots=True)
 class StreamFindings:
-    """Reads, diagnostics and calls collected during the walk over a query."""
+    """Reads and diagnostics collected during the walk over a query."""
 
     query: Any
     """The whole query, resolved and normalised."""
     reads: list[NamedRead] = field(default_factory=list)
     diagnostics: list[SqlDiagnostic] = field(default_factory=list)
     numbering: list[SqlDiagnostic] = field(default_factory=list)
-    """Diagnostics for calls that number rows, which Spark rejects anywhere in a streaming statement."""
+    """Diagnostics for functions that number rows, which Spark rejects anywhere in a streaming statement."""
 
     def refuse(self, summary: str, remedy: str, node: Any, condition: str = UNSUPPORTED, *, subject: str = "") -> None:
         """Add the diagnostic for a node that Spark rejects."""
@@ -57,13 +57,16 @@ class StreamFindings:
 
 
 def under_alias(flow: RelationProperties, alias: str) -> RelationProperties:
-    """Return a relation as seen under its alias."""
+    """Return the properties of a relation with its event-time columns qualified by an alias."""
     names = frozenset(f"{alias}.{name.rpartition('.')[2]}" for name in flow.event_times)
     return replace(flow, event_times=names, static=frozenset() if flow.streaming else frozenset((alias,)))
 
 
 def with_column_names(flow: RelationProperties, alias: Any, found: StreamFindings) -> RelationProperties:
-    """Return a relation with its columns renamed by the alias; event times are lost if the column order is unknown."""
+    """Return the properties of a relation whose columns an alias renames.
+
+    If the order of the columns is unknown, no event-time column is kept.
+    """
     columns = [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
     if not columns:
         return flow
@@ -94,7 +97,7 @@ def carries(flow: RelationProperties, name: str) -> bool:
 
 
 def starred(flow: RelationProperties, star: Any, aliases: Collection[str]) -> set[str]:
-    """Return the event times, by bare name, that a star includes; `aliases` are the sources of its SELECT.
+    """Return the names of the event-time columns that a star includes; `aliases` are the sources of the SELECT.
 
     A struct that loses a field to EXCEPT is a new value without a watermark.
     """
@@ -110,19 +113,19 @@ def starred(flow: RelationProperties, star: Any, aliases: Collection[str]) -> se
 
 
 def first_place(node: Any) -> int:
-    """Return the offset of a node: of its own name if it is a call, else of its first name; 0 if unknown."""
+    """Return the offset of a node: that of its own name for a call, else of the first name below it; 0 if unknown."""
     own = node.meta.get("start")
     places = (each.meta["start"] for each in node.find_all(exp.Identifier, exp.Anonymous) if "start" in each.meta)
     return int(own if own is not None else min(places, default=0))
 
 
 def no_watermark(node: Any, what: str, remedy: str) -> SqlDiagnostic:
-    """Return the diagnostic for an operation, `what`, that needs a watermark in append mode."""
+    """Return the diagnostic for an operation, named `what`, that needs a watermark in append mode."""
     return refused_by_spark(f"{what} over a stream needs a watermark in append mode", remedy, node, OUTPUT_MODE)
 
 
 def several_times(node: Any, where: str, times: Iterable[str]) -> SqlDiagnostic:
-    """Return the diagnostic for several watermarked columns in one stateful operator.
+    """Return the diagnostic for a stateful operator with several watermarked columns.
 
     Spark reports this only when it plans a batch.
     """
@@ -134,5 +137,5 @@ def several_times(node: Any, where: str, times: Iterable[str]) -> SqlDiagnostic:
 def refused_by_spark(
     summary: str, remedy: str, node: Any, condition: str = UNSUPPORTED, *, subject: str = ""
 ) -> SqlDiagnostic:
-    """Return the diagnostic for a node that Spark rejects, at its first name or else at the start of the statement."""
+    """Return the diagnostic for a node that Spark rejects, at its first name or the start of the statement."""
     return SqlDiagnostic(summary, remedy, first_offset(node), subject=subject, condition=condition)

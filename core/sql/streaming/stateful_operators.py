@@ -1,7 +1,7 @@
 """Streaming and stateful operators of a query, followed from the scans upwards.
 
-Spark 4.2.0 rejects everything that is rejected here (run), with one exception: LATERAL (SELECT … FROM …), whose state
-we do not follow.
+Everything rejected here was rejected by Spark 4.2.0 in a test, with one exception: LATERAL (SELECT … FROM …), whose
+state is not followed.
 """
 
 from collections.abc import Sequence
@@ -77,7 +77,7 @@ def _query(query: Any, ctes: dict[str, RelationProperties], found: StreamFinding
 
 
 def _check_unread_streams(with_: Any, ctes: dict[str, RelationProperties], found: StreamFindings) -> None:
-    """Report a subquery over tables that Spark treats as a stream because of an unused WITH query (4.2.0, run)."""
+    """Report a subquery over tables that an unused WITH query makes Spark treat as a stream (tested on 4.2.0)."""
     for cte in with_.expressions:
         if ctes[cte.alias].streaming:
             name = cte.meta["written"]
@@ -90,7 +90,7 @@ def _is_read(cte: Any, query: Any) -> bool:
 
 
 def _ends(query: Any, flow: RelationProperties, found: StreamFindings) -> RelationProperties:
-    """Apply ORDER BY, LIMIT and the other clauses at the end of a query."""
+    """Apply the clauses at the end of a query, such as ORDER BY and LIMIT."""
     if not flow.streaming:
         return flow
     for key, words in (("order", "ORDER BY"), ("sort", "SORT BY"), ("cluster", "CLUSTER BY")):
@@ -109,7 +109,7 @@ def _ends(query: Any, flow: RelationProperties, found: StreamFindings) -> Relati
 def _limited(query: Any, flow: RelationProperties, limit: str) -> RelationProperties:
     """Add the stateful operator of a LIMIT.
 
-    Spark has none for LIMIT ALL and LIMIT 0, and a single one for two adjacent limits (4.2.0, run).
+    Spark has no such operator for LIMIT ALL and LIMIT 0, and a single one for two adjacent limits (tested on 4.2.0).
     """
     if limit in ("all", "0"):
         return flow
@@ -157,7 +157,7 @@ def _combined(
     elif union and left.streaming != right.streaming:
         remedy = "read both sides with STREAM, or neither"
         found.refuse("Spark rejects a UNION of a stream and a batch table", remedy, query)
-    # A union has the columns of its first side, including their watermarks (4.2.0, run).
+    # A union has the columns of its first side, including their watermarks (tested on 4.2.0).
     watermarked = left.watermarked or right.watermarked
     flow = RelationProperties(True, (*left.operators, *right.operators), left.event_times, left.outputs, watermarked)
     if distinct or not union:
@@ -168,7 +168,7 @@ def _combined(
         elif (union or anti) and len(flow.event_times) > 1:
             found.diagnostics.append(several_times(query, word, flow.event_times))
         if union and left.operators and left.operators[-1] == Operator("deduplicate", (), "union"):
-            # Spark merges nested UNIONs (4.2.0, run).
+            # Spark merges nested UNIONs (tested on 4.2.0).
             flow = replace(flow, operators=(*left.operators[:-1], *right.operators))
         flow = replace(flow, operators=(*flow.operators, Operator("deduplicate", (), word.lower())))
     return flow
@@ -193,7 +193,7 @@ def _select(select: Any, ctes: dict[str, RelationProperties], found: StreamFindi
 
 
 def _source(source: Any, ctes: dict[str, RelationProperties], found: StreamFindings) -> RelationProperties:
-    """Return the properties of one source or group; its event times are qualified by its alias."""
+    """Return the properties of one source or group; the event-time columns of a source are qualified by its alias."""
     if is_group(source):
         flow = _source(source.this, ctes, found)
         for join in source.this.args["joins"]:
@@ -219,7 +219,7 @@ def _source(source: Any, ctes: dict[str, RelationProperties], found: StreamFindi
 
 
 def _pivoted(source: Any, flow: RelationProperties, found: StreamFindings) -> RelationProperties:
-    """Apply a PIVOT, which groups by all columns that it does not use, and keeps two aggregates (4.2.0, run)."""
+    """Apply PIVOTs, each of which groups by all columns not named in it and keeps two aggregates (tested on 4.2.0)."""
     for pivot in source.args.get("pivots") or []:
         if pivot.args.get("unpivot") or not flow.streaming:
             flow = replace(flow, outputs=None)
@@ -268,7 +268,7 @@ def _marked(
 
 
 def _projected(select: Any, flow: RelationProperties) -> RelationProperties:
-    """Return the properties after a projection: follow event-time columns through the outputs, and name the columns."""
+    """Return the properties after a projection, with the output names and the event-time columns among them."""
     names: set[str] = set()
     outputs: list[str] = []
     aliases = aliases_of(select)
@@ -295,19 +295,19 @@ def _projected(select: Any, flow: RelationProperties) -> RelationProperties:
 
 
 def _windows_of_keys(select: Any, flow: RelationProperties) -> set[str]:
-    """Return the window columns that GROUP BY window(ts, …) adds and that the SELECT may name."""
+    """Return the window columns over event time that GROUP BY adds and the SELECT may name."""
     return {str(key.this) for key in group_keys(select) if isinstance(key, exp.Anonymous) and is_event_time(key, flow)}
 
 
 def _starred_outputs(outputs: Sequence[str], gone: Sequence[LeftOut]) -> list[str]:
-    """Return the columns of `*` in order; `*` itself if EXCEPT removes one of several columns with the same name."""
+    """Return the columns of `*` in order; just `*` if EXCEPT removes one of several columns with the same name."""
     names = {each.column for each in gone if not each.fields}
     shared = {each.column for each in gone if each.alias and outputs.count(each.column) > 1}
     return ["*"] if shared else [each for each in outputs if each not in names]
 
 
 def _check_subqueries(select: Any, ctes: dict[str, RelationProperties], found: StreamFindings) -> None:
-    """Report streams inside subquery expressions, and functions that number rows; Spark rejects both."""
+    """Report streams in subquery expressions, and functions that number rows, since Spark rejects both."""
     waiting = [each for key, each in _clauses(select) if key not in ("from_", "with_")]
     while waiting:
         each = waiting.pop()

@@ -84,8 +84,8 @@ def _closing_quote(text: str, opened: int) -> int:
     return index
 
 
-# Written name → the name that Spark prints: both cast to the same type on 4.2.0 (run), which rejects TIME, and GEOMETRY
-# and GEOGRAPHY without a reference system.
+# Written name → the name that Spark prints: both cast to the same type (tested on 4.2.0). Spark rejects TIME, and
+# GEOMETRY and GEOGRAPHY without a reference system.
 _PLAIN_TYPES = """
     boolean tinyint smallint int bigint float double date timestamp timestamp_ntz string binary variant void
 """

@@ -16,8 +16,8 @@ _JAVA = "calls a Java method"
 _SCHEMA = "loads a class or reads a file on the pool"
 _DOCUMENT = "opens whatever file or address an XML document names"
 
-# Run on 4.2.0: the optimiser calls a Java method over VALUES, and the analyser does so in TIMESTAMP AS OF; the analyser
-# reads a descriptor file; the optimiser fetches the DTD of a constant document.
+# Observed on 4.2.0: the optimiser calls a Java method over VALUES, and the analyser does so in TIMESTAMP AS OF; the
+# analyser reads a descriptor file; the optimiser fetches the DTD of a constant document.
 FORBIDDEN: Mapping[str, str] = {
     **dict.fromkeys(("java_method", "reflect", "try_reflect"), _JAVA),
     **dict.fromkeys(("from_protobuf", "to_protobuf"), _SCHEMA),
@@ -31,7 +31,7 @@ FORBIDDEN: Mapping[str, str] = {
 }
 """What each forbidden function does, by its name."""
 
-# Their options name files and addresses: rowValidationXSDPath (run on 4.2.0), avroSchemaUrl (`AvroOptions`).
+# Their options name files and addresses: rowValidationXSDPath (tested on 4.2.0), avroSchemaUrl (`AvroOptions`).
 MOST_ARGUMENTS: Mapping[str, int] = {"from_xml": 2, "from_avro": 2, "schema_of_avro": 1}
 """Maximum number of arguments, by function: one more argument would be options, which could reach outside."""
 
