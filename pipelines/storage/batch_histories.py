@@ -26,7 +26,7 @@ from pipelines.storage.file_stream_logs import (
 )
 
 KEPT = 400
-"""Marks of one log kept in memory, newest first."""
+"""Number of newest marks of a log that always stay in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,12 @@ class BatchHistories:
     """Reads histories repeatedly, each time only the new part of a log."""
 
     def __init__(self, other_mark: Callable[[str], str | None] = lambda line: None) -> None:
-        """`other_mark` gives the mark of a line in an offsets file that belongs to a source without a file log."""
+        """`other_mark` returns the mark for a line of an offsets file whose source has no file log."""
         self._other_mark = other_mark
         self._lock = threading.Lock()
         self._logs: dict[str, _Log] = {}
         self._positions: dict[str, dict[int, BatchPosition]] = {}
-        """By checkpoint; what a batch has read never changes."""
+        """Known positions by checkpoint and batch; what a batch has read never changes."""
 
     def history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
         """Return the known history of a version with this number of streamed sources; empty before its first batch.
@@ -97,7 +97,7 @@ class BatchHistories:
     def files(self, folder: str, upto: int) -> tuple[str, ...]:
         """Return the files written by batches up to `upto`, oldest first.
 
-        Raises ValueError if the log no longer separates them from later ones.
+        Raises ValueError if the log no longer separates these files from later ones.
         """
         place = folder.rstrip("/")
         with self._lock:

@@ -1,7 +1,7 @@
-"""Checkpoints created from that of another version or from the contents of sources: built aside, then renamed.
+"""Creates checkpoints from another version's checkpoint or from the contents of sources: built aside, then renamed.
 
 Neither Spark nor Headgate changes a written file in place. Both versions therefore share files by hard links if the
-file system supports them, and each is complete without the other.
+file system supports them, and the files of each version are complete without the other's.
 """
 
 import errno
@@ -27,7 +27,7 @@ MARK_FILE = "_headgate_fork"
 """File in a checkpoint that was created here, with the run, the origin and the batch."""
 
 Prepare = Callable[[str, Mapping[str, Any]], None]
-"""`Checkpoints.prepare`."""
+"""The signature of `Checkpoints.prepare`."""
 
 _NUMBERED = re.compile(r"(\d+)(?:[._]|$)")
 _NOT_LINKED = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP})
@@ -134,7 +134,10 @@ def pinned(checkpoint: str) -> Mapping[str, str]:
 
 
 def _made(prepare: Prepare, place: Path, note: Mapping[str, Any]) -> Cut | None:
-    """Return the cut that this run has already made; None if it has not, and the checkpoint is unused."""
+    """Return the cut that this run has already made; None if the run has made none and the checkpoint is unused.
+
+    Raises FolderTaken if a query was already started on the checkpoint.
+    """
     prepare(str(place), note)
     mark = read_json(f"{place}/{MARK_FILE}")
     if mark:
@@ -186,7 +189,10 @@ def _copy_checkpoint(origin: Path, building: Path, batch: int) -> None:
 
 
 def _copy_tree(origin: Path, copy: Path, *, upto: int | None = None) -> None:
-    """Copy a folder recursively, numbered files only up to a number. Files that disappear meanwhile were outdated."""
+    """Copy a folder recursively, except for numbered files beyond `upto`.
+
+    Files that disappear meanwhile are left out; they were outdated.
+    """
     for folder, _, names in os.walk(origin):
         target = copy / os.path.relpath(folder, origin)
         os.makedirs(target, exist_ok=True)
@@ -208,7 +214,9 @@ def _lacks_state(state: Path, version: int) -> bool:
 
 
 def _fork_log(origin: str, table: str, batch: int, *, rows_into: str) -> None:
-    """Write a table's batch records up to a batch like those of another table, with or without its files."""
+    """Write the batch records of a table up to a batch, as another table has them; the files go to `rows_into`, if
+    given.
+    """
     log = f"{origin}/{TABLE_LOG_FOLDER}"
     names = {number: name for number, name in sorted(_batch_files(log).items()) if number <= batch}
     first = max((number for number, name in names.items() if name.endswith(".compact")), default=0)
@@ -222,7 +230,7 @@ def _fork_log(origin: str, table: str, batch: int, *, rows_into: str) -> None:
 
 
 def _moved(path: str, origin: str, table: str) -> Iterator[LogEntry]:
-    """Return the entries of a log file, rewritten for another table, with the files that they name."""
+    """Yield the entries of a log file with their paths moved to another table, and link or copy the files there."""
     with open(path, encoding="utf-8") as lines:
         next(lines, None)
         for line in filter(None, map(str.strip, lines)):

@@ -1,8 +1,8 @@
 """Files of tables and checkpoints: their owner, their contents, the progress of a query and its lag.
 
-Spark does not prevent two writers of one folder. A folder without our owner file, or with another owner, is therefore
-never moved, and no query starts on it. The contents of a table are read from its transaction log if its format has one,
-and from its files otherwise.
+Spark does not prevent two queries from writing to one folder. A folder without Headgate's owner file, or with another
+owner, is therefore never moved, and no query starts on it. The contents of a table are read from its transaction log if
+its format has one, and from its files otherwise.
 """
 
 import json
@@ -435,9 +435,10 @@ class TableCheckpoints:
 
     @contextmanager
     def _log(self, folder: str, format: str | None = None, *, newest: bool = True) -> Iterator[DeltaLog | None]:
-        """Yield the log that `_log_of` finds; None without a table or a log. Errors while reading it become TryAgain.
+        """Yield the log that `_log_of` finds; None without a table or a log.
 
-        The block ends without an error if it needs commits that are no longer in the log.
+        Errors in reading the log become TryAgain. The block ends without an error if it needs commits that are no
+        longer in the log.
         """
         found = self._log_of(folder, format)
         if found is None:
@@ -507,14 +508,14 @@ class TableCheckpoints:
 
 
 def _made_by(place: Path) -> str:
-    """Return the run that created a folder of ours; older owner files lack it, but the note has it."""
+    """Return the run that created a folder of this ledger; if an old owner file lacks the run, the note has it."""
     return str(
         read_json(f"{place}/{OWNER_FILE}").get("run") or read_json(f"{place}/{TABLE_NOTE_FILE}").get("run") or ""
     )
 
 
 def _is_unused(place: Path) -> bool:
-    """True if a folder contains only our own files."""
+    """Return whether a folder contains only files that Headgate put there."""
     return all(path.name in (OWNER_FILE, TABLE_NOTE_FILE) for path in place.iterdir())
 
 

@@ -1,9 +1,10 @@
 """Records in a data folder: the mark, which identifies the owner, and the registry, from which a lost ledger is
 rebuilt.
 
-The mark names its ledger, home and machine, and the ledger's counter. The ledger increments its counter before the
-mark, so the mark of a ledger that was never copied is equal or one behind. The registry has a file for each version
-that the ledger knows, one for the serving versions, and one for the session; each counts how often it was written.
+The mark records the ledger, the home, the machine, and a counter that the ledger also keeps. The counter is incremented
+in the ledger first and then in the mark, so unless one of them is an older copy, the mark is equal to the ledger's
+counter or one behind it. The registry has one file per version that the ledger knows, one for the serving versions, and
+one for the session; each contains the number of times it has been written.
 """
 
 import hashlib
@@ -27,14 +28,14 @@ class EnvironmentMark:
     ledger: str
     epoch: int
     machine: str
-    """Its id, because the host name changes in containers; empty if it has none."""
+    """Id of the machine, since a host name changes in containers; empty if the machine has no id."""
     home: str
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class TableFolder:
-    """The folder of a table with our note, whoever created it."""
+    """A table folder that contains a Headgate note, whoever created the folder."""
 
     table: str
     version: int
@@ -43,9 +44,9 @@ class TableFolder:
 
 
 def machine_id() -> str:
-    """Return an id of this machine that survives reboots and renaming; empty if it has none.
+    """Return an id of this machine that survives reboots and renaming; empty if the machine has no id.
 
-    It is hashed, because machine-id(5) asks not to expose the id itself.
+    The id is a hash, because machine-id(5) asks not to expose the original.
     """
     for place in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
         try:
@@ -77,7 +78,9 @@ def write_mark(data: str, mark: EnvironmentMark) -> None:
 
 
 def table_folders(data: str) -> tuple[TableFolder, ...]:
-    """List the table folders in a data folder that have our note, by table and version."""
+    """List the table folders in a data folder that contain a Headgate note (`_headgate.json`), sorted by table and
+    version.
+    """
     found = []
     tables = Path(data, "tables")
     with reachable(data):
@@ -98,14 +101,14 @@ _ENDING = ".json"
 
 @dataclass(frozen=True, slots=True)
 class RegistryRecord:
-    """One record: its ledger, the number of its writes, and its row."""
+    """One record: the ledger that wrote it, how often it was written, and its row."""
 
     ledger: str
     count: int
     row: Mapping[str, Any]
-    """The durable fields of a version; for serving, table → version; for the session of the pool, its id."""
+    """The durable fields of a version, or table → version for the serving versions, or the id of the pool's session."""
     withheld: str = ""
-    """Why its texts are omitted; empty if they are included."""
+    """Why the version's texts are omitted; empty if they are included."""
     run: str = ""
     """The run that moved the pointers, while the ledger may not know it yet."""
 

@@ -25,11 +25,11 @@ class DataFile(NamedTuple):
     path: str
     size: int
     rows: int | None
-    """None if the writer recorded no statistics."""
+    """Number of rows; None if the writer recorded no statistics."""
     at: float
-    """Modification time, epoch seconds."""
+    """Modification time in epoch seconds."""
     deleted: int = 0
-    """Rows in the file that a deletion vector marks as deleted."""
+    """Number of rows in the file that a deletion vector marks as deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class Totals:
     files: int = 0
     bytes: int = 0
     rows: int | None = 0
-    """None if any file has no row count."""
+    """Number of rows; None if the row count of any file is unknown."""
     earliest: float | None = None
     """Modification time of the oldest file; None without files."""
     small: int = 0
-    """Files smaller than SMALL_FILE."""
+    """Number of files smaller than SMALL_FILE."""
 
     def plus(self, files: int, size: int, rows: int | None, at: float | None, small: int = 0) -> "Totals":
         """Return the sum of these totals and the given values."""
@@ -66,7 +66,7 @@ def is_elsewhere(file: DataFile) -> bool:
 
 
 KEPT_COMMITS = 10_000
-"""Commits of a table kept in memory, newest first; older ones are read again for a reader that needs them."""
+"""Number of newest commits of a table kept in memory; a reader that needs older ones reads them again."""
 
 _Mark = tuple[int, int, int]
 """Inode, size and change time (ns) of a file, which distinguish it from another file of the same name."""
@@ -75,21 +75,23 @@ _DIGITS = 20
 _CHANGED_ROWS = (
     "numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted", "numUpdatedRows", "numDeletedRows",
 )  # fmt: skip
-"""Row counts in the metrics of MERGE, UPDATE and DELETE. Their new files also contain unchanged rows (4.4.0)."""
+"""Metrics of MERGE, UPDATE and DELETE that count changed rows; files alone tell less, as they repeat unchanged rows
+(4.4.0).
+"""
 
 _BY_HAND = frozenset({"WRITE", "UPDATE", "DELETE", "RESTORE", "TRUNCATE", "MERGE"})
-"""Operations that change rows. A statement's own commits also record a batch, or are its own kind of MERGE."""
+"""Operations that change rows by hand, unless the commit also records a batch or is the MERGE of a keyed statement."""
 
 _OURS = "headgate_gone"
-"""Appears in the conditions of a keyed statement's MERGE, which its commit repeats (4.4.0)."""
+"""Text in the condition of a keyed statement's MERGE, which the commit of the MERGE repeats (4.4.0)."""
 
 
 class NoDeltaLog(Exception):
-    """The folder contains no Delta table."""
+    """Raised if the folder contains no Delta table."""
 
 
 class CommitsGone(Exception):
-    """The requested commits are no longer in the log."""
+    """Raised if the requested commits are no longer in the log."""
 
 
 class Commit(NamedTuple):
@@ -97,12 +99,12 @@ class Commit(NamedTuple):
 
     version: int
     at: float
-    """Commit time, epoch seconds."""
+    """Commit time in epoch seconds."""
     files: int
     """Files added with new rows; files rewritten by OPTIMIZE do not count."""
     bytes: int
     rows: int | None
-    """For a commit that changed rows: inserted, updated and deleted ones. None if it does not record them."""
+    """Number of new rows, or of inserted, updated and deleted rows if the commit changed rows; None if not recorded."""
     took_out: str = ""
     """Operation that deleted or updated rows (`UPDATE`); empty if none did. OPTIMIZE does not count."""
     replaced: bool = False
@@ -118,7 +120,7 @@ class Actions:
     at: float | None = None
     mark: _Mark | None = None
     added: list[DataFile] = field(default_factory=list)
-    """With new rows, in the order in which a stream counts them."""
+    """Files with new rows, in the order in which a stream counts them."""
     rewritten: list[DataFile] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     took_out: bool = False
@@ -126,11 +128,11 @@ class Actions:
     tag: str = ""
     """Marker set by whoever requested the operation."""
     ours: bool = False
-    """Whether it is the MERGE of a keyed statement."""
+    """Whether the commit is the MERGE of a keyed statement."""
     metrics: Mapping[str, str] = field(default_factory=dict)
     """Metrics recorded by the operation."""
     changed_rows: int | None = None
-    """From its metrics."""
+    """Number of changed rows according to `metrics`."""
     batches: dict[str, int] = field(default_factory=dict)
     id: str = ""
     configuration: Mapping[str, str] = field(default_factory=dict)
@@ -139,14 +141,14 @@ class Actions:
 
 
 class DeltaLog:
-    """The log of one table; `refresh` reads new commits, and no commit twice."""
+    """The log of one table; `refresh` reads only commits that were not read before."""
 
     def __init__(self, folder: str) -> None:
-        """Nothing is read yet; `folder` is the folder of the table."""
+        """Create an unread log; `folder` is the folder of the table."""
         self.folder = folder
         self.place = f"{folder}/_delta_log"
         self.life = 0
-        """Counts reads from the beginning: what is known of a version holds within one life."""
+        """How often the log was read from its beginning; what is known of a version holds only until the next time."""
         self._forget()
 
     def _forget(self) -> None:
@@ -160,20 +162,22 @@ class DeltaLog:
         """Query id → newest batch that it has written."""
         self.batch_by_version: dict[int, tuple[str, int]] = {}
         self.produced = Totals()
-        """Everything added since the first state that was read."""
+        """Totals of everything added since the first state that was read."""
         self.by_hand: tuple[int, str] | None = None
-        """The newest version known to be written by hand, not by a statement, with its operation."""
+        """The newest version known to be written by hand rather than by a statement, with its operation."""
         self.newest_at: float | None = None
         """Time of the last commit that added rows."""
         self.life += 1
         self._keeps_all: bool | None = None
-        """None while unknown for commits before the first state that was read."""
+        """Whether no commit deleted or updated rows; None while unknown for commits before the first state that was
+        read.
+        """
         self._active: Totals | None = None
         self._commits: dict[int, Commit] = {}
         self._snapshot: tuple[int, list[DataFile]] | None = None
         self._snapshot_used = False
         self._unread: Sentence | None = None
-        """A table feature that is not supported here; then whatever was read may be wrong."""
+        """A feature of the table that is not supported here, so that whatever was read may be wrong."""
         self._inode: tuple[int, int] | None = None
         self._mark: _Mark | None = None
         """Mark of the newest commit's file when it was read."""
@@ -224,7 +228,7 @@ class DeltaLog:
             yield commit
 
     def require(self, version: int) -> None:
-        """Raise CommitsGone if the log begins after a version. A log is cleaned up from its oldest version on."""
+        """Raise CommitsGone if the log begins after a version, since a log is cleaned up from its oldest version on."""
         if version <= self.head and not os.path.exists(self.path(version)):
             raise CommitsGone(f"version {version} of {self.folder} is no longer in its log")
 
@@ -364,7 +368,7 @@ class DeltaLog:
                 yield from actions_in(self.place, name, STATE)
 
     def _is_as_read(self) -> bool:
-        """True if the newest commit's file still is the one that was read."""
+        """Return whether the newest commit's file is still the one that was read."""
         return self._mark is not None and self._mark_of(self.head) == self._mark
 
     def _mark_of(self, version: int) -> _Mark | None:

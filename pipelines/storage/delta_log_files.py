@@ -30,8 +30,9 @@ Columns = Mapping[str, list[Any]]
 
 
 def checkpoints_in(place: str) -> list[tuple[int, str]]:
-    """Return (version, file name) of one complete checkpoint per version; one in parts counts once its last part is
-    there.
+    """Return (version, file name) of one complete checkpoint per version.
+
+    A checkpoint in parts counts once its last part exists.
     """
     found: dict[int, list[str]] = {}
     for name in os.listdir(place):
@@ -73,7 +74,7 @@ def _actions_of(path: str, columns: Sequence[str]) -> Iterator[Columns]:
 def _whole(names: Sequence[str]) -> Sequence[str]:
     """Return the files of one complete checkpoint out of those of a version; empty if there is none.
 
-    A single file is preferred to one that names others, and that to parts, of which the last may be missing.
+    Preferred are, in this order, a single file, a file that names others, and parts, of which the last may be missing.
     """
     by_words: dict[int, list[str]] = {}
     for name in names:

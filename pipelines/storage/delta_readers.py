@@ -25,7 +25,7 @@ class DeltaOffset:
     table_id: str
     version: int
     index: int
-    """Last file of the version that was read, from 0; negative if none was."""
+    """Index of the last file of the version that was read, counted from 0; negative if none was read."""
     in_snapshot: bool
     """Whether the files are the whole contents of the version, as in first batches, or only those that its commit
     added.
@@ -68,7 +68,7 @@ def mark_of(line: str) -> str | None:
 
 
 def offset_of(line: str) -> DeltaOffset | None:
-    """Parse one line; None if it belongs to another kind of source, or has no offset yet."""
+    """Parse a line of an offsets file; None if the line belongs to another kind of source or has no offset yet."""
     if not line.startswith("{"):
         return None
     value = json.loads(line)
@@ -83,7 +83,7 @@ def offset_of(line: str) -> DeltaOffset | None:
 
 
 class OtherTable(Exception):
-    """The table was replaced, or its log no longer has the state that was read."""
+    """Raised if the table was replaced, or if its log no longer has the state that was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +91,10 @@ class Backlog:
     """The part of a source that a query has not read."""
 
     versions: int
-    """Versions not completely read; some may contain no new row."""
+    """Number of versions that are not completely read; some may contain no new row."""
     waiting: Totals
     oldest: float | None
-    """When its oldest rows were committed; None if there are none."""
+    """When the oldest unread rows were committed; None if there are none."""
 
 
 def backlog(log: DeltaLog, offset: DeltaOffset | None) -> Backlog:
@@ -124,7 +124,7 @@ def backlog(log: DeltaLog, offset: DeltaOffset | None) -> Backlog:
 
 
 def longer(known: Backlog, upto: int, log: DeltaLog, offset: DeltaOffset) -> Backlog:
-    """Compute the same backlog from one that is known for version `upto` of the same log, at or behind the offset.
+    """Return the backlog of an offset, given a `known` one of the same offset as of version `upto` of the same log.
 
     Only later commits are examined. Raises what `backlog` raises.
     """
@@ -144,15 +144,15 @@ def _require(log: DeltaLog, offset: DeltaOffset) -> None:
 
 
 LOOKED_AT = 200
-"""Unread versions, and files of one version, whose existence is checked before a start."""
+"""Maximum number of unread versions, and of files per version, whose existence is checked before a start."""
 
 KEPT = 10_000
-"""Readers remembered; the commits of the least recently used are examined again."""
+"""Maximum number of readers remembered; the commits of the least recently used are examined again."""
 
 
 @dataclass(slots=True)
 class _Looked:
-    """The commits behind an offset were examined up to a version of one life of the log, and no fault was found."""
+    """The commits behind an offset were examined up to `upto` in one life of the log, and no fault was found."""
 
     life: int
     upto: int
@@ -171,8 +171,8 @@ class DeltaReaders:
         """Return why a query at an offset cannot continue with a table; None if it can.
 
         A stream of rows fails at a commit that deletes or updates rows (4.4.0), unless it reads changes
-        (`takes_changes`). No stream continues over a renamed or dropped column unless it is `tracked`. That fault is
-        reported last, because it is the only one that tracking can solve.
+        (`takes_changes`). No stream continues over a renamed or dropped column unless it is `tracked`. The fault of
+        such a column is reported last, because it is the only fault that tracking can solve.
         """
         if log.id != offset.table_id:
             why = f"was re-created: its id is {log.id}, and what was read had {offset.table_id}"
@@ -217,7 +217,7 @@ class DeltaReaders:
 
 
 def first_without_files(log: DeltaLog, offset: DeltaOffset) -> int | None:
-    """Return the first unread version with missing files, checking only the first LOOKED_AT versions.
+    """Return the first unread version with missing files, checking at most LOOKED_AT versions.
 
     Raises CommitsGone if the log begins later.
     """

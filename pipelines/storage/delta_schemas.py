@@ -1,7 +1,7 @@
 """Schemas of a Delta table, as JSON in its log: column types as DESCRIBE shows them, and renamed or dropped columns.
 
 No stream of a table continues over a renamed or dropped column (4.4.0). A field may have a physical name in the files,
-which a rename does not change; by default the physical name is the name.
+which a rename does not change; by default, both names are the same.
 """
 
 import json

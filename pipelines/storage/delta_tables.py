@@ -35,10 +35,10 @@ from pipelines.storage.delta_schemas import lost_column
 _DELTA = TABLE_FORMATS["delta"]
 
 REFRESH_S = 0.5
-"""A log is read at most once within this time, however many statements ask."""
+"""Seconds within which a log is read at most once, however many statements need it."""
 
 KEPT_LOGS, KEPT_BACKLOGS = 2_000, 10_000
-"""Tables and backlogs remembered; the least recently used are read again."""
+"""Maximum numbers of logs and of backlogs kept in memory; the least recently used are read again."""
 
 
 class DeltaTables:
@@ -58,9 +58,9 @@ class DeltaTables:
 
     @contextmanager
     def open(self, folder: str, *, newest: bool = True) -> Iterator[DeltaLog | None]:
-        """Yield a log, read just now or (not `newest`) recently; None without a table.
+        """Yield a log that was just read, or recently if not `newest`; None without a table.
 
-        Other threads wait. The block ends without an error if it needs commits that are no longer in the log.
+        Other threads wait meanwhile. The block ends without an error if it needs commits that are no longer in the log.
         """
         with self._lock, suppress(CommitsGone):
             try:
@@ -151,7 +151,7 @@ def is_there(folder: str) -> bool:
 
 
 def mark(log: DeltaLog, version: int | None) -> LogMark:
-    """Return the mark of a log at a version, or at its end if it is shorter or no version is given."""
+    """Return the mark of a log at a version; at the end of the log if the log is shorter or no version is given."""
     at = log.head if version is None else min(version, log.head)
     return LogMark(log.id, at, log.commit_mark(at))
 
@@ -174,7 +174,7 @@ def contents(log: DeltaLog) -> FolderContents:
 def written_files(log: DeltaLog, upto: int) -> tuple[str, ...] | None:
     """Return the files of the version that batch `upto` wrote; None if the log does not have that batch.
 
-    Raises Refused if their rows are not those of the table.
+    Raises Refused if the rows in these files are not exactly those of the table.
     """
     at = [version for version, (_, batch) in log.batch_by_version.items() if batch == upto]
     if not at and upto >= 0:
@@ -197,7 +197,7 @@ def seen(log: DeltaLog, upto: int | None) -> SeenLog | None:
 
 
 def written_version(log: DeltaLog, query: str, batch: int) -> int | None:
-    """Return the version that holds a query's batches up to one and no later one; None if the log cannot tell."""
+    """Return the version that holds a query's batches up to `batch` and no later one; None if the log cannot tell."""
     newest = log.batches.get(query, -1)
     if newest <= batch:
         return log.head if newest == batch else None
@@ -263,9 +263,9 @@ def rows_since(log: DeltaLog, moment: float) -> int | None:
 
 
 def held(log: DeltaLog) -> Mapping[str, tuple[int, int]]:
-    """Return mark of a reader → first and last batch of the table's writer at which the table had exactly these rows.
+    """Return, for each mark of a reader, the first and last batch at which the table had exactly the rows of the mark.
 
-    A reader that has completely read a version is positioned at the next one.
+    A reader that has completely read a version is positioned at the next version.
     """
     found: dict[str, tuple[int, int]] = {}
     written = sorted(log.batch_by_version.items())
@@ -293,7 +293,8 @@ def _version_at(log: DeltaLog, first: int, moment: str) -> int:
 def _why_other_rows(log: DeltaLog, files: Sequence[DataFile]) -> Sentence | None:
     """Explain why reading the data files alone would not give the rows of the table; None if it would.
 
-    Partition values come from folder names below a single base path, and a clone has files below several.
+    Partition values come from folder names below a single base path, and the files of a clone lie below several base
+    paths.
     """
     if log.configuration.get("delta.columnMapping.mode", "none") != "none":
         return Sentence("columns have other names there")
@@ -309,10 +310,10 @@ def _changed(log: DeltaLog, version: int) -> bool:
 
 
 LOOKED_AT = 1_000
-"""Commits after the last checkpoint whose sizes are added up."""
+"""Maximum number of commits after the last checkpoint whose sizes are added up."""
 
 MARKED = 10_000
-"""Newest versions searched: commits may follow while files are being rewritten."""
+"""Number of newest versions searched for a tag, since commits may follow while files are being rewritten."""
 
 
 def since_checkpoint(log: DeltaLog) -> tuple[int, int | None]:
@@ -330,9 +331,9 @@ def since_checkpoint(log: DeltaLog) -> tuple[int, int | None]:
 
 
 def upkeep_of(log: DeltaLog, operation: str, tag: str) -> Upkeep | None:
-    """Return what the newest `OPTIMIZE`, or completed `VACUUM`, with a tag has done; None if there is none.
+    """Return the result of the newest `OPTIMIZE`, or completed `VACUUM`, with a tag; None if there is none.
 
-    It is identified by its tag, because commit times are wrong if the clock was set back.
+    The operation is identified by its tag, because commit times are wrong if the clock was set back.
     """
     try:
         newest = max(commits_in(log.place), default=-1)
@@ -372,7 +373,7 @@ def unread_before(log: DeltaLog, offset: DeltaOffset, moment: float, *, takes_ch
 
 
 def _first_replaced(log: DeltaLog, paths: Mapping[str, int], begin: int, moment: float) -> int | None:
-    """Return the lowest version in `paths` of a file that a commit before a moment removed; None if there is none."""
+    """Return the lowest version of a file in `paths` that a commit before `moment` removed; None if there is none."""
     found: list[int] = []
     for version in range(max(0, begin), log.head + 1):
         actions = log.read(version)

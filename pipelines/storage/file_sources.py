@@ -1,4 +1,4 @@
-"""The files of a source so far: of a table by its log, of a plain folder by listing it.
+"""Tracks the files of a source: those of a table by its log, those of a plain folder by listing it.
 
 For a log, only a position and totals are kept; for a plain folder, the names in it. A new reader reads the log again.
 """
@@ -19,7 +19,7 @@ TABLE_LOG_FOLDER = "_spark_metadata"
 TABLE_NOTE_FILE = "_headgate.json"
 
 SETTLED_S = 2.0
-"""A folder that changed longer ago than this gets a different modification time at its next change."""
+"""Seconds after which a change of a folder is certain to give the folder a different modification time."""
 
 
 class FileListener(Protocol):
@@ -30,7 +30,7 @@ class FileListener(Protocol):
 
 
 class SourceGone(Exception):
-    """The source does not exist, or is a different one."""
+    """Raised if the source does not exist or was replaced by a different one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class _Listing:
     at: float
     names: frozenset[str]
     below: tuple[str, ...]
-    """Paths of its subfolders."""
+    """Paths of the subfolders."""
 
 
 class FileSource:
@@ -53,9 +53,9 @@ class FileSource:
         self.logged = os.path.isdir(f"{folder}/{TABLE_LOG_FOLDER}")
         """Whether a log names the files; a plain folder gets one when its first writer starts."""
         self.generation = 0
-        """Counts how often everything known had to be discarded."""
+        """Number of times that everything known had to be discarded."""
         self.looks = 0
-        """Counts refreshes."""
+        """Number of refreshes so far."""
         self.newest_at: float | None = None
         self._counter = counter
         self._readers: list[FileListener] = []
@@ -66,14 +66,14 @@ class FileSource:
         self._position = -1
         self._last_path = ""
         self._sure = True
-        """Whether the position is known to belong to the log that is there now, and not to an earlier one."""
+        """Whether the position is known to belong to the current log, and not to an earlier one."""
         self._identity: tuple[int, ...] = ()
         self._settled_ns = 0
         """Modification time of the log when last read; 0 if it may have changed again within the same clock tick."""
         self._listings: dict[str, _Listing] = {}
 
     def subscribe(self, reader: FileListener) -> Iterator[SourceFile]:
-        """Register a reader and yield all current files, those of a log in its order."""
+        """Register a reader and yield all current files; those of a log come in the order of the log."""
         self.listen(reader)
         if not self.logged:
             return self._there()
@@ -96,7 +96,7 @@ class FileSource:
 
     @property
     def is_table(self) -> bool:
-        """True if our note marks the folder as the table of a query, whose files are named by a log."""
+        """Return whether a Headgate note marks the folder as the table of a query, whose files are named by a log."""
         return os.path.exists(f"{self.folder}/{TABLE_NOTE_FILE}")
 
     def refresh(self, now: float) -> None:

@@ -25,12 +25,12 @@ class LogChunk:
     """The part of a log after a position."""
 
     newest: int
-    """Newest batch read, at which to continue; -1 while the log is empty."""
+    """Newest batch read, after which the next read continues; -1 while the log is empty."""
     entries: tuple[LogEntry, ...]
 
 
 class LogRestarted(Exception):
-    """The log was recreated: it is shorter than before, or has different entries."""
+    """Raised if the log was recreated: it is shorter than before, or has different entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ def whole_table_log(folder: str) -> WholeLog:
 def read_table_log(folder: str, after: int, last_path: str, *, sure: bool = True) -> LogChunk:
     """Read `_spark_metadata` after batch `after`, whose last entry was `last_path`.
 
-    Raises FileNotFoundError without a log, LogRestarted if it is a different log. If there is nothing new, this is
-    checked only unless `sure`.
+    Raises FileNotFoundError without a log, LogRestarted if it is a different log. With `sure`, the log is not compared
+    with the earlier one while there is nothing new.
     """
     names = batch_files(folder)
     newest = max(names, default=-1)
@@ -100,8 +100,9 @@ def read_table_log(folder: str, after: int, last_path: str, *, sure: bool = True
 def table_log_batches(folder: str, after: int, seen: int) -> Iterator[tuple[int, Iterator[LogEntry], bool]]:
     """Yield the batches of `_spark_metadata` after `after`, up to which the log had `seen` entries.
 
-    Each is (batch, entries, whole): its own entries, or, if `whole`, all entries up to it because earlier ones are
-    unknown. Everything before the oldest compact file needed is skipped. Raises FileNotFoundError without a log.
+    Each is (batch, entries, whole): the batch's own entries, or, if `whole`, all entries up to the batch because
+    earlier ones are unknown. Everything before the oldest compact file needed is skipped. Raises FileNotFoundError
+    without a log.
     """
     names = batch_files(folder)
     newest = max(names, default=-1)
@@ -191,7 +192,7 @@ def batch_files(folder: str) -> dict[int, str]:
 
 
 def _entries(path: str) -> Iterator[LogEntry]:
-    """Open a file at once and yield its entries; nothing if it has just been deleted."""
+    """Open a file at once and yield its entries; yield nothing if the file has just been deleted."""
     try:
         file = open(path, "rb")  # noqa: SIM115  # Open from now on, however late it is read.
     except FileNotFoundError:
@@ -208,7 +209,7 @@ def _read(file: BinaryIO) -> Iterator[LogEntry]:
 
 
 def _entries_backwards(path: str) -> Iterator[LogEntry]:
-    """Yield the entries of a file from last to first, reading block by block; nothing if it has been deleted."""
+    """Yield the entries of a file from last to first, block by block; yield nothing if the file has been deleted."""
     try:
         file = open(path, "rb")  # noqa: SIM115  # Closed below.
     except FileNotFoundError:

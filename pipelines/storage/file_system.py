@@ -81,7 +81,7 @@ def move_folder(place: Path, target: Path) -> None:
 
 
 def remove_folder(place: Path, *, last: str) -> None:
-    """Delete a folder; the file `last` only after everything else is gone. Files that cannot be deleted stay."""
+    """Delete a folder, with the file `last` deleted only after everything else. Files that cannot be deleted stay."""
     for entry in place.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry, ignore_errors=True)
@@ -94,7 +94,7 @@ def remove_folder(place: Path, *, last: str) -> None:
 
 
 def disk_space(folder: str) -> tuple[int | None, int | None]:
-    """Return the bytes available to us and the total; None if this machine cannot reach the folder."""
+    """Return the bytes available to this process and the total; None if this machine cannot reach the folder."""
     place = local_path(folder)
     while not os.path.isdir(place) and place != os.path.dirname(place):
         place = os.path.dirname(place)

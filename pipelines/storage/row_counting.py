@@ -63,7 +63,7 @@ def parquet_rows(path: str) -> int | None:
 
 WINDOW_S = 4.0
 BUDGET_S = 0.06
-"""Time for reading footers in each window, so that a backlog of thousands of files does not slow the agent down."""
+"""Seconds in each window for reading footers, so that a backlog of thousands of files does not slow the agent down."""
 _HISTORY_SHARE = 0.3
 """Share of the budget for files that all readers have already consumed."""
 
@@ -77,9 +77,9 @@ class SourceFile:
     path: str
     size: int
     at: float
-    """Modification time, epoch seconds."""
+    """Modification time in epoch seconds."""
     rows: int | None = None
-    """None until counted."""
+    """Number of rows; None until they are counted."""
     counted: bool = False
     """Whether counting is final."""
 
@@ -96,7 +96,10 @@ class RowCounter:
         self._learned: dict[str, BytesPerLine] = {}
 
     def count(self, file: SourceFile, folder: str, format: TableFormat, *, history: bool = False) -> bool:
-        """Count the rows of a file; False if the budget of this window is used up, which is smaller for `history`."""
+        """Count the rows of a file; False if this window's budget is used up.
+
+        Files of the `history` get a smaller budget.
+        """
         if file.counted:
             return True
         if format.counts_rows_exactly:
@@ -124,10 +127,10 @@ class RowCounter:
 
 
 DataFile = tuple[float, str, int]
-"""Modification time, path and size."""
+"""Modification time, path and size of a data file."""
 
 _SAMPLED = 8
-"""Text files that are read to estimate the length of a row."""
+"""Number of text files that are read to estimate the length of a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,16 +138,16 @@ class TableRows:
     """Rows of a table counted so far; the next call only counts new files."""
 
     rows: int | None = None
-    """None if they cannot even be estimated."""
+    """Number of rows; None if it cannot even be estimated."""
     exact: bool = False
     whole: bool = False
     """Whether all files were counted."""
     _files: int = 0
-    """The first files of the table, whose footers were read."""
+    """Number of files, from the first one on, whose footers were read."""
     _digest: int = 0
     _footer_rows: int = 0
     _footer_bytes: int = 0
-    """Rows in the files whose footers could be read."""
+    """Total size in bytes of the files whose footers could be read."""
 
     def counted(self, files: list[DataFile], format: TableFormat, seconds: float) -> "TableRows":
         """Count the rows of all files of a table, reading footers for at most `seconds`."""

@@ -20,14 +20,14 @@ from pipelines.storage.file_stream_logs import local_path, read_source_log
 from pipelines.storage.row_counting import RowCounter, SourceFile, estimated_rows
 
 REFRESH_S = 0.5
-"""A source is refreshed at most once within this time, however many statements read it."""
+"""Seconds within which a source is refreshed at most once, however many statements read it."""
 
 
 FORGET_S = 3600.0
-"""Readings not requested for this long are discarded, because versions change while an agent runs for months."""
+"""Seconds after which readings that are no longer requested are discarded; an agent may run for months."""
 
 FOLDED_PENDING = 1_000
-"""Most pending files that are saved for the next process; with more of them, the logs are read again."""
+"""Maximum number of pending files saved for the next process; if there are more, it reads the logs again."""
 
 
 class SourceLags:
@@ -201,10 +201,14 @@ class SourceBacklog:
         self._generation = -1
         self._upto = -1
         self._early: dict[str, int] = {}
-        """Files consumed before the source reported them → number of the source's last refresh at that time."""
+        """Files consumed before the source reported them, each with the number of the source's last refresh at that
+        time.
+        """
 
     def continues(self, upto: int) -> bool:
-        """True if it is the same checkpoint: its log is the same folder, and its position has not gone back."""
+        """Return whether the checkpoint is still the same: its log is the same folder, and its position has not gone
+        back.
+        """
         return upto >= self._upto and (not self._identity or _identity(self._log) == self._identity)
 
     def advance(self, upto: int) -> None:
@@ -271,8 +275,8 @@ def _unread(
 ) -> tuple[dict[str, SourceFile], int, int]:
     """Return the unconsumed files, the number of consumed files, and how many of those are among all files.
 
-    Both logs are read in parallel and matching entries dropped. Statements read files roughly in the order in which
-    they were written, so little is kept in memory even for two long histories.
+    Both logs are read in parallel, and matching entries are dropped. Statements read files roughly in the order in
+    which they were written, so little is kept in memory even for two long histories.
     """
     ahead: set[str] = set()
     read = matched = 0

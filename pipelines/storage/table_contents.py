@@ -18,7 +18,7 @@ from pipelines.storage.file_stream_logs import local_path, read_source_log, whol
 from pipelines.storage.row_counting import DataFile, TableRows
 
 COUNT_S = 2.0
-"""Longest time for reading footers of one table at once (about 0.1 ms each); the rest follows next time."""
+"""Longest time for reading the footers of one table in one call (0.1 ms each); the next call continues."""
 
 _SETTLED_S = 2.0
 """A folder that changed within this time before it was read may change again within the same clock tick."""
@@ -30,7 +30,7 @@ class _FolderScan:
 
     found: FolderContents
     folders: Mapping[str, int]
-    """Modification time of each of its folders, nanoseconds."""
+    """Modification time of each folder of the table, in nanoseconds."""
     at: float
     rows: TableRows
 
