@@ -34,7 +34,6 @@ STEPS = (
         started_at=1.0,
         ended_at=2.0,
         intent_at=0.5,
-        evidence={"query": "q"},
     ),
     StepRow(n=2, do="start", table="orders", version=2, state="pending"),
 )
@@ -96,7 +95,7 @@ def test_plan_run_and_steps_survive_a_round_trip(ledger: Ledger) -> None:
     create_run(ledger, RUN)
     assert (ledger.plan("abcd1234"), ledger.plans()) == (plan, (plan,))
     assert (ledger.run(RUN.id), ledger.runs(), ledger.open_runs()) == (RUN, (RUN,), (RUN,))
-    ended = replace(STEPS[1], state="failed", tries=3, note="[NO_SUCH] it", evidence={"class": "NO_SUCH"})
+    ended = replace(STEPS[1], state="failed", tries=3, note="[NO_SUCH] it")
     ledger.put_step(RUN.id, ended)
     assert ledger.run(RUN.id) == replace(RUN, steps=(STEPS[0], ended))
 
