@@ -1,4 +1,4 @@
-"""Paths of an environment, the same in console, agent and pool. This module computes paths and creates nothing."""
+"""Paths of an environment, the same in console, agent and pool; the module computes paths and creates nothing."""
 
 import hashlib
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 PARSE_CACHE_FILE = "facts-1.db"
-"""File name of the parse cache; it must change whenever the layout of the cache's tables changes."""
+"""File name of the parse cache; must change whenever the layout of the tables in the cache changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,10 +14,10 @@ class EnvironmentPaths:
     """Absolute paths of one environment."""
 
     home: str
-    """Home folder of the environment, `<root>/<project>-<8 hex of the project id>/<env>`, with mode 2750."""
+    """Home folder, `<root>/<project>-<hash of the project id>/<env>`, with mode 2750."""
     socket: str
     owner: int
-    """User id of the agent; a socket owned by another user is not the agent's."""
+    """User id of the agent; a socket that belongs to another user is not the agent's."""
 
     @property
     def ledger(self) -> str:
@@ -41,21 +41,21 @@ class EnvironmentPaths:
 
     @property
     def emergency(self) -> str:
-        """File of the intents that the ledger could not store, one JSON object per line."""
+        """File of intents that could not be stored in the ledger, one JSON object per line."""
         return f"{self.home}/emergency.jsonl"
 
 
 def environment_home(environ: Mapping[str, str], *, project: str, project_id: str, environment: str) -> str:
-    """Return an environment's home folder, computed from environment variables; the caller resolves symbolic links."""
+    """Return the home folder of an environment, according to environment variables; symbolic links are not resolved."""
     state = environ.get("XDG_STATE_HOME") or str(PurePosixPath(environ.get("HOME") or "/") / ".local/state")
     root = PurePosixPath(environ.get("HEADGATE_HOME") or PurePosixPath(state) / "headgate")
     return str(root / f"{project}-{_digest(project_id, 8)}" / environment)
 
 
 def environment_paths(home: str, owner: int) -> EnvironmentPaths:
-    """Return the paths of an environment, given its resolved, absolute home and the agent's user id.
+    """Return the paths of an environment, given its home (absolute, links resolved) and the agent's user id.
 
-    All processes must pass the same spelling of the home: the path of the socket is a hash of it.
+    All processes must spell the home alike, because the path of the socket contains a hash of that spelling.
     """
     # A short hashed path, because the home may exceed the maximum length of a socket's path.
     return EnvironmentPaths(home=home, socket=f"/tmp/headgate-{owner}/{_digest(home, 12)}.sock", owner=owner)
@@ -64,14 +64,14 @@ def environment_paths(home: str, owner: int) -> EnvironmentPaths:
 def parse_cache_path(environ: Mapping[str, str], *, project: str, project_id: str) -> str:
     """Return the path of a project's parse cache, below HEADGATE_HOME if set, else below the user's cache folder.
 
-    Empty if neither folder is known; then nothing is cached.
+    The path is empty if neither folder is known; nothing is cached then.
     """
     root = _cache_root(environ)
     return str(PurePosixPath(root) / f"{project}-{_digest(project_id, 8)}" / PARSE_CACHE_FILE) if root else ""
 
 
 def manifest_cache_path(environ: Mapping[str, str], uid: int, *, folder: str) -> str:
-    """Return the path of a user's cached copy of a project folder's headgate.yml; empty if no cache folder is known."""
+    """Return the path where a user's copy of a project folder's headgate.yml is cached; empty if no folder is known."""
     root = _cache_root(environ)
     return str(PurePosixPath(root) / "manifests" / f"{uid}-{_digest(folder, 16)}") if root else ""
 

@@ -1,4 +1,4 @@
-"""Frames of the agent's socket: a length of four bytes, big-endian, followed by that many bytes of JSON."""
+"""Frames of the agent's socket: a length in four bytes, big-endian, followed by that many bytes of JSON."""
 
 import json
 import math
@@ -9,10 +9,10 @@ from typing import Any
 from core.text.escaping import escape_surrogates
 
 PROGRAM_VERSION = "0.1.0"
-"""The program version that console and agent report to each other."""
+"""The program version that console and agent report to one another."""
 
 PROTOCOL = 1
-"""Version of the protocol; it increases whenever an old console or agent could misread the other."""
+"""Version of the protocol, increased whenever an old console or agent could misread messages of a new one."""
 
 FRAME_LIMIT = 64 * 1024 * 1024
 """Maximum size of a frame in bytes."""
@@ -20,20 +20,20 @@ FRAME_LIMIT = 64 * 1024 * 1024
 FRAME_HEADER = 4
 
 VALUES_LIMIT = 2_000_000
-"""Maximum number of brackets, colons and commas in a frame, each of which may add a value.
+"""Maximum number of brackets, colons and commas in a frame, since each may add a value to the message.
 
 This bounds memory (`[],` takes 3 bytes in a frame, but 72 as a list) and time: decoding blocks all threads, for one
-second per million lists. 10,000 tables need 250,000.
+second per million lists. A message about 10,000 tables needs 250,000.
 """
 
 DEPTH_LIMIT = 50
-"""Maximum nesting of a message, so that code that walks a message never reaches Python's recursion limit."""
+"""Maximum nesting of a message; code that walks a message therefore never reaches Python's recursion limit."""
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class BadFrame(ValueError):
-    """Raised for anything received that is not a valid frame, and for a message that exceeds the frame limit."""
+    """Raised for received data that is not a valid frame, and for a message that exceeds the frame limit."""
 
 
 def encode_frame(message: dict[str, Any]) -> bytes:
@@ -49,7 +49,7 @@ def encode_frame(message: dict[str, Any]) -> bytes:
 
 
 def frame_length(header: bytes, limit: int = FRAME_LIMIT) -> int:
-    """Return the length of a frame, given its header; raises BadFrame if it exceeds the limit."""
+    """Return the length of a frame, given its header; raises BadFrame if the length exceeds `limit`."""
     size = int.from_bytes(header, "big")
     if size > limit:
         raise BadFrame(f"the other side announced a message of {size:,} bytes; at most {limit:,} are allowed")
@@ -57,10 +57,10 @@ def frame_length(header: bytes, limit: int = FRAME_LIMIT) -> int:
 
 
 def decode_frame(body: bytes) -> dict[str, Any]:
-    """Decode one message; raises BadFrame unless it is a JSON object of bounded size and depth.
+    """Decode one message; raises BadFrame unless the message is a JSON object of bounded size and depth.
 
-    Every text of the result can be encoded as UTF-8, and every integer fits into 64 bits. NaN and infinities become
-    null.
+    Every text in the result can be encoded as UTF-8, and every integer fits into 64 bits. NaN and infinities become
+    None.
     """
     if sum(body.count(each) for each in (b"[", b"{", b":", b",")) > VALUES_LIMIT:
         raise BadFrame(f"the message may have more than {VALUES_LIMIT:,} values")

@@ -1,7 +1,7 @@
-"""Column lineage across a project: which columns and rows feed which. Statements are analysed on demand.
+"""Column lineage across a project: which columns and rows determine which others. Statements are analysed on demand.
 
-A node without a column represents the rows of a table. Every column depends on its table's rows; that edge is implied,
-and upstream traces follow it. The rows of a table depend on the rows of every table that its statement reads.
+A node without a column represents the rows of a table. Every column depends on the rows of its own table; this edge is
+implied, and upstream traces follow it. The rows of a table depend on the rows of every table that its statement reads.
 """
 
 from bisect import bisect_left
@@ -26,12 +26,12 @@ class LineageEdge:
     target: ColumnOrigin
     kind: InputKind
     clause: str
-    """`SELECT`, or for an edge to rows the clause of a condition, such as `WHERE`."""
+    """`SELECT` for an edge to a column; for an edge to rows, the clause of the condition, such as `WHERE`."""
     expression: str
     fields: tuple[str, ...]
     """Paths of the struct fields that are read; empty if the whole column is read."""
     through: tuple[LineageStep, ...]
-    """The columns of CTEs and subqueries between target and source, starting at the target."""
+    """The columns of CTEs and subqueries between the edge's target and its source, starting at the target."""
     path: str
     line: int
 
@@ -44,20 +44,20 @@ class LineageNode:
     type: str
     """Type of the column as declared in the DDL; empty for rows and undeclared columns."""
     landed: bool
-    """Whether the table is filled outside Headgate; lineage ends there."""
+    """Whether the table is filled from outside Headgate, so that lineage ends there."""
     format: str = ""
     """Format of a landed table, such as `json` or `csv`."""
     location: str = ""
     """Location of a landed table as given in its DDL; empty if the DDL gives none."""
     expression: str = ""
-    """The expression whose value the statement writes to the column; empty for rows and landed tables."""
+    """The expression that computes the column in its table's statement; empty for rows and landed tables."""
     of_feed: bool = False
-    """Whether the column exists only in the table's change feed (`core.sql.statement.CHANGE_COLUMNS`)."""
+    """Whether the column exists only in the change feed of the table (`core.sql.statement.CHANGE_COLUMNS`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineageGap:
-    """A name that could not be traced to its source; `at` is the column or table whose lineage is incomplete."""
+    """A name that could not be traced to its source; `at` is the column or table with incomplete lineage."""
 
     at: ColumnOrigin
     name: str
@@ -71,7 +71,7 @@ class ColumnLineage:
     """The lineage of one column, or of a whole table, in one direction."""
 
     root: ColumnOrigin
-    """Where the trace started; without a column, a whole table."""
+    """The column at which the trace started; a whole table if it names no column."""
     direction: str
     nodes: tuple[LineageNode, ...]
     """Nodes in the order in which the trace reached them."""
@@ -81,7 +81,7 @@ class ColumnLineage:
 
 @dataclass(frozen=True)
 class _StatementEdges:
-    """The edges into one table, by either end, with its gaps."""
+    """The edges into one table, by target and by source, with the gaps in its lineage."""
 
     by_target: Mapping[ColumnOrigin, tuple[LineageEdge, ...]]
     by_source: Mapping[ColumnOrigin, tuple[LineageEdge, ...]]
@@ -91,7 +91,7 @@ class _StatementEdges:
 
 
 class LineageTracer:
-    """Traces lineage in one project; analyses each statement at most once."""
+    """Traces lineage in one project, analysing each statement at most once."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
@@ -99,7 +99,10 @@ class LineageTracer:
         self._followed: dict[TableName, StatementLineage] = {}
 
     def trace(self, root: ColumnOrigin, direction: str) -> ColumnLineage:
-        """Trace a column, or a whole table if `root` names no column. The table must be declared. Linear in edges."""
+        """Trace a column, or a whole table if `root` names no column.
+
+        The table must be declared. The time is linear in the number of edges.
+        """
         waiting = [root] if root.column else self._whole(root.table)
         nodes: dict[ColumnOrigin, LineageNode] = {}
         edges: dict[LineageEdge, None] = {}
@@ -136,11 +139,11 @@ class LineageTracer:
         return self._project.tables
 
     def columns(self, table: TableName) -> tuple[Column, ...]:
-        """Return a declared table's columns."""
+        """Return the columns of a declared table."""
         return self._project.tables[table].parsed_ddl.columns
 
     def column(self, table: TableName, name: str) -> ColumnOrigin | None:
-        """Return a column as spelled in the DDL, looked up ignoring case; None if the table has no such column."""
+        """Return a column, spelled as in the DDL, by its name in any case; None if there is no such column."""
         spelled = self._spelled(table, name)
         return ColumnOrigin(table, spelled) if spelled is not None else None
 
@@ -155,7 +158,7 @@ class LineageTracer:
         return tuple(edge for child in children for edge in self._statement(child).by_source.get(at, ()))
 
     def _gaps_at(self, at: ColumnOrigin, direction: str) -> tuple[LineageGap, ...]:
-        """Return the gaps that may hide lineage of a node; downstream, any unresolved name may refer to it."""
+        """Return the gaps that may hide a part of a node's lineage; downstream, these are all gaps of its readers."""
         if direction == UPSTREAM:
             return self._statement(at.table).gaps.get(at, ())
         children = self._graph.children(at.table)
@@ -230,7 +233,7 @@ class LineageTracer:
 
 
 class LineNumbers:
-    """Converts offsets in a statement to line numbers of its file."""
+    """Converts offsets in a statement to line numbers in the statement's file."""
 
     def __init__(self, table: Table) -> None:
         assert table.parsed is not None and table.dml is not None
@@ -239,7 +242,7 @@ class LineNumbers:
         self._breaks = [at for at, char in enumerate(table.parsed.select) if char == "\n"]
 
     def of(self, offset: int) -> int:
-        """Return the line number of an offset, counted from 1."""
+        """Return the line number, counted from 1, of an offset."""
         return self._first + bisect_left(self._breaks, offset)
 
 

@@ -1,4 +1,4 @@
-"""Uses of a column, with line numbers: in statements that read its table, and downstream through derived columns.
+"""Uses of a column, with line numbers: in statements that read its table, and further downstream in derived columns.
 
 A name that cannot be resolved counts as a use.
 """
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def column_reference_lines(column: str, parent: TableName, reader: Table, tables: Mapping[TableName, Table]) -> str:
-    """Return the lines where a reader references a parent's column, like `dml.x.sql:3,7`; empty if it does not.
+    """Return the lines where a reader references a parent's column, as `dml.x.sql:3,7`; empty if there are none.
 
-    `tables` are those of the project. The parent need not declare the column any more.
+    `tables` are the tables of the project. The parent's DDL need not declare the column any more.
     """
     if reader.parsed is None or reader.dml is None or all(read.table != parent for read in reader.parsed.reads):
         return ""
@@ -37,7 +37,7 @@ def column_reference_lines(column: str, parent: TableName, reader: Table, tables
 def reads_column(
     statement: ParsedStatement, parent: TableName, column: str, columns: Mapping[TableName, tuple[Column, ...]]
 ) -> bool:
-    """Return whether a statement may read a parent's column; `columns` holds the declared columns of its parents."""
+    """Return whether a statement may read a parent's column; `columns` are the declared columns of all its parents."""
     from core.sql.lineage.statement_lineage import lineage_of
 
     found, name = lineage_of(statement, columns.get), column.lower()
@@ -48,7 +48,10 @@ def reads_column(
 
 
 def reference_lines_in(found: "StatementLineage", columns: Iterable[str], parent: TableName, reader: Table) -> str:
-    """Return the lines where a statement, given its lineage, references any of a parent's columns; empty if none."""
+    """Return the lines where a reader references any of a parent's columns; empty if there are none.
+
+    `found` is the lineage of the reader's statement.
+    """
     assert reader.parsed is not None and reader.dml is not None, f"{reader.name} is external and has no statement"
     offsets = {offset for column in columns for offset in _references(column.lower(), parent, reader, found)}
     lines = sorted({line_of(reader.dml.text, reader.parsed, offset) for offset in offsets})
@@ -73,16 +76,16 @@ def _references(column: str, parent: TableName, reader: Table, found: "Statement
 
 @dataclass(frozen=True, slots=True)
 class ColumnUse:
-    """How one statement uses a column, or columns derived from it."""
+    """The use of a column, or of columns derived from it, by one statement."""
 
     place: str
-    """Lines that reference the column or a column derived from it: `dml.orders.sql:3,7`."""
+    """Lines that reference the column or a column derived from it, as in `dml.orders.sql:3,7`."""
     direct: str
-    """Lines that reference the column itself; empty if the statement only reads derived columns."""
+    """Lines that reference the column itself; empty if the statement reads only columns derived from it."""
     output_columns: tuple[str, ...]
-    """The statement's output columns that are derived from the column, spelled as in the DDL.
+    """The output columns of the statement that are derived from the column, spelled as in the DDL.
 
-    Columns are excluded if the column only affects which rows they have.
+    An output whose rows, but not values, depend on the column is not included.
     """
 
 
@@ -112,7 +115,7 @@ def column_uses_downstream(tracer: "LineageTracer", at: "ColumnOrigin") -> Mappi
 
 
 def column_uses_of_readers(tracer: "LineageTracer", table: TableName) -> Mapping[str, Mapping[TableName, str]]:
-    """Return, for each column of a declared table, its readers with the lines that reference it."""
+    """Return, for each column of a declared table, the readers that reference it, each with the lines."""
     readers = [(reader, tracer.follow(reader)) for reader in tracer.readers(table)]
     found: dict[str, dict[TableName, str]] = {}
     for column in tracer.columns(table):
@@ -122,7 +125,7 @@ def column_uses_of_readers(tracer: "LineageTracer", table: TableName) -> Mapping
 
 
 def _made(found: "StatementLineage", parent: TableName, columns: set[str]) -> set[str]:
-    """Return the output columns that a statement derives, or may derive, from the given columns of a parent."""
+    """Return the output columns that a statement certainly or possibly derives from the given columns of a parent."""
     from core.sql.lineage.model import InputKind
 
     if not found.outputs:
@@ -147,7 +150,7 @@ def _spelled(tracer: "LineageTracer", table: TableName, columns: Iterable[str]) 
 
 
 def _joined(places: Iterable[str]) -> str:
-    """Merge line references, so that `f:3` and `f:3,7` become `f:3,7`."""
+    """Merge the line references of each file: `f:3` and `f:3,7` become `f:3,7`."""
     files: dict[str, set[int]] = {}
     for place in places:
         file, _, lines = place.rpartition(":")

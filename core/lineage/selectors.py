@@ -1,4 +1,4 @@
-"""Table selectors that people type: a name or tag, with `+` before it for upstream and after it for downstream."""
+"""Selectors of tables in commands: a name or tag, with `+` before it for upstream and `+` after it for downstream."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -16,32 +16,32 @@ _SELECTOR = re.compile(r"(?:(?P<up>[0-9]{0,4})\+)?(?P<what>[^+]+)(?:\+(?P<down>[
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """A parsed selector: the tables, and how many levels upstream and downstream to include; None means all levels."""
+    """A parsed selector: the tables to start from, and how many levels to add on either side (None for all levels)."""
 
     tables: tuple[TableName, ...] = ()
     tag: str = ""
-    """If not empty, the selector starts from all tables with this tag instead of from `tables`."""
+    """If not empty, the tables to start from are those with this tag, and `tables` is empty."""
     up: int | None = 0
     down: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SelectableTables:
-    """The graph and tags against which selectors are resolved."""
+    """The graph and the tags that selectors refer to."""
 
     parents: Callable[[TableName], Iterable[TableName]]
     children: Callable[[TableName], Iterable[TableName]]
     tags: Callable[[], Mapping[str, Iterable[TableName]]]
-    """Returns the tables by tag; called only if a selector contains a tag."""
+    """Function that returns the tables of each tag; called only if a selector contains a tag."""
 
 
 def is_selector(word: str) -> bool:
-    """Return whether a word has selector syntax, so that it is not just the name of one table."""
+    """Return whether a word has the syntax of a selector rather than being just the name of a table."""
     return "+" in word or word.startswith(TAG)
 
 
 def parse_selector(word: str) -> Selector:
-    """Parse one selector; raises UsageError for bad syntax, BadName for an invalid table name."""
+    """Parse one selector; raises UsageError for a syntax error, BadName for an invalid table name."""
     found = _SELECTOR.match(word.strip())
     if not found:
         raise UsageError(f"{word!r} is not a selector", remedy=FORMS)
@@ -60,8 +60,8 @@ def parse_selector(word: str) -> Selector:
 def select_tables(words: Iterable[str], among: SelectableTables) -> tuple[TableName, ...]:
     """Return the tables that the selectors select, without duplicates.
 
-    For each selector: its own tables, then upstream, then downstream. A name that is not in the graph is returned like
-    any other; raises UsageError for a tag that no table has.
+    Each selector yields its own tables, then those upstream, then those downstream. A name need not be in the graph;
+    raises UsageError for a tag that no table has.
     """
     found: dict[TableName, None] = {}
     for word in words:

@@ -1,4 +1,4 @@
-"""Differences between two texts: a unified diff by lines, or a few short fragments by words."""
+"""Differences between two texts: a unified diff of lines, or a few short fragments of words."""
 
 import difflib
 import re
@@ -14,9 +14,9 @@ LONGEST_FRAGMENT = 70
 
 
 def short_diff(old: str, new: str) -> tuple[list[tuple[str, str]], int]:
-    """Return pairs of old and new words, at most `MOST_FRAGMENTS` of them, and the number of further pairs.
+    """Return at most `MOST_FRAGMENTS` pairs of old and new words, and the number of further pairs.
 
-    The old words are empty for an addition, the new ones for a removal.
+    The old words are empty for an addition, the new words for a removal.
     """
     before, after = _WORD.findall(old), _WORD.findall(new)
     codes = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
@@ -36,7 +36,7 @@ def _shown(words: list[str]) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Split a text into lines at the line ends that Spark recognises, which also end its comments.
+    """Split a text into lines at the line ends that Spark recognises, which also end a comment that starts with `--`.
 
     Other Unicode separators do not end a line (`SIMPLE_COMMENT` in SqlBaseLexer.g4, Spark 4.2.0).
     """

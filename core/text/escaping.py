@@ -1,4 +1,4 @@
-"""Escape untrusted text, so that it can neither control the terminal nor mislead the reader."""
+"""Escaping of untrusted text, so that the text can neither control the terminal nor mislead the reader."""
 
 import html
 import re
@@ -14,7 +14,7 @@ _ACTING = (
     # Surrogates, with which Python represents bytes of a file name that is not UTF-8 (PEP 383), and noncharacters.
     "\ud800-\udfff\ufffe\uffff"
 )
-"""Invisible, control and reordering characters: a reviewer must see the true characters in their true order."""
+"""Invisible, control and reordering characters, which could hide the true text from a reviewer."""
 
 _IN_A_LINE = re.compile(f"[\n{_ACTING}]")
 _IN_LINES = re.compile(f"[{_ACTING}]")
@@ -74,7 +74,7 @@ _ASIDE = re.compile(r"([\\`*\[\]|~#])")
 
 
 def escape_markdown(text: str) -> str:
-    """Return a text on one line, escaped so that Markdown and HTML show it literally; a long text is clipped."""
+    """Return a text on one line, escaped so that Markdown and HTML show it literally; clipped if long."""
     one = escape_control_characters(" ".join(text.split()))
     one = one if len(one) <= _LONGEST else f"{one[: _LONGEST - 1]}…"
     return _ASIDE.sub(r"\\\1", html.escape(one, quote=False))
@@ -92,7 +92,7 @@ def backquoted(name: str) -> str:
 
 
 def escape_glob(path: str) -> str:
-    """Return a path in which Spark takes no character for a glob pattern."""
+    """Return a path with Spark's glob characters escaped."""
     return path.translate(_GLOB)
 
 

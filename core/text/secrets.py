@@ -10,12 +10,12 @@ _SECRET = re.compile(
     r"""|\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}|gh[oprsu]_[0-9A-Za-z_]{20,})""",
     re.I,
 )
-"""A value after a key that names a secret, the password of a URL, a bearer token, or a well-known token format."""
+"""Matches a value after a key that names a secret, the password of a URL, a bearer token, or a well-known token."""
 _LITERAL = re.compile(
     rf"""(?P<before>{_CALLED}(?:["'`]\s*(?:=>?|:)?\s*|\s*=>?\s*|\s+))(?P<quote>["'])(?!\$\{{)(?:(?!(?P=quote)).)+(?P=quote)""",
     re.I,
 )
-"""A quoted value after a key that names a secret, as in SQL options; variables such as `${…}` do not count."""
+"""Matches a quoted value after a key that names a secret, as in SQL options, but not a variable such as `${…}`."""
 _OF_ITSELF = re.compile(
     rf"""(?P<before>{_PASSWORD}\s*:\s*|://[^\s/:@"']*:|\bBearer\s+)(?P<value>(?!\$\{{)[^\s"'\\,;&)@]+)"""
     r"""|\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}|gh[oprsu]_[0-9A-Za-z_]{20,})""",
@@ -33,7 +33,7 @@ def mask_secrets(text: str) -> str:
 def mask_literals(text: str) -> str:
     """Replace literal values that look like secrets, in one line of SQL or YAML, with asterisks.
 
-    A column named like a secret is kept, and so is an expression compared with it.
+    A column with the name of a secret is left as it is, and so is an expression compared with such a column.
     """
     return _OF_ITSELF.sub(_masked, _LITERAL.sub(rf"\g<before>\g<quote>{MASK}\g<quote>", text))
 

@@ -1,4 +1,4 @@
-"""Facts and the sentences made from them: decisions use kinds and values, sentences are only shown."""
+"""Facts, and the sentences made from them: code decides by kinds and values, and only shows the sentences."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
         """A text for people, which code can show but not inspect.
 
         For mypy, the only operation of this type is `str()`. At run time a sentence is a plain `str`, so JSON, SQLite
-        and tests accept it as it is.
+        and tests can use it directly.
         """
 
         def __init__(self, text: str) -> None: ...
@@ -24,17 +24,17 @@ else:
 
 
 def sentence_of(text: str) -> Sentence | None:
-    """Return a text as a sentence, or None if it is empty."""
+    """Return a text as a sentence; None if the text is empty."""
     return Sentence(text) if text else None
 
 
 class FactKind(Enum):
-    """Base class of closed lists of facts; a member is defined by its sentence, a template with `{name}` for each
-    value.
+    """Base class of closed lists of facts, each defined by its sentence: a template with `{name}` for each value.
 
-    A refusal adds a second sentence, its remedy. A format after a colon shows a value in another way: `{rows:number}`,
-    `{free:size}`, `{time:duration}`, `{names:and}`, `{problems:;}`, `{tables:typed}` (as in a command), `{tables:few}`
-    (at most three), `{files:file}` (a count with its noun), `{tables:is/are}` (the word for one and for several).
+    A refusal also has a remedy, which is a second sentence. A format after a colon determines how a value is shown:
+    `{rows:number}`, `{free:size}`, `{time:duration}`, `{names:and}`, `{problems:;}`, `{tables:typed}` (as in a
+    command), `{tables:few}` (at most three), `{files:file}` (a count with its noun), `{tables:is/are}` (the word for
+    one and for several).
 
     A member is identified by its name: two members with the same sentence are distinct.
     """
@@ -52,11 +52,11 @@ class FactKind(Enum):
 
     @property
     def code(self) -> str:
-        """The name of this kind in JSON."""
+        """The name of the kind in JSON."""
         return self.name.lower()
 
     def of(self, **values: object) -> "Fact[Self]":
-        """Return a fact of this kind; a value is a text, a number, a tuple of these, or another fact as the reason."""
+        """Return a fact of this kind; a value is a text, a number, another fact (as a reason), or a tuple of these."""
         return Fact(self, tuple(values.items()))
 
 
@@ -65,9 +65,9 @@ Kind = TypeVar("Kind", bound=FactKind, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Fact(Generic[Kind]):
-    """A kind, with the values for its sentence.
+    """A kind of fact, with the values that its sentence contains.
 
-    A function that may refuse returns its refusal as a Fact, or None if it does not refuse.
+    A function that may refuse returns a Fact as its refusal, or None if it does not refuse.
     """
 
     kind: Kind
@@ -83,16 +83,16 @@ class Fact(Generic[Kind]):
 
     @property
     def remedy(self) -> Sentence | None:
-        """What to do about it; None if its kind has no remedy."""
+        """What the user can do about the fact; None if its kind has no remedy."""
         return sentence_of(self._filled(self.kind._remedy))
 
     @property
     def fields(self) -> dict[str, object]:
-        """The values by name, as JSON."""
+        """The values in the sentence by name, ready for JSON."""
         return _written(dict(self.values))
 
     def as_json(self) -> dict[str, object]:
-        """Return a JSON object with the kind, the values and the sentence."""
+        """Return a JSON object with the kind, the values and the sentence of the fact."""
         return {"kind": self.kind.code, **self.fields, "sentence": str(self)}
 
     def _filled(self, words: str) -> str:
@@ -100,7 +100,7 @@ class Fact(Generic[Kind]):
 
 
 class _Shown:
-    """A value as a sentence shows it; see FactKind for the formats."""
+    """A value in a sentence, in the format that the template asks for; see FactKind for the formats."""
 
     __slots__ = ("_value",)
 

@@ -11,23 +11,23 @@ _ENDS = re.compile(r"(?<=[.;])\s+|\n")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Suggest the known word most similar to a mistyped one; return an empty text if none is similar."""
+    """Suggest the known word that is most similar to a mistyped word; empty if none is similar."""
     near = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
     return f"did you mean {near[0]}?" if near else ""
 
 
 def clipped(text: str, most: int) -> str:
-    """Cut a text to at most `most` characters, the last of them an ellipsis if anything was cut."""
+    """Shorten a text to at most `most` characters; a shortened text ends in an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun in the singular or plural: `1 table`, `2 tables`."""
+    """Return a number and a noun, in the plural unless the number is 1: `1 table`, `2 tables`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def without_numbers(text: str) -> str:
-    """Remove the digits of a message before comparing it with the previous one, since a countdown is not news."""
+    """Remove the digits of a message, so that messages that differ only in a countdown compare as equal."""
     return _NUMBER.sub("", text)
 
 

@@ -25,11 +25,11 @@ _BlockDumper.add_representer(str, lambda dumper, text: _represented(dumper, text
 _DUMPER: type = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 MOST_LEVELS = 100
-"""Maximum nesting of a document, since the writer is recursive."""
+"""Maximum nesting of a document; limited because the writer is recursive."""
 
 
 def as_yaml(document: Any) -> str:
-    """Return a document of mappings, lists, texts, numbers and nulls, nested at most `MOST_LEVELS` deep, as YAML."""
+    """Return a document as YAML: mappings, lists, texts, numbers and nulls, at most `MOST_LEVELS` deep."""
 
     return _dumped(document, _Plain)
 

@@ -1,4 +1,4 @@
-"""Spark's data types as text: read from tokens into a normal form, and split into fields and elements.
+"""Spark's data types as text, read from tokens into a normal form and split into fields and elements.
 
 Names of struct fields keep their case.
 """
@@ -15,7 +15,7 @@ _OPENING, _CLOSING = "<(", ">)"
 
 
 def field_type(kind: str, name: str) -> str | None:
-    """Return the type of `value.name` for a value of a type; empty if unknown, None if the type has no such field."""
+    """Return the type of `value.name`, given the type of `value`; empty if unknown, None if there is no such field."""
     if kind in ("", "variant"):
         return kind
     if kind.startswith("array<"):
@@ -34,7 +34,7 @@ def element_type(kind: str) -> str:
 
 
 def key_type(kind: str) -> str:
-    """Return the type of a map's keys."""
+    """Return the type of the keys of a map."""
     return _arguments(kind)[0]
 
 
@@ -58,7 +58,7 @@ def _struct_field(text: str) -> tuple[str, str]:
 
 
 def _arguments(kind: str) -> list[str]:
-    """Split the text between the outermost brackets at its own commas; quoted text may contain any character."""
+    """Split the text between the outermost brackets at commas outside inner brackets and quotes."""
     inside = kind[kind.index("<") + 1 : -1]
     found: list[str] = []
     depth, start, index = 0, 0, 0
@@ -131,7 +131,7 @@ def read_type(tokens: Sequence[Token], index: int) -> tuple[str, int]:
 
 
 def _nested(word: str, tokens: Sequence[Token], index: int) -> tuple[str, int]:
-    """Read `<…>` of an array, map or struct; sqlglot reads `<>` as a single token."""
+    """Read the `<…>` of an array, map or struct; sqlglot reads `<>` as a single token."""
     if tokens[index].token_type is TokenType.NEQ:
         if word == "struct":
             return "struct<>", index + 1

@@ -1,6 +1,6 @@
 """Functions that reach outside a query, to Java, files, the network or a program, and are allowed nowhere.
 
-Spark calls some of them during analysis or optimization, so it is never shown texts that contain them. The tables
+Spark calls some of them during analysis or optimization, so it is never given a text that contains one. The tables
 result from a review of all 574 functions in the registry of Spark 4.2.0: each was checked for references to files,
 network, class loading and XML parsers, and suspects were run.
 """
@@ -29,17 +29,17 @@ FORBIDDEN: Mapping[str, str] = {
         _DOCUMENT,
     ),
 }
-"""What each forbidden function does, by its name."""
+"""What each forbidden function does, by function name."""
 
 # Their options name files and addresses: rowValidationXSDPath (tested on 4.2.0), avroSchemaUrl (`AvroOptions`).
 MOST_ARGUMENTS: Mapping[str, int] = {"from_xml": 2, "from_avro": 2, "schema_of_avro": 1}
-"""Maximum number of arguments, by function: one more argument would be options, which could reach outside."""
+"""Maximum number of arguments by function; a further argument would be options, which could reach outside."""
 
 _REMEDY = "use another function, or prepare the data before it is landed"
 
 
 def forbidden_calls(tokens: Sequence[Token]) -> Iterator[SqlDiagnostic]:
-    """Yield a diagnostic for each forbidden call, in any case, in backticks, and behind a qualifier."""
+    """Yield a diagnostic for each call of a forbidden function, whatever its case, backticks or qualifier."""
     for index, (token, after) in enumerate(pairwise(tokens)):
         if after.token_type is TokenType.STRING and is_word(token, "USING"):
             # TRANSFORM (…), MAP and REDUCE (SqlBaseParser.g4 of 4.2.0, `transformClause`).
@@ -59,7 +59,7 @@ def _refused(token: Token, name: str, does: str, remedy: str) -> SqlDiagnostic:
 
 
 def _arguments(tokens: Sequence[Token], opened: int) -> int:
-    """Return the number of arguments of a call, counted by its commas."""
+    """Return the number of arguments of a call, as the number of its commas plus one."""
     commas, index, end = 0, opened + 1, closing_bracket(tokens, opened)
     while index < end:
         kind = tokens[index].token_type

@@ -1,9 +1,9 @@
-"""Keywords used as names: Spark 4.2.0 reserves no word, but recognises from the context whether a word is a name.
+"""Keywords used as names: Spark 4.2.0 reserves no word, and decides by the context whether a word is a name.
 
-Only a table alias cannot be a word of `STRICT` (SqlBaseParser.g4, `strictNonReserved`). sqlglot's parser decides by the
-token alone, so keywords used as names become identifiers here, as if in backticks. Words that begin or join clauses are
-read as names only if nothing else is possible: for Spark, `SELECT a, FROM t` would have two columns, but it is a
-mistake.
+The only exception is that a table alias cannot be a word in `STRICT` (SqlBaseParser.g4, `strictNonReserved`). sqlglot's
+parser decides by the token alone, so keywords used as names become identifiers here, as if in backticks. Words that
+begin or join clauses are read as names only if nothing else is possible: for Spark, `SELECT a, FROM t` would have two
+columns, but it is a mistake.
 """
 
 from collections.abc import Sequence
@@ -16,30 +16,30 @@ _NO_KEYWORDS = """
     ALTER CREATE CURRENT_DATE CURRENT_TIMESTAMP CURRENT_USER DESCRIBE DROP GLOB GRANT INSERT ISNULL LOCK MERGE NOTNULL
     OVERLAPS PARTITIONED_BY RETURNING REVOKE ROLLBACK SERDEPROPERTIES SESSION_USER UNCACHE UPDATE XOR
 """
-"""Words that sqlglot reserves but that mean nothing in a query of Spark."""
+"""Words that are reserved in sqlglot but have no meaning in a Spark query."""
 _ANYWHERE = """
     ANTI ANY ASOF CASE CROSS CUBE ELSE END FETCH FOR FULL INNER INTERVAL INTO LATERAL LEFT LIMIT NATURAL OFFSET OUTER
     PIVOT QUALIFY RECURSIVE RIGHT ROLLUP SEMI STRAIGHT_JOIN TABLESAMPLE THEN UNPIVOT USING VALUES WHEN WINDOW
 """
-"""Words that are read as names unless they introduce syntax of their own."""
+"""Words that are names wherever they do not introduce syntax of their own."""
 _OPERATORS = "COLLATE DIV ILIKE LIKE OVER REGEXP RLIKE"
 _CLAUSES = """
     ALL AND AS BETWEEN DISTINCT EXCEPT FROM HAVING IN INTERSECT IS JOIN MINUS NOT ON OR SELECT UNION WHERE WITH
 """
-"""Words that are names after AS, beside a dot, and where the next token rules out anything else."""
+"""Words that are names only after AS, next to a dot, and where the next token rules out anything else."""
 _LITERALS = ("FALSE", "NULL", "TRUE")
-"""Words that are names only in USING, in EXCEPT and beside a dot."""
+"""Words that are names only in USING, in EXCEPT and next to a dot."""
 _NO_ALIAS = "ANTI CROSS EXCEPT FULL INNER INTERSECT JOIN LATERAL LEFT MINUS NATURAL ON RIGHT SEMI UNION USING"
 STRICT = frozenset(_NO_ALIAS.split())
-"""Words that cannot be a table alias."""
+"""Words that cannot be table aliases."""
 _FREE, _JOINING = frozenset(_ANYWHERE.split()), frozenset(_OPERATORS.split())
 KEPT_FROM_NAMES = (_JOINING | frozenset(_CLAUSES.split())) - {"AND", "OR"}
-"""Words that in most positions need backticks to be a name."""
+"""Words that need backticks as names in most positions."""
 _WORDS = frozenset((*_FREE, *_JOINING, *_CLAUSES.split(), *_LITERALS))
 
 
 class Tokenizer(Spark.Tokenizer):
-    """sqlglot's tokenizer with the keywords of Spark's queries."""
+    """sqlglot's tokenizer, restricted to keywords that have a meaning in Spark's queries."""
 
     KEYWORDS: ClassVar = {
         **{word: kind for word, kind in Spark.Tokenizer.KEYWORDS.items() if word not in _NO_KEYWORDS.split()},
@@ -77,14 +77,14 @@ _BEFORE_OPERAND = (
     | {_T.JOIN, _T.TABLE, _T.LT}
 )
 _BEFORE_CALL = (_BETWEEN_OPERANDS - {_T.IN, _T.ARROW}) | {_T.SELECT, _T.DISTINCT, _T.WHERE, _T.HAVING, _T.ON, _T.CASE}
-"""Tokens after which `values(…)` is a function call, not the rows of VALUES."""
+"""Tokens after which `values(…)` is a function call rather than the rows of VALUES."""
 _WORDS_BETWEEN = (_T.DIV, _T.LIKE, _T.ILIKE, _T.RLIKE, _T.BETWEEN, _T.IN, _T.IS, _T.ESCAPE)
 _AFTER_TABLE = ("HAVING", "JOIN", "LIMIT", "OFFSET", "QUALIFY", "WHERE")
-"""Words before which Spark reads WHERE as a table alias if it can: `WHERE limit IN (1)`."""
+"""Words before which Spark prefers to read WHERE as a table alias, as in `WHERE limit IN (1)`."""
 _NOTHING_ELSE = (_BETWEEN_OPERANDS | {_T.R_PAREN, _T.R_BRACKET, _T.IS, _T.DCOLON}) - {
     *(_T.PLUS, _T.DASH, _T.STAR, _T.NOT, _T.WHEN, _T.ELSE, _T.THEN)
 }
-"""Tokens that must be preceded by a value."""
+"""Tokens that can only follow a value."""
 _VALUE_OF_INTERVAL = (_T.NUMBER, _T.STRING, _T.DASH, _T.PLUS, _T.L_PAREN, *_NAMES)
 
 
@@ -132,7 +132,7 @@ def _is_name(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _begins(tokens: Sequence[Token], index: int, word: str) -> bool:
-    """Return whether NOT negates the next token, SELECT begins a query, or AND or OR is repeated."""
+    """Return whether AND, OR, NOT or SELECT is a keyword here rather than a name."""
     before, after = _kind(tokens, index - 1), _kind(tokens, index + 1)
     if word in ("AND", "OR") and before in (_T.AND, _T.OR):
         return True
@@ -156,7 +156,7 @@ def _beside_dot(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _is_alias(tokens: Sequence[Token], index: int, word: str) -> bool:
-    """Return whether a word after AS is an alias, neither a type nor the start of a query."""
+    """Return whether a word after AS is an alias rather than a type or the start of a query."""
     if word in STRICT and _in_from(tokens, index):
         return False
     if word == "NOT" and str(tokens[min(index + 1, len(tokens) - 1)].text).upper() == "MATERIALIZED":
@@ -174,7 +174,7 @@ def _is_alias(tokens: Sequence[Token], index: int, word: str) -> bool:
 
 
 def _is_operand(tokens: Sequence[Token], index: int, word: str) -> bool:
-    """Return whether a word where a value or table is expected is one."""
+    """Return whether a word is a value or table, in a place where one is expected."""
     before, after = _kind(tokens, index - 1), _kind(tokens, index + 1)
     if word == "VALUES" and after is _T.L_PAREN and before in _BEFORE_CALL:
         return before is not _T.COMMA or not _in_from(tokens, index)
@@ -196,7 +196,7 @@ def _is_operand(tokens: Sequence[Token], index: int, word: str) -> bool:
 
 
 def _closes(tokens: Sequence[Token], index: int, word: str) -> bool:
-    """Return whether a word after a value ends or continues the syntax before it, instead of being an alias."""
+    """Return whether a word after a value ends or continues the syntax before it rather than being an alias."""
     before, after = _kind(tokens, index - 1), _kind(tokens, index + 1)
     if word in STRICT and (after in _JOIN_WORDS or _in_from(tokens, index)):
         return True
@@ -240,7 +240,7 @@ def _in_from(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _has_when(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether CASE is followed by a WHEN before its first value ends."""
+    """Return whether CASE is followed by WHEN within the same expression."""
     depth = 0
     for token in tokens[index + 1 :]:
         kind = token.token_type
@@ -253,7 +253,7 @@ def _has_when(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _has_case(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a CASE is open within the same brackets."""
+    """Return whether the token is inside a CASE that was opened within the same brackets."""
     depth = ends = 0
     for at in range(index - 1, -1, -1):
         kind = tokens[at].token_type

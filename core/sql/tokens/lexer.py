@@ -1,4 +1,4 @@
-"""The tokens of an SQL text and their positions; every position in a Problem about SQL is computed here."""
+"""The tokens of an SQL text, and positions in it; every position in a Problem about SQL is computed here."""
 
 import re
 from array import array
@@ -17,22 +17,22 @@ LONGEST_TEXT = 4_000_000
 MOST_TOKENS = 150_000
 """Maximum number of tokens in a text.
 
-A text of this size takes seconds to read, and no person or generator writes one.
+Reading a text of this size takes seconds, and no person or generator writes a larger one.
 """
 DEEPEST = 80
-"""Maximum number of open brackets; beyond it sqlglot's recursion fails, and 10,000 end the process."""
+"""Maximum number of open brackets: sqlglot's recursion fails beyond it, and 10,000 brackets end the process."""
 DEEPEST_TYPE = 24
 MOST_BARE_JOINS = 12
-"""Maximum number of consecutive joins without ON; each additional one doubles the parse time (sqlglot 30.30)."""
+"""Maximum number of consecutive joins without ON; each further join doubles the parse time (sqlglot 30.30)."""
 MOST_INDEXES = 10_000
-"""Maximum number of indexes in `a[0][0]…`: sqlglot recurses for each, and 70,000 ended the process."""
+"""Maximum number of indexes in `a[0][0]…`: sqlglot recurses for each index, and 70,000 ended the process."""
 _AROUND = 30
 PIECES = re.compile(
     r"""--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|(?P<open>['"`]|/\*)""", re.DOTALL
 )
 _BREAK = re.compile(r"\n")
 _SIDE_BY_SIDE = re.compile(r"""['"]['"]""")
-"""Matches two adjacent string literals, or an empty one."""
+"""Matches the boundary between two adjacent string literals, or an empty literal."""
 _DIALECT = Spark()
 BRACKETS = (TokenType.L_PAREN, TokenType.R_PAREN)
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
@@ -40,10 +40,10 @@ _CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 
 
 class SqlDiagnostic(Exception):
-    """Raised for a text, or a part of it, that cannot be read; becomes a Problem before it leaves `core.sql`."""
+    """Raised for a text, or part of a text, that cannot be read; converted to a Problem inside `core.sql`."""
 
     def __init__(self, summary: str, remedy: str, offset: int, *, subject: str = "", condition: str = "") -> None:
-        """`condition` is the error class with which Spark rejects the text; empty if Spark does not reject it."""
+        """`condition` is the error class with which Spark rejects the text; empty if Spark accepts it."""
         super().__init__(summary)
         self.summary = summary
         self.remedy = remedy
@@ -54,27 +54,30 @@ class SqlDiagnostic(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SqlText:
-    """A text without its byte-order mark, and the path of its file."""
+    """A text without a byte-order mark, and the path of its file."""
 
     path: str
     text: str
     _breaks: "array[int]" = field(default_factory=lambda: array("q"), repr=False, compare=False)
-    """-1 and the offsets of all line breaks; cached, because a file may have thousands of positions."""
+    """-1, then the offsets of all line breaks; cached, because a file may have thousands of positions."""
 
     def line(self, offset: int) -> int:
-        """Return the line, counted from 1, of a character offset."""
+        """Return the line, counted from 1, that contains a character offset."""
         if not self._breaks:
             self._breaks.append(-1)
             self._breaks.extend(found.start() for found in _BREAK.finditer(self.text))
         return bisect_left(self._breaks, offset)
 
     def where(self, offset: int) -> Where:
-        """Return the position in the file of a character offset."""
+        """Return the position of a character offset in the file."""
         offset = max(0, min(offset, len(self.text)))
         return Where(self.path, self.line(offset), offset - self.text.rfind("\n", 0, offset))
 
     def around(self, offset: int, before: str = "") -> str:
-        """Quote the line around an offset after the text `before`, with `…` where cut and a caret below the offset."""
+        """Quote the line around an offset, with a caret below the offset and `…` where the line is cut.
+
+        The quotation begins with `before`.
+        """
         offset = max(0, min(offset, len(self.text)))
         start = self.text.rfind("\n", 0, offset) + 1
         end = self.text.find("\n", offset)
@@ -86,13 +89,13 @@ class SqlText:
         return f"{quoted}\n{margin}^" if quoted.strip() else ""
 
     def problem(self, misread: SqlDiagnostic, *, severity: Severity = Severity.ERROR) -> Problem:
-        """Return a diagnostic as a Problem; its detail quotes the line, with a caret below the position."""
+        """Convert a diagnostic to a Problem whose detail quotes the line, with a caret below the position."""
         detail = self.around(misread.offset, f"[{misread.condition}] " if misread.condition else "")
         return Problem(misread.summary, misread.remedy, self.where(misread.offset), misread.subject, detail, severity)
 
 
 def open_sql(text: str, path: str) -> SqlText:
-    """Return a text without its byte-order mark, with the path of its file."""
+    """Remove the byte-order mark of a text, if any, and combine the text with the path of its file."""
     return SqlText(path, text.removeprefix("\ufeff"))
 
 
@@ -131,18 +134,18 @@ def statements_of(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 
 
 def is_word(token: Token | None, *words: str) -> bool:
-    """Return whether a token is one of these words (in upper case), neither a string nor in backticks."""
+    """Return whether a token is one of `words`, given in upper case; strings and names in backticks are not words."""
     return token is not None and word_of(token) in words
 
 
 def word_of(token: Token) -> str:
-    """Return a bare word in upper case; empty for a string or a quoted name."""
+    """Return a bare word in upper case; empty for a string or a name in backticks."""
     kind = token.token_type
     return "" if kind is TokenType.STRING or kind is TokenType.IDENTIFIER else str(token.text).upper()
 
 
 def closing_bracket(tokens: Sequence[Token], opened: int) -> int:
-    """Return the index of the bracket that closes the one at `opened`; raises SqlDiagnostic if there is none."""
+    """Return the index of the bracket that closes the bracket at `opened`; raises SqlDiagnostic if there is none."""
     depth = 0
     for index in range(opened, len(tokens)):
         kind = tokens[index].token_type
@@ -156,7 +159,7 @@ def closing_bracket(tokens: Sequence[Token], opened: int) -> int:
 
 
 def key_values(tokens: Sequence[Token], what: str) -> Iterator[tuple[Token, str, Token]]:
-    """Yield the key, key token and value token of each entry in `'k'='v', a.b = 1, c 2`.
+    """Yield the key token, the key and the value token of each entry in `'k'='v', a.b = 1, c 2`.
 
     `what` is the word for an entry in messages: key or option. Raises SqlDiagnostic for a malformed list.
     """
@@ -178,12 +181,12 @@ def key_values(tokens: Sequence[Token], what: str) -> Iterator[tuple[Token, str,
 
 
 def end_of(token: Token) -> int:
-    """Return the offset after a token."""
+    """Return the offset after the last character of a token."""
     return int(token.end) + 1
 
 
 def _with_whole_strings(tokens: list[Token]) -> list[Token]:
-    """Join strings such as `'it''s'`, which sqlglot splits and Spark 4 reads as one string that contains a quote."""
+    """Join strings such as `'it''s'`, which sqlglot splits but Spark 4 reads as a single string with a quote in it."""
     found: list[Token] = []
     texts: list[str] = []
     for token in tokens:
@@ -200,7 +203,7 @@ def _with_whole_strings(tokens: list[Token]) -> list[Token]:
 
 
 def _close_string(found: list[Token], texts: list[str]) -> None:
-    """Give the last token the joined text of several adjacent strings."""
+    """Give the last token the joined text of adjacent strings."""
     if len(texts) > 1:
         last = found[-1]
         text = "'".join(texts)
@@ -208,7 +211,7 @@ def _close_string(found: list[Token], texts: list[str]) -> None:
 
 
 def _unclosed(text: str) -> int:
-    """Return the offset of an opening quote or comment that is never closed, which sqlglot does not report."""
+    """Return the offset of the quote or comment that is never closed, since sqlglot does not report where it opens."""
     return next((found.start() for found in PIECES.finditer(text) if found["open"]), 0)
 
 

@@ -1,7 +1,7 @@
-"""Checks of a statement's tokens, before parsing, where sqlglot is more lenient than Spark's parser.
+"""Checks of a statement's tokens before parsing, where sqlglot is more lenient than Spark's parser.
 
-Spark 4.2.0 rejected each of these texts, or read it differently from what its author meant (run). The diagnostic for a
-construct of another engine names Spark's equivalent.
+Spark 4.2.0 was observed to reject each of these texts, or to read it differently from what its author meant. The
+diagnostic for a construct of another engine names Spark's equivalent.
 """
 
 import re
@@ -35,10 +35,10 @@ _NOW = (
 )
 _CALLED = frozenset((*_FUNCTIONS, *(f"{name}{end}" for name in _WINDOWS for end in _OF_A_WINDOW)))
 FOREIGN = _CALLED | {words[0] for words, _ in _PHRASES} | {"FOR"}
-"""Words, in upper case, that may begin a construct of another engine."""
+"""Words, in upper case, with which a construct of another engine may begin."""
 
 RESERVED = ("hg_w_", "hg_f_")
-"""Prefixes of names that we insert into texts before sqlglot parses them."""
+"""Prefixes of the names that Headgate inserts into texts before sqlglot parses them."""
 _SYNTAX = "PARSE_SYNTAX_ERROR"
 _VARIABLE = re.compile(r"\$\{(?:\w+?:)?\S+?\}")
 _NOTHING_AFTER = frozenset((TokenType.COMMA, TokenType.R_PAREN, TokenType.FROM, TokenType.DOT))
@@ -49,7 +49,7 @@ _VALUES = frozenset(
         *(TokenType.NUMBER, TokenType.END),
     )
 )
-"""Tokens that may precede the `[` of an index."""
+"""Tokens after which `[` begins an index."""
 _WORDS = FOREIGN | {"IDENTIFIER", "APPLY", "TO"}
 _UNFINISHED = frozenset(
     (
@@ -72,7 +72,10 @@ _Check = Callable[[Sequence[Token], int], SqlDiagnostic | None]
 
 
 def check_text(source: SqlText) -> None:
-    """Raise SqlDiagnostic for texts that Spark changes before tokenizing them: settings, long comments, templates."""
+    """Raise SqlDiagnostic for templates, and for what Spark changes before it tokenizes a text.
+
+    These changes are the replacement of settings, and the continuation of a comment that ends with a backslash.
+    """
     text = source.text
     if "${" not in text and "\\\n" not in text and "{#" not in text:
         return
@@ -133,7 +136,7 @@ def _check_names(tokens: Sequence[Token]) -> None:
 
 
 def _check_hints(tokens: Sequence[Token], text: str) -> None:
-    """Reject hints anywhere but after SELECT, since sqlglot treats them as comments."""
+    """Reject a hint anywhere but after SELECT, where sqlglot would skip it like a comment."""
     behind_select = {token.start for token in tokens if token.token_type is TokenType.HINT}
     for piece in PIECES.finditer(text, tokens[0].start):
         if piece.start() > tokens[-1].end and text[tokens[-1].end + 1 : piece.start()].strip():
@@ -228,7 +231,7 @@ def _colon(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
 
 
 def _names_field(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a name is that of a field in `STRUCT<…>`."""
+    """Return whether a name is the name of a field in `STRUCT<…>`."""
     depth = 0
     for at in range(index - 1, -1, -1):
         kind = tokens[at].token_type
@@ -367,7 +370,7 @@ def _ends(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
 
 
 def foreign_construct(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
-    """Return the diagnostic for a construct of another engine; None for a name or for Spark SQL."""
+    """Return the diagnostic for a construct of another engine; None if the word is a name or Spark SQL."""
     word = str(tokens[index].text).upper()
     after = tokens[index + 1 : index + 4]
     calls = word in _CALLED and bool(after) and after[0].token_type is TokenType.L_PAREN
@@ -378,7 +381,7 @@ def foreign_construct(tokens: Sequence[Token], index: int) -> SqlDiagnostic | No
 
 
 def statement_set(tokens: Sequence[Token]) -> SqlDiagnostic | None:
-    """Return the diagnostic for a file with another engine's statement set, whose BEGIN and END are not statements."""
+    """Return the diagnostic for a file that uses another engine's statement set; None for any other file."""
     # sqlglot makes one token of everything after EXECUTE.
     words = " ".join(str(token.text) for token in tokens[:3]).upper().split()[:3]
     if words[1:] != ["STATEMENT", "SET"]:

@@ -1,6 +1,6 @@
-"""The header of a statement: its verb, its target table, and the tokens of its query.
+"""The header of a statement: the verb, the target table, and the tokens of the query.
 
-Every statement that reads tables has a header; the reasons why a pipeline cannot run it are returned as rules.
+Every statement that reads tables has a header; the reasons why a pipeline cannot run a statement are returned as rules.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ HEADER_REMEDY = "write INSERT INTO <table> SELECT …"
 PLACED_HEADER = "write the table name alone: Headgate chooses the database"
 _OPENING = ("SELECT", "WITH", "VALUES")
 _QUERIES = ("SELECT", "FROM", "TABLE")
-"""Words that begin a query where none is expected."""
+"""Words by which a query is recognised within a clause that is skipped."""
 
 
 _CREATING = tuple(
@@ -35,11 +35,11 @@ class StatementHeader:
     """The target table; None for a statement that writes nothing."""
     columns: tuple[Token, ...]
     query: list[Token]
-    """Tokens of the query, with a WITH that precedes the verb; for MERGE, of a query with the same reads."""
+    """Tokens of the query, including a WITH before the verb; for MERGE, of a query with the same reads."""
     pieces: tuple[tuple[int, int], ...]
-    """Spans of the query's text in the file."""
+    """Spans of the file that make up the text of the query."""
     rules: tuple[SqlDiagnostic, ...]
-    """Reasons why a pipeline cannot run the statement, whatever its query is."""
+    """Reasons why a pipeline cannot run the statement, regardless of its query."""
 
     def text(self, source: SqlText) -> str:
         """Return the text of the query."""
@@ -56,7 +56,7 @@ class StatementHeader:
 
 
 def header_of(tokens: list[Token]) -> StatementHeader:
-    """Split a statement into header and query; raises SqlDiagnostic for a statement that has no query."""
+    """Split a statement into header and query; raises SqlDiagnostic if there is no query."""
     at = _verb_at(tokens)
     first = tokens[at]
     if is_word(first, "INSERT"):
@@ -80,13 +80,13 @@ def header_of(tokens: list[Token]) -> StatementHeader:
 
 
 def short(token: Token) -> str:
-    """Quote a token, clipped if it is long."""
+    """Quote a token, clipped if long."""
     text = str(token.text)
     return text if len(text) <= 30 else f"{text[:30]}…"
 
 
 def _verb_at(tokens: list[Token]) -> int:
-    """Return the index of the verb, after a leading WITH."""
+    """Return the index of the verb, which may follow a WITH."""
     if not is_word(tokens[0], "WITH"):
         return 0
     depth = 0
@@ -144,7 +144,7 @@ def _insert(tokens: list[Token], at: int) -> StatementHeader:
 
 
 def _no_query(tokens: Sequence[Token], after: int, target: WrittenName) -> SqlDiagnostic:
-    """Return the diagnostic for a missing SELECT, with an equivalent if the statement has another form of Spark's."""
+    """Return the diagnostic for a missing SELECT; the remedy rewrites a query in another form of Spark's."""
     place = tokens[min(after, len(tokens) - 1)]
     named = tokens[after + 1 : after + (3 if is_word(tokens[min(after + 1, len(tokens) - 1)], "STREAM") else 2)]
     read = " ".join(str(token.text) for token in named) or "<table>"
@@ -188,14 +188,14 @@ def _merge(tokens: list[Token], at: int) -> StatementHeader:
 
 
 def _selecting(tokens: list[Token]) -> list[Token]:
-    """Insert SELECT * FROM before VALUES if there is no SELECT."""
+    """Insert SELECT * FROM before tokens that begin with VALUES."""
     if not is_word(tokens[0], "VALUES"):
         return tokens
     return [*(word_at(kind, text, tokens[0]) for kind, text in SELECT_ALL), *tokens]
 
 
 def _column_list(tokens: list[Token], after: int) -> tuple[tuple[Token, ...], int]:
-    """Read `(a, b)` after the target, unless the bracket opens the query itself."""
+    """Read `(a, b)` after the target, unless the bracket belongs to the query."""
     if after >= len(tokens) or tokens[after].token_type is not TokenType.L_PAREN:
         return (), after
     inside = after
@@ -216,7 +216,7 @@ def _opens_query(tokens: Sequence[Token], at: int) -> bool:
 
 
 def _pieces(tokens: list[Token], at: int, after: int) -> tuple[tuple[int, int], ...]:
-    """Return the spans of the query's text before and after the header."""
+    """Return the spans of the file that make up the query, before and after the header."""
     last = (tokens[after].start, end_of(tokens[-1]))
     return ((tokens[0].start, tokens[at].start), last) if at else (last,)
 
@@ -228,7 +228,7 @@ _SOURCE_QUERIES = ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
 def merge_query(tokens: list[Token], at: int) -> tuple[WrittenName, list[Token]]:
     """Rewrite MERGE as a query with the same reads; return the target and the query.
 
-    `[WITH …] MERGE INTO t USING s ON c WHEN …` becomes `[WITH …] SELECT 1 FROM s WHERE (c) AND EXISTS (…)`, with an
+    `[WITH …] MERGE INTO t USING s ON c WHEN …` becomes `[WITH …] SELECT 1 FROM s WHERE (c) AND EXISTS (…)`, with one
     EXISTS for each query in an action. Spark executes MERGE once, as a batch (`dmlStatementNoWith`, 4.2.0). Raises
     SqlDiagnostic for a malformed statement.
     """
@@ -287,7 +287,7 @@ def _check_actions(tokens: Sequence[Token], when: int) -> None:
 
 
 def _find(tokens: Sequence[Token], start: int, word: str) -> int:
-    """Return the index of a word outside brackets and CASE; the number of tokens if there is none."""
+    """Return the index of a word outside brackets and CASE; if it does not occur, the number of tokens."""
     index = start
     cases = 0
     while index < len(tokens):

@@ -21,7 +21,7 @@ _BEFORE = """
 """
 _CLAUSES_BY = ("GROUP BY", "ORDER BY", "SORT BY", "CLUSTER BY", "DISTRIBUTE BY", "PARTITION BY")
 _BEFORE_QUERY = frozenset((*_BEFORE.split(), *_CLAUSES_BY))
-"""Words before a bracket that do not make it the argument list of a function."""
+"""Words after which a bracket does not open the arguments of a function."""
 _CLAUSES = frozenset(
     (
         *(TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET),
@@ -29,13 +29,13 @@ _CLAUSES = frozenset(
     )
 )
 _NEVER_AFTER = (TokenType.PARAMETER, TokenType.COLON, TokenType.STAR, TokenType.DCOLON, TokenType.L_BRACKET)
-"""Tokens that sqlglot ignores after a table name."""
+"""Tokens that are not allowed after a table name, but that sqlglot ignores there."""
 FROM_FIRST = ("FROM before SELECT is not supported", "write SELECT … FROM …")
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenName:
-    """A table's qualified name as written."""
+    """The qualified name of a table, as written."""
 
     parts: tuple[Token, ...]
 
@@ -51,7 +51,7 @@ class WrittenName:
 
 
 SELECT_ALL = ((TokenType.SELECT, "SELECT"), (TokenType.STAR, "*"), (TokenType.FROM, "FROM"))
-"""The tokens that replace TABLE in `TABLE t`, or are inserted before VALUES without a SELECT."""
+"""Tokens that replace TABLE in `TABLE t`, and precede VALUES that stands without a SELECT."""
 
 
 def name_at(tokens: Sequence[Token], at: int) -> tuple[WrittenName, int]:
@@ -71,7 +71,7 @@ def word_at(kind: TokenType, text: str, at: Token) -> Token:
 
 
 def names_table(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a table name begins at a token; raises SqlDiagnostic if it is hidden by an expression."""
+    """Return whether a table name begins at a token; raises SqlDiagnostic if the name is missing or hidden."""
     token = tokens[index]
     if is_word(token, "FROM"):
         raise SqlDiagnostic(*FROM_FIRST, token.start, subject="FROM")
@@ -103,14 +103,14 @@ def name_end(tokens: Sequence[Token], first: int) -> int:
 
 
 def is_name(token: Token) -> bool:
-    """Return whether a token may be a name; Spark reserves hardly any word."""
+    """Return whether a token may be a name; Spark reserves hardly any words."""
     return token.token_type in _NAMES or (
         token.token_type is not TokenType.STRING and (str(token.text)[:1].isalpha() or str(token.text)[:1] == "_")
     )
 
 
 def begins_query(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a query may begin at a token, in which case TABLE is not a name there."""
+    """Return whether a query may begin at a token, so that TABLE is a keyword there."""
     if index == 0 or is_word(tokens[index - 1], *_COMBINING):
         return True
     if is_word(tokens[index - 1], "ALL", "DISTINCT"):
@@ -123,7 +123,7 @@ def begins_query(tokens: Sequence[Token], index: int) -> bool:
 
 
 def is_table_query(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether TABLE begins the query `TABLE t`; raises SqlDiagnostic for a table argument of a function."""
+    """Return whether TABLE begins the query `TABLE t`; raises SqlDiagnostic if it begins a function's argument."""
     token, after = tokens[index], tokens[index + 1] if index + 1 < len(tokens) else None
     if after is None or is_word(after, "AS") or not (is_name(after) or after.token_type is TokenType.L_PAREN):
         return False
