@@ -12,20 +12,20 @@ from core.text.wording import counted
 from tui.project_folder.manifest_head import PROJECT_FILE
 
 FOLDER = "pipelines"
-"""Contains everything that a project declares, except headgate.yml."""
+"""Folder with all declaring files of a project except headgate.yml."""
 
 READ = (".sql", ".yml", ".yaml")
-"""Endings of declaring files, compared without case: an ending in upper case is reported, not ignored."""
+"""Suffixes of declaring files; their case is ignored, so that a file in upper case is reported instead of skipped."""
 
 SCRIPTS = "sql-scripts"
-"""Holds the SQL of a table; a folder `tests` beside it declares nothing."""
+"""Name of the folders with the SQL of tables; files in a `tests` folder beside one declare nothing."""
 
 _TESTS = (".yml", ".yaml", ".csv")
 
 _LARGEST = 4 * 1024 * 1024
 
 FileStamp = tuple[int, int, int, int, int]
-"""Device, inode, size, mtime and ctime: equal if the file was not written since."""
+"""Device, inode, size, mtime and ctime of a file, which are equal as long as the file is not written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def read_files(folder: str, before: DeclaringFiles | None = None) -> DeclaringFi
 def list_files(folder: str) -> list[str]:
     """List headgate.yml and the declaring files below `pipelines`, sorted; `folder` must exist.
 
-    Raises InvalidProject with a Problem for each link that leads to a folder or nowhere: it is not followed.
+    Raises InvalidProject with a Problem for each link to a folder, or to nothing, since such links are not followed.
     """
     if not os.path.isdir(folder):
         raise UsageError(
@@ -112,9 +112,9 @@ def _unfollowed(link: str) -> Problem:
 
 
 def read_test_files(folder: str, units: Iterable[str]) -> dict[str, str]:
-    """Read the files in the folders `tests` of table folders, by path; raises UsageError.
+    """Read the files in the `tests` folders of table folders, by path; raises UsageError.
 
-    They declare nothing, so no plan holds them or changes with them.
+    They declare nothing: no plan contains them or depends on them.
     """
     found = {}
     for below in sorted({f"{unit}/{TESTS_FOLDER}" for unit in units}):

@@ -81,9 +81,9 @@ def select_environment(
 
 
 def _is_recorded_protected(where: EnvironmentPaths) -> bool:
-    """Return whether the ledger, also one of another release, records the environment as protected.
+    """Return whether the ledger, even that of another Headgate version, records the environment as protected.
 
-    False if it cannot be read: whatever needs it reports that.
+    False if the ledger cannot be read, which is reported by the code that needs it.
     """
     if not os.access(where.ledger, os.R_OK):
         return False

@@ -19,12 +19,12 @@ from tui.project_folder.manifest_head import PROJECT_FILE
 _GIT_S = 20.0
 
 _OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
-"""Set by git for hooks, relative to another folder; we mean the project's own repository."""
+"""Variables that git sets for hooks and that are removed here, so that git finds the project's own repository."""
 
 _FILE_MODES = (b"100644", b"100755")
 _LINK, _SUBMODULE = b"120000", b"160000"
 _UNFOLLOWED = (b"symlink", b"dangling", b"loop", b"notdir")
-"""What `cat-file --follow-symlinks` reports of a link that leads out of the commit or to nothing."""
+"""What `cat-file --follow-symlinks` reports for a link that leads out of the commit or to no file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class _Tree:
     folder: str
     commit: str
     prefix: str
-    """Path of the folder below the top of the work tree: empty, or ending with a slash."""
+    """Path of the folder relative to the top of the work tree; empty, or ending with a slash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,10 @@ class _Blob:
 
 
 def texts_differing_from(folder: str, reference: str, texts: Mapping[str, str]) -> dict[str, str | None]:
-    """Return, by path below the project folder, the text at a commit of every declaring file that differs from it.
+    """Return, by path, the text at `reference` of every declaring file in the project folder whose text differs now.
 
-    `texts` are the files as they are now, committed or not; None stands for a file that the commit does not have. Asks
-    git three times whatever the number of files, once more where there are links, and three times for each submodule.
+    `texts` are the files as they are now, committed or not; the value is None for a file that the commit does not
+    have. Runs git three times for any number of files, once more for links, and three times for each submodule.
     Raises UsageError for an unknown reference, and without git or a repository.
     """
     then = _declaring(_files(_commit(folder, reference), PROJECT_FILE, f"{FOLDER}/"))
@@ -141,7 +141,7 @@ def _files(tree: _Tree, *below: str) -> dict[str, _Blob]:
 
 
 def _files_of_submodule(folder: str, place: str, commit: str) -> dict[str, _Blob]:
-    """List the files of a submodule below `place`; empty if it is not checked out, so that none of it is read."""
+    """List the files of the submodule at `place`; empty if the submodule is not checked out."""
     if not os.path.exists(os.path.join(folder, ".git")):
         return {}
     if run_git(folder, "cat-file", "-e", f"{commit}^{{commit}}")[0]:
@@ -153,7 +153,7 @@ def _files_of_submodule(folder: str, place: str, commit: str) -> dict[str, _Blob
 
 
 def _followed(tree: _Tree, links: Mapping[str, bytes]) -> dict[str, _Blob]:
-    """Return the files that links lead to; a link out of the repository is compared by its target."""
+    """Return the files that links lead to; for a link that leads out of the commit, see `_unfollowed_id`."""
     if not links:
         return {}
     asked = [path for path in links if "\n" not in path]
@@ -174,7 +174,7 @@ def _followed(tree: _Tree, links: Mapping[str, bytes]) -> dict[str, _Blob]:
 
 
 def _unfollowed_id(place: str, link: bytes) -> bytes:
-    """Return the id of a file's current text if its link still leads to the same place, else that of the link."""
+    """Return the id of the text that an unchanged link leads to now; for a changed link, the link's own id."""
     try:
         same = _hash(os.fsencode(os.readlink(place)), link) == link
         return _hash(read_text(place).encode("utf-8"), link) if same else link
@@ -183,7 +183,7 @@ def _unfollowed_id(place: str, link: bytes) -> bytes:
 
 
 def _declaring(files: Mapping[str, _Blob]) -> dict[str, _Blob]:
-    """Return the files that would be read if the revision were checked out."""
+    """Return the declaring files among the files of a commit."""
     found = {path: blob for path, blob in files.items() if _declares(path)}
     units = {path.rpartition(f"/{SCRIPTS}/")[0] for path in found}
     return {path: blob for path, blob in found.items() if path.rpartition(f"/{TESTS_FOLDER}/")[0] not in units - {""}}
@@ -195,12 +195,12 @@ def _declares(path: str) -> bool:
 
 
 def _is(text: str | None, blob: bytes) -> bool:
-    """Return whether a text equals a blob byte by byte, by the hash that names the blob."""
+    """Return whether a text has the same bytes as a blob, by the blob's hash."""
     return text is not None and _hash(text.encode("utf-8"), blob) == blob
 
 
 def _hash(data: bytes, like: bytes) -> bytes:
-    """Return the id that git gives to a content, with the hash function of the id `like`."""
+    """Return the id that git gives to some content, computed with the hash function of the id `like`."""
     kind = hashlib.sha1 if len(like) == 40 else hashlib.sha256
     digest = kind(b"blob %d\0" % len(data), usedforsecurity=False)
     digest.update(data)
@@ -208,7 +208,7 @@ def _hash(data: bytes, like: bytes) -> bytes:
 
 
 def _contents(blobs: Mapping[str, _Blob]) -> dict[str, str]:
-    """Return the texts of blobs as a checkout would write them, by the same keys."""
+    """Return the texts of blobs as a checkout would write them, under the same keys."""
     found: dict[str, str] = {}
     for tree in dict.fromkeys(blob.tree for blob in blobs.values()):
         found |= _contents_of(tree, {path: blob for path, blob in blobs.items() if blob.tree == tree})

@@ -1,8 +1,8 @@
 """The head of headgate.yml, cached by content: loading the YAML reader would double the time of `ls`.
 
-The cache is a file of the user, with a digest of the reader's code, the text and the values; a file that is damaged or
-another user's is ignored. Deleting it costs milliseconds, and the fallback for a broken headgate.yml: the head of the
-last valid one.
+The cache is a per-user file with the values and a digest, which covers the reader's code, the text and the values; a
+file that is damaged or belongs to another user is ignored. Deleting it costs a few milliseconds at the next read, and
+if headgate.yml is then broken, there is no last valid head to fall back on.
 """
 
 import hashlib
@@ -45,8 +45,7 @@ def read_manifest_head(environ: Mapping[str, str], folder: str) -> ManifestHead:
 def last_manifest_head(environ: Mapping[str, str], folder: str) -> ManifestHead | None:
     """Return the head of the folder's last valid headgate.yml, with every environment protected.
 
-    It serves commands that need no other content while the file is broken, such as a stop. None if none was read
-    before.
+    None if no valid one was read before. While the file is broken, commands such as a stop can do with its head.
     """
     before = _load(manifest_cache_path(environ, os.getuid(), folder=folder))
     if before is None:
@@ -71,7 +70,7 @@ def _parse(folder: str, text: str) -> ManifestHead:
 
 
 def _load(kept: str) -> tuple[str, ManifestHead] | None:
-    """Return the cached head with the hash of the text that it was read from."""
+    """Return the cached head, preceded by the hash of its text; None if there is no valid cache file."""
     if not kept:
         return None
     try:

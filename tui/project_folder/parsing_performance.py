@@ -33,19 +33,19 @@ def rare_garbage_collection() -> Iterator[None]:
 
 
 MANY = 600
-"""Number of unknown statements from which a second process, started in 0.4 s, pays off."""
+"""Number of statements to parse from which a second process, which takes 0.4 s to start, pays off."""
 
 SHARE = 0.42
-"""Share of the statements for the second process, which also reads all DDL (a tenth of the time)."""
+"""Share of the statements parsed by the second process, which also reads all DDL (a tenth of the time)."""
 
 Text = tuple[str, str]
 """A path and the text of the file."""
 
 
 def parse_in_two_processes(texts: Mapping[str, str], facts: ParseCache) -> None:
-    """Fill `facts` with the scripts of a project's texts, half of them in another process.
+    """Fill `facts` with the parsed scripts of a project, of which another process parses a part.
 
-    Does nothing if they are few, on one core, or if no process can be started; they are then read one by one.
+    Does nothing for few scripts, on one core, or if no process can be started; they are then parsed when needed.
     """
     if len(texts) < MANY or (os.cpu_count() or 1) < 2:
         return
@@ -86,7 +86,7 @@ def read_columns_in_two_processes(unknown: "Sequence[Reading]", facts: ParseCach
 def _in_two_processes(
     facts: ParseCache, own: Callable[[], None], read: Callable[..., dict[bytes, str]], *given: object
 ) -> None:
-    """Do the `own` part here, and add to `facts` what another process has read."""
+    """Run `own` here while another process runs `read`, and add the result of `read` to `facts`."""
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context

@@ -169,7 +169,7 @@ class ProjectReader:
         return found
 
     def _read(self, texts: Mapping[str, str], *, first: bool) -> "ReadProject":
-        """Read a project; the `first` time in this process, reuse what another process read of the same texts.
+        """Read a project; the `first` time in this process, reuse what another process has stored for the same texts.
 
         The result is stored for the next process if all texts were known: texts that were just edited are likely to
         change again.

@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 STDIN = "-"
 
 _TOLD = 20
-"""Maximum number of mistakes to list; the others are only counted."""
+"""Maximum number of mistakes listed in an error; the others are only counted."""
 _MOST_LIST_MB = 10
 _LINES = "name a text file with one table per line"
 _SHOWN = 80
-"""Maximum length of an invalid line that is shown."""
+"""Maximum length to which an invalid line is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedTable:
-    """A table of a list file."""
+    """A table named in a list file."""
 
     table: TableName
     place: str
-    """`tables.txt:3`, from 1."""
+    """File and line, as `tables.txt:3`; lines are counted from 1."""
 
 
 def _named(words: Iterable[str]) -> tuple[TableName, ...]:

@@ -31,7 +31,7 @@ class SqlSource:
     name: str
     """A file, `stdin`, or `REV:path`."""
     path: str
-    """Without the revision; with forward slashes."""
+    """Path of the text, without the revision and with forward slashes."""
     text: str
     beside: Callable[[str], str | None] = field(repr=False)
     """Return the text at a path of the same folder or revision; None if there is none."""
@@ -75,7 +75,7 @@ def pool_beside(source: SqlSource, environment: str | None) -> Pool | None:
 
 
 def read_revisions(source: SqlSource, environment: str | None) -> tuple[dict[TableName, Revision], tuple[Problem, ...]]:
-    """Read the statements of a source with their DDL and settings by name, and Problems.
+    """Read the statements of a source by table, with their DDL and settings; returns them and all Problems.
 
     By convention, `ddl.<table>.sql` is in the same folder; `<table>.yml`, or the yml named after the folder, is there
     too or, for a folder `sql-scripts`, one level up.
@@ -103,9 +103,9 @@ def read_revisions(source: SqlSource, environment: str | None) -> tuple[dict[Tab
 
 
 def in_one_place(old: SqlSource, new: SqlSource) -> tuple[SqlSource, SqlSource, SqlSource | None]:
-    """If only one text has a DDL beside it, use that one's files for both; returns both, and the text without a DDL.
+    """If only one text has a DDL beside it, use its files for both; returns both texts, then the one without a DDL.
 
-    Such a text is a copy outside of a project: its settings are unknown, not removed.
+    A text without a DDL is taken for a copy outside a project, whose settings are unknown and not removed.
     """
     declared = [_has_ddl(source) for source in (old, new)]
     if declared == [True, False]:
@@ -118,7 +118,7 @@ def in_one_place(old: SqlSource, new: SqlSource) -> tuple[SqlSource, SqlSource, 
 def with_comparable_columns(
     old: Mapping[TableName, Revision], new: Mapping[TableName, Revision], *, declared: bool
 ) -> tuple[dict[TableName, Revision], dict[TableName, Revision]]:
-    """Derive the columns of both sides from their SELECTs, unless both have a DDL of their own."""
+    """Take the columns of both sides from their SELECTs, unless `declared` is set and all statements have a DDL."""
     if declared and all(each.texts.ddl for each in (*old.values(), *new.values())):
         return dict(old), dict(new)
     before, after = ({table: _implied(each) for table, each in side.items()} for side in (old, new))
@@ -126,7 +126,7 @@ def with_comparable_columns(
 
 
 def parse_statements(source: SqlSource, reads: str | None) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
-    """Read the statements of a text with its Problems; without `reads`, the settings beside it decide."""
+    """Read the statements of a text, and its Problems; without `reads`, the settings beside the text are used."""
     manifest = manifest_beside(source) if reads is None else None
     wanted = reads or _first_settings(source, manifest.defaults if manifest else Settings()).reads
     return read_any(source.text, source.name, every_table_streams=wanted == "stream")
@@ -157,7 +157,7 @@ def refuse_problems(name: str, problems: Sequence[Problem]) -> None:
 
 
 def _first_settings(source: SqlSource, defaults: Settings) -> Settings:
-    """Read the settings that determine how a text is parsed, before parsing it."""
+    """Read the settings of a text's first statement, which determine how the text is parsed."""
     written = next((parsed.writes for parsed in read_any(source.text, source.name)[0]), None)
     return read_settings(_texts(source, written).yml, "", defaults, []) if written else defaults
 
@@ -167,7 +167,7 @@ def _has_ddl(source: SqlSource) -> bool:
 
 
 def _implied(revision: Revision) -> Revision:
-    """Return a revision with the columns that its SELECT writes, untyped; none if a star hides them."""
+    """Return a revision whose DDL has the columns of its SELECT, untyped; no columns if the SELECT has a star."""
     columns = revision.parsed.columns if revision.parsed else ()
     hidden = any(column.name == "*" for column in columns)
     named = () if hidden else tuple(Column(column.name, "") for column in columns)

@@ -10,9 +10,9 @@ _MB = 1_000_000
 
 
 def read_text(path: str, said: str, *, most_mb: int, remedy: str) -> str:
-    """Read the UTF-8 text at `path`, called `said` in messages; raises UsageError before reading a device or long file.
+    """Read the UTF-8 text at `path`, called `said` in messages; raises UsageError, also for a device or a long file.
 
-    A pipe is read up to the limit: `--observed <(command)` is one.
+    A pipe, as in `--observed <(command)`, is read up to the limit.
     """
     try:
         about = os.stat(path)

@@ -56,7 +56,7 @@ STOP_ALL = 7001
 
 
 def ask_to_leave(screen: ConsoleScreen, leave: Callable[[int], None]) -> None:
-    """Ask whether to keep everything running (Enter) or stop it; esc stays in the console."""
+    """Ask whether to leave everything running (Enter) or stop everything (`stop`); esc stays in the console."""
     question = ConfirmationDialog(
         title="LEAVE the console",
         body=(
@@ -134,7 +134,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             self.state.view = first
         self._newest: LedgerView | None = None
         self._fetched: ScreenDataRead | None = None
-        """Data that was read while the screen is frozen, and is not shown yet."""
+        """Data read for a screen but not shown yet, for example while the display is frozen."""
         self._holding = opening is not None and opening.shadow is not None
         """Whether the first picture stays on screen until Home has drawn its rows."""
         self._shadow = opening.shadow if opening is not None else None
@@ -243,7 +243,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             message.screen.receive(message.what)
 
     def _show_newest(self) -> None:
-        """Show the newest view on the screen in front, in one frame; the timer may fire after all screens are gone."""
+        """Show the newest view on the screen in front, in one frame; does nothing if frozen or if no screen is left."""
         screen = self.screen if self.screen_stack else None
         if not isinstance(screen, ConsoleScreen):
             return

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from tui.services.environment_service import EnvironmentService
 
 LOG_LINES = 2000
-"""Number of last lines of each log that are searched for a statement."""
+"""How many of the last lines of each log are searched for a statement."""
 LAGS, MOST_LAGS = 24, 20
-"""Maximum number of lag samples shown per new version of a release, and of versions."""
+"""Maximum number of lag samples shown per new version of a release, and maximum number of such versions."""
 
 HISTORY = 200
 """Maximum number of entries in a table's history."""
@@ -56,7 +56,7 @@ class PlanView:
     row: PlanRow
     approvals: tuple[ApprovalRow, ...] = ()
     frozen: str | None = None
-    """When the current freeze of the policy ends, for people; None outside a freeze."""
+    """Describes the current freeze of the policy, with its end; None outside a freeze."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,9 @@ class RunView:
     run: RunRow
     plan: PlanView | None = None
     release: Release | None = None
-    """None if the run replaces no versions."""
+    """The release of the run; None if the run replaces no versions."""
     lags: Mapping[TableName, tuple[int | None, ...]] = field(default_factory=dict)
-    """The last lags of its new versions, oldest first."""
+    """The last lags of the release's new versions by table, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class ConsoleBackend:
 
     @property
     def reader(self) -> "LedgerReader":
-        """The ledger's reader; a new one after the ledger was closed."""
+        """The reader of the ledger; a new one after the ledger has been closed."""
         return self._service.reader
 
     # The ledger.
@@ -108,7 +108,7 @@ class ConsoleBackend:
         return statement_details(self.reader, TableName(table))
 
     def history(self, table: str) -> "tuple[HistoryEntry, ...]":
-        """Return a table's history; read again only after a command, an event or a run."""
+        """Return a table's history, which is read again only after a new command, event or run."""
         now = self._service.snapshot()
         key = (table, now.commands, now.events, now.open_runs)
         if self._timeline is None or self._timeline[0] != key:
@@ -136,7 +136,7 @@ class ConsoleBackend:
         return ColumnDetails(names, chosen, up, down)
 
     def plan(self, hash_prefix: str) -> PlanView | None:
-        """Find a plan and decode it once; None if there is none, or several match."""
+        """Find a plan by the start of its hash, decoding each plan once; None if none or several match."""
         try:
             row = with_edits(find_plan_row(self.reader, hash_prefix), self._service.place)
         except UsageError:
@@ -149,12 +149,12 @@ class ConsoleBackend:
         return PlanView(self._plans[row.hash], row, reader.approvals(row.hash), frozen)
 
     def apply(self, plan_hash: str, *, confirm: str) -> str:
-        """Execute a plan; raises Stale, also if one of its files was edited, which the agent cannot see."""
+        """Execute a plan; raises Stale, also for an edit of the plan's files, which the agent cannot see."""
         refuse_closed(with_edits(find_plan_row(self.reader, plan_hash), self._service.place), now=self._clock())
         return self.agent.apply(plan_hash, confirm=confirm)
 
     def run(self, run_id: str) -> RunView | None:
-        """Find a run with its plan; None if there is none, or several match."""
+        """Find a run, with its plan, by the start of its id; None if none or several match."""
         try:
             row = find_run(self.reader, run_id)
         except UsageError:

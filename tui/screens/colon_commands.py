@@ -12,7 +12,7 @@ from tui.screens.console_screen import acknowledge
 from tui.screens.statement_actions import StatementActionsScreen
 
 OF_A_VERSION = frozenset({"stop", "start", "restart"})
-"""Actions that accept one version of a table, `orders@v2`."""
+"""Actions that accept a single version of a table, such as `orders@v2`."""
 
 RETAIN = "--retain"
 
@@ -96,7 +96,7 @@ def _env(screen: StatementActionsScreen, rest: str) -> None:
 
 
 def _run(screen: StatementActionsScreen, rest: str, then: str = "") -> None:
-    """Open the named run, else the open one, else the newest, and perform the action `then` there."""
+    """Show the named run, else one in progress, else the newest, and perform the action `then` on its screen."""
     state = screen.state
 
     def open_run(run_id: str) -> None:
@@ -143,7 +143,7 @@ def _newest_release(screen: StatementActionsScreen) -> str:
 
 
 def _close(screen: StatementActionsScreen, rest: str) -> None:
-    """Close the ticket of a reader that has moved; on the screen of a run, only the reader is given."""
+    """Close the ticket of a reader that has moved; on the screen of a run, the line names only the reader."""
     state, backend = screen.state, screen.state.backend
     run, _, reader = (screen.undone_by_default(), "", rest) if screen.screen_name == "run" else rest.partition(" ")
     if not reader:

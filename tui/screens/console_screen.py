@@ -37,11 +37,11 @@ from tui.widgets.line_widgets import FixedLines, GrowingLines, RowTable
 NEED_WIDTH, NEED_HEIGHT = 80, 24
 WHEEL_ROWS = 3
 NO_KEY_S = 2.0
-"""Seconds for which the message about a key without a meaning stays."""
+"""How long, in seconds, to show the message about a key press that did nothing."""
 _LEAVE_ALIKE = frozenset({"redraw", "edit", "suspend"})
 """Actions that may leave the screen unchanged without a `no change` message."""
 SETTLES_S = 0.15
-"""Seconds after a key press during which rows keep their positions."""
+"""How long, in seconds, rows keep their positions after a key press."""
 
 
 class ConsoleScreen(Screen[None], inherit_bindings=False):
@@ -261,7 +261,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
     # Actions of every screen.
 
     def open_when_free(self, name: str, otherwise: str, **arguments: object) -> None:
-        """Open a screen that was requested earlier, or show `otherwise` if the user is busy by now."""
+        """Open a screen that was requested earlier; if the user is busy by now, show the message `otherwise` instead."""
         if self.is_free:
             self.state.host.open_screen(name, **arguments)
         else:
@@ -329,7 +329,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
 def acknowledge(state: ConsoleState, run_id: str, then: Callable[[str], object] | None = None) -> None:
     """Acknowledge a failed run; `then` receives the message.
 
-    Without `then` it was not requested, so a read-only console does nothing and errors are ignored.
+    Without `then`, the user did not ask for this: errors are ignored, and a read-only console does nothing.
     """
 
     def work() -> str:

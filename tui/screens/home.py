@@ -28,7 +28,7 @@ from tui.screens.statements import StatementListScreen
 from tui.widgets.line_widgets import RowTable, ScrollingLines, with_gutter
 
 RESTS_S = 0.4
-"""Seconds without a key before the inspector follows the cursor: on a slow line, it must not be drawn for each row."""
+"""Seconds without a key press after which the inspector follows the cursor, to save output on a slow line."""
 
 
 class HomeScreen(StatementListScreen):
@@ -43,7 +43,7 @@ class HomeScreen(StatementListScreen):
         self.entries: dict[str, TreeRow] = {}
         self._held: dict[str, TreeRow] = {}
         self._made_of: tuple[LedgerView, Hashable] | None = None
-        """View and shape that the rows were computed from; they are computed again only after one of them changed."""
+        """The view and shape from which the rows were computed; a change of either has the rows computed again."""
         self._row_ids: tuple[str, ...] = ()
         self.branches: frozenset[str] = frozenset()
         """All branches of the tree by product, shown or not."""
@@ -93,7 +93,7 @@ class HomeScreen(StatementListScreen):
 
     @property
     def page(self) -> int:
-        """Number of tree rows beside a message of one line, so that a longer message folds no branch."""
+        """Number of tree rows that fit with a message of one line; a longer message does not change it."""
         return tree_page(self.size.width, self.size.height)
 
     def columns(self) -> tuple[TableColumn, ...]:
@@ -119,7 +119,7 @@ class HomeScreen(StatementListScreen):
         return self.state.view.statement(table.partition("<")[0]) is None
 
     def entry_of(self, row: str | None) -> TreeRow | None:
-        """Return the entry of a row; for a row that only keeps its position, the former entry."""
+        """Return the entry of a row, or its last one if the row has vanished but still keeps its position."""
         return self.entries.get(row or "") or self._held.get(row or "")
 
     def tables_of(self, row: str) -> tuple[str, ...]:

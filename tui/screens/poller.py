@@ -19,7 +19,7 @@ POLL_S = 0.5
 
 
 class LedgerRead(Message):
-    """The ledger was read; `asked` if a reload was requested."""
+    """The ledger was read; `asked` tells whether a reload was requested."""
 
     def __init__(self, view: LedgerView, *, asked: bool) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class LedgerRead(Message):
 
 @dataclass(frozen=True, slots=True)
 class ReadFailure:
-    """Why something could not be read; shown again only if it changes."""
+    """Why a screen's data could not be read; the message is shown again only if it changes."""
 
     words: str
 

@@ -33,7 +33,7 @@ from tui.screens.table_screen import SplitScreen
 from tui.widgets.line_widgets import GrowingLines
 
 COPIED = 100
-"""Width in which a plan is copied."""
+"""Width of the text that is copied from a plan."""
 
 
 class ReviewScreen(SplitScreen):

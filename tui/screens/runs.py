@@ -37,7 +37,7 @@ from tui.screens.table_screen import SplitScreen, TableScreen
 from tui.widgets.line_widgets import GrowingLines
 
 CONFIRMED_AS = {"pause": "stop", "resume": "start", "retry": "restart", "cancel": "cancel", "skip": "skip"}
-"""Action on a run → the action whose confirmation it requires."""
+"""By action on a run, the action whose confirmation applies."""
 
 
 class RunScreen(SplitScreen):
@@ -74,7 +74,7 @@ class RunScreen(SplitScreen):
             self.missing = True
 
     def _acknowledge(self, run: RunRow) -> None:
-        """Acknowledge a failed run, once, because it is open on screen; a read-only console does not."""
+        """Acknowledge a failed run once, as it is now on screen; a read-only console does not acknowledge it."""
         if run.id in {one.id for one in self.state.view.snapshot.failed_runs} - self.acknowledged:
             self.acknowledged.add(run.id)
             acknowledge(self.state, run.id)

@@ -13,7 +13,7 @@ from tui.screens.table_screen import StatementTableScreen
 
 
 class StatementListScreen(StatementTableScreen):
-    """All statements, with a filter; the tree and the flat list share filter and marks."""
+    """Base of the tree and the flat list of statements, which share the filter and the marks."""
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state)

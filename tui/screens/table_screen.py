@@ -36,7 +36,7 @@ class TableScreen(StatementActionsScreen):
     # For subclasses to override.
 
     def row_ids(self) -> Sequence[str]:
-        """Return the rows in order."""
+        """Return the ids of the rows, in order."""
         return ()
 
     def shape(self) -> Hashable:
@@ -143,7 +143,7 @@ class SplitScreen(TableScreen):
         return (Container(self.table, self.pane, id="split"),)
 
     def share(self, rows: int, most: int) -> None:
-        """Set the height of the table to its rows, at most `most`; to all if the text is beside it."""
+        """Give the table the height of its rows, at most `most`, or the full height if the text is beside the table."""
         self.table.styles.height = "1fr" if self.has_class("-wide") else min(rows + 1, most)
 
     def do_page_down(self, key: str) -> None:

@@ -27,13 +27,13 @@ CHANGES = ("comment", "column", "filter", "window", "rename")
 CHILD_S = 120.0
 
 GENERATOR_S = 60.0
-"""A start takes a second; 10 s was too short on two cores shared by twelve processes."""
+"""Timeout for the generator's start, in seconds; it takes one, but 10 s were too few on two cores with 12 processes."""
 
 ROWS_USUAL_S = 120.0
 ROUND_USUAL_S = 40.0
 
 QUIET_S = 3.0
-"""Seconds without a batch and without lag that end a round; the last round waits one trigger longer."""
+"""A round ends after this many seconds without a batch or lag; the last round waits one trigger interval longer."""
 
 _CLONE = Path(__file__).resolve().parents[2]
 
@@ -48,7 +48,7 @@ class SettledRound:
 
 
 def default_folder(cwd: str) -> str:
-    """Return the default folder: the demo around `cwd`, else ./headgate-demo beside it, never inside the clone."""
+    """Return the demo folder that contains `cwd`, else `headgate-demo` in `cwd`, or beside the clone if `cwd` is in it."""
     here = Path(cwd).resolve()
     for folder in (here, *here.parents):
         if (folder / DEMO_FILE).is_file():
@@ -106,7 +106,7 @@ def wait_for_rows(
     progress: ProgressCallback,
     seconds: float,
 ) -> None:
-    """Wait until all tables have processed rows; `tell` is called for each as it does. Raises HeadgateError."""
+    """Wait until all `expected` tables have processed rows; calls `tell` once for each. Raises HeadgateError."""
     began = time.monotonic()
     told: set[str] = set()
     version = -1
@@ -137,7 +137,7 @@ def has_processed(line: StatementLine) -> bool:
 
 
 def rounds_of(project: "Project") -> int:
-    """Return the number of rounds that closes all chains: one more than the most stateful statements in a chain."""
+    """Return the number of closing rounds needed: one more than the most stateful statements in any chain."""
     depth: dict[str, int] = {}
 
     def measure(name: str) -> int:
@@ -163,7 +163,7 @@ def settle_round(
 ) -> SettledRound:
     """Write one round of closing events and wait until it is processed; raises HeadgateError.
 
-    Only the last round must stay quiet for longer than any trigger: overlapping rounds advance the same watermarks.
+    Only the last round waits for longer than any trigger: earlier ones may overlap, as all advance the same watermarks.
     """
     began = time.monotonic()
     answer = run_demo_child(["--settle", "--data", operations.place.data, "--rounds", "1"], environ)
@@ -184,7 +184,7 @@ def wait_for_quiet(
     seconds: float,
     what: str,
 ) -> None:
-    """Wait until no statement lags (measured after `since`) or has run a batch for `quiet_s`; raises HeadgateError."""
+    """Wait until no statement has lagged (as measured after `since`) or run a batch for `quiet_s`; raises HeadgateError."""
     began = quiet_from = time.monotonic()
     before: tuple[tuple[str, int | None], ...] = ()
     while True:

@@ -42,7 +42,7 @@ class ProjectDrift:
 
     @property
     def tables(self) -> tuple[TableName, ...]:
-        """All of them, sorted."""
+        """All tables that differ, sorted."""
         return tuple(sorted({*self.changed, *self.new, *self.gone}))
 
 
@@ -67,7 +67,7 @@ def statement_details(reader: "LedgerReader", table: TableName, *, since: float 
 def statement_among_all(
     reader: "LedgerReader", table: TableName, version: int | None
 ) -> "tuple[StatementDetails, LedgerSnapshot]":
-    """Read one statement or one of its versions, and the lines of all, at one moment; raises UsageError if unknown."""
+    """Read one statement, or one version of it, and the lines of all statements; raises UsageError if it is unknown."""
     from state.ledger_snapshot import LedgerSnapshot
 
     now = time.time()
@@ -131,7 +131,7 @@ def named_lines(lines: Iterable["StatementLine"], names: Iterable[TableName]) ->
 
 
 def project_drift(project: "Project", deployments: Iterable["Deployment"]) -> ProjectDrift:
-    """Compare declared revisions with those serving, by hash; `deployments` include deleted ones.
+    """Compare the declared revisions with the deployed ones, by hash; `deployments` include deleted versions.
 
     A deleted table does not count as a difference while its files are unchanged.
     """
@@ -158,7 +158,7 @@ def project_drift(project: "Project", deployments: Iterable["Deployment"]) -> Pr
 
 
 NEWEST = 50
-"""Number of newest runs considered, besides those whose versions serve."""
+"""How many of the newest runs are searched for releases; older releases are found by their versions and tickets."""
 
 
 def list_releases(reader: "LedgerReader", now: float) -> "tuple[Release, ...]":

@@ -56,7 +56,7 @@ class DoctorCheck:
 def check_machine(
     environ: Mapping[str, str], folder: str, place: SelectedEnvironment | None = None
 ) -> tuple[DoctorCheck, ...]:
-    """Check what a start needs: Java, engine, jars of an environment, Python, disk at the folder, terminal."""
+    """Check what a start needs: Java, Spark, the environment's jars, Python, free disk space and the terminal."""
     return (*check_engine(environ, place), check_python(), check_disk(folder), check_terminal(environ))
 
 
@@ -83,7 +83,7 @@ def check_inputs(
 
 
 def columns_of_delta(environ: Mapping[str, str], folder: str) -> DoctorCheck:
-    """Check whether a folder is a Delta table; the facts of the verdict then hold `columns` as (name, type)."""
+    """Check whether a folder is a Delta table; if it is, `facts` of the verdict has its `columns` as (name, type)."""
     return _ask_the_spark_side(environ, ["--json", "--delta", folder])[0]
 
 

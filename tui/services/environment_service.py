@@ -207,7 +207,7 @@ class EnvironmentService:
             return tracer.trace(_origin_of(tracer, column), direction)
 
     def edited(self, tables: "Iterable[TableName]") -> "tuple[TableName, ...]":
-        """Return those of the given tables whose files differ from what is deployed, by name."""
+        """Return which of the given tables have a DDL or statement that differs from the deployed one, sorted."""
         declared, observed = self.project().tables, self.known().observed
         found = []
         for table in sorted(set(tables) & declared.keys() & observed.keys()):
@@ -237,7 +237,7 @@ class EnvironmentService:
             yield self._tracer
 
     def known(self) -> "PlannerInput":
-        """Return the planner's input; empty before the first start."""
+        """Return the planner's input; empty before the environment's first start."""
         from core.observed.planner_input import PlannerInput
 
         return (
@@ -320,7 +320,7 @@ class EnvironmentService:
                 self._cache = None
 
     def wait_for_change(self, version: int, seconds: float) -> int:
-        """Return the data version once it differs from `version`, or after `seconds`."""
+        """Wait at most `seconds` until the ledger's data version differs from `version`; returns the current one."""
         ends_at = time.monotonic() + seconds
         while (now := self.reader.data_version()) == version and time.monotonic() < ends_at:
             time.sleep(0.05)
@@ -328,7 +328,7 @@ class EnvironmentService:
 
 
 def _released(verb: str, word: str, observed: "Mapping[TableName, ObservedDeployment]") -> tuple[TableName, ...]:
-    """Return the tables that a run swapped in according to a document; empty if the word names no such run.
+    """Return the tables that the run named by `word` swapped in, according to `observed`; empty if it names no run.
 
     Raises UsageError if several runs match.
     """

@@ -89,7 +89,7 @@ def _executed(reader: LedgerReader, word: str) -> Plan:
 
 
 def _to_undo(plan: Plan, observed: Mapping[TableName, ObservedDeployment]) -> tuple[PlanNode, ...]:
-    """Return the nodes whose deployed text is still that of the plan; raises Refused if a later plan changed one."""
+    """Return the nodes whose text is still deployed; raises Refused if there are none, or if one was changed later."""
     short, found = plan.hash[:12], []
     edited = edited_nodes(plan.nodes)
     for node in edited:
@@ -150,7 +150,7 @@ def same_files(row: "PlanRow", texts: Mapping[str, str]) -> bool:
 
 
 def find_edits(plan: Plan, run: "RunRow", project: "Project") -> tuple[EditedTable, ...]:
-    """List the edits of tables with failed or blocked steps, and of what they read within the plan."""
+    """List the edits of tables with failed or blocked steps, and of the plan's tables upstream of them."""
     from core.project_reader.revision_reader import revision_of
 
     found = []
@@ -165,7 +165,7 @@ def find_edits(plan: Plan, run: "RunRow", project: "Project") -> tuple[EditedTab
 
 
 def request_of(plan: Plan, run: "RunRow") -> PlanRequest:
-    """Return the request that continues a run; the run's id makes its plan unique."""
+    """Return the request that continues a run; it contains the run's id, which makes the plan unique."""
     return replace(plan.request, nonce="", continues=run.id)
 
 

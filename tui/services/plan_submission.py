@@ -48,12 +48,12 @@ MEASURING_S = 3.0
 
 _STARTS_TEXT = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 SETTLING_S = 15.0
-"""How long a plan is recomputed while its input keeps changing. After a pool starts, statements start one by one, and
-each may remove a step.
+"""How long, in seconds, a plan is recomputed while its input keeps changing: after a pool starts, statements start one
+by one, and each start may remove a step from the plan.
 """
 
 _TRIES = 3
-"""Times that an unchanged plan is submitted before its refusal as stale is final."""
+"""Number of times that the same plan may be refused as stale before the refusal is reported."""
 
 _SHORTEST = 4
 """Minimum length of a hash prefix that names a plan."""
@@ -66,10 +66,10 @@ class SubmittedPlan:
     plan: Plan
     expires_at: float
     confirm: str
-    """Empty when nothing has to be typed."""
+    """The text to type to confirm the execution; empty if nothing has to be typed."""
     level: str
     approved: int = 0
-    """Number of logins other than the author's that have approved it."""
+    """Number of approvals by users other than the author."""
     unanswered: str = ""
     """Why Spark did not analyze all statements; empty if it did."""
 
@@ -122,10 +122,10 @@ def raise_refusals(plan: Plan) -> None:
 
 
 def with_nonce(request: PlanRequest, reader: "LedgerReader | None" = None) -> PlanRequest:
-    """Add a nonce, so that the plan differs from every executed one: a plan is named by its hash and applied once.
+    """Add a nonce to a request, since a plan is identified by its hash and applied only once.
 
-    An open request keeps its nonce when repeated: the same texts give the same plan. A continuation needs none, since
-    its run's id makes the plan unique.
+    A repeated request gets the nonce of the open one, so that the same texts give the same plan. A continuation needs
+    no nonce, because the id of its run makes the plan unique.
     """
     from core.plan.codec import request_from_json
     from core.planner.scope import normal_request
@@ -217,7 +217,7 @@ def submitted_from(plan: Plan, answer: Mapping[str, Any], unanswered: str) -> Su
 def ask_spark(
     client: AgentClient, questions: "Sequence[AnalysisQuestion]", *, seconds: float
 ) -> "tuple[tuple[AnalysisAnswer | None, ...], str]":
-    """Ask Spark about statements through the agent; returns answers, None if missing, and why some are."""
+    """Ask Spark about statements through the agent; returns an answer or None for each, and why any are missing."""
     from core.changes.spark_analysis import answer_from_json
 
     args = {"questions": [question.as_json() for question in questions], "seconds": seconds}
@@ -265,7 +265,7 @@ def plan_of_row(row: "PlanRow") -> Plan:
 
 
 def _moved(before: PlannerInput, now: PlannerInput) -> bool:
-    """Return whether a new plan may differ; load of disk and pool changes constantly and is not in a plan's hash."""
+    """Return whether new input may change a plan; the load of disk and pool is ignored, as it changes constantly."""
 
     def weighed(one: PlannerInput) -> tuple[object, ...]:
         return one.observed, one.answers, one.policy, one.headroom.engine if one.headroom else ""
@@ -274,7 +274,7 @@ def _moved(before: PlannerInput, now: PlannerInput) -> bool:
 
 
 def _read_again(plan: Plan) -> list[TableName]:
-    """Return the tables whose size determines a plan's cost: those rebuilt, and those they stream."""
+    """Return the tables whose size determines a plan's cost: the rebuilt ones, and those that they stream from."""
     found: dict[TableName, None] = {}
     for node in plan.nodes:
         if node.action is Action.REBUILD:
@@ -283,7 +283,7 @@ def _read_again(plan: Plan) -> list[TableName]:
 
 
 def _have_measured(client: AgentClient, tables: Sequence[TableName]) -> None:
-    """Have the agent measure tables now instead of within ten minutes; if it fails, costs are older."""
+    """Have the agent measure tables now, instead of within ten minutes; if that fails, a plan uses older figures."""
     try:
         client.call("measure", {"tables": list(tables), "seconds": MEASURING_S})
     except AgentUnreachable:
@@ -301,7 +301,7 @@ def _look_closer(
     facts: "ParseCache",
     seconds: float,
 ) -> str:
-    """Have the agent measure a plan's costs and ask Spark about its statements; the answers go to its ledger.
+    """Have the agent measure tables for a plan's costs, and ask Spark about the plan's new or changed statements.
 
     Return why some of Spark's answers are missing; empty if none is.
     """
@@ -327,7 +327,7 @@ def _silent(wait: WaitProgress) -> None:
 def with_edits(row: "PlanRow", place: SelectedEnvironment) -> "PlanRow":
     """Return a plan's row; an open plan is superseded if a file of its tables has changed since.
 
-    Only in the folder that it was made in: files of another checkout prove nothing.
+    Files are compared only in the folder where the plan was made, since those of another checkout prove nothing.
     """
     folder = row.folder
     if row.status != "open" or folder != place.folder or not os.path.isfile(os.path.join(folder, PROJECT_FILE)):
@@ -345,7 +345,7 @@ def with_edits(row: "PlanRow", place: SelectedEnvironment) -> "PlanRow":
 
 
 def _declaring(table: TableName, texts: Mapping[str, str]) -> Iterator[str]:
-    """List the files that declare a table, including a yml that may have been added since: DDL, statement, settings."""
+    """List the files that declare a table: DDL, statements and settings, even a yml that did not exist for the plan."""
     ddl = next((path for path in texts if path.endswith(f"/sql-scripts/ddl.{table}.sql")), "")
     if not ddl:
         return
@@ -361,7 +361,7 @@ def _declaring(table: TableName, texts: Mapping[str, str]) -> Iterator[str]:
 
 
 def _statements(scripts: str, texts: Iterable[str]) -> list[str]:
-    """List the statement files of a unit; one of them may write several tables."""
+    """List the statement files in a `sql-scripts` folder; each may write several tables."""
     return [path for path in texts if path.startswith(f"{scripts}/dml.")]
 
 

@@ -24,11 +24,11 @@ OBSERVED_S = 20.0
 
 
 STARTED_S = 5.0
-"""How long statements that ended with their pool may take to restart; a restart may also have been refused."""
+"""How long, in seconds, to wait for the restart of statements that ended with their pool; some may never restart."""
 
 
 _LOST = frozenset({State.UNKNOWN, State.STOPPED})
-"""States that a statement which should run has only before the agent's first round, or between two sessions."""
+"""States that a statement wanted running is in only before the agent's first round, or between two sessions."""
 
 
 _MOST_OBSERVED_MB = 64
@@ -89,7 +89,7 @@ def wait_until_statements_observed(
 
 @dataclass(frozen=True, slots=True)
 class ObservedDocument:
-    """The content of an `--observed` file; it may be a pipe, so it is read once."""
+    """The content of an `--observed` file, which is read only once because it may be a pipe."""
 
     path: str
     text: str

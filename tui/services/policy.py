@@ -32,14 +32,14 @@ class EnvironmentPolicies:
     """The three policies that an environment can have at one moment."""
 
     declared: Policy | None
-    """None if the files were not read."""
+    """The policy that the files declare; None if they were not read."""
     in_force: RecordedPolicy | None
-    """None if no agent has recorded one yet."""
+    """The recorded policy that applies; None if no agent has recorded one yet."""
     waits: RecordedPolicy | None
 
     @property
     def differs(self) -> tuple[str, ...]:
-        """Keys in which the files differ from what is in force."""
+        """Keys of the rules that differ between the declared policy and the one in force."""
         return differing_rules(self.declared, self.in_force.policy) if self.declared and self.in_force else ()
 
 
@@ -82,7 +82,7 @@ def apply(
 
 
 def approve(place: SelectedEnvironment, client: AgentClient, digest: str, *, confirm: str) -> dict[str, object]:
-    """Put the waiting policy into force; returns the same as `apply`."""
+    """Put the waiting policy into force; returns the same keys as `apply`."""
     line = equivalent_command(place, "policy", "approve")
     return client.call("policy_approve", {"id": digest}, confirm=confirm, line=line)
 

@@ -23,11 +23,11 @@ ASKED_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class StatementCrossCheck:
-    """Spark's answer about one statement, beside our reading of it."""
+    """Spark's answer about one statement, and where it disagrees with Headgate's own analysis."""
 
     engine: str
     disagreements: tuple[Fact[Notice], ...]
-    """Empty if Spark reads the statement as we do."""
+    """Differences from Headgate's own analysis; empty if there are none."""
     answer: AnalysisAnswer
 
     @property
@@ -36,7 +36,7 @@ class StatementCrossCheck:
         return tuple(f"disagrees: {found}" for found in self.disagreements) or ("agrees",)
 
     def as_json(self) -> dict[str, Any]:
-        """Return Spark's answer with its disagreements with ours."""
+        """Return Spark's answer as a JSON object, together with the disagreements."""
         return self.answer.as_json() | {"disagreements": [found.as_json() for found in self.disagreements]}
 
 

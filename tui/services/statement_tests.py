@@ -38,10 +38,10 @@ from tui.services.environment_service import EnvironmentService
 RUNNER = "pipelines.statement_tests"
 
 DEPLOYED = "deployed"
-"""In place of a git reference: take the old texts from the ledger."""
+"""Word that replaces a git reference if the old texts are to be taken from the ledger."""
 
 START_S = 180.0
-"""Seconds that Spark may take before the first case, in addition to the cases themselves."""
+"""Time allowed for the start of Spark, in seconds, in addition to the time for the cases."""
 
 END_S = 30.0
 
@@ -85,7 +85,7 @@ def restricted(selected: SelectedCases, upgrade: PlannedUpgrade) -> SelectedCase
 
 
 def refuse_nothing(selected: SelectedCases, words: Iterable[str]) -> None:
-    """Raise UsageError if there is no case to run: that must not count as a pass."""
+    """Raise UsageError if a named table has no case or no case is selected, since running nothing must not pass."""
     tested = {case.table for case in selected.cases}
     without = [word for word in words if word in selected.tables and word not in tested]
     if without:
@@ -101,7 +101,7 @@ def _refuse_external(table: Table) -> None:
 
 
 def tried_as_files(selected: SelectedCases) -> str:
-    """Name the tables that are tested in a format other than their own; empty if there are none."""
+    """Write which tables are tested over parquet files instead of their own format; empty if there are none."""
     tested = {case.table: selected.tables[case.table] for case in selected.cases}
     formats = {table: table_format(each.parsed_ddl.format) for table, each in tested.items()}
     other = sorted(table for table, format in formats.items() if format.data_files)
@@ -140,7 +140,7 @@ def find_upgrade(operations: EnvironmentService, since: str) -> PlannedUpgrade:
 
 
 def tell_plans(operations: EnvironmentService, upgrade: PlannedUpgrade, results: Iterable[CaseResult]) -> str:
-    """Have the agent record failed upgrades, which then make plans rebuild; returns the outcome in words."""
+    """Have the agent record failed upgrades, so that plans rebuild the tables; returns the outcome in words."""
     shown = {}
     for each in results:
         change = upgrade.changes.get(TableName(each.table))
@@ -241,7 +241,7 @@ def _answers(
 
 
 def _end(process: "subprocess.Popen[str]", folder: str) -> None:
-    """End the child by closing its input, then whatever is left of it and its server."""
+    """End the child by closing its input, or kill it if it does not end in time; then end a server that still runs."""
     if process.stdin is not None:
         with suppress(OSError):
             process.stdin.close()

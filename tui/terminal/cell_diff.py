@@ -8,10 +8,10 @@ from tui.presentation.styling.styled_text import Line, cells_of
 from tui.presentation.styling.theme import Paint, Palette
 
 GAP = 6
-"""Up to so many equal cells between changed ones are sent again, which is cheaper than moving the cursor."""
+"""Maximum number of unchanged cells that are sent again between changed ones, instead of moving the cursor."""
 
 SMALL_FRAME = 6_000
-"""Maximum bytes of a frame for which a shorter order is tried; for longer ones it costs too much time."""
+"""Maximum length of a frame for which a shorter order of its cells is sought; for longer frames this takes too long."""
 
 
 class CellStyle(NamedTuple):
@@ -66,7 +66,7 @@ class ShadowScreen:
         self.dirty = set(range(self.height))
 
     def put(self, x: int, y: int, pieces: Iterable[tuple[str, CellStyle]], end: int) -> None:
-        """Write pieces of text from a cell on, up to but excluding the cell `end`."""
+        """Write pieces of text into row `y`, from column `x` up to but not including column `end`."""
         if not 0 <= y < self.height:
             return
         row = self.wanted[y]

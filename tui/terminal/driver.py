@@ -40,7 +40,7 @@ class KeyParser(XTermParser):
 
     def __init__(self, debug: bool = False) -> None:
         self._escaped_at: float | None = None
-        """When a lone escape was delivered, if nothing followed it yet."""
+        """When a lone escape was delivered; None once another character has followed."""
         super().__init__(debug)
 
     def parse(self, token_callback: TokenCallback[Message]) -> Generator[Read1 | Peek1, str, None]:
@@ -207,7 +207,7 @@ class ConsoleDriver(LinuxDriver):
     """Reads keys with `KeyParser`; end of file on the terminal ends the process."""
 
     opening: ClassVar[FirstPicture | None] = None
-    """The first picture, if one was drawn: the alternate screen is active, and entering it again would clear it."""
+    """The first picture, if drawn: the alternate screen is then already active, and entering it would clear it."""
 
     def start_application_mode(self) -> None:
         if self.opening is not None:

@@ -45,7 +45,7 @@ class FirstPicture:
         self.shadow = shadow
 
     def _be_quiet(self) -> None:
-        """Turn off the echo of typed characters."""
+        """Turn off the echo and the line buffering of typed characters."""
         try:
             self._before = termios.tcgetattr(0)
             quiet = termios.tcgetattr(0)

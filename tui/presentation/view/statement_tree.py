@@ -192,7 +192,7 @@ class TreeFolding:
         self._made_for: tuple[object, ...] = ()
 
     def closed(self, view: LedgerView, rows: int, kept: Collection[str] = ()) -> frozenset[str]:
-        """Return the branches closed with room for `rows` rows; those in `kept`, above the cursor, stay as they are."""
+        """Return the closed branches, given room for `rows` rows; branches in `kept` are not newly closed."""
         made_for = (self.mode, rows, rows_of(view, ()))
         if made_for != self._made_for:
             self._made_for = made_for
