@@ -28,7 +28,7 @@ class OsProcess:
 
     @property
     def alive(self) -> bool:
-        """Return whether this very process still runs; a zombie does not."""
+        """Return whether this very process still runs; a zombie does not count as running."""
         return bool(self.started) and started(self.pid) == self.started
 
 
@@ -38,14 +38,14 @@ def module_command(module: str, *words: str) -> list[str]:
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables of a child process: ours, without those that change imports."""
+    """Return the environment variables of this process without those that affect imports, for a child process."""
     return {name: value for name, value in environ.items() if name not in ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP")}
 
 
 def run_module(
     module: str, words: Sequence[str], environ: Mapping[str, str], *, seconds: float
 ) -> subprocess.CompletedProcess[str]:
-    """Run one of our modules to its end in a process of its own; raises subprocess.TimeoutExpired."""
+    """Run a Headgate module to its end in a child process; raises subprocess.TimeoutExpired."""
     return subprocess.run(
         module_command(module, *words),
         cwd="/",
@@ -93,7 +93,7 @@ def identify(pid: int | None) -> OsProcess | None:
 
 
 def started(pid: int) -> str:
-    """Return when a process started, according to the kernel; empty if it ended or is a zombie."""
+    """Return when a process started, according to the kernel; empty if the process has ended or is a zombie."""
     stat = Path(f"/proc/{pid}/stat")
     if Path("/proc/self/stat").exists():
         try:

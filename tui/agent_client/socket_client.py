@@ -1,6 +1,6 @@
 """The client's side of the agent's socket: one connection per call, with a deadline.
 
-The agent does not trust it: the kernel identifies the caller, and the agent computes confirmation levels itself.
+The agent does not trust the client: the kernel identifies the user, and the agent computes confirmation levels itself.
 """
 
 import os
@@ -32,7 +32,7 @@ DEADLINES_S = {
     "opinion": 60.0,
     "exit": 90.0,
 }
-"""Deadlines of operations, in seconds; 30 for those not listed. If one takes longer, see the ledger for its outcome."""
+"""Deadlines of operations, in seconds; 30 for those not listed. The ledger shows the outcome of slower operations."""
 
 WITH_AN_OLDER_AGENT = frozenset({"status", "stop", "exit"})
 """Operations that a newer program may send to an older agent, because both understand them in the same way."""
@@ -155,7 +155,7 @@ class AgentClient:
             )
 
     def _refuse_stranger(self, connection: socket.socket) -> None:
-        """Raise AgentUnreachable if another user listens, according to the kernel."""
+        """Raise AgentUnreachable if, according to the kernel, another user listens on the socket."""
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         _, uid, _ = struct.unpack("3i", credentials)
         if uid != self._owner:

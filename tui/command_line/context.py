@@ -44,7 +44,7 @@ class CommandContext:
         return EnvironmentService(self.place, self.environ)
 
     def document(self, form: str, **parts: Any) -> None:
-        """Print JSON with the name of its format, the project and the environment."""
+        """Print a JSON document that names its format, the project and the environment."""
         self.voice.data({"format": form, "project": self.place.project, "environment": self.place.environment, **parts})
 
     def announce(self) -> None:

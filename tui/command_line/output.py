@@ -148,7 +148,7 @@ def _told() -> Iterator[None]:
 
 
 def open_streams() -> None:
-    """Reopen standard streams closed by the shell (`>&-`) on /dev/null, so that no file becomes our stdout.
+    """Reopen standard streams closed by the shell (`>&-`) on /dev/null, so that no file opened later becomes stdout.
 
     Output that the encoding cannot represent is replaced, or escaped in JSON.
     """
@@ -167,5 +167,5 @@ def _is_unicode(stream: TextIO) -> bool:
 
 
 def silence_stdout() -> None:
-    """Redirect stdout to /dev/null after its reader is gone, or the interpreter complains on exit."""
+    """Redirect stdout to /dev/null after its reader is gone, so that the interpreter does not complain on exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

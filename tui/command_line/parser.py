@@ -20,7 +20,7 @@ COLUMNS = 80
 """Maximum line length of help; a narrower terminal folds between words where possible."""
 
 ALONE = ""
-"""Internal name of a command without a subcommand, which nobody can type."""
+"""Stands for the subcommand of a command used without one; it cannot be typed."""
 
 _PLACE = ("--project", "--env")
 
@@ -48,13 +48,13 @@ def parse_line(argv: list[str]) -> argparse.Namespace:
 
 
 def command_name(argv: list[str]) -> str | None:
-    """Return the command of a line; None for the console."""
+    """Return the name of a line's command; None for the console."""
     at = _next_word(argv, 0, _PLACE)
     return None if at is None else argv[at]
 
 
 def overview() -> str:
-    """Return the help of the whole line, with every command."""
+    """Return the help of `headgate` as a whole, with every command."""
     return _parser_alone(_shared()).format_help()
 
 

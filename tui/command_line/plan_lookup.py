@@ -39,7 +39,7 @@ class NamedPlan:
 
     @property
     def author(self) -> str:
-        """Login of the user who submitted the plan first; before it is submitted, of the user who saved it."""
+        """Login of the user who submitted the plan first; if nobody has, of the user who saved it."""
         return self.row.author if self.row else self.saved.author if self.saved else ""
 
     @property

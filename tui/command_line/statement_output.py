@@ -104,7 +104,7 @@ _SIZE_BY_UNIT = {"k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 
 @dataclass(frozen=True, slots=True)
 class FailOnCondition:
-    """One word of `--fail-on`."""
+    """One condition of `--fail-on`."""
 
     word: str
     holds: Callable[[StatementLine], bool]

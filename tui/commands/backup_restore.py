@@ -68,7 +68,7 @@ def _archives(ledger: Path, place: str) -> list[Path]:
 
 
 def adopt(context: CommandContext) -> int:
-    """Show the agent's doubts and the effects of an adoption, ask for confirmation, and have the agent adopt."""
+    """Show what is in doubt and what an adoption would do, ask for confirmation, and have the agent adopt the data."""
     from core.plan.confirmation import confirmation_for_adoption
 
     place, voice, client = context.place, context.voice, context.operations.client

@@ -144,7 +144,7 @@ def refuse_two_forms(context: CommandContext) -> None:
 
 
 def reasons_of(found: Plan) -> list[str]:
-    """Return the reasons for every table that the plan acts on, and its steps."""
+    """Return the reason for each table that a plan acts on, then the plan's steps."""
     from core.plan.descriptions import node_why, step_line
 
     lines: list[str] = []

@@ -81,7 +81,7 @@ def _named(operations: EnvironmentService, words: list[str]) -> list[str]:
 
 
 def _refuse_unknown(tables: list[str], deployed: tuple[Deployment, ...]) -> None:
-    """Raise UsageError for a name without a statement, before asking anything; the agent checks everything else."""
+    """Raise UsageError for a name without a statement, before asking for confirmation; the agent checks the rest."""
     external: dict[str, bool] = {each.table: each.external for each in deployed}
     for name in tables:
         table, version = name.partition("@")[::2]

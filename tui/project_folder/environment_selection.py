@@ -137,9 +137,9 @@ def _nearest_folder(environ: Mapping[str, str], cwd: str, project: str | None) -
 
 
 def absolute_environ(environ: Mapping[str, str], cwd: str) -> dict[str, str]:
-    """Return the environment variables with HEADGATE_HOME and XDG_STATE_HOME absolute, since children run in `/`.
+    """Return the environment for child processes, which run in `/`: HEADGATE_HOME and XDG_STATE_HOME are absolute.
 
-    Raises UsageError if the path of one of our folders is not UTF-8.
+    Raises UsageError if the path of a folder that Headgate uses is not UTF-8.
     """
     changed = dict(environ)
     for name in ("HEADGATE_HOME", "XDG_STATE_HOME"):

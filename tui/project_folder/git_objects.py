@@ -1,4 +1,4 @@
-"""Texts as git has them at a commit, read from its objects alone: checkout and index stay untouched.
+"""Reads the texts of a git commit from git's objects alone: checkout and index stay untouched.
 
 A text is compared as a checkout would write it: links are followed, submodules are entered, and filters (line endings,
 LFS, encodings) are applied.

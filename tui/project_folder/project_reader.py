@@ -32,7 +32,7 @@ class DeclaredTable:
     layer: Layer
     external: bool
     ddl: str = field(default="", compare=False)
-    """Path of the file that declares it."""
+    """Path of the DDL file that declares the table."""
 
 
 def parse(
@@ -192,7 +192,7 @@ class ProjectReader:
 
     @cached_property
     def facts(self) -> "ParseCache":
-        """The parse cache of SQL texts, of this project and deployed ones."""
+        """The cache of parsed SQL texts, both of this project and deployed ones."""
         return self._cache.load()
 
     def save_facts(self) -> bool:

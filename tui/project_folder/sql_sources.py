@@ -175,7 +175,7 @@ def _implied(revision: Revision) -> Revision:
 
 
 def _project_of(source: SqlSource) -> str | None:
-    """Return the nearest folder above with a headgate.yml; empty is the top of a repository."""
+    """Return the nearest folder above a source that contains headgate.yml; empty for the top of a repository."""
     folder = posixpath.dirname(source.path)
     while source.beside(posixpath.join(folder, MANIFEST)) is None:
         parent = posixpath.dirname(folder)

@@ -104,7 +104,7 @@ class ConsoleBackend:
     # The ledger.
 
     def detail(self, table: str) -> StatementDetails:
-        """Read one statement; without versions if it was never deployed."""
+        """Read one statement; the result has no versions if the table was never deployed."""
         return statement_details(self.reader, TableName(table))
 
     def history(self, table: str) -> "tuple[HistoryEntry, ...]":

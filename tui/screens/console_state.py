@@ -23,7 +23,7 @@ MESSAGE_S = 12.0
 
 
 class ConsoleHost(Protocol):
-    """The application as its screens use it, so that they need not import it."""
+    """The application as seen by its screens, which therefore need not import it."""
 
     def open_screen(self, name: str, **arguments: object) -> None: ...
     def go_back(self) -> None: ...
@@ -44,24 +44,24 @@ class StatusMessage(NamedTuple):
 
     text: str
     at: float
-    """Epoch seconds."""
+    """When the message was first shown, in epoch seconds."""
     tone: Tone
     seconds: float
-    """Seconds for which it is shown."""
+    """How long the message is shown, in seconds."""
 
 
 @dataclass(slots=True)
 class ConsoleState:
-    """Shared by all screens; used on the event loop only."""
+    """The state shared by all screens; used on the event loop only."""
 
     backend: ConsoleBackend
     identity: ConsoleIdentity
     glyphs: Glyphs
     painter: StripPainter
     clock: Callable[[], float]
-    """Epoch seconds."""
+    """Returns the time in epoch seconds."""
     monotonic: Callable[[], float]
-    """Monotonic seconds."""
+    """Returns the time of the monotonic clock, in seconds."""
     host: ConsoleHost
     view: LedgerView = field(default_factory=lambda: make_ledger_view(LedgerSnapshot(read_at=0.0)))
     marks: set[str] = field(default_factory=set)

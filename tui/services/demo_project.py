@@ -48,7 +48,7 @@ class SettledRound:
 
 
 def default_folder(cwd: str) -> str:
-    """Return the demo folder that contains `cwd`, else `headgate-demo` in `cwd`, or beside the clone if `cwd` is in it."""
+    """Return the demo folder around `cwd`, else `headgate-demo` in `cwd`, but beside the clone if `cwd` is in it."""
     here = Path(cwd).resolve()
     for folder in (here, *here.parents):
         if (folder / DEMO_FILE).is_file():
@@ -184,7 +184,7 @@ def wait_for_quiet(
     seconds: float,
     what: str,
 ) -> None:
-    """Wait until no statement has lagged (as measured after `since`) or run a batch for `quiet_s`; raises HeadgateError."""
+    """Wait until no statement has run a batch, or lagged after `since`, for `quiet_s`; raises HeadgateError."""
     began = quiet_from = time.monotonic()
     before: tuple[tuple[str, int | None], ...] = ()
     while True:

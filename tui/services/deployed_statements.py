@@ -32,13 +32,13 @@ class ProjectDrift:
     """How the files differ from what is deployed."""
 
     changed: tuple[TableName, ...]
-    """Declared with another revision than the deployed one."""
+    """Tables whose declared revision differs from the deployed one."""
     new: tuple[TableName, ...]
-    """Declared but not deployed, except tables deleted with this declaration; external tables are not counted."""
+    """Tables declared but not deployed, except external ones and those in `deleted`."""
     gone: tuple[TableName, ...]
-    """Deployed and no longer declared."""
+    """Tables deployed but no longer declared."""
     deleted: tuple[TableName, ...] = ()
-    """Deleted, with files unchanged since: not a difference, but deployable again by name."""
+    """Deleted tables whose files are unchanged since; they do not count as differences."""
 
     @property
     def tables(self) -> tuple[TableName, ...]:

@@ -38,7 +38,7 @@ class DoctorCheck:
     summary: str
     remedy: str = ""
     warning: bool = False
-    """Worth knowing, but not a failure."""
+    """Whether the verdict is only a warning: worth knowing, but not a failure."""
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def _executed(reader: LedgerReader, word: str) -> Plan:
 
 
 def _to_undo(plan: Plan, observed: Mapping[TableName, ObservedDeployment]) -> tuple[PlanNode, ...]:
-    """Return the nodes whose text is still deployed; raises Refused if there are none, or if one was changed later."""
+    """Return the nodes whose new text is deployed; raises Refused without such nodes, or if a table changed later."""
     short, found = plan.hash[:12], []
     edited = edited_nodes(plan.nodes)
     for node in edited:

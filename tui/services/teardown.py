@@ -1,9 +1,9 @@
 """Ending an environment, and deleting what Headgate created for it.
 
-Generator, agent and pool are each proven to belong to the environment, and proven gone. A purge deletes a folder or
-file only by its own proof, never a folder for its content: a version's folder carries the owner file of this ledger or
-is named by a record, and files of the home and of a demo are known by name. Everything else beside them stays, with
-its folders. Links are never followed.
+Generator, agent and pool are each proven to belong to the environment, and proven gone. A purge deletes only what is
+itself proven to belong to the environment: a version's folder contains the owner file of this ledger or is named by a
+record, and files of the home and of a demo are known by name. Everything else stays, with its folders. Links are never
+followed.
 """
 
 import fcntl
@@ -95,7 +95,7 @@ def still_running(place: SelectedEnvironment) -> list[str]:
 
 
 def find_generator(place: SelectedEnvironment) -> OsProcess | None:
-    """Find the demo's generator for this environment's data folder: it holds the folder's lock."""
+    """Find the demo's generator for this environment: the process that holds the lock in the data folder."""
     lock = Path(place.data, "generator.lock")
     found = os_processes.lock_holder(str(lock))
     # A status query holds the lock for an instant and writes no pid.

@@ -217,7 +217,7 @@ class _Pen:
 
 
 def _change(old: CellStyle, new: CellStyle) -> str:
-    """Return the SGR sequence from one style to another; attributes can only be added, so removing one resets all."""
+    """Return the SGR sequence from one style to another; to remove an attribute, everything is reset first."""
     if old.attributes != new.attributes and not set(old.attributes) <= set(new.attributes):
         codes = ["", *new.attributes]
         old = PLAIN

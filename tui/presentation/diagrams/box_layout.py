@@ -1,4 +1,4 @@
-"""Geometry of a graph drawn as boxes in layers from left to right; drawing is left to others.
+"""Geometry of a graph of boxes in layers from left to right; nothing is drawn here.
 
 A connection that spans several layers gets a slot in each layer that it crosses, so that it never runs behind a box.
 """

@@ -25,7 +25,7 @@ from tui.presentation.diagrams.lineage_svg import (
 from tui.presentation.reports.table_hierarchy import kind_of, lag_of, state_of, version_of
 
 Ways = Mapping[tuple[str, str], bool]
-"""Pairs of tables in the direction of data flow, with whether the second streams the first."""
+"""Pairs of tables in the direction of data flow, each with whether the second table streams from the first."""
 
 
 def hierarchy_svg(trees: Sequence[tuple[str, Sequence[HierarchyRow]]]) -> str:

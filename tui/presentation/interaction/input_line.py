@@ -22,9 +22,9 @@ class InputLine:
     place: int = 0
     done: str = ""
     history: tuple[str, ...] = ()
-    """Oldest first."""
+    """Lines entered before, oldest first."""
     back: int = 0
-    """Steps back in the history; 0 is the typed text."""
+    """How many lines back in the history the shown text is; 0 for the typed text."""
 
 
 def type_key(entry: InputLine, key: str, character: str | None) -> InputLine:

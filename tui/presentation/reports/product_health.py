@@ -27,7 +27,7 @@ class ProductHealth:
     external: int
     """Number of external tables, which are not statements."""
     states: Mapping[State, int]
-    """Worst first, without zeros."""
+    """Number of statements by state, worst state first; states without statements are omitted."""
     trend: Trend
     """The worst trend; idle only if no statement has pending input."""
     lag_rows: int | None

@@ -22,7 +22,7 @@ class ChangeRow:
     table: str
     change: str
     would: str
-    """What a plan would do."""
+    """What a plan would do with the table."""
     reason: str = ""
     old: RevisionTexts = field(default_factory=RevisionTexts)
     new: RevisionTexts = field(default_factory=RevisionTexts)
@@ -33,7 +33,7 @@ class ChangeRow:
 
 
 def summary(changes: Sequence[ChangeRow], user: str, *, compared: bool = True) -> str:
-    """Write the counts of line 2; unless `compared`, no number of differences is claimed."""
+    """Write the counts for line 2; without `compared`, the number of differences is left out."""
     differ = sum(1 for one in changes if one.change and one.change != DELETED)
     deleted = sum(1 for one in changes if one.change == DELETED)
     mine = sum(1 for one in changes for mark in one.staged if mark.actor == user)
@@ -59,7 +59,7 @@ STAGE_KEYS = {"deploy": "D", "hold": "B", "delete": "X"}
 
 
 def row(one: ChangeRow, width: int, user: str) -> Line:
-    """Write one row; marks name their users."""
+    """Write one row; each staged mark names the user who set it."""
     marks = ", ".join(f"{STAGE_KEYS.get(mark.verb, 'D')} by {mark.actor}" for mark in one.staged)
     same = "the files match what is deployed" if one.compared else "not compared"
     cells = {

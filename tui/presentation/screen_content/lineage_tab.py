@@ -91,7 +91,7 @@ def _rows(branch: LineageTreeRow, room: int, width: int) -> tuple[Line, ...]:
 
 
 def _folded(start: str, text: str, tone: Tone, width: int) -> tuple[Line, ...]:
-    """Append a text to its start, or wrap it below if it does not fit."""
+    """Write `text` after `start` on one line, or wrapped below if it does not fit."""
     if width_of(start) + 1 + width_of(text) <= width:
         return (line((start, tone), (f" {text}", Tone.DIM)),)
     return (fit(line((start, tone)), width), *wrap(text, width - 1, Tone.DIM, "        "))

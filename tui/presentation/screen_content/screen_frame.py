@@ -217,7 +217,7 @@ _BEGINNING = {
     "restart": ", first batch pending",
     "stop": ", not confirmed by Spark yet",
 }
-"""What is still pending after an accepted action on statements."""
+"""By verb, what is still pending after an accepted action on statements."""
 
 
 def message_lines(

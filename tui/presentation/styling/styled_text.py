@@ -53,7 +53,7 @@ def line(*parts: str | Span | tuple[str, Tone]) -> Line:
 
 @lru_cache(maxsize=65536)
 def width_of(text: str) -> int:
-    """Count the terminal cells that a text takes once it is clean."""
+    """Count the terminal cells of a text as `clean` returns it."""
     drawn = clean(text)
     return len(drawn) if drawn.isascii() else sum(map(_char_width, drawn))
 
@@ -71,7 +71,7 @@ def _char_width(char: str) -> int:
 _ONE_CELL = re.compile(
     "[ -~\u00a1-\u00ac\u00ae-\u02ff\u0391-\u03a1\u03a3-\u0482\u2010-\u2027\u2190-\u22ff\u2500-\u25fc\u2714\u2716]"
 )
-"""Characters that every terminal draws in one cell: European letters, punctuation, arrows, box drawing, our glyphs."""
+"""Characters drawn in one cell by every terminal: European letters, punctuation, arrows, box drawing, ✔ and ✖."""
 
 _ONE_CELL_EACH = re.compile(f"{_ONE_CELL.pattern}*")
 

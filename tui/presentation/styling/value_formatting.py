@@ -31,7 +31,7 @@ def long_number(value: int | None) -> str:
 
 
 def age(seconds: float | None) -> str:
-    """Write an age for a list, in steps of ten seconds below a minute, so that a quiet screen sends nothing."""
+    """Write an age for a list, in steps of ten seconds below a minute, so that a quiet screen is rarely redrawn."""
     if seconds is None:
         return "-"
     if seconds < 10:

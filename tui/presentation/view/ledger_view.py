@@ -227,7 +227,7 @@ class Freshness:
 
 
 def freshness(snapshot: LedgerSnapshot, now: float) -> Freshness:
-    """Return the freshness of a snapshot, in words that rarely change, so that a quiet screen sends nothing."""
+    """Return the freshness of a snapshot, in words that rarely change, so that a quiet screen is rarely redrawn."""
     facts = snapshot.facts
     if facts is None:
         reason = snapshot.problem or "the ledger has not been read yet"

@@ -34,7 +34,7 @@ class BranchHealth:
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """One row of the tree; `kind` is product, layer, table, version, or again for a table that is shown above."""
+    """One row of the tree; `kind` is product, layer, table, version, or `again` for a table that is shown above."""
 
     id: str
     kind: str
