@@ -59,7 +59,7 @@ class EnvironmentLayout:
         return f"{self.checkpoint_folder(table, version)}.{physical_name(*parent)}.{batch}"
 
     def rewrite_folder(self, table: TableName, version: int, run: str) -> str:
-        """Return the checkpoint folder for a version whose table is rewritten by a run."""
+        """Return the checkpoint folder that a version gets when the run `run` rewrites its table."""
         return f"{self.checkpoint_folder(table, version)}.rewrite.{run}"
 
     def is_checkpoint(self, path: str, table: TableName, version: int) -> bool:
@@ -139,7 +139,8 @@ def column_types(texts: RevisionTexts, table: TableName) -> tuple[tuple[str, str
 def streamed_reads(deployment: Deployment) -> tuple[TableRead, ...]:
     """Return the streamed reads of a deployment in SQL order, which is how Spark numbers `sources/<i>` (seen on 4.2.0).
 
-    Rules that are newer than the deployment are not applied, because a running statement must be measured.
+    Rules that are newer than the deployment are not applied: a running statement must be measured even if it breaks
+    them.
     """
     if deployment.external:
         return ()

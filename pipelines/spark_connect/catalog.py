@@ -276,7 +276,7 @@ class SparkTables:
     def read_files(
         self, sql: str, limit: int, views: Sequence[FileView], tag: str = ""
     ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
-        """Run a query like `read`, with temporary views over files that exist only during the query.
+        """Run a query like `read`, with temporary views over files; the views exist only during the query.
 
         With `tag`, the query can be cancelled by `end_reads`.
         """
@@ -438,7 +438,7 @@ class SparkUpkeep:
         self._run(f"OPTIMIZE {_named(table)}", tag)
 
     def vacuum(self, table: str, retain_h: str, tag: str) -> None:
-        """Delete files that no version of the last `retain_h` hours uses; if empty, the table's retention applies."""
+        """Delete files unused by all versions of the last `retain_h` hours (if empty: of the table's retention)."""
         self._run(f"VACUUM {_named(table)}" + (f" RETAIN {int(retain_h)} HOURS" if retain_h else ""), tag)
 
     def end(self, tag: str) -> None:

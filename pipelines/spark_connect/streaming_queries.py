@@ -59,7 +59,7 @@ class SparkQueries:
         self._answered_at = time.monotonic()
 
     def start(self, start: QueryStart, run_id: str = "") -> ReportedQuery:
-        """Start a query; if this connection already started it identically, or it has the run id `run_id`, return it.
+        """Start a query, or return the running one if its run id is `run_id` or this connection started it identically.
 
         Running queries are listed only if Spark refuses the start, because every listing covers all statements.
         A name does not identify text and checkpoint: AnotherQuery is raised if the query of this name was

@@ -148,7 +148,7 @@ class EnvironmentIdentity:
 
 
 def rewritten(left: EnvironmentMark, found: EnvironmentMark) -> str:
-    """Describe a mark that somebody has replaced since this agent wrote it; whoever did may still be running."""
+    """Describe a mark that was replaced since this agent wrote it, by a process that may still be running."""
     if replace(found, count=left.count) == left:
         stands = f"its count is {found.count}, and was {left.count}"
         return f"the mark of the data folder was replaced while this agent was running: {stands}"

@@ -100,7 +100,7 @@ def is_newer(found: RegistryRecord, row: Deployment, ledger_id: str) -> Sentence
 
 
 def serve(agent: AgentContext, versions: Mapping[TableName, int], run: str) -> int:
-    """Record that pointers have moved (all or none), before the ledger records it; returns the count for the ledger."""
+    """Record that pointers have moved (all or none), before that is written to the ledger; returns the count for it."""
     data = agent.layout.data
     with _SERVING:
         found = read_record(data, SERVING_FILE)

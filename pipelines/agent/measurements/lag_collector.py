@@ -56,7 +56,7 @@ class MeasurementHistory:
     state_bytes: int | None = None
 
     def take(self, judged: LagTrend, now: float) -> None:
-        """Record a verdict; while a statement is starved, its watermark counts as new."""
+        """Record a verdict; while a statement is starved, the age of its watermark is counted from now."""
         self.previous = judged.trend
         if judged.trend is Trend.STARVED and self.watermark_at is not None:
             self.watermark_at = now

@@ -22,7 +22,7 @@ EVERY_S = 600.0
 """Seconds between two unrequested measurements of a table; a new table is measured whenever its age has doubled."""
 
 LOGS_EVERY_S = 30.0
-"""Seconds between two measurements of an input with a log: reading the log is cheap, and nothing else measures it."""
+"""Seconds between two measurements of an input with a log: they are cheap, and no statement measures inputs."""
 
 TICK_S = 15.0
 """Seconds between two checks for due tables: how long a new table may lack statistics."""
@@ -111,8 +111,8 @@ class TableStatisticsCollector:
     def _put(self, found: Mapping[Key, TableStatistics], by_version: Mapping[Key, Deployment]) -> None:
         """Write statistics; if the ledger is unavailable, the tables are measured again at the next tick.
 
-        Lists take row counts from lag measurements. Inputs have none, so their row counts are written as such
-        here.
+        Lists take row counts from lag measurements. Inputs have none, so their row counts are written here as
+        lag measurements.
         """
         if found:
             self._agent.ledger.put_table_statistics(found)

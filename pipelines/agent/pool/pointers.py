@@ -21,8 +21,8 @@ TRIES = 2
 def move_forward(agent: AgentContext, targets: list[tuple[TableName, int]]) -> float:
     """Point every table to its new version in one loop; returns the duration in seconds.
 
-    Raises EngineRefused if a pointer is refused twice. By then every pointer leads to the version that serves
-    according to the ledger again; otherwise the error says so.
+    Raises EngineRefused if a pointer is refused twice. By then all pointers have been put back to the versions that
+    serve according to the ledger; otherwise the error says so.
     """
     found = {(d.table, d.version): d for d in agent.ledger.deployments()}
     new = [found[target] for target in targets if target in found]
@@ -90,7 +90,7 @@ class PointerCheck:
         self._from = TableName("")
         """The last table that was compared."""
         self._said: set[tuple[TableName, int]] = set()
-        """Tables whose pointer the catalog shows unchanged after a correction, with their serving version; skipped."""
+        """Tables, each with its serving version, that are skipped because correcting the pointer had no effect."""
 
     def round(self) -> None:
         """Correct the pointers of the next tables; does nothing if in doubt, and skips versions that are locked."""

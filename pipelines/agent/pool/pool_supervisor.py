@@ -32,7 +32,7 @@ START_S = 90.0
 """Longest time until a local pool answers, in seconds."""
 
 PROVE_S = 10.0
-"""Seconds between two checks that the server can run a statement; that it lists idle queries does not prove this."""
+"""Seconds between two checks that the server can run a statement; one that lists queries may not be able to."""
 
 PROOFS = 2
 """Number of consecutive checks, one per round, that must find the SparkContext stopped before the server is ended."""
@@ -187,7 +187,7 @@ class PoolSupervisor:
         self._stopped_proofs = 0
 
     def _found_stopped(self, error: EngineStopped) -> None:
-        """Count a check that found the SparkContext stopped; end a local server once that is confirmed, or raise."""
+        """Count a finding of a stopped SparkContext; end a local server once it is confirmed, otherwise raise."""
         self._stopped_proofs += 1
         self._prove_at = self._monotonic()
         confirmed = self._stopped_proofs >= PROOFS

@@ -122,7 +122,7 @@ class RepeatedCalls:
 log = logging.getLogger(__name__)
 
 NOTE_S = 0.5
-"""Longest delay of an answer by the writing of its row in the command log, in seconds."""
+"""Longest time, in seconds, for which writing its row in the command log may delay an answer."""
 
 KEPT = 1000
 """Maximum number of commands that are kept while the ledger is unavailable; older ones are only in the agent's log."""

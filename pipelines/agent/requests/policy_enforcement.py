@@ -184,8 +184,8 @@ class PolicyEnforcement:
 def record_first(ledger: Ledger, folder: str, environment: str, now: float) -> None:
     """Record the declared policy in a ledger without one; raises InvalidProject if headgate.yml is invalid.
 
-    If the ledger knows the environment as protected, the recorded policy is protected too; otherwise protection
-    could be ended by deleting its line from the file.
+    If the ledger knows the environment as protected, the recorded policy is protected too; otherwise deleting a
+    line from headgate.yml would end the protection.
     """
     recorded, protected = ledger.recorded_policy(), ledger.facts().protected
     if recorded is not None and recorded.protected >= protected:

@@ -45,7 +45,7 @@ def why_not_skipped(agent: AgentContext, row: RunRow, n: int) -> Sentence | None
 
 
 def refuse_overtaken(agent: AgentContext, row: RunRow) -> None:
-    """Refuse to resume a run before its swap if another version than the one it was to replace serves by now."""
+    """Refuse to resume a run that has not swapped yet if a version serves that its plan does not replace."""
     plan = _readable_plan(agent.ledger.plan(row.plan_hash))
     waiting = {step.n for step in row.steps if step.do == StepKind.SWAP and step.state not in SATISFIED}
     if plan is None or row.state != "failed":

@@ -159,7 +159,10 @@ class SubmittedPlans:
         )
 
     def _refuse_without_connector(self, project: Project, plan: Plan) -> None:
-        """Refuse tables whose connector the running pool lacks: headgate.yml may list it only since the last start."""
+        """Refuse tables whose connector the running pool lacks.
+
+        The connector may have been added to headgate.yml after the pool was started.
+        """
         given = self._agent.connectors()
         for table in (project.tables[name] for name in plan.order if name in project.tables):
             format = table_format(table.parsed_ddl.format)

@@ -153,7 +153,7 @@ class OpenRuns:
 
 
 class RunDriver:
-    """The loop of one run: results of steps in, next steps out, each recorded before and after its effect."""
+    """The loop of one run: performs steps, and decides by the results what comes next; both are recorded."""
 
     def __init__(self, agent: AgentContext, row: RunRow, woken: threading.Event) -> None:
         """Take up a run; raises UsageError if its plan is missing or unreadable for this version."""

@@ -23,7 +23,7 @@ from state.runs import RunWordRow, control_of
 
 
 def end_of(run: RunRow, at: float, detail: str) -> tuple[EventRow, AuditRow]:
-    """Return the event and the audit entry for the end of a run, which is in the state that its row shows."""
+    """Return the event and the audit entry for the end of a run; both contain its final state."""
     audited = AuditRow(0, at, run.actor, "run", run.id, plan_hash=run.plan_hash, outcome=run.state)
     event = event_row(at, EventKind.RUN, f"run {run.id} {run.state}", detail=detail)
     return replace(event, state=run.state, cause=EventCause.RUN, by=run.id), audited

@@ -47,7 +47,7 @@ ALIGNED_TRIGGERS = 10
 """Triggers of the slower version that must fit into that time."""
 
 GONE_EVERY_S = 30.0
-"""Seconds between two checks whether files that the serving version has read still exist."""
+"""Seconds between two checks that the files that the serving version has read still exist."""
 
 NO_BATCH = AlignedPair(-1, -1)
 """The position of two versions without any batch."""

@@ -42,7 +42,7 @@ PYTHON_CALL_S = 60.0
 
 
 def start(agent: AgentContext, deployment: Deployment, *, stops: int, after_stop: bool = False) -> ReportedQuery:
-    """Lock a deployment and start it on its checkpoint, as the ledger has it by then; returns its query if it runs.
+    """Lock a deployment, read it again and start it on its checkpoint; a query that already runs is returned.
 
     Raises Refused, EngineRefused, PoolUnreachable, LedgerUnavailable before the start, and NotRecorded if the query
     runs but could not be recorded.
@@ -131,7 +131,7 @@ def _record_start(agent: AgentContext, deployment: Deployment, query: ReportedQu
 
 @contextmanager
 def _recorded_later(deployment: Deployment) -> Iterator[None]:
-    """Log an unavailable ledger in the block instead of raising, so that Spark's error is raised; recorded later."""
+    """Log LedgerUnavailable in a block instead of raising it, so that Spark's error is raised; recorded later."""
     try:
         yield
     except LedgerUnavailable as error:

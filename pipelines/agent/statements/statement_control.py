@@ -203,7 +203,7 @@ class StatementControl:
     def _find(self, names: tuple[str, ...]) -> tuple[Deployment, ...]:
         """Find the versions that names mean, sinks before sources; a table name means the serving version.
 
-        Raises UsageError for a missing one.
+        Raises UsageError if one does not exist.
         """
         deployments = self._registry()
         return _sinks_first(deployments, _named(names, deployments))
@@ -272,8 +272,9 @@ class StatementControl:
     ) -> None:
         """Stop a version again once its lock is free, because the holder may have started it meanwhile.
 
-        Raises Busy if a start is still in progress. If the holder starts nothing, the stop does not wait for
-        it: it may be waiting for a locked ledger. A version that was started by a later command is left alone.
+        Raises Busy if a start is still in progress. If the holder starts nothing, the stop does not wait,
+        because the holder may be waiting for a locked ledger. A version that was started by a later command is
+        left alone.
         """
         key = (deployment.table, deployment.version)
 
@@ -383,7 +384,7 @@ def apply_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
 
 
 def _tell(agent: AgentContext, journal: EmergencyJournal, stop: JournalledStop) -> None:
-    """Record who stopped what, in case the agent that received the stop was killed before it did.
+    """Record who stopped what, in case the agent that received the stop was killed before it recorded this.
 
     If the ledger fails in between, the stops are applied again without recording anything twice.
     """

@@ -17,9 +17,9 @@ from pipelines.spark_connect.error_translation import NO_SPACE
 from pipelines.storage.file_system import disk_space
 
 PAUSES_S, WITHIN_S = (0.0, 15.0, 60.0, 120.0), 600.0
-"""Pauses before the automatic starts of a statement within WITHIN_S, in seconds; a pool short of CPU fails repeatedly.
+"""Pauses, in seconds, before the automatic starts of a statement within WITHIN_S seconds.
 
-Spark gives a writer's process 10 s to connect back (PythonWorkerFactory, 4.2.0).
+A pool short of CPU fails repeatedly: Spark gives a writer's process 10 s to connect back (PythonWorkerFactory, 4.2.0).
 """
 STARTS = len(PAUSES_S)
 

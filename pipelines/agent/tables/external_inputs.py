@@ -32,7 +32,7 @@ def refuse_input_unlike(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def fault_of_input(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return how an input differs from its declaration, in any column; None if it does not."""
+    """Return how an input differs from its declaration; None if it does not. All declared columns are compared."""
     about = (agent.files, parsed_ddl(deployment), deployment.folder, _file(deployment))
     return _fault_where_missing(agent, deployment) or fault_of_declaration(*about)
 

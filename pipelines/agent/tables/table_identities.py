@@ -2,8 +2,8 @@
 
 For a keyed version this includes the table of its deleted keys. A batch creates that table if it is missing, and writes
 to whatever is there, so late rows would bring deleted keys back. Ledger and table are compared before each start and
-while the statement runs. A version that left the rows from before its first one as they were stored has a second table
-for them.
+while the statement runs. A version that leaves older rows as the previous version stored them has a second table for
+these rows.
 """
 
 import os
