@@ -1,7 +1,7 @@
 """When a statement may continue from its checkpoint although the default is a rebuild.
 
-Spark must accept the checkpoint and the table must keep its form. Its rows then mix the meanings of the old and the new
-text, which is why a second person approves it.
+Spark must accept the checkpoint, and the table must keep its form. The table then mixes rows with the old and the new
+meaning, which is why a second person must approve.
 """
 
 import re
@@ -17,7 +17,10 @@ _LENGTH = re.compile(r"(?<!_)\bwindow\(([^,]+), '[^']+'\)")
 
 
 def why_state_not_taken(old: Revision, new: Revision) -> CheckpointRefusal | None:
-    """Return why Spark might reject the checkpoint or the table would change its form; None if neither is possible."""
+    """Return why a restart on the old checkpoint is ruled out; None if nothing rules it out.
+
+    Spark might reject the checkpoint, or the table would change its form.
+    """
     found = kinds_between(old, new)
     named = ChangeKind.NAMED_SOURCES_CHANGED in found and keeps_names(old)
     asked = found - {ChangeKind.NAMED_SOURCES_CHANGED} if named else found
@@ -38,10 +41,11 @@ def why_state_not_taken(old: Revision, new: Revision) -> CheckpointRefusal | Non
 
 
 def same_state_schema(old: ParsedStatement, new: ParsedStatement) -> bool:
-    """Return whether Spark is known to accept the old state for the new text (run on 4.2.0, `same_checkpoint.txt`).
+    """Return whether Spark is known to accept the old state with the new text (tested on 4.2.0).
 
-    It accepts another length of a tumbling window, max in place of min, and an inner join in place of an outer one; the
-    reverse depends on which columns may be null.
+    Accepted are a different length of a tumbling window, min and max exchanged, and an inner join in place of a
+    left join (see `same_checkpoint.txt`). A left join in place of an inner join is rejected, because whether Spark
+    accepts that depends on which columns may be null.
     """
     if len(old.operators) != len(new.operators):
         return False
@@ -77,7 +81,7 @@ def _only_filters(old: str, new: str) -> bool:
 
 
 def _keeps_form(edit: Edit) -> bool:
-    """Return whether an edit below the state leaves the form of the state unchanged."""
+    """Return whether an edit upstream of the state leaves the form of the state unchanged."""
     if edit.kind is EditKind.GROUP_KEY:
         return edit.before.startswith("window(") and bool(edit.after)
     if edit.kind is EditKind.JOIN_TYPE:

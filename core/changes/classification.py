@@ -1,4 +1,4 @@
-"""Classification of a change between deployed and declared; a change that cannot be proved harmless is a rebuild."""
+"""Classification of a change from deployed to declared texts; a change not proved harmless is a rebuild."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from core.text.sentence import Fact
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change with its kind, the action that it requires, and its evidence."""
+    """A change: its kind, the action it requires, and the evidence."""
 
     kind: ChangeKind
     action: Action
     evidence: tuple[Evidence, ...] = ()
     classified: bool = True
-    """False if the deployed texts are unknown or unreadable, or Spark disagrees; then it is a STATE_CHANGED."""
+    """False if the deployed texts are unknown or unreadable, or Spark disagrees; such a change is STATE_CHANGED."""
     confirmed: bool | None = None
-    """Whether Spark's analysis agrees; None if it was not asked or gave no answer."""
+    """Whether Spark's analysis agrees; None if Spark was not asked or gave no answer."""
 
 
 def unproven_change(why: Fact[Notice]) -> Change:
@@ -31,7 +31,7 @@ def unproven_change(why: Fact[Notice]) -> Change:
 
 
 def classify(old: Revision, new: Revision) -> Change:
-    """Return the most severe change between two revisions, with the evidence of all of them."""
+    """Return the most severe change between two revisions, with the evidence of all changes."""
     found = tuple(revision_differences(old, new))
     if any(kind is not ChangeKind.COMMENT_OR_FORMAT for kind, _ in found):
         found = tuple(finding for finding in found if finding[0] is not ChangeKind.COMMENT_OR_FORMAT)
@@ -61,7 +61,7 @@ def kinds_between(old: Revision, new: Revision) -> frozenset[ChangeKind]:
 
 
 def keeps_names(revision: Revision) -> bool:
-    """Return whether the checkpoint has stored offsets by source name since the first start (spark.md §2)."""
+    """Return whether the checkpoint has stored offsets by source name since its first start (spark.md §2)."""
     conf = dict(revision.pool.conf) if revision.pool is not None else {}
     return (conf.get(_EVOLUTION, "").lower(), conf.get(_OFFSET_LOG)) == ("true", "2")
 
@@ -71,9 +71,9 @@ _OFFSET_LOG = "spark.sql.streaming.offsetLog.formatVersion"
 
 
 def classify_set(old: Mapping[TableName, Revision], new: Mapping[TableName, Revision]) -> dict[TableName, Change]:
-    """Return the changes of the statements of two texts by the table that they write.
+    """Return the changes between the statements of two texts, by the table that each statement writes.
 
-    If each text has a single statement, the two are compared even if they write different tables.
+    If both texts have a single statement, the statements are compared even if they write different tables.
     """
     if len(old) == len(new) == 1:
         (before,) = old.values()
@@ -82,7 +82,7 @@ def classify_set(old: Mapping[TableName, Revision], new: Mapping[TableName, Revi
 
 
 def most_severe(changes: Mapping[TableName, Change]) -> Change:
-    """Return the most severe change of statements that are deployed together, with the evidence of all."""
+    """Return the most severe change of statements that are deployed together, with the evidence of all changes."""
     if len(changes) == 1:
         return next(iter(changes.values()))
     by_severity = sorted(changes.items(), key=lambda item: -item[1].kind.definition.severity)

@@ -1,4 +1,4 @@
-"""Checks a change against Spark's analysis and the results of upgrade tests, which can only make it more severe."""
+"""Checks a change against Spark's analysis and the results of upgrade tests; both can only raise its severity."""
 
 import re
 from collections import Counter
@@ -23,19 +23,19 @@ from core.sql.statement import Column, ParsedStatement, line_of
 from core.text.sentence import Fact
 
 KIND_IN_SPARK = {"window": "aggregate", "deduplicate": "aggregate"}
-"""Operator kinds that Spark names differently: a window is a key, and DISTINCT an aggregate (run on 4.2.0)."""
+"""Operator kinds that Spark names differently: windows and DISTINCT are aggregates to Spark (tested on 4.2.0)."""
 
 _PLACE = re.compile(r",? \(?line (\d+),? pos \d+\)?")
-"""The position in one of Spark's error messages, counted in lines of the query alone."""
+"""Matches the position in a Spark error message; its line is counted from the start of the query, not of the file."""
 
 _LONGEST = 200
-"""Maximum number of characters that a plan quotes from one of Spark's messages."""
+"""Maximum number of characters of a Spark message that a plan quotes."""
 
 
 def disagreements(parsed: ParsedStatement, analysed: AnalysedStatement, text: str) -> tuple[Fact[Notice], ...]:
     """Describe how Spark's analysis differs from Headgate's reading of the statement.
 
-    `text` is the statement's file, whose line numbers the notices use.
+    `text` is the file of the statement; the notices give line numbers of that file.
     """
     return tuple(_disagreements(parsed, analysed, text))
 
@@ -67,7 +67,10 @@ def _rejection(refused: AnalysisRefusal, parsed: ParsedStatement, text: str) -> 
 
 
 def _column_disagreements(ours: tuple[Column, ...], theirs: tuple[AnalysedColumn, ...]) -> Iterator[Fact[Notice]]:
-    """Compare names by position, unless there is a star; Spark and Headgate name unnamed expressions differently."""
+    """Compare column names by position, unless there is a star.
+
+    Unnamed expressions are skipped, because Spark and Headgate name them differently.
+    """
     if not ours or any(column.name == "*" for column in ours):
         return
     if len(ours) != len(theirs):
@@ -96,11 +99,11 @@ DdlOf = Callable[[TableName], str]
 """Returns the CREATE TABLE text of a table; empty if unknown."""
 
 _NOT_PLAIN = re.compile(r"<|char\(|\bcollate\b")
-"""Matches declared types that Spark writes differently, as struct<…> and varchar(10)."""
+"""Matches declared types that Spark writes differently, such as struct<…> and varchar(10)."""
 
 
 def question_of(new: Revision, old: Revision | None, *, declared: DdlOf, deployed: DdlOf) -> AnalysisQuestion | None:
-    """Return the Spark analysis request for a new statement (without `old`) or changed SQL.
+    """Return the Spark analysis request for a new statement (without `old`) or for changed SQL.
 
     None if there is nothing to ask.
     """
@@ -114,9 +117,9 @@ def question_of(new: Revision, old: Revision | None, *, declared: DdlOf, deploye
 
 
 def cross_checked(change: Change, answer: AnalysisAnswer | None, *, new: Revision, old: Revision | None) -> Change:
-    """Return the change with Spark's answer; if the two disagree, it becomes STATE_CHANGED.
+    """Return the change combined with Spark's answer; if the two disagree, it becomes STATE_CHANGED.
 
-    Spark never makes a change milder: if it sees no difference, that only confirms COMMENT_OR_FORMAT.
+    Spark never makes a change milder: if Spark sees no difference, that only confirms COMMENT_OR_FORMAT.
     """
     if answer is None or new.parsed is None:
         return change
@@ -142,7 +145,8 @@ def _retyped(
 ) -> Iterator[Fact[Notice]]:
     """Yield a notice for each column whose written type changes although its declared type does not.
 
-    Spark does not check that: a stream writes such files next to the others, and the table becomes unreadable.
+    Spark does not check this: a stream writes files of the new type next to the old ones, and the table becomes
+    unreadable.
     """
     declared, deployed = _declared_types(new), _declared_types(old)
     types = {column.name.lower(): column.type for column in before.columns}
@@ -153,7 +157,7 @@ def _retyped(
 
 
 def _mistyped(new: Revision, analysed: AnalysedStatement) -> Iterator[Fact[Notice]]:
-    """Yield a notice for each column of a plain type that Spark writes with another type than declared."""
+    """Yield a notice for each column with a plain declared type that Spark writes as a different type."""
     declared = _declared_types(new)
     for column in analysed.columns:
         said = declared.get(column.name.lower(), "")
@@ -166,9 +170,10 @@ def _declared_types(revision: Revision) -> dict[str, str]:
 
 
 def _side(parsed: ParsedStatement, ddl_of: DdlOf) -> AnalysedRevision | None:
-    """Return a statement with its logical names for Spark; None if the declaration of a table is unknown.
+    """Return a statement in the form for Spark, with logical names; None if a table's declaration is unknown.
 
-    Streams of changes are not sent either, because the temporary tables of the analysis have no changes.
+    Statements that stream changes are not sent either, because the temporary tables of the analysis have no
+    changes.
     """
     if any(read.takes_changes for read in parsed.reads):
         return None
@@ -177,7 +182,7 @@ def _side(parsed: ParsedStatement, ddl_of: DdlOf) -> AnalysedRevision | None:
 
 
 def _written(parsed: ParsedStatement) -> str:
-    """Return the query with an explicit STREAM before each streamed table; the compiler would load the parser."""
+    """Return the query with an explicit STREAM before each streamed table; the compiler would load a parser."""
     text = parsed.select
     for read in sorted((read for read in parsed.reads if read.implied), key=lambda read: -read.start):
         text = f"{text[: read.start]}STREAM {text[read.start :]}"
@@ -185,12 +190,12 @@ def _written(parsed: ParsedStatement) -> str:
 
 
 def proof_key(old: str, new: str) -> str:
-    """Return the key of an upgrade test between two revisions, given their hashes."""
+    """Return the key of an upgrade test from one revision to another, given the hashes of both."""
     return f"upgrade {old} {new}"
 
 
 def with_upgrade_proof(change: Change, known: Mapping[str, str], *, old: Revision | None, new: Revision) -> Change:
-    """Return the change, as STATE_CHANGED if an upgrade test has shown that a restart produces wrong rows."""
+    """Return the change, or STATE_CHANGED if an upgrade test has shown that a restart produces wrong rows."""
     if old is None or change.action in (Action.START, Action.REBUILD):
         return change
     shown = known.get(proof_key(old.hash, new.hash), "")

@@ -1,6 +1,6 @@
 """Fingerprints of a revision: hashes that tell which parts of two revisions are equal.
 
-A fingerprint changes only with the part that it names; classification compares the same parts.
+Each hash changes only if the part it is named after changes; classification compares the same parts.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,10 +15,10 @@ from core.sql.statement import ParsedStatement, TableDdl
 
 @dataclass(frozen=True, slots=True)
 class Fingerprints:
-    """SHA-256 of each part in hex; equal parts have equal hashes in every process."""
+    """SHA-256 of each part, in hex; equal parts have equal hashes in every process."""
 
     text: str
-    """The texts byte by byte, apart from line endings and byte-order marks."""
+    """The texts byte by byte, ignoring line endings and byte-order marks."""
     sem: str
     """The meaning of the statement, including options, source names and watermarks."""
     state: str
@@ -27,7 +27,7 @@ class Fingerprints:
     sources: str
     """Streamed reads in text order: table, source name and options; watermarks belong to `state`."""
     static: str
-    """Tables that are read as batches, sorted."""
+    """Tables that are not streamed, sorted."""
     sink: str
     """Target, format, partitioning, location, options and properties; empty without a DDL."""
     schema: str
@@ -35,23 +35,23 @@ class Fingerprints:
     settings: str
     """The yml as text, without blank lines and comment lines."""
     udf: str
-    """Names of called functions that are not built into Spark; their bodies are not declared anywhere yet."""
+    """Names of called functions that are not built into Spark; their code is not declared anywhere yet."""
     conf_pinned: str
-    """Pool settings that a checkpoint keeps from its first start; empty if the pool is unknown."""
+    """Pool settings that a checkpoint retains from its first start; empty if the pool is unknown."""
     conf_restartable: str
     """All other pool settings; empty if the pool is unknown."""
     pool: str
     """Name and address of the pool; empty if unknown."""
 
     def as_json(self) -> dict[str, str | None]:
-        """Return the hashes by name, null for unknown ones."""
+        """Return the hashes by name; unknown hashes are null."""
         return {name: value or None for name, value in asdict(self).items()}
 
 
 def fingerprint(
     texts: RevisionTexts, parsed: ParsedStatement | None, ddl: TableDdl | None, *, runs_on: Pool | None = None
 ) -> Fingerprints:
-    """Return the fingerprints of a revision; `parsed` is None for an external table, `ddl` if there is none."""
+    """Return the fingerprints of a revision; `parsed` is None for an external table, `ddl` if there is no DDL."""
     streamed = [read for read in parsed.reads if read.streaming] if parsed else []
     static = sorted({read.table for read in parsed.reads if not read.streaming}) if parsed else []
     writes = parsed.writes if parsed else ""

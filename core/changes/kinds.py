@@ -1,6 +1,6 @@
-"""Kinds of change, and the table with the action, the reason and the effect on the checkpoint of each.
+"""Kinds of change, and a table that gives the action, the reason and the effect on the checkpoint for each kind.
 
-README.md of this package gives the rules that the table follows.
+README.md of this package states the rules that the table follows.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from core.text.sentence import FactKind, Sentence
 
 
 class ChangeKind(StrEnum):
-    """The kind of a change; the value is its name in JSON."""
+    """The kind of a change; the value is the name used in JSON."""
 
     NONE = "none"
     CHECKPOINT_LOST = "checkpoint_lost"
@@ -42,12 +42,12 @@ class ChangeKind(StrEnum):
 
     @property
     def definition(self) -> "ChangeKindDefinition":
-        """Its row of the table."""
+        """The row of this kind in the table of change kinds."""
         return _DEFINITION_BY_KIND[self]
 
 
 class CheckpointRefusal(FactKind):
-    """Why a restart on the old checkpoint cannot replace a rebuild."""
+    """Why a rebuild cannot be replaced by a restart on the old checkpoint."""
 
     LOST = LOST_CHECKPOINT
     COLUMNS_ADDED = "columns are added as well, and one restart cannot do both"
@@ -71,45 +71,45 @@ class ChangeKindDefinition:
 
     kind: ChangeKind
     code: str
-    """The short name in plan documents (`row`); it never changes, since saved plans and hashes hold it."""
+    """The short name in plan documents (`row`); it never changes, because saved plans and hashes contain it."""
     label: str
-    """What changed, in at most 24 characters: the column CHANGE."""
+    """What changed, in at most 24 characters; shown in column CHANGE."""
     severity: int
-    """The kind with the greatest number decides, if an edit has several; numbers are unique."""
+    """If an edit has several kinds, the kind with the highest number decides; numbers are unique."""
     action: Action
-    """The default action."""
+    """The action that this kind requires by default."""
     reason: Reason
-    """The reason that a plan gives."""
+    """The reason that a plan gives for the action."""
     why: str
-    """Why that is the default, in one sentence for people."""
+    """Why the action is the default, in one sentence for users."""
     loses: Sentence | None = None
-    """What the default action loses; None if nothing."""
+    """What the default action loses; None if it loses nothing."""
     leaves: Sentence | None = None
-    """What happens to existing rows, or to the undo, if nothing is lost."""
+    """What happens to existing rows, or to an undo, if nothing is lost."""
     instead: tuple[Strategy, ...] = ()
-    """Strategies that can replace the default, if the statement allows them."""
+    """Strategies that can replace the default action, if the statement allows them."""
     note: Notice | None = None
-    """Additional evidence of every such edit."""
+    """Evidence that is added to every edit of this kind."""
     breaks_checkpoint: CheckpointRefusal | None = None
     """Why a restart cannot replace a rebuild, see `why_not_from_checkpoint`."""
     judged_by_state: bool = False
-    """Whether the states of both texts decide on a restart (`checkpoint_compatibility.same_state_schema`)."""
+    """Whether comparing the states of both texts decides on a restart; see `checkpoint_compatibility`."""
     same_statement: bool = False
-    """Whether the statement reads, computes and writes the same as before."""
+    """Whether the statement reads, computes and writes the same as before the edit."""
     leaves_seam: bool = False
     """Whether a restart leaves rows of the old text and of the new one in the same table."""
     keeps_table_across_seam: bool = False
-    """Whether a statement with this edit of its own can keep its table when a parent is re-created."""
+    """Whether a statement that itself has such an edit can keep its table when a parent is re-created."""
     state_may_be_copied: bool = False
-    """Whether a new version can start with a copy of the old state."""
+    """Whether a new version can start from a copy of the old state."""
     changes_inputs_or_key: bool = False
-    """Whether offsets or rows of the old version have another meaning in a new one."""
+    """Whether offsets or rows of the old version mean something else in a new version."""
     alters_table: bool = False
     """Whether the table is altered in place before the restart."""
     needs_another_table: bool = False
     """Whether the old physical table cannot hold what the new text writes."""
     is_of_the_environment: bool = False
-    """Whether the environment changed, and not the files of the table."""
+    """Whether the change is in the environment rather than in the table's files."""
     follows_from_parent: bool = False
     """Whether the change only follows from a re-created parent; the statement itself was not edited."""
 
@@ -120,15 +120,15 @@ class ChangeKindDefinition:
 
     @property
     def loss_words(self) -> Sentence:
-        """Describe what the default action loses and leaves, on one line."""
+        """Describe in one line what the default action loses and leaves."""
         lost = self.loses or "nothing"
         return Sentence(f"{lost}; {self.leaves}" if self.leaves is not None else f"{lost}")
 
     @property
     def why_not_from_checkpoint(self) -> CheckpointRefusal | None:
-        """Return why a restart on the old checkpoint cannot replace a rebuild; None if it can or if the state decides.
+        """Return why a restart on the old checkpoint cannot replace a rebuild; None if it can, or if the state decides.
 
-        A rebuilt kind without a refusal of its own counts as unproven.
+        A kind that is rebuilt by default and gives no specific reason counts as unproven.
         """
         if self.judged_by_state:
             return None
@@ -139,7 +139,7 @@ _OLD_ROWS_STAY = Sentence("rows that are there already keep the meaning of the o
 _HISTORY = Sentence("nothing where the sources still hold their history; else the rows that they no longer hold")
 
 _NEW_VERSION = (Strategy.EARLIEST, Strategy.PARTIAL, Strategy.SEEDED)
-"""Strategies that create a new version, which reads from the beginning or from a start position."""
+"""Strategies that create a new version, reading from the beginning or from a start position."""
 _LATER = (Strategy.PARTIAL, Strategy.SEEDED)
 
 CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
@@ -305,7 +305,7 @@ CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
         keeps_table_across_seam=True, follows_from_parent=True,
     ),
 )  # fmt: skip
-"""Every kind once, in the order in which they are explained."""
+"""Every kind once, in the order in which the kinds are explained to users."""
 
 _DEFINITION_BY_KIND = {each.kind: each for each in CHANGE_KINDS}
 
@@ -374,12 +374,12 @@ KIND_EXAMPLES: Mapping[ChangeKind, tuple[str, str]] = {
 }
 """A short edit for each kind that texts can express, as the old and the new side of one table.
 
-A side is a DDL up to its semicolon, then the statement by clauses; lines starting with `yml:`, `pool:` and `engine:`
-add what is not SQL. CHECKPOINT_LOST has no example: it is not found in texts.
+A side is a DDL up to its semicolon, followed by the clauses of the statement; lines that start with `yml:`, `pool:` and
+`engine:` add what is not SQL. CHECKPOINT_LOST has no example, because texts do not show it.
 """
 
 
 def example_lines(kind: ChangeKind) -> tuple[str, ...]:
-    """Return the lines that differ in an example: old ones after `-`, new ones after `+`."""
+    """Return the lines that differ in an example: old lines after `-`, new lines after `+`."""
     old, new = (side.splitlines() for side in KIND_EXAMPLES[kind])
     return (*(f"- {line}" for line in old if line not in new), *(f"+ {line}" for line in new if line not in old))

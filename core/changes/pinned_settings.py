@@ -1,12 +1,12 @@
-"""Spark settings by their effect on a checkpoint: pinned at its first start, free to change, or unknown."""
+"""Spark settings by their effect on a checkpoint: pinned at the first start, free to change, or unknown."""
 
 import re
 from dataclasses import replace
 
 from core.project.model import Pool
 
-# What the offset log of a new checkpoint holds (Spark 4.2.0, run; OffsetSeqMetadata.relevantSQLConfs): on a restart
-# the old value wins without a word. The format of that log is its own header, and is not changed either.
+# Settings in the offset log of a new checkpoint (tested on Spark 4.2.0; OffsetSeqMetadata.relevantSQLConfs): on a
+# restart, the old value silently wins. The header of the log records its format, which does not change either.
 PINNED = frozenset(
     f"spark.sql.{name}"
     for name in (
@@ -35,33 +35,33 @@ _RESTARTABLE = (
     "spark.dynamicAllocation.", "spark.sql.adaptive.", "spark.sql.streaming.metricsEnabled",
     "spark.sql.streaming.stopTimeout", "spark.sql.streaming.minBatchesToRetain",
 )  # fmt: skip
-"""Prefixes of settings that affect speed or where work runs, but never the rows."""
+"""Prefixes of settings that affect speed or where work runs, but never which rows are produced."""
 
 _SECRET = re.compile("(?i)secret|password|token|access[.]?key")
 
 
 def is_pinned(key: str) -> bool:
-    """Return whether a checkpoint keeps the value of its first start."""
+    """Return whether a checkpoint retains the value that a setting had at the first start."""
     return key in PINNED
 
 
 def is_restartable(key: str) -> bool:
-    """Return whether a restart with another value produces the same rows."""
+    """Return whether a restart with a different value of a setting produces the same rows."""
     return key.startswith(_RESTARTABLE)
 
 
 def recorded_pool(pool: Pool) -> Pool:
-    """Return a pool as ledger and plans record it: only settings that can change a row or a state, and no secrets.
+    """Return a pool as ledger and plans record it: only settings that can affect rows or state, and no secrets.
 
-    Compare pools only in this form. A URL may contain a token (`sc://host:port/;token=T`, guide of Spark Connect);
-    secret names follow Spark's default of `spark.redaction.regex` (4.2.0).
+    Pools must be compared in this form. A URL may contain a token (`sc://host:port/;token=T`, guide of Spark
+    Connect); secret names follow Spark's default of `spark.redaction.regex` (4.2.0).
     """
     url = pool.url.partition(";")[0].rstrip("/") if pool.url else pool.url
     return replace(pool, url=url, conf=tuple(sorted(pair for pair in pool.conf if _is_recorded(pair[0]))))
 
 
 def pool_at_start(now: Pool, before: Pool | None) -> Pool:
-    """Return the pool to record at a start: the current one, with the pinned settings of the checkpoint."""
+    """Return the pool to record at a start: the current pool, with the settings pinned in the checkpoint."""
     kept = recorded_pool(now)
     if before is None:
         return kept

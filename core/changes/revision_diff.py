@@ -19,12 +19,12 @@ from core.sql.statement import SIMPLIFIED, Column, Operator, ParsedStatement, Ta
 from core.text.diff import short_diff
 
 RevisionDifference = tuple[ChangeKind, Edit]
-"""The kind of change with its edit."""
+"""A kind of change and the edit that causes it."""
 
 RATE_LIMITS = frozenset(
     ("maxfilespertrigger", "maxbytespertrigger", "maxoffsetspertrigger", "minoffsetspertrigger", "maxcachedfiles")
 )
-"""Options that affect only how fast a stream is read, in lower case."""
+"""Options, in lower case, that affect only how fast a stream is read."""
 
 
 _BESIDE_WIDER_TYPES = frozenset(
@@ -34,13 +34,13 @@ _BESIDE_WIDER_TYPES = frozenset(
         ChangeKind.ENGINE, ChangeKind.PINNED_CONFIGURATION, ChangeKind.SCHEMA_TRACKING,
     }
 )  # fmt: skip
-"""Kinds that the restart after a widened column can include."""
+"""Kinds that may accompany a column widened in place: one restart applies them all."""
 
 
 def revision_differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
-    """Yield every difference; if only the text differs, that is COMMENT_OR_FORMAT.
+    """Yield every difference; different wording of the SQL or DDL also counts as COMMENT_OR_FORMAT.
 
-    A column is widened in place only with edits that keep state and sources; with any other edit the table is rebuilt.
+    A column is widened in place only if all other edits keep state and sources; otherwise the table is rebuilt.
     """
     found = tuple(_differences(old, new))
     alone = all(kind in _BESIDE_WIDER_TYPES for kind, _ in found)
@@ -71,9 +71,9 @@ def _differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
 
 
 def columns_into_state(old: Revision, new: Revision) -> tuple[str, ...]:
-    """Return the columns that an unchanged stateful text gets through a star.
+    """Return the columns that an unchanged stateful text gains through a star.
 
-    Spark refuses such a state (4.2.0). A star is the only way in which an unchanged text can get another column.
+    Spark refuses to continue with such a state (4.2.0). Only through a star can an unchanged text gain a column.
     """
     if old.parsed is None or new.parsed is None or not new.parsed.stateful:
         return ()
@@ -84,7 +84,7 @@ def columns_into_state(old: Revision, new: Revision) -> tuple[str, ...]:
 
 
 def _differ_in_qualifiers(old: Revision, new: Revision) -> bool:
-    """Return whether two texts differ only in qualifiers, as far as the columns of their parents are known."""
+    """Return whether two texts differ only in qualifiers, as far as their parents' columns are known."""
     if old.parsed is None or new.parsed is None or old.parsed.canonical == new.parsed.canonical:
         return False
     if not (old.parents and new.parents):
@@ -121,7 +121,7 @@ def _column_findings(before: Revision, after: Revision) -> Iterator[RevisionDiff
     for column in added:
         names = (column.name.lower(),)
         if at_the_end and column.nullable:
-            # Without a DDL its type is unknown.
+            # The type of the column is unknown if there is no DDL.
             yield ChangeKind.COLUMN_ADDED, Edit(EditKind.COLUMN_ADDED, after=column.type, columns=names)
         else:
             kind = EditKind.COLUMN_INSERTED if column.nullable else EditKind.COLUMN_ADDED_NOT_NULL
@@ -129,7 +129,7 @@ def _column_findings(before: Revision, after: Revision) -> Iterator[RevisionDiff
 
 
 def _retyped_column(old: Revision, new: Revision, was: Column, now: Column) -> RevisionDifference:
-    """Return the kind of a changed column type; a key, sequence or partition column is never widened in place."""
+    """Return the difference for a changed column type; keys, sequence and partition columns are not widened."""
     name = now.name.lower()
     edit = Edit(EditKind.COLUMN_TYPE, was.type, now.type, columns=(name,))
     widens = table_format(new.ddl.format).widening_property and old.ddl.format == new.ddl.format
@@ -144,9 +144,9 @@ def _retyped_column(old: Revision, new: Revision, was: Column, now: Column) -> R
 def _type_findings(
     old: ParsedStatement, new: ParsedStatement, declared: tuple[Column, ...]
 ) -> Iterator[RevisionDifference]:
-    """Yield columns whose new expression writes a type that differs from the table's, which would corrupt the table.
+    """Yield columns whose new expression would write a type other than the table's, which would corrupt the table.
 
-    Only types evident from the text are detected: casts, and functions with a single result type.
+    Only types that the text makes evident are detected: casts, and functions with a single result type.
     """
     types = {column.name.lower(): column.type for column in declared}
     before = {column.name.lower(): column.expression for column in old.columns}
@@ -158,7 +158,7 @@ def _type_findings(
 
 
 def _retyped(was: str, now: str, into: str) -> Edit | None:
-    """Return how an expression may write another type than `into`, which is empty without a DDL."""
+    """Return the edit if an expression may write a type other than `into` (empty without a DDL); else None."""
     from core.sql.expression_properties import expression_type
 
     kind, before = expression_type(now), expression_type(was)
@@ -213,7 +213,7 @@ def _settings_findings(old: Settings, new: Settings, *, external: bool) -> Itera
 
 
 def _engine_findings(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
-    """Yield differences of pool and engine, as far as both revisions know them."""
+    """Yield the differences in pool and engine, as far as both are known for both revisions."""
     if old.engine and new.engine and old.engine != new.engine:
         older = _release(new.engine) < _release(old.engine)
         kind, edit = (
@@ -249,7 +249,7 @@ def _release(engine: str) -> tuple[int, ...]:
 
 
 def _conf_kind(key: str, *, stateful: bool) -> ChangeKind:
-    """Return the kind of a changed setting; an unknown setting may change the result, as time zone and ANSI mode do."""
+    """Return the kind of a changed setting; an unknown setting may affect the result, as time zone and ANSI mode do."""
     if is_restartable(key):
         return ChangeKind.TRIGGER_OR_RATE
     if is_pinned(key):
@@ -259,7 +259,7 @@ def _conf_kind(key: str, *, stateful: bool) -> ChangeKind:
 
 
 def _source_findings(old: ParsedStatement, new: ParsedStatement, *, same: bool) -> Iterator[RevisionDifference]:
-    """Compare streamed reads by position: an unnamed source is known to a checkpoint by its number alone."""
+    """Compare streamed reads by position, because a checkpoint identifies an unnamed source only by its number."""
     before = [read for read in old.reads if read.streaming]
     after = [read for read in new.reads if read.streaming]
     before_names, after_names = sorted(r.table for r in before), sorted(r.table for r in after)
@@ -279,9 +279,10 @@ def _source_findings(old: ParsedStatement, new: ParsedStatement, *, same: bool) 
 
 
 def _moved(before: Sequence[TableRead], after: Sequence[TableRead]) -> ChangeKind:
-    """Return the kind: sources added or removed, unnamed or named, or one that took another's place.
+    """Return the kind for changed sources: added, removed or replaced, with or without names.
 
-    A name must stay with its table: Spark 4.2.0 goes on with another table's positions, or refuses (run).
+    A name must stay with its table: otherwise Spark 4.2.0 continues from another table's offsets, or refuses
+    (tested).
     """
     if all(read.source_name for read in (*before, *after)):
         old, new = ({read.source_name: read.table for read in reads} for reads in (before, after))
@@ -292,7 +293,7 @@ def _moved(before: Sequence[TableRead], after: Sequence[TableRead]) -> ChangeKin
 
 
 def _reorders(old: ParsedStatement, new: ParsedStatement) -> bool:
-    """Return whether a WITH hides the order in which Spark numbers the sources."""
+    """Return whether either text begins with WITH, which hides the order in which Spark numbers the sources."""
     return any(re.match(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*with\b", p.select, re.I | re.S) for p in (old, new))
 
 
@@ -373,7 +374,7 @@ def _clauses(parsed: ParsedStatement) -> tuple[object, ...]:
 
 
 def _swapped_static(old: ParsedStatement, new: ParsedStatement) -> tuple[tuple[str, str], ...]:
-    """Return the replaced static tables, each with its replacement, if nothing else was edited."""
+    """Return the static tables that were replaced, each with its replacement; empty if anything else was edited."""
     before, after = (
         dict.fromkeys(read.table for read in p.reads if not read.streaming and read.table) for p in (old, new)
     )
@@ -387,7 +388,7 @@ def _swapped_static(old: ParsedStatement, new: ParsedStatement) -> tuple[tuple[s
 
 
 def _with_table(text: str, was: TableName, now: TableName) -> str:
-    """Replace one table name by another in canonical text, where each table precedes its alias."""
+    """Replace a table name in canonical text, where every table is followed by its alias."""
     return re.sub(rf"\b(FROM|JOIN|,) {re.escape(was)} AS (_t\d+)\b", rf"\1 {now} AS \2", text)
 
 
@@ -397,7 +398,7 @@ def _state_findings(old: ParsedStatement, new: ParsedStatement, *, grown: bool) 
         if _delays(old) == _delays(new):
             return
     if old.operators == new.operators and _delays(old) != _delays(new):
-        # One restart does not both add columns and change when rows are given up.
+        # A single restart must not both add columns and change when late rows are dropped.
         same = _watermarked(old) == _watermarked(new) and not grown
         kind = ChangeKind.WATERMARK_DELAY if same else ChangeKind.STATE_CHANGED
         yield kind, Edit(EditKind.WATERMARK, _waters(old), _waters(new))
@@ -438,7 +439,7 @@ def _parts(before: str, after: str, kind: EditKind, of: str = "") -> Iterator[Ed
 
 
 def _told(kind: ChangeKind, old: ParsedStatement, new: ParsedStatement, part: str) -> Iterator[RevisionDifference]:
-    """Yield the edits of a part of the canonical text by clause, else by word; there is always at least one."""
+    """Yield the edits in one part of the canonical text by clause, or else by word; there is always at least one."""
     # The parser is loaded only for an edited statement.
     from core.sql.comparison.query_edits import aliases_of_both, query_edits
 
@@ -453,7 +454,7 @@ _UNTOLD = Edit(EditKind.MEANING)
 
 
 def as_written(canonical: str, aliases: Mapping[str, str]) -> str:
-    """Return a canonical text with the aliases of its file (`core.sql.comparison.query_edits`) in place of its own."""
+    """Return a canonical text with the generated aliases replaced by those in the file."""
     text = _OWN_ALIAS.sub(lambda found: aliases.get(found[0]) or "subquery", canonical)
     return _SAID_TWICE.sub(r"\1", text)
 
@@ -463,7 +464,7 @@ def _delays(parsed: ParsedStatement) -> str:
 
 
 def _waters(parsed: ParsedStatement) -> str:
-    """Return the watermarks as the state names them, those of subqueries included."""
+    """Return the watermarks as they are named in the state, including those of subqueries."""
     return ", ".join(parsed.state.partition(SIMPLIFIED)[0].split("; watermark ")[1:]).replace("STREAM ", "")
 
 

@@ -1,6 +1,7 @@
 """Spark's analysis of a statement: questions and answers.
 
-An answer can raise the severity of a change, but never lower it: Spark also distinguishes some equal statements.
+An answer can raise the severity of a change but never lower it, because Spark also distinguishes some statements that
+are equal.
 """
 
 import hashlib
@@ -16,44 +17,44 @@ from core.model.names import TableName, parse_table_name
 
 @dataclass(frozen=True, slots=True)
 class AnalysedRevision:
-    """One revision in the form for Spark, which contains no user data other than names and types."""
+    """A revision in the form sent to Spark, which contains no user data other than names and types."""
 
     select: str
-    """The query alone, with logical names, as `ParsedStatement.select`."""
+    """The query alone, with logical names, as in `ParsedStatement.select`."""
     tables: tuple[tuple[TableName, str], ...]
-    """Name and CREATE TABLE text of every table that it reads, sorted by name."""
+    """Name and CREATE TABLE text of every table that the query reads, sorted by name."""
 
 
 @dataclass(frozen=True)
 class AnalysisQuestion:
-    """A declared statement, with the deployed one if there is any."""
+    """A declared statement, and the deployed statement if there is one."""
 
     new: AnalysedRevision
     old: AnalysedRevision | None = None
 
     @cached_property
     def key(self) -> str:
-        """Identity by content: SHA-256 in hex."""
+        """Identity of the question by its content: SHA-256 in hex."""
         return hashlib.sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()
 
     def as_json(self) -> dict[str, Any]:
-        """Return the question as it goes over the socket; `question_from_json` is the inverse."""
+        """Return the question as it is sent over the socket; `question_from_json` is the inverse."""
         return {"new": _side_as_json(self.new), "old": _side_as_json(self.old) if self.old else None}
 
 
 @dataclass(frozen=True, slots=True)
 class AnalysedRead:
-    """One read of a table by Spark; a table that the statement names twice has two."""
+    """One read of a table, as Spark sees it; a table named twice in the statement has two reads."""
 
     table: str
     streaming: bool
     source_name: str = ""
-    """IDENTIFIED BY, empty when unnamed."""
+    """The name given by IDENTIFIED BY; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnalysedColumn:
-    """An output column as Spark derives it; `type` is Spark's simple string, `decimal(10,2)`."""
+    """An output column as Spark derives it; `type` is in Spark's short form, such as `decimal(10,2)`."""
 
     name: str
     type: str
@@ -62,14 +63,14 @@ class AnalysedColumn:
 
 @dataclass(frozen=True, slots=True)
 class AnalysedOperator:
-    """A stateful operator of Spark's physical plan."""
+    """A stateful operator in Spark's physical plan."""
 
     operator: str
-    """Spark's name: StateStoreSave, StreamingSymmetricHashJoin …"""
+    """Spark's name of the operator: StateStoreSave, StreamingSymmetricHashJoin …"""
     kind: str
-    """aggregate, session_window, deduplicate, stream_join or limit; for any other operator its own name."""
+    """aggregate, session_window, deduplicate, stream_join or limit; for other operators, the operator's own name."""
     keys: tuple[str, ...] = ()
-    """Keys as far as the plan shows them; those of both sides in turn for a join."""
+    """Keys as far as the plan shows them; for a join, those of one side followed by those of the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class AnalysisRefusal:
     """Why Spark rejects a statement."""
 
     error_class: str
-    """Spark's error class, sometimes `_LEGACY_ERROR_TEMP_…` (ORDER BY; run on 4.2.0); empty without one."""
+    """Spark's error class, sometimes `_LEGACY_ERROR_TEMP_…` (ORDER BY; seen on 4.2.0); empty if the error has none."""
     message: str
 
 
@@ -88,7 +89,7 @@ class AnalysedStatement:
     sources: tuple[AnalysedRead, ...] = ()
     columns: tuple[AnalysedColumn, ...] = ()
     operators: tuple[AnalysedOperator, ...] = ()
-    """In the order of the physical plan, from the top."""
+    """The stateful operators in the order of the physical plan, from the top."""
     refused: AnalysisRefusal | None = None
 
 
@@ -97,19 +98,19 @@ class AnalysisAnswer:
     """Spark's answer to a question."""
 
     engine: str
-    """Spark's version."""
+    """Version of the Spark that answered."""
     new: AnalysedStatement
     old: AnalysedStatement | None = None
     same: bool | None = None
-    """True if both statements have the same meaning to Spark; False proves nothing; None without a deployed one."""
+    """True if both statements mean the same to Spark; False proves nothing; None if nothing is deployed."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the answer as it goes over the socket and into the ledger; `answer_from_json` is the inverse."""
+        """Return the answer as it is sent over the socket and stored; `answer_from_json` is the inverse."""
         return asdict(self)
 
 
 def question_from_json(data: Any) -> AnalysisQuestion:
-    """Rebuild a question; raises UsageError for anything else."""
+    """Rebuild a question from JSON; raises UsageError if the data is not a question."""
     try:
         old = data.get("old")
         return AnalysisQuestion(_side_from_json(data["new"]), _side_from_json(old) if old else None)
@@ -121,7 +122,7 @@ def question_from_json(data: Any) -> AnalysisQuestion:
 
 
 def answer_from_json(data: Mapping[str, Any]) -> AnalysisAnswer:
-    """Rebuild an answer; raises KeyError or TypeError for a damaged one."""
+    """Rebuild an answer from JSON; raises KeyError or TypeError if the data is damaged."""
     old = data["old"]
     return AnalysisAnswer(
         data["engine"], _analysed_statement(data["new"]), _analysed_statement(old) if old else None, data["same"]
@@ -129,7 +130,7 @@ def answer_from_json(data: Mapping[str, Any]) -> AnalysisAnswer:
 
 
 def find_answer(answers: Mapping[str, str], question: AnalysisQuestion | None) -> AnalysisAnswer | None:
-    """Return the answer to a question from packed ones by key; None if it is missing or damaged."""
+    """Return the answer to a question, given packed answers by key; None if it is missing or damaged."""
     packed = answers.get(question.key) if question is not None else None
     try:
         return answer_from_json(json.loads(packed)) if packed else None

@@ -1,4 +1,4 @@
-"""Plans as JSON and back, and their hash over the canonical text: sorted keys, no spaces, ASCII."""
+"""Plans as JSON and back, and the hash of a plan over its canonical text: sorted keys, no spaces, ASCII."""
 
 import hashlib
 import json
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 def plan_as_json(plan: Plan) -> dict[str, Any]:
-    """Return a plan as the object that `--json` prints; unknown numbers are null. `plan_from_json` is its inverse."""
+    """Return a plan as the object that `--json` prints; unknown numbers are null. `plan_from_json` is the inverse."""
     data = {"format": PLAN_FORMAT} | {name: getattr(plan, name) for name in _PLAN_FIELDS}
     data |= {name: [_flat(each) for each in data[name]] for name in ("steps", *_KIND_BY_LIST)}
     data["request"] = request_as_json(plan.request)
@@ -50,7 +50,7 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
 
 
 def plan_from_json(data: Mapping[str, Any]) -> Plan:
-    """Rebuild a plan; raises UsageError for another format or a broken object. The hash is not verified."""
+    """Rebuild a plan; raises UsageError for a different format or a broken object. The hash is not verified."""
     if data.get("format") != PLAN_FORMAT:
         raise UsageError(f"this is not a plan in format {PLAN_FORMAT}", remedy="plan again with this version")
     try:
@@ -69,14 +69,14 @@ def plan_from_json(data: Mapping[str, Any]) -> Plan:
 
 
 def request_as_json(request: PlanRequest) -> dict[str, Any]:
-    """Return a request as an object, most fields of which are left out while they have their default."""
+    """Return a request as an object; most fields are omitted if they are empty."""
     data = _flat(request)
     data["choices"] = [_flat(choice) for choice in request.choices]
     return {name: value for name, value in data.items() if value or name in _ALWAYS}
 
 
 def request_from_json(data: Mapping[str, Any]) -> PlanRequest:
-    """Rebuild a request."""
+    """Rebuild a request from the object of `request_as_json`."""
     parts: dict[str, Any] = {}
     for name in _NAMES_BY_KIND[PlanRequest]:
         if name in data or name in _REQUIRED:
@@ -90,16 +90,17 @@ def request_from_json(data: Mapping[str, Any]) -> PlanRequest:
 
 
 def canonical_text(data: Mapping[str, Any]) -> str:
-    """Return the text of an object that is the same in every process."""
+    """Return an object as JSON text that is identical in every process."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def plan_hash(plan: Plan) -> str:
-    """Return the SHA-256 of a plan in hex, over its canonical text without the parts that drift by themselves.
+    """Return the SHA-256 of a plan in hex, over its canonical text without the parts that may change on their own.
 
-    Left out are measured figures and costs, explanations (evidence, the words of guards, undo), the warning about the
-    pool's load, the exact state of a table that exists, indirect readers of what is left behind, and whether Spark was
-    asked, which never makes a change milder. The kind of a change is included by its code (`row`).
+    Excluded are measured figures and costs, explanations (evidence, the words of guards, undo), the warning about
+    the pool's load, the exact state of an existing table, indirect readers of a table that is left behind, and
+    whether Spark was asked, which never makes a change milder. The kind of a change is included as its code
+    (`row`).
     """
     body = {"format": PLAN_FORMAT} | {name: getattr(plan, name) for name in _HASHED[Plan]}
     body["request"] = json.loads(canonical_text(request_as_json(plan.request)))
@@ -109,7 +110,7 @@ def plan_hash(plan: Plan) -> str:
         table: {name: is_there(value) if name == "state" else value for name, value in sorted(values.items())}
         for table, values in sorted(plan.preconditions.items())
     }
-    # Names stand in order already: the encoder asks for each object, and nothing is built and sorted before.
+    # Names are already sorted: the encoder requests each object, so that none is built and sorted in advance.
     text = json.dumps(
         dict(sorted(body.items())), separators=(",", ":"), allow_nan=False, check_circular=False, default=_hashed
     )
@@ -129,7 +130,7 @@ def _hashed(value: Any) -> dict[str, Any]:
 
 
 def lasting_verdict(guard: str, verdict: str | None) -> str | None:
-    """Return the verdict to hash: the warning about the pool's load counts as ok, since it comes and goes."""
+    """Return the verdict to hash: a warning about the pool's load counts as ok, because it comes and goes."""
     return "ok" if (guard, verdict) == ("pool", "warn") else verdict
 
 
@@ -146,7 +147,7 @@ _LEFT_OUT = {
 
 
 def _flat(value: Any) -> dict[str, Any]:
-    """Return a dataclass of scalars and tuples of scalars as an object."""
+    """Return a dataclass whose fields are scalars or tuples of scalars as an object."""
     names, parts = _FIELDS_BY_KIND[type(value)]
     return {
         name: part if part.__class__ in _PLAIN else _scalar(part)
@@ -181,11 +182,11 @@ _KIND_BY_LIST: Mapping[str, type] = {
     "left_behind": LeftBehind, "guards": Guard, "refusals": PlanRefusal, "warnings": PlanWarning,
     "readers": Exposure, "undo": Undo,
 }  # fmt: skip
-"""Fields of a plan that are lists of flat objects."""
+"""Fields of a plan that hold lists of flat objects, each with the class of the objects."""
 
 _PLAIN = frozenset((str, int, bool, float, type(None)))
 _CODE: Mapping[type, tuple[str, ...]] = {PlanNode: ("row",)}
-"""Properties that are written along with the fields."""
+"""Properties that are written to the JSON in addition to the fields."""
 _NAMES_BY_KIND: Mapping[type, tuple[str, ...]] = {
     kind: (*_CODE.get(kind, ()), *(field.name for field in fields(kind)))
     for kind in (
@@ -194,7 +195,7 @@ _NAMES_BY_KIND: Mapping[type, tuple[str, ...]] = {
     )
 }  # fmt: skip
 _FIELDS_BY_KIND = {kind: (names, attrgetter(*names)) for kind, names in _NAMES_BY_KIND.items()}
-"""Names of a dataclass's fields, and one call that reads them all: a plan of 3,000 tables has 20,000 objects."""
+"""For each dataclass, its field names and one call that reads all fields: a plan of 3,000 tables has 20,000 objects."""
 _HASHED = {
     kind: tuple(sorted({*names} - {*_LEFT_OUT.get(kind, ())}))
     for kind, names in ((Plan, _PLAN_FIELDS), *_NAMES_BY_KIND.items())
@@ -203,7 +204,7 @@ _HASHED_BY_KIND = {kind: (names, attrgetter(*names)) for kind, names in _HASHED.
 
 
 def _unflat(kind: type[T], data: Mapping[str, Any], **parts: Any) -> T:
-    """Rebuild a dataclass from the object of `_flat`; `parts` overrides fields, and unknown names are ignored."""
+    """Rebuild a dataclass from an object made by `_flat`; `parts` overrides fields, and unknown names are ignored."""
     known = _NAMES_BY_KIND[kind]
     given = {n: tuple(value) if isinstance(value, list) else value for n, value in data.items() if n in known}
     return kind(**given | parts)

@@ -1,6 +1,6 @@
-"""The text that confirms an act, the same for console, command line and agent.
+"""The text that confirms an act; it is the same in console, command line and agent.
 
-It does not import the planner, so that a stop is confirmed without delay.
+This module does not import the planner, so that a stop is confirmed without delay.
 """
 
 import hashlib
@@ -11,24 +11,24 @@ from core.model.names import TableName
 from core.plan.model import Plan
 
 LARGEST_SET = 20
-"""The largest number of statements that is confirmed by typing their count."""
+"""The largest number of statements that can be confirmed by typing the number."""
 
 FREE = frozenset(("look", "mark", "stage", "unstage"))
-"""Acts that change nothing but the actor's own list."""
+"""Acts that change nothing but the user's own list."""
 
 OF_A_RUN = frozenset(("cancel", "skip"))
-"""Acts on a run, which always name it."""
+"""Acts on a run; their confirmation names the run."""
 
 OF_A_PLAN = "approve"
-"""The act on a plan other than its execution; its confirmation names the plan."""
+"""The only act on a plan besides executing it; the confirmation names the plan."""
 
 SHORT = 4
-"""Characters of a run's id or a plan's hash that are typed."""
+"""How many characters of a run's id or a plan's hash have to be typed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """How an act is confirmed; `text` is typed exactly, empty for C0."""
+    """How an act is confirmed; `text` must be typed exactly, and is empty at level C0."""
 
     level: str
     text: str
@@ -37,7 +37,7 @@ class Confirmation:
 def confirmation_for_act(act: str, tables: Sequence[str], protected: bool, *, environment: str = "") -> Confirmation:
     """Return the confirmation of stop, start, restart and similar acts.
 
-    For an act on a run or a plan, `tables` holds its id or hash.
+    For an act on a run or a plan, `tables` holds the run's id or the plan's hash.
     """
     if act in FREE:
         return Confirmation("C0", "")
@@ -55,12 +55,12 @@ def confirmation_for_act(act: str, tables: Sequence[str], protected: bool, *, en
 
 
 def confirmation_for_swap(run_id: str, *, environment: str) -> Confirmation:
-    """Return the confirmation of releasing the swap of a held run."""
+    """Return the confirmation of releasing the swap of a run that is on hold."""
     return Confirmation("C3", f"{environment} {run_id[:SHORT]}")
 
 
 def confirmation_for_policy(act: str, digest: str, protected: bool, *, environment: str) -> Confirmation:
-    """Return the confirmation of recording a policy (`apply`), or of approving one that waits."""
+    """Return the confirmation of recording a policy (`apply`), or of approving a policy that waits for approval."""
     if act == "approve":
         return Confirmation("C3", f"{environment} {digest[:SHORT]}")
     return Confirmation("C2", environment) if protected else Confirmation("C1", "yes")
@@ -74,7 +74,7 @@ def confirmation_for_adoption(environment: str) -> Confirmation:
 def confirmation_for_plan(plan: Plan) -> Confirmation:
     """Return the confirmation required to apply a plan; external tables do not count as statements.
 
-    A plan is confirmed by typing its hash if it is destructive, must be acknowledged or acts on many statements (C3),
+    The plan's hash must be typed if the plan is destructive, must be acknowledged or acts on many statements (C3),
     or if it needs an approval (C4).
     """
     if plan.approvals:

@@ -29,7 +29,7 @@ GLYPH_BY_ACTION = {
     Action.VACUUM: "-",
     Action.KEEP: "=",
 }
-"""One character before each table of a plan, on every screen and in every printout."""
+"""The character before each table of a plan, on every screen and in every printout."""
 
 _CHANGE_BY_REASON = {
     Reason.READS_OLD_VERSION: "upstream moved on",
@@ -52,7 +52,7 @@ _NUMBER_AND_UNIT = re.compile(r"(?<=\d)(?=[A-Za-z])")
 
 
 def change_words(node: PlanNode) -> str:
-    """Return the text of the column CHANGE: an edit that may change the number of rows first, then the kind."""
+    """Return the text of column CHANGE: first an edit that may change the number of rows, then the kind of change."""
     kind, rows, special = node.change, edit_of_rows(node.evidence), _special_change(node)
     words = special if special is not None else kind.definition.label if kind is not None else ""
     if not rows or node.confirmed_by_spark is False:
@@ -61,7 +61,7 @@ def change_words(node: PlanNode) -> str:
 
 
 def _special_change(node: PlanNode) -> str | None:
-    """Return a text that is more specific than the kind of change; None if there is none."""
+    """Return a text more specific than the kind of change; None if there is none."""
     kind = node.change
     if node.confirmed_by_spark is False:
         return "Spark disagrees"
@@ -84,7 +84,7 @@ def _special_change(node: PlanNode) -> str | None:
 
 
 def action_words(node: PlanNode) -> str:
-    """Return the action with its versions: `rebuild v3→v4`."""
+    """Return the action with its versions, for example `rebuild v3→v4`."""
     if node.action is Action.REBUILD and node.version == node.from_version:
         return f"rewrite v{node.version}"
     if node.action is Action.REBUILD:
@@ -103,7 +103,7 @@ def action_words(node: PlanNode) -> str:
 
 
 def why_words(node: PlanNode) -> str:
-    """Return the evidence of a node, else its reason with the tables that caused it."""
+    """Return the evidence of a node, or else its reason and the tables that caused it."""
     if node.reason in (Reason.PARENT_REBUILT, Reason.STATIC_PARENT_REBUILT):
         kind = "stateful" if node.stateful else "stateless"
         own = own_edits(node.evidence)
@@ -114,31 +114,34 @@ def why_words(node: PlanNode) -> str:
 
 
 def replay_words(node: PlanNode) -> str:
-    """Return the rows that are read again, as `81 M`; `?` if unknown, `-` if none."""
+    """Return the number of rows that are read again, for example `81 M`; `?` if unknown, `-` if none."""
     if not _has_cost(node) and node.replay_rows is None:
         return "-"
     return number_and_unit(short_number(node.replay_rows))
 
 
 def eta_words(node: PlanNode) -> str:
-    """Return when the last step of a node ends after the run began, as `< 40 s`; `?` if unknown, `-` if kept."""
+    """Return when the last step of a node ends, counted from the start of the run, such as `< 40 s`.
+
+    `?` if unknown, `-` if kept.
+    """
     return "-" if node.action is Action.KEEP else range_words(node)
 
 
 def range_words(of: PlanNode | Step | Undo | Plan) -> str:
-    """Return the predicted range; `?` if unknown."""
+    """Return the predicted range of time; `?` if unknown."""
     if of.predicted_low_s is None or of.predicted_high_s is None:
         return "?"
     return duration_range(of.predicted_low_s, of.predicted_high_s).replace("up to ", "< ")
 
 
 def undo_words(node: PlanNode) -> str:
-    """Return the undo in one word: `none` if no command undoes the node, `-` if there is nothing to undo."""
+    """Return the undo of a node as one word: `none` if no command undoes it, `-` if there is nothing to undo."""
     return node.undo or "-"
 
 
 def undo_command(plan: Plan, way: Undo) -> str:
-    """Return the command of an undo, empty if there is none; RUN stands for the run of a plan that no agent has."""
+    """Return the command of an undo, empty if there is none; RUN stands for the run if no agent has the plan."""
     if way.act == "rollback":
         return f"headgate rollback {way.tables[0]}"
     if way.act != "plan undo":
@@ -148,7 +151,7 @@ def undo_command(plan: Plan, way: Undo) -> str:
 
 
 def undo_effect(way: Undo) -> str:
-    """Return what an undo does, with its rows to read and its ETA."""
+    """Return what an undo does, including the rows that it reads and its ETA."""
     if way.replay_rows != 0:
         return f"{way.words}; reads {number_and_unit(short_number(way.replay_rows))} rows again, ETA {range_words(way)}"
     eta = f", ETA {range_words(way)}" if way.predicted_high_s is not None else ""
@@ -156,7 +159,7 @@ def undo_effect(way: Undo) -> str:
 
 
 def lowered_words(node: PlanNode) -> str:
-    """Return how a node does less than the default."""
+    """Return in what way the strategy of a node does less than the default."""
     if node.strategy == Strategy.KEYED:
         return "rows may stay that a rebuild would not produce"
     return "less severe than the default"
@@ -168,21 +171,21 @@ def spark_words(node: PlanNode) -> str:
 
 
 def spark_word(confirmed: bool | None) -> str:
-    """Return the sentence on Spark's confirmation."""
+    """Return the sentence on whether Spark confirmed a statement."""
     return _SPARK[confirmed]
 
 
 def offer_lines(node: PlanNode, *, every: bool = False) -> tuple[str, ...]:
-    """Return a line for each strategy that a node allows, with its cost and losses.
+    """Return a line for each strategy that a node allows, with costs and losses.
 
-    Strategies that no agent can execute yet are left out, unless chosen or `every` offer is requested.
+    Strategies that no agent can execute yet are left out unless chosen; `every` includes all offers.
     """
     shown = (offer for offer in node.offers if every or offer.executable or offer.strategy == node.strategy)
     return tuple(_offer_line(offer, chosen=offer.strategy == node.strategy) for offer in shown)
 
 
 def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
-    """Return the explanation of one table: reason, evidence, strategies, losses, undo, and the diff of its texts."""
+    """Return the explanation of one table: reason, evidence, strategies, losses, undo, and a diff of the texts."""
     node = next((node for node in plan.nodes if node.table == table), None)
     if node is None:
         return (f"{table} is not in this plan",)
@@ -217,7 +220,7 @@ def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
 
 
 def number_and_unit(text: str) -> str:
-    """Return a number with a space before its unit: `81M` as `81 M`."""
+    """Return a number with a space before the unit: `81M` becomes `81 M`."""
     return _NUMBER_AND_UNIT.sub(" ", text)
 
 
@@ -235,12 +238,12 @@ def _offer_line(offer: StrategyOffer, *, chosen: bool) -> str:
 
 
 def _has_cost(node: PlanNode) -> bool:
-    """Return whether a node starts or rebuilds a statement, and so has a cost."""
+    """Return whether a node starts or rebuilds a statement and therefore has a cost."""
     return node.action in _REPLAYS and node.version > 0
 
 
 def step_line(step: Step) -> str:
-    """Return a step with its number, act, object and the steps that it needs."""
+    """Return a step with its number, act and object, and the steps that must come first."""
     return f"{step.n:>3} {step_words(step)}" + (f"   needs {', '.join(map(str, step.after))}" if step.after else "")
 
 
@@ -271,7 +274,7 @@ def step_words(step: Step) -> str:
 
 
 def act_words(do: str) -> str:
-    """Return the act of a step in the usual terms of databases and files."""
+    """Return the act of a step in common database and file terms."""
     return _ACTS.get(do, do.replace("_", " "))
 
 
@@ -279,7 +282,7 @@ _ACTS: Mapping[str, str] = {StepKind.UNPOINT: "drop view", StepKind.TOMBSTONE: "
 
 
 LONGEST_EDIT = 90
-"""Characters after which an expression is cut."""
+"""Number of characters after which an expression is truncated."""
 
 _PLACES = {
     EditPlace.QUERY: "",
@@ -302,7 +305,7 @@ _CLAUSES: Mapping[EditKind, str] = {
     EditKind.FILTER: "filter",
     EditKind.HAVING: "HAVING",
 }
-"""Clauses that are added, removed and changed."""
+"""Clauses that can be added, removed or changed."""
 
 _CHANGES: Mapping[EditKind, str] = {
     EditKind.JOINED: "joined",
@@ -310,7 +313,7 @@ _CHANGES: Mapping[EditKind, str] = {
     EditKind.EXPRESSION_ORDER: "columns in another order",
     EditKind.EXPRESSION: "column {columns}",
 }
-"""Clauses that are only changed; their texts before and after are both cut."""
+"""Clauses that can only be changed; the texts before and after are both truncated."""
 
 _WORDS: Mapping[EditKind, str] = {
     EditKind.MORE_PARTS: "and {after} more",
@@ -356,7 +359,7 @@ _WORDS: Mapping[EditKind, str] = {
 
 _OPERATORS = {"stream_join": "join of streams", "session_window": "session window"}
 _CONTENTS = dict.fromkeys(("aggregate", "window", "session_window"), "aggregates")
-"""Names of operators and of their contents for people, if they differ from the name in the state."""
+"""User-facing names of operators and of what they hold, where these differ from the names in the state."""
 
 
 def evidence_words(seen: Evidence) -> str:
@@ -368,7 +371,7 @@ def evidence_words(seen: Evidence) -> str:
 
 
 def evidence_lines(evidence: Iterable[Evidence]) -> tuple[str, ...]:
-    """Return evidence as lines; similar edits share a line with their number."""
+    """Return evidence as lines; similar edits share a line that gives their number."""
     found: dict[str, list[str]] = {}
     for seen in evidence:
         head, text = _parts(seen) if isinstance(seen, Edit) else (str(seen), "")
@@ -377,7 +380,7 @@ def evidence_lines(evidence: Iterable[Evidence]) -> tuple[str, ...]:
 
 
 def edit_of_rows(evidence: Iterable[Evidence]) -> str:
-    """Return the first edit that may change the number of rows, as `join added`; empty if there is none."""
+    """Return the first edit that may change the number of rows, such as `join added`; empty if there is none."""
     edit = next(filter(is_of_rows, evidence), None)
     if not isinstance(edit, Edit) or edit.kind is EditKind.SOURCE:
         return ""
@@ -387,12 +390,15 @@ def edit_of_rows(evidence: Iterable[Evidence]) -> str:
 
 
 def own_edits(evidence: Iterable[Evidence]) -> str:
-    """Return a statement's own edits of rows and values in one line."""
+    """Return in one line a statement's own edits that affect rows or values."""
     return "; ".join(evidence_lines(seen for seen in evidence if reading_order(seen) < 2))
 
 
 def evidence_as_json(seen: Evidence) -> dict[str, Any]:
-    """Return kind and fields with their sentence, expressions cut; `model.evidence.evidence_from_json` reads it."""
+    """Return evidence as an object: kind, fields, and sentence with truncated expressions.
+
+    `model.evidence.evidence_from_json` reads the object.
+    """
     if not isinstance(seen, Edit):
         return seen.as_json()
     if seen.kind in _CLAUSES or seen.kind in _CHANGES:
@@ -401,7 +407,7 @@ def evidence_as_json(seen: Evidence) -> dict[str, Any]:
 
 
 def is_of_columns(seen: Evidence) -> bool:
-    """Return whether evidence is an edit of columns of the table itself."""
+    """Return whether the evidence is an edit of columns that lies neither before nor after a stateful operator."""
     return isinstance(seen, Edit) and seen.kind in OF_COLUMNS and seen.place is EditPlace.QUERY
 
 
@@ -412,7 +418,7 @@ def _sort_of(head: str, texts: list[str]) -> str:
 
 
 def _parts(edit: Edit) -> tuple[str, str]:
-    """Return the kind of an edit in words, and its text; an edit that is never grouped has no separate text."""
+    """Return the kind of an edit in words, and the edited text; the text is empty if such edits are never grouped."""
     where = f"{edit.table}: " if edit.table else ""
     where += _PLACES[edit.place]
     columns = ", ".join(edit.columns)
@@ -466,5 +472,5 @@ def _moved(sign: str, names: str) -> str:
 
 
 def cut(text: str) -> str:
-    """Return an expression cut to LONGEST_EDIT characters."""
+    """Return an expression truncated to LONGEST_EDIT characters."""
     return text if len(text) <= LONGEST_EDIT else f"{text[: LONGEST_EDIT - 1]}…"

@@ -1,4 +1,4 @@
-"""The differences between two plans, node by node, in lines and as JSON; nothing is decided here."""
+"""The differences between two plans, node by node, as lines and as JSON; nothing is decided here."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -14,7 +14,7 @@ from core.text.wording import counted, short_duration, short_number
 PLAN_DIFF_FORMAT = "headgate.plan-diff/1"
 
 FIGURES = frozenset(("replay_rows", "eta_s", "predicted"))
-"""Parts that drift by themselves."""
+"""Parts whose values may change although nothing was edited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,28 +22,28 @@ class PlanDifference:
     """One difference between two plans."""
 
     of: str
-    """plan, request, node, verdict, order, step, left behind, reader, refusal or warning."""
+    """What differs: plan, request, node, verdict, order, step, left behind, reader, refusal or warning."""
     subject: str
-    """The table, guard or field; empty if there is none."""
+    """The table, guard or field that differs; empty if there is none."""
     part: str
-    """The part of the subject, as `action` or `texts.dml`; empty if it is the whole."""
+    """The differing part of the subject, such as `action` or `texts.dml`; empty for the whole subject."""
     before: str | None
-    """None if only the second plan has it."""
+    """The value in the first plan; None if only the second plan has one."""
     after: str | None
-    """None if only the first plan has it."""
+    """The value in the second plan; None if only the first plan has one."""
     lines: tuple[str, ...] = ()
-    """The unified diff of a text; else empty."""
+    """The unified diff of a text; empty for other values."""
 
     @property
     def matters(self) -> bool:
-        """Return whether the difference is more than a drifting figure."""
+        """Return whether the difference is more than a figure that may change on its own."""
         if self.of == "verdict":
             return lasting_verdict(self.subject, self.before) != lasting_verdict(self.subject, self.after)
         return self.part not in FIGURES
 
 
 def compare_plans(first: Plan, second: Plan) -> tuple[PlanDifference, ...]:
-    """Return the differences between two plans; their hashes and nonces do not count."""
+    """Return the differences between two plans; hashes and nonces do not count."""
     found = [*_fields("plan", _plan_parts(first), _plan_parts(second))]
     found += _fields("request", _request_parts(first), _request_parts(second))
     found += _nodes(first.nodes, second.nodes)
@@ -62,7 +62,7 @@ def compare_plans(first: Plan, second: Plan) -> tuple[PlanDifference, ...]:
 
 
 def difference_lines(first: Plan, second: Plan) -> tuple[str, ...]:
-    """Return the differences as lines, with texts as unified diffs below their node."""
+    """Return the differences as lines, with differing texts as unified diffs below their node."""
     found = compare_plans(first, second)
     head = f"plan {first.hash[:12]} → {second.hash[:12]}: "
     if not found:
@@ -82,7 +82,7 @@ def difference_lines(first: Plan, second: Plan) -> tuple[str, ...]:
 
 
 def difference_as_json(first: Plan, second: Plan) -> dict[str, Any]:
-    """Return the differences as an object; the side that lacks something is null."""
+    """Return the differences as an object; a value that one plan lacks is null there."""
     found = compare_plans(first, second)
     return {
         "format": PLAN_DIFF_FORMAT,
@@ -94,7 +94,7 @@ def difference_as_json(first: Plan, second: Plan) -> dict[str, Any]:
 
 
 def difference_words(one: PlanDifference) -> str:
-    """Return one difference as a short text, as `verdict disk: ok → deny`."""
+    """Return one difference as a short text, for example `verdict disk: ok → deny`."""
     subject = " ".join(word for word in (one.of, one.subject, _LABELS.get(one.part, one.part)) if word)
     if one.lines:
         return f"{subject} differs"
@@ -198,7 +198,7 @@ _PARTS: dict[str, Callable[[PlanNode], str]] = {
     "predicted": eta_words,
     "offers": lambda node: ", ".join(typed_strategy(offer.strategy) for offer in node.offers),
 }
-"""The compared parts of a node, in the order of the output."""
+"""The parts of a node that are compared, in output order."""
 _LABELS = {
     "because_of": "because of",
     "classified": "change is known",
@@ -213,4 +213,4 @@ _LABELS = {
     "old.ddl": "deployed ddl",
     "old.yml": "deployed yml",
 }
-"""Names for people of parts whose JSON name is not a word."""
+"""User-facing names of parts whose JSON name is not a plain word."""

@@ -1,4 +1,4 @@
-"""A plan as Markdown for a change ticket or a pull request, never longer than a comment may be."""
+"""A plan as Markdown for a change ticket or pull request, never longer than the limit for a comment."""
 
 import html
 import re
@@ -25,26 +25,26 @@ from core.text.escaping import escape_control_characters, escape_markdown
 from core.text.wording import counted
 
 COMMENT_LIMIT = 60_000
-"""Bytes in UTF-8. GitHub takes comments of 65,536 characters."""
+"""Maximum size in bytes of UTF-8; GitHub accepts comments of 65,536 characters."""
 
 _TABLE, _LIST = 24_000, 4_000
-"""Maximum bytes of the table and of each list; differing texts get the rest."""
+"""Maximum bytes of the table and of each list; diffs of texts get the rest."""
 _COMMAND = 1_000
-"""Characters up to which a command is worth copying."""
+"""Maximum length of a command that is worth copying, in characters."""
 _NOTE = 1_200
-"""Bytes reserved for the note on what was left out, command included."""
+"""Bytes reserved for the note on what was left out, including the command in it."""
 _TICKS = re.compile(r"`+")
 
 
 @dataclass(slots=True)
 class _Page:
-    """Lines of a page with its remaining bytes; content that does not fit is counted, never cut in the middle."""
+    """The lines of a page and the bytes that remain; content that does not fit is counted, never cut in the middle."""
 
     free: int
     lines: list[str] = field(default_factory=list)
 
     def add(self, *lines: str) -> bool:
-        """Add all of the lines or none; returns whether they fit."""
+        """Add all of the lines or none; return whether they fit."""
         size = _bytes(lines)
         if size > self.free:
             return False
@@ -53,7 +53,7 @@ class _Page:
         return True
 
     def add_each(self, lines: Sequence[str], most: int, what: str, head: Sequence[str]) -> None:
-        """Add a head, the first lines that fit in `most` bytes, and the number of those left out."""
+        """Add a heading, the first lines that fit in `most` bytes, and how many were left out."""
         if not lines:
             return
         room, shown = min(most, self.free) - _bytes(head) - _NOTE, 0
@@ -129,7 +129,7 @@ def _how_to_apply(plan: Plan) -> tuple[str, ...]:
 
 
 def _shown_by(plan: Plan) -> str:
-    """Return the command that shows the whole plan: by hash if an agent may have it, else by recomputing it."""
+    """Return the command that shows the whole plan: by its hash if an agent may have it, else by planning again."""
     if plan.request.nonce:
         return f"headgate review {plan.hash[:12]}"
     line = shlex.join(["headgate", *command_words(plan.request), "--env", plan.environment])
@@ -137,7 +137,7 @@ def _shown_by(plan: Plan) -> str:
 
 
 def _texts(plan: Plan) -> Iterator[tuple[str, ...]]:
-    """Yield a folded block for each changed text of the statements that are acted on."""
+    """Yield a collapsed block for each changed text of the statements that the plan acts on."""
     for node in plan.nodes:
         if node.action in (Action.KEEP, Action.DELETE):
             continue
@@ -153,7 +153,7 @@ def _folded(node: PlanNode, name: str, lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _fenced(language: str, lines: Iterable[str]) -> tuple[str, ...]:
-    """Return lines in a code fence that is longer than any run of backticks in them."""
+    """Return lines in a code fence longer than any run of backticks in them."""
     inside = tuple(map(escape_control_characters, lines))
     longest = max((len(run) for line in inside for run in _TICKS.findall(line)), default=0)
     fence = "`" * max(3, longest + 1)

@@ -1,4 +1,4 @@
-"""The plan as a value: what happens to which statement, why, in which order, and what it was computed from."""
+"""The plan as a value: what happens to which statement, why and in which order, and what it was computed from."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,10 +16,10 @@ from core.text.sentence import Fact, FactKind, Sentence
 
 PLAN_FORMAT = "headgate.plan/1"
 PLANNER_VERSION = "11"
-"""Version of the planner; an agent refuses plans of another one."""
+"""Version of the planner; an agent refuses plans of any other version."""
 
 UNDO_D = 90.0
-"""Days after its run for which the ledger keeps a plan, and with it the texts from before."""
+"""How many days after its run the ledger keeps a plan, which includes the texts from before."""
 
 
 _NOTHING_FOR_SPARK = frozenset(
@@ -27,7 +27,7 @@ _NOTHING_FOR_SPARK = frozenset(
         Action.KEEP, Action.DELETE, Action.ROLLBACK, Action.UNDELETE, Action.RETIRE, Action.OPTIMIZE, Action.VACUUM,
     }
 )  # fmt: skip
-"""Actions without a new or changed text."""
+"""Actions that bring no new or changed text."""
 
 
 class RetentionKind(StrEnum):
@@ -40,32 +40,32 @@ class RetentionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Whether the rows that a statement reads again still exist, with details of the missing ones."""
+    """Whether the rows that a statement reads again still exist, and which are missing."""
 
     kind: RetentionKind
     files_gone: int = 0
-    """Number of files that it has read and that no longer exist."""
+    """Number of files that the statement once read and that no longer exist."""
     earliest: str = ""
     """Time of the earliest remaining row; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class StrategyOffer:
-    """An allowed strategy of a node with its cost; None stands for unknown values."""
+    """A strategy that a node allows, with its cost; None stands for an unknown value."""
 
     strategy: str
     replay_rows: int | None = None
     eta_s: float | None = None
     replay_bytes: int | None = None
     disk_bytes: int | None = None
-    """Additional bytes on disk."""
+    """Additional space on disk, in bytes."""
     loses: tuple[str, ...] = ()
     note: Sentence | None = None
-    """What to know before choosing it."""
+    """What an operator should know before choosing this strategy."""
 
     @property
     def executable(self) -> bool:
-        """Return whether an agent can execute the strategy; other ones only have a cost, and agents refuse them."""
+        """Return whether an agent can execute the strategy; otherwise it only has a cost, and agents refuse it."""
         return self.strategy in EXECUTABLE
 
 
@@ -79,58 +79,58 @@ class PlanNode:
     stateful: bool
     action: Action
     change: ChangeKind | None
-    """The kind of change; None if nothing was compared, as in a delete."""
+    """The kind of change; None if nothing was compared, for example in a delete."""
     evidence: tuple[Evidence, ...]
     classified: bool
     strategy: str
     """A value of `Strategy`; empty if nothing is started."""
     reason: Reason
-    """For people; execution never branches on it."""
+    """The reason in words for people; execution never depends on it."""
     because_of: tuple[TableName, ...]
     level: int
-    """Topological generation within the plan, from 0."""
+    """Topological generation within the plan, starting at 0."""
     loses: tuple[str, ...]
     replay_rows: int | None = None
     eta_s: float | None = None
-    """Minimum seconds until the replay is read; the range below covers the whole run."""
+    """Minimum seconds until the replay has been read; `predicted_low_s` and `predicted_high_s` cover the whole run."""
     predicted_low_s: float | None = None
-    """Seconds from the start of the run to the end of its last step; None without measurements."""
+    """Seconds from the start of the run to the end of the node's last step; None without measurements."""
     predicted_high_s: float | None = None
     retention: Retention | None = None
     undo: str = ""
-    """`plan`, `stop`, `back` or `none` for the column UNDO; empty if there is nothing to undo. See `Plan.undo`."""
+    """The word in column UNDO: `plan`, `stop`, `back` or `none`; empty if there is nothing to undo. See `Plan.undo`."""
     from_version: int = 0
     version: int = 0
-    """The version after the plan; equal to `from_version` unless it is started or rebuilt."""
+    """The version after the plan; equal to `from_version` unless the plan makes or resumes another one."""
     bindings: tuple[Binding, ...] = ()
-    """Bindings of the version after the plan."""
+    """Bindings that the version has after the plan."""
     revision: str = ""
     """Hash of the declared texts."""
     texts: RevisionTexts = field(default_factory=RevisionTexts)
-    """Declared texts; the old ones for a delete."""
+    """The declared texts; for a delete, the deployed ones."""
     old: RevisionTexts = field(default_factory=RevisionTexts)
     trigger: str = ""
     owner: str = ""
     offers: tuple[StrategyOffer, ...] = ()
-    """The allowed strategies, the chosen one first."""
+    """The strategies that the node allows, the chosen one first."""
     at: str = ""
-    """The start position of its strategy: `now`, a time, a version or a partition; empty without one."""
+    """The start position of the strategy: `now`, a time, a version or a partition; empty if it has none."""
     begins_where: tuple[str, ...] = ()
-    """Conditions on its streams, as `orders.ts >= TIMESTAMP '…'`; empty if it reads all rows."""
+    """Conditions on the streams, such as `orders.ts >= TIMESTAMP '…'`; empty if all rows are read."""
     lowered: bool = False
-    """Whether the operator chose a strategy that is less severe than the default."""
+    """Whether the operator chose a strategy less severe than the default."""
     replay_bytes: int | None = None
     confirmed_by_spark: bool | None = None
-    """False if Spark's analysis differs from Headgate's; None if it was not asked or gave no answer."""
+    """False if Spark's analysis differs from Headgate's; None if Spark was not asked or gave no answer."""
 
     @property
     def row(self) -> str:
-        """Return the code of its kind of change, as in documents and hashes; empty without a change."""
+        """Return the code of the kind of change, as used in documents and hashes; empty if nothing was compared."""
         return self.change.definition.code if self.change is not None else ""
 
     @property
     def for_spark(self) -> bool:
-        """Return whether Spark can analyse it: its SQL is new or changed."""
+        """Return whether the node has new or changed SQL that Spark can analyse."""
         if self.action in _NOTHING_FOR_SPARK:
             return False
         begins = self.action is Action.START or (self.old.dml, self.old.ddl) != (self.texts.dml, self.texts.ddl)
@@ -142,42 +142,42 @@ class Step:
     """One action in a plan."""
 
     n: int
-    """From 1, in the order of execution."""
+    """Number of the step, from 1, in execution order."""
     do: StepKind
     table: TableName
     version: int
     after: tuple[int, ...]
-    """Steps that must succeed first."""
+    """Numbers of the steps that must succeed first."""
     why: Sentence
     tables: tuple[TableName, ...] = ()
-    """For a swap or hold: all pointers of the release, sinks first; else empty."""
+    """For a swap or hold, the tables of all pointers in the release, sinks first; otherwise empty."""
     predicted_low_s: float | None = None
-    """Seconds that the step itself takes; None without measurements."""
+    """Minimum seconds that the step itself takes; None without measurements."""
     predicted_high_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """The command that undoes a plan for some of its tables, with its cost; or why there is none."""
+    """The command that undoes a plan for some of its tables, with the cost; or why there is none."""
 
     act: str
-    """The command behind `headgate`, as `plan undo` or `stop`; empty if there is none."""
+    """The words of the command after `headgate`, such as `plan undo` or `stop`; empty if there is none."""
     tables: tuple[TableName, ...]
-    """The tables that it acts on, including readers."""
+    """The tables that the command acts on, including readers."""
     words: Sentence
     """What the command does, or why there is none."""
     replay_rows: int | None = 0
     """Rows that are read again; None if unknown."""
     eta_s: float | None = None
     until: Sentence | None = None
-    """Until when it is possible, as `at any time`; None without a command."""
+    """How long the undo is possible, for example `at any time`; None without a command."""
     predicted_low_s: float | None = None
-    """Seconds that it takes as a whole; None if unknown."""
+    """Minimum seconds that the whole undo takes; None if unknown."""
     predicted_high_s: float | None = None
 
     @classmethod
     def of(cls, act: str, tables: tuple[TableName, ...], words: str, *, until: str = "") -> "Undo":
-        """Make an undo that reads no row again."""
+        """Make an undo that reads no rows again."""
         return cls(act, tables, Sentence(words), until=Sentence(until) if until else None)
 
 
@@ -188,22 +188,22 @@ class LeftBehind:
     table: TableName
     product: str
     reads: str
-    """The physical table that it stays on, as `orders__v1`."""
+    """The physical table that the reader stays on, such as `orders__v1`."""
     owner: str = ""
     through: str = ""
-    """The table that it reads, which moves on or is left behind itself."""
+    """The parent that links this reader to the plan: a table that moves to another version, or a reader left behind."""
     depth: int = 1
-    """1 for a reader of a table that moves on, 2 for a reader of that one, and so on."""
+    """1 for a reader of a table that the plan moves, 2 for a reader of such a reader, and so on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """A declared reader outside of Headgate, with what changes for it."""
+    """A declared reader outside Headgate, and what changes for it."""
 
     reader: str
     table: TableName
     before: str
-    """The physical table that it reads now."""
+    """The physical table that the pointer serves now."""
     after: str
     """The physical table that the pointer will serve; empty if the table is deleted."""
     owner: str = ""
@@ -219,13 +219,13 @@ class Guard:
     remedy: Sentence | None = None
     """The remedy of a denial."""
     kind: str = ""
-    """The code of what was found; empty in plans of older versions, as for refusals and warnings."""
+    """The code of what the guard found; empty in plans made by older versions."""
     fields: Mapping[str, object] = field(default_factory=dict, compare=False)
-    """The values of that kind, as JSON."""
+    """The values that `summary` was built from, as JSON; `kind` determines the keys."""
 
     @classmethod
     def of(cls, name: str, verdict: str, found: Fact[FactKind]) -> "Guard":
-        """Make a guard from what was found."""
+        """Make a guard from its finding."""
         return cls(name, verdict, found.sentence, found.remedy, kind=found.kind.code, fields=found.fields)
 
 
@@ -235,18 +235,18 @@ class PlanRefusal:
 
     table: str
     summary: Sentence
-    """A whole sentence, which names the table itself."""
+    """A whole sentence that names the table itself."""
     remedy: Sentence
     guard: str = ""
-    """The guard that denies the plan; empty for any other refusal."""
+    """The guard that denies the plan; empty for other refusals."""
     kind: str = ""
-    """The code of its kind; that of the guard's finding for a denial."""
+    """The code of the refusal; for a denial, the code of the guard's finding."""
     fields: Mapping[str, object] = field(default_factory=dict, compare=False)
-    """The values of its kind, as JSON."""
+    """The values that `summary` was built from, as JSON; `kind` determines the keys."""
 
     @classmethod
     def of(cls, table: str, why: Fact[FactKind]) -> "PlanRefusal":
-        """Make a refusal that does not come from a guard; its sentence may name the table as `{table}`."""
+        """Make a refusal that does not come from a guard; the sentence may contain the table as `{table}`."""
         said = _about(table, why)
         remedy = said.remedy
         assert remedy is not None, "a refusal has a remedy"
@@ -258,19 +258,19 @@ class PlanWarning:
     """Something the reviewer should know about a table."""
 
     table: str
-    """Empty for a warning about the whole plan."""
+    """The table that the warning concerns; empty for the whole plan."""
     summary: Sentence
-    """What follows behind the name of the table."""
+    """The text that follows the name of the table."""
     multiplies_rows: bool = False
-    """Whether the same input may produce more rows; such warnings come first."""
+    """Whether the same input may produce more rows; warnings of this sort come first."""
     kind: str = ""
-    """The code of its kind."""
+    """The code of the warning."""
     fields: Mapping[str, object] = field(default_factory=dict, compare=False)
-    """The values of its kind, as JSON."""
+    """The values that `summary` was built from, as JSON; `kind` determines the keys."""
 
     @classmethod
     def of(cls, table: str, said: Fact[FactKind], *, multiplies_rows: bool = False) -> "PlanWarning":
-        """Make a warning; its sentence may name the table as `{table}`."""
+        """Make a warning; the sentence may contain the table as `{table}`."""
         return cls(table, _about(table, said).sentence, multiplies_rows, said.kind.code, said.fields)
 
 
@@ -280,19 +280,19 @@ def _about(table: str, said: Fact[FactKind]) -> Fact[FactKind]:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A proposal, computed from project texts, request, observations and policy."""
+    """A proposed change, computed from project texts, request, observations and policy."""
 
     hash: str
-    """SHA-256 over everything that does not drift by itself, see `core.plan.codec.plan_hash`."""
+    """SHA-256 over everything that does not change on its own, see `core.plan.codec.plan_hash`."""
     project_id: str
     environment: str
     protected: bool
     planner: str
     request: PlanRequest
     nodes: tuple[PlanNode, ...]
-    """By the execution of their first step; kept ones by level and name."""
+    """The nodes, ordered by when their first step is executed; kept nodes by level and name."""
     order: tuple[TableName, ...]
-    """Tables that are acted on, in the order of execution."""
+    """The tables that the plan acts on, in execution order."""
     steps: tuple[Step, ...]
     left_behind: tuple[LeftBehind, ...] = ()
     guards: tuple[Guard, ...] = ()
@@ -300,29 +300,29 @@ class Plan:
     warnings: tuple[PlanWarning, ...] = ()
     readers: tuple[Exposure, ...] = ()
     approvals: int = 0
-    """Number of other logins that must approve it."""
+    """Number of other logins that must approve the plan."""
     policy: str = ""
-    """Digest of the policy of its guards."""
+    """Digest of the policy that the guards applied."""
     preconditions: Mapping[TableName, Mapping[str, str]] = field(default_factory=dict)
-    """Values by table that must not have changed when it is applied, see `core.plan.preconditions`."""
+    """Values by table that must be unchanged when the plan is applied, see `core.plan.preconditions`."""
     undo: tuple[Undo, ...] = ()
-    """How to undo it after its execution."""
+    """How to undo the plan after its execution."""
     predicted_low_s: float | None = None
-    """Seconds that its run takes; None without measurements."""
+    """Minimum seconds that the run takes; None without measurements."""
     predicted_high_s: float | None = None
 
     @property
     def empty(self) -> bool:
-        """Return whether applying it would change nothing."""
+        """Return whether applying the plan would change nothing."""
         return not self.steps
 
     @property
     def acknowledges(self) -> bool:
-        """Return whether applying it accepts what no restart can undo: a changed watermark on existing state."""
+        """Return whether the plan does what no restart can undo: it changes a watermark on existing state."""
         return any(node.action is Action.RESTART and node.change is ChangeKind.WATERMARK_DELAY for node in self.nodes)
 
     @property
     def destructive(self) -> bool:
-        """Return whether it deletes, loses rows, or swaps away from a serving version (confirmation level C3)."""
+        """Return whether the plan deletes, loses rows, or swaps away from a serving version (confirmation level C3)."""
         moves = (Action.DELETE, Action.REBUILD, Action.ROLLBACK, Action.RETIRE)
         return any(node.action in moves or node.loses for node in self.nodes)

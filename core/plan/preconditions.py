@@ -1,4 +1,4 @@
-"""Preconditions of a plan when it is applied, and what each open plan does to a table, to find contradictions."""
+"""Preconditions for applying a plan, and what each open plan does to a table, so that contradictions are found."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from core.observed.planner_input import ObservedDeployment
 from core.plan.model import Plan, PlanNode
 
 SERIAL = "serial"
-"""Counter of the acts on a table, which shows that something happened even if the state is the same again."""
+"""Counts the acts on a table, and so shows that something happened even if the table is in the same state again."""
 
 WATCHED = ("revision", "version", "highest_version", "checkpoint_id", "pointer", "table_id", "wanted", "state", SERIAL)
-"""Values that are watched for every table of a plan."""
+"""Values that are compared for every table of a plan."""
 
 READERS = "readers"
-"""For a table that is acted on: its readers with the versions they read; a new reader stops the plan."""
+"""For a table that the plan acts on: its readers and the versions they read; a new reader invalidates the plan."""
 
 FILLED = "older versions that run"
-"""For a kept table: its older versions that run and that statements of the plan read."""
+"""For a kept table: older versions that still run and that statements of the plan read."""
 
 IN_TRASH = "version in the trash"
-"""For a table that is undeleted: its version in the trash, whose files are purged after a deadline."""
+"""For a table to undelete: the version in the trash, because its files are purged after a deadline."""
 
 _ABSENT = ObservedDeployment()
 
@@ -33,9 +33,10 @@ def preconditions(
     readers_of: Callable[[TableName], Sequence[TableName]],
     nodes: Iterable[PlanNode],
 ) -> dict[TableName, dict[str, str]]:
-    """Return for each table of a plan the values that it was computed from.
+    """Return, for each table of a plan, the values that the plan was computed from.
 
-    Readers that are left behind have no entry, but are among the READERS of the table that moves on.
+    Readers that are left behind have no entry of their own; they appear among the READERS of the table that is
+    moved.
     """
     found, nodes = {}, sorted(nodes, key=lambda node: node.table)
     read = {(b.parent, b.version) for node in nodes if node.action is not Action.KEEP for b in node.bindings}
@@ -59,8 +60,8 @@ def moved_since(
 ) -> tuple[str, ...]:
     """Return a sentence for each value that differs from a plan's preconditions, sorted by table.
 
-    `acts` describes the last act on each table: who, what and when. A changed state counts only if the table came or
-    went.
+    `acts` describes the last act on each table: who did what, and when. A different state counts only if the table
+    appeared or disappeared.
     """
     readers: dict[TableName, list[tuple[TableName, ObservedDeployment]]] = {}
     for name, seen in observed.items():
@@ -88,7 +89,7 @@ def moved_since(
 
 
 def is_there(state: str) -> bool:
-    """Return whether a table in this state has a version."""
+    """Return whether a table in the given state has a version."""
     return state != State.ABSENT
 
 
@@ -97,7 +98,7 @@ def _in_trash(seen: ObservedDeployment) -> str:
 
 
 def _readers(table: TableName, readers: Iterable[tuple[TableName, ObservedDeployment]]) -> str:
-    """Return the serving deployments that are bound to versions of a table, as `b v1, c v2`."""
+    """Return the deployments bound to versions of a table, for example `b v1, c v2`."""
     return ", ".join(
         sorted(
             {
@@ -122,14 +123,14 @@ def _sentence(table: TableName, key: str, value: str, actual: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TableWords:
-    """What one plan does to one table."""
+    """What a single plan does to a single table."""
 
     serial: int
     """The table's serial when the plan was made."""
     acts: bool
-    """Whether executing the plan does anything to it."""
+    """Whether executing the plan changes the table."""
     says: str
-    """The act on the table and the hash of its text; empty if the plan was not requested for it."""
+    """The action on the table and the hash of its text; empty if the table is kept and was not requested."""
 
 
 def scope_words(plan: Plan) -> dict[TableName, TableWords]:

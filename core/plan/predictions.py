@@ -1,7 +1,8 @@
-"""Predicted durations of a plan, its tables and its steps, as ranges from the measurements of a ledger.
+"""Predicted durations of a plan, its tables and its steps, as ranges based on a ledger's measurements.
 
-A step takes as long as its kind took before. A version catches up by waiting for its trigger, reading its input, and
-staying within its bound for three measurements. An unknown duration makes everything that waits for it unknown.
+A step is expected to take as long as earlier steps of its kind. A version has caught up when it has waited for its
+trigger, read its input, and stayed within its bound for three measurements. If a duration is unknown, so is everything
+that waits for that step.
 """
 
 import heapq
@@ -16,23 +17,25 @@ from core.observed.table_statistics import TableStatistics
 from core.plan.model import PlanNode, Step
 
 WAITED_FOR = BEGINS | UPKEEP | {StepKind.CATCH_UP, StepKind.VALIDATE, StepKind.HOLD}
-"""Steps that a run waits for in parallel; all other steps are executed one after the other."""
+"""Steps that a run waits for in parallel; all other steps are executed one at a time."""
 
 _AT_ONCE = {do: Seconds(0.0, 1.0) for do in (StepKind.RECORD, StepKind.SOAK)}
-"""Durations of steps that only write to the ledger, without measurements."""
+"""Assumed durations of steps that only write to the ledger, until there are measurements."""
 _UNMEASURED = {**_AT_ONCE, StepKind.VALIDATE: Seconds(2.0, 60.0)}
-"""Durations without measurements; a comparison waits for one or two batches, and is bounded."""
+"""Assumed durations of steps without measurements; a comparison waits for one or two batches, at most a minute."""
 
 _NO_WORD = Seconds(0.0, 0.0)
-"""Duration of a hold, since the plan does not determine when an operator releases it."""
+"""Assumed duration of a hold, because a plan cannot know when an operator will release it."""
 
 MEASURED_EVERY_S = 5.0
 CHECKS = 3
-"""Consecutive measurements that open a gate."""
+"""How many consecutive measurements within the bound open a gate."""
 
 SLOWER, FASTER = 2.0, 10.0
-"""Factors around the time by the fastest batch: a typical batch takes up to twice as long, and if all batches so far
-were small, as in the demo, reading may take only a tenth.
+"""Factors applied to the reading time at the fastest batch's rate.
+
+A typical batch takes up to twice as long; and if all batches so far were small, as in the demo, reading may take only a
+tenth of the time.
 """
 
 
@@ -41,7 +44,7 @@ Predicted = TypeVar("Predicted", PlanNode, Step)
 
 @dataclass(frozen=True, slots=True)
 class PlanPrediction:
-    """The prediction of a plan; None if something was not measured."""
+    """The prediction of a plan; values that depend on missing measurements are None."""
 
     whole: Seconds | None
     nodes: tuple[PlanNode, ...]
@@ -54,9 +57,10 @@ def predict(
     statistics: Callable[[TableName], TableStatistics],
     durations: StepDurations,
 ) -> PlanPrediction:
-    """Return nodes and steps with their predicted ranges; n log n in the steps.
+    """Return nodes and steps with predicted ranges, in O(n log n) of the number of steps.
 
-    The range of a step is its duration; that of a table is the end of its last step after the run began.
+    The range of a step is its duration; that of a table is the time from the start of the run to the end of the
+    table's last step.
     """
     node_by_table = {node.table: node for node in nodes}
     gates = {step.n for step in steps if step.do is StepKind.CATCH_UP}
@@ -103,9 +107,9 @@ def _last(ends: Iterable[Seconds | None]) -> Seconds | None:
 
 
 def _catching_up(node: PlanNode | None, known: TableStatistics, *, below: bool) -> Seconds | None:
-    """Return the time for trigger, reading and gate; None if the amount or the rate is unknown.
+    """Return the time for trigger, reading and gate; None if the number of rows or the rate is unknown.
 
-    A version `below` another gate has read its input while the run waited for that gate.
+    A version `below` another gate has already read its input while the run waited for that gate.
     """
     if node is None or node.replay_rows is None or (node.replay_rows and not known.rate_rows_s):
         return None
@@ -118,9 +122,9 @@ def _catching_up(node: PlanNode | None, known: TableStatistics, *, below: bool) 
 
 
 def step_ends(steps: Sequence[Step], seconds: Mapping[int, float]) -> dict[int, float]:
-    """Return the end of each step in the order of `advance_run`: the first ready step, with gates in parallel.
+    """Return when each step ends if executed as `advance_run` does: the first ready step, with gates in parallel.
 
-    Steps with an unknown duration are left out, together with the steps that wait for them.
+    Steps with an unknown duration are left out, as are the steps that wait for them.
     """
     by_n = {step.n: step for step in steps}
     readers: dict[int, list[int]] = {}

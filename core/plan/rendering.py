@@ -1,4 +1,4 @@
-"""A whole plan as lines: a head, one row per table, and sections on readers, losses, undo, guards and warnings."""
+"""A whole plan as lines: a heading, one row per table, and sections on readers, losses, undo, guards and warnings."""
 
 import shlex
 import textwrap
@@ -26,34 +26,34 @@ from core.plan.request import command_words
 from core.text.wording import counted
 
 WIDE = 120
-"""Columns from which on the reason is beside each table instead of below it."""
+"""Minimum number of columns at which reasons are shown beside each table instead of below it."""
 
 NAMED = 8
-"""Number of tables that one sentence lists."""
+"""Maximum number of tables that one sentence lists."""
 
 UNMEASURED = frozenset(("checkpoint", "views", "readers", "rates"))
-"""Guards without a measurement, which are listed by name alone if they are ok."""
+"""Guards that have no measurement; if they are ok, only their names are listed."""
 
 VERDICTS = ("deny", "approve", "warn", "unknown", "ok")
-"""Verdicts, the worst first."""
+"""Verdicts, from worst to best."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanStanding:
-    """Facts about a plan that are not part of it; empty if unknown."""
+    """Facts about a plan that the plan itself does not contain; empty if unknown."""
 
     author: str = ""
     expires: str = ""
-    """A time of day or a date, as text."""
+    """When the plan expires: a time of day or a date, as text."""
     approved: int = 0
-    """Number of other logins that have approved it."""
+    """Number of other logins that have approved the plan."""
     closed: str = ""
-    """Why it cannot be executed, as `already applied, run 7f3a-1`."""
+    """Why the plan can no longer be executed, for example `already applied, run 7f3a-1`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnWidths:
-    """Widths of the variable columns; `why` is 0 if there is no room for it."""
+    """Widths of the variable columns; `why` is 0 if there is no room for the reason."""
 
     table: int
     change: int
@@ -63,10 +63,10 @@ class ColumnWidths:
 
 
 FIXED = 20
-"""Width of LVL, the sign, REPLAY, UNDO, and the spaces between columns except the one before WHY."""
+"""Width of LVL, the sign, REPLAY, UNDO, and all spaces between columns except the one before WHY."""
 
 _WHY = 4
-"""Index of the reason among the cells."""
+"""Index of the reason in the cells of a row."""
 
 TITLES = ("LVL", "TABLE", "CHANGE", "ACTION", "WHY", "REPLAY", "ETA", "UNDO")
 
@@ -81,7 +81,7 @@ def plan_lines(plan: Plan, width: int, standing: PlanStanding | None = None) -> 
 
 
 def plan_sections(plan: Plan) -> dict[str, tuple[str, ...]]:
-    """Return the sections of a plan below its table by title, without empty ones."""
+    """Return the sections below the table of a plan, by title; empty sections are omitted."""
     sections = {
         "REFUSED": tuple(f"{r.summary}. {_capitalized(str(r.remedy))}" for r in plan.refusals),
         "LEFT BEHIND": tuple(map(_left_behind, plan.left_behind)),
@@ -96,8 +96,8 @@ def plan_sections(plan: Plan) -> dict[str, tuple[str, ...]]:
 
 
 def head_lines(plan: Plan, width: int, standing: PlanStanding) -> list[str]:
-    """Return the head of a plan: request, author, environment, size, and what it still needs; parts stay whole."""
-    # The agent keeps no plan that does nothing: a hash would name what `apply` does not find.
+    """Return the heading of a plan: request, author, environment, size, and what is still needed; no part is split."""
+    # The agent does not keep a plan that does nothing, so `apply` would not find the plan by its hash.
     keeps = not (plan.refusals or plan.empty)
     parts = [f"PLAN {plan.hash[:4]}  {request_words(plan)}" if keeps else f"PLAN  {request_words(plan)}"]
     parts += [f"author {standing.author}"] if standing.author else []
@@ -116,7 +116,7 @@ def head_lines(plan: Plan, width: int, standing: PlanStanding) -> list[str]:
 
 
 def head_parts(plan: Plan) -> list[str]:
-    """Return the size of a plan in parts: statements, steps, levels and ETA."""
+    """Return the size of a plan as parts: statements, steps, levels and ETA."""
     if plan.refusals:
         return ["refused: nothing in it can be executed"]
     if plan.empty:
@@ -140,7 +140,7 @@ def _nothing_held(acted: Sequence[PlanNode]) -> str:
 
 
 def request_words(plan: Plan) -> str:
-    """Return the request as on the command line, without default options."""
+    """Return the request as it is typed on the command line, without default options."""
     asked = plan.request
     words = command_words(asked)[1:]
     if asked.changed_since:
@@ -151,7 +151,7 @@ def request_words(plan: Plan) -> str:
 
 
 def column_widths(nodes: Sequence[PlanNode], width: int) -> ColumnWidths:
-    """Distribute `width` columns; names and changes are cut before actions and figures."""
+    """Distribute `width` columns; names and changes are shortened before actions and figures are."""
     wide = width >= WIDE
     table = max(5, min(max((len(node.table) for node in nodes), default=5), 28 if wide else 18))
     action = max(6, min(max((len(action_words(node)) for node in nodes), default=6), 15))
@@ -176,7 +176,7 @@ def node_cells(node: PlanNode) -> tuple[str, ...]:
 
 
 def table_row(cells: Sequence[str], widths: ColumnWidths, sign: str = " ") -> str:
-    """Return one row of the table, or its titles."""
+    """Return one row of the table, or the row of titles."""
     by_title = dict(zip(TITLES, cells, strict=True))
     text = f"{by_title['LVL']:>3} {sign}{_cell(by_title['TABLE'], widths.table)} "
     text += f"{_cell(by_title['CHANGE'], widths.change)} {_cell(by_title['ACTION'], widths.action)} "
@@ -185,7 +185,7 @@ def table_row(cells: Sequence[str], widths: ColumnWidths, sign: str = " ") -> st
 
 
 def node_lines(node: PlanNode, widths: ColumnWidths, width: int) -> list[str]:
-    """Return the lines of one node: its row, with its whole reason beside it if there is room, else below."""
+    """Return the lines of a node: its row, with the whole reason beside it if there is room, otherwise below."""
     cells = list(node_cells(node))
     if not widths.why:
         lines = [table_row(cells, widths, GLYPH_BY_ACTION[node.action])]
@@ -200,13 +200,13 @@ def node_lines(node: PlanNode, widths: ColumnWidths, width: int) -> list[str]:
 
 
 def reader_sentences(plan: Plan) -> tuple[str, ...]:
-    """Return a sentence for each exposure on what changes for it."""
+    """Return for each exposure a sentence that says what changes for it."""
     swapped = {table for step in plan.steps if step.do is StepKind.SWAP for table in step.tables}
     return tuple(_reader(reader, swapped=reader.table in swapped) for reader in plan.readers)
 
 
 def _reader(reader: Exposure, *, swapped: bool) -> str:
-    """Return the sentence of one exposure; a swap opens a ticket, since it may read a version by its name."""
+    """Return the sentence about an exposure; a swap opens a ticket, because the exposure may read a version by name."""
     words = f"{reader.reader} (owner {reader.owner})" if reader.owner else reader.reader
     words += f" reads {reader.table}: {reader.before} now, "
     if not reader.after:
@@ -226,7 +226,7 @@ def loss_sentences(plan: Plan) -> tuple[str, ...]:
 
 
 def undo_sentences(plan: Plan) -> tuple[str, ...]:
-    """Return each undo command with its deadline, followed by its effect and cost; or why there is none."""
+    """Return each undo command with its deadline, effect and cost; or why there is none."""
     found: dict[str, None] = {}
     for way in plan.undo:
         command = undo_command(plan, way)
@@ -237,7 +237,7 @@ def undo_sentences(plan: Plan) -> tuple[str, ...]:
 
 
 def guard_sentences(plan: Plan) -> tuple[str, ...]:
-    """Return a sentence for each verdict that is not ok, the worst first, and one for all that are ok."""
+    """Return a sentence for each verdict that is not ok, worst first, and one sentence for all that are ok."""
     found = [f"{guard.verdict}  {_guard(guard)}" for guard in guards_by_verdict(plan) if guard.verdict != "ok"]
     fine = [guard for guard in plan.guards if guard.verdict == "ok"]
     words = [_guard(guard) for guard in fine if guard.name not in UNMEASURED]
@@ -246,12 +246,12 @@ def guard_sentences(plan: Plan) -> tuple[str, ...]:
 
 
 def guards_by_verdict(plan: Plan) -> list[Guard]:
-    """Return the guards, the worst verdict first."""
+    """Return the guards, those with the worst verdicts first."""
     return sorted(plan.guards, key=lambda guard: VERDICTS.index(guard.verdict) if guard.verdict in VERDICTS else 0)
 
 
 def spark_sentences(plan: Plan) -> tuple[str, ...]:
-    """Return which new or changed statements Spark confirms, contradicts, or was not asked about."""
+    """Return which new or changed statements Spark confirms or contradicts, and which it was not asked about."""
     tables_by_words: dict[str, list[TableName]] = {spark_word(known): [] for known in (False, True, None)}
     for node in plan.nodes:
         if words := spark_words(node):
@@ -260,7 +260,7 @@ def spark_sentences(plan: Plan) -> tuple[str, ...]:
 
 
 def _left_behind(left: LeftBehind) -> str:
-    """Return what a reader out of scope stays on, which cannot be retired meanwhile."""
+    """Return which version a reader out of scope stays on; that version cannot be retired meanwhile."""
     whose = [f"product {left.product}" if left.product else "not declared"]
     whose += [f"owner {left.owner}"] if left.owner else []
     stays = f"{left.table} ({', '.join(whose)}) stays on {left.reads}"
@@ -274,7 +274,7 @@ def _guard(guard: Guard) -> str:
 
 
 def _named(tables: Sequence[TableName]) -> str:
-    """Return a list of tables, shortened after NAMED."""
+    """Return a list of tables, shortened after NAMED names."""
     more = f" and {len(tables) - NAMED} more" if len(tables) > NAMED else ""
     return ", ".join(tables[:NAMED]) + more
 
@@ -295,7 +295,7 @@ def _table(plan: Plan, width: int) -> list[str]:
 
 
 def _section(title: str, sentences: Iterable[str], width: int) -> list[str]:
-    """Return wrapped sentences, with the title at the left of the first line."""
+    """Return wrapped sentences, with the title to the left of the first line."""
     lines: list[str] = []
     for sentence in sentences:
         lead = f" {title if not lines else '':<11} "

@@ -1,4 +1,4 @@
-"""The request of a plan: parsed from typed words, and written back as the command that requests the same."""
+"""The request of a plan: parsed from typed words, and written back as a command that requests the same."""
 
 import re
 from collections.abc import Iterable
@@ -13,68 +13,68 @@ from core.project.model import LAYER_FOLDERS, Layer
 
 @dataclass(frozen=True, slots=True)
 class StrategyChoice:
-    """The operator's strategy for one table; one that is less severe than the default needs an approval."""
+    """The operator's strategy for one table; a strategy less severe than the default needs an approval."""
 
     table: TableName
     strategy: str
     """A value of `Strategy`."""
     at: str = ""
-    """Start position of the strategy: a time, a version or a partition; empty without one."""
+    """Start position of the strategy: a time, a version or a partition; empty if none is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """What was requested; all tuples are sorted, so that the same request has the same bytes."""
+    """What was requested; all tuples are sorted, so that equal requests have equal bytes."""
 
     verb: str = "deploy"
-    """deploy, delete, or one of BY_NAME."""
+    """deploy, delete, or any verb in BY_NAME."""
     tables: tuple[TableName, ...] = ()
     products: tuple[str, ...] = ()
     layers: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
-    """Folders of the project with forward slashes; each stands for every table below it."""
+    """Folders in the project, with forward slashes; a folder stands for every table below it."""
     pipelines: tuple[TableName, ...] = ()
-    """Sinks, each with all tables upstream that nothing else needs; only for a delete."""
+    """Sinks, each standing for all tables upstream that nothing else needs as well; only for a delete."""
     changed_since: str = ""
-    """Git reference; `tables` are those that differ between its commit and the working tree."""
+    """Git reference; `tables` are then the tables that differ between the referenced commit and the working tree."""
     gone: tuple[TableName, ...] = ()
     """Tables that were declared at `changed_since` and no longer are."""
     settings: tuple[str, ...] = ()
-    """Keys of the environment in headgate.yml that differ since then, as `pool.memory`, without values."""
+    """Keys of the environment in headgate.yml changed since `changed_since`, such as `pool.memory`, without values."""
     everything: bool = False
     children: str = ""
     """none, product, all, or the accepted products, sorted and separated by commas.
 
-    Empty is product for a deploy, and none for a delete.
+    Empty means product for a deploy, and none for a delete.
     """
     exclude: tuple[TableName, ...] = ()
     rebuild: bool = False
     keep_table: bool = False
-    """Whether no table may be created, altered or swapped; refused if a table needs that."""
+    """Whether creating, altering and swapping tables is forbidden; the plan is refused if a table needs that."""
     hold: bool = False
-    """Whether the run waits before its swap for `headgate release swap RUN`."""
+    """Whether the run waits before its swap until `headgate release swap RUN`."""
     start: str = ""
     """Start position of new and rebuilt statements: earliest (the default), now, a time, or a version."""
     choices: tuple[StrategyChoice, ...] = ()
-    """The operator's strategies, sorted by table."""
+    """The strategies that the operator chose, sorted by table."""
     nonce: str = ""
-    """Distinguishes plans of the same request, because each is applied once; empty offline."""
+    """Distinguishes plans of equal requests, because each plan is applied only once; empty offline."""
     continues: str = ""
-    """Id of the failed run to continue, whose orphans are used or moved to the trash."""
+    """Id of the failed run to continue; its orphans are used or moved to the trash."""
     retain_h: str = ""
-    """Hours for which a vacuum keeps files of older versions; empty for the setting of each table."""
+    """How many hours a vacuum keeps files of older versions; empty for the setting of each table."""
     undoes: str = ""
-    """Hash of the executed plan to undo, by planning the texts from before it."""
+    """Hash of the executed plan to undo, by planning the texts that were deployed before it."""
 
 
 BY_NAME = ("rollback", "undelete", "retire", "optimize", "vacuum")
-"""Verbs that take tables only by name."""
+"""Verbs that accept tables only by name."""
 
 EARLIEST, NOW = "earliest", "now"
 COMMITTED = "committed:"
-"""Prefix of a commit time, as opposed to an event time."""
+"""Prefix that distinguishes a commit time from an event time."""
 CHILDREN = ("none", "product", "all")
-"""Words of `--children` that cannot be combined; any other value is a list of products."""
+"""Values of `--children` that cannot be combined; any other value is a list of products."""
 
 MOST_RETAINED_H = 100 * 365 * 24
 
@@ -88,7 +88,7 @@ def parse_tables(text: str) -> tuple[TableName, ...]:
 
 
 def parse_layer(text: str) -> str:
-    """Parse a layer or the name of its folder, as `fact` or `facts`; raises UsageError with the nearest one."""
+    """Parse a layer or its folder's name, such as `fact` or `facts`; raises UsageError with the most similar name."""
     word = text.strip().lower()
     if word in LAYER_FOLDERS:
         return str(LAYER_FOLDERS[word])
@@ -98,7 +98,10 @@ def parse_layer(text: str) -> str:
 
 
 def parse_children(text: str) -> str:
-    """Parse none, product, all, or products separated by commas, sorted and unique; raises UsageError."""
+    """Parse none, product, all, or products separated by commas; the products are sorted and unique.
+
+    Raises UsageError.
+    """
     words = sorted({word.strip() for word in text.split(",") if word.strip()})
     if not words:
         raise UsageError("--children is empty", remedy=f"one of {', '.join(CHILDREN)}, or products: --children p1,p2")
@@ -114,7 +117,7 @@ def parse_children(text: str) -> str:
 def parse_start(text: str) -> str:
     """Parse a start position: `earliest`, `now`, a time (UTC by default), `committed:TIME`, or a version.
 
-    A time is returned as `2026-01-02T03:04:05Z`; raises UsageError.
+    A time is returned in the form `2026-01-02T03:04:05Z`; raises UsageError.
     """
     word = text.strip().lower()
     if word in (EARLIEST, NOW):
@@ -132,14 +135,14 @@ def parse_start(text: str) -> str:
 
 
 def parse_retention(text: str) -> str:
-    """Parse how long a vacuum retains files, in whole hours; raises UsageError."""
+    """Parse how long a vacuum retains files, as whole hours; raises UsageError."""
     if not _POSITION.match(text.strip()) or int(text) > MOST_RETAINED_H:
         raise UsageError(f"{text!r} is not a number of hours", remedy="write whole hours: --retain 168 is a week")
     return str(int(text))
 
 
 def parse_choice(text: str) -> StrategyChoice:
-    """Parse `TABLE=STRATEGY` or `TABLE=STRATEGY@POSITION`; raises UsageError, also for an unknown strategy."""
+    """Parse `TABLE=STRATEGY` or `TABLE=STRATEGY@POSITION`; raises UsageError, also if the strategy is unknown."""
     name, equals, rest = text.partition("=")
     word, mark, at = (part.strip() for part in rest.partition("@"))
     if not equals or not word or (mark and not at):
@@ -160,7 +163,7 @@ def parse_choice(text: str) -> StrategyChoice:
 
 
 def parse_choices(texts: Iterable[str]) -> tuple[StrategyChoice, ...]:
-    """Parse choices, one per table; raises UsageError if two for one table differ."""
+    """Parse choices, one per table; raises UsageError if a table has two different choices."""
     found: dict[TableName, StrategyChoice] = {}
     for choice in map(parse_choice, texts):
         other = found.setdefault(choice.table, choice)
@@ -174,9 +177,10 @@ def parse_choices(texts: Iterable[str]) -> tuple[StrategyChoice, ...]:
 
 
 def command_words(request: PlanRequest) -> list[str]:
-    """Return the words of the command for a normal request, as `plan deploy a --children all`.
+    """Return the words of the command for a normal request, for example `plan deploy a --children all`.
 
-    Tables found by a git reference are written by name, since the reference may mean another commit tomorrow.
+    Tables found through a git reference are written by name, because the reference may mean another commit
+    tomorrow.
     """
     if request.undoes:
         return ["plan", "undo", request.undoes[:12], *_children(request), *(["--rebuild"] if request.rebuild else [])]
@@ -211,7 +215,7 @@ def _children(request: PlanRequest) -> list[str]:
 
 
 def _near(word: str, known: Iterable[str]) -> str:
-    # Imported only for a mistake, since it loads the YAML reader.
+    # Imported only after a mistake, because this module loads the YAML reader.
     from core.text.wording import did_you_mean
 
     return did_you_mean(word, known)
@@ -225,7 +229,7 @@ def _position(text: str) -> str:
 
 
 def _moment(text: str) -> str:
-    """Return a time in UTC; empty if the text is none. Digits alone are a version, never a date."""
+    """Return a time in UTC; empty if the text is not a time. Digits alone are a version, never a date."""
     if text[4:5] != "-":
         return ""
     try:

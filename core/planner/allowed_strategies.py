@@ -108,7 +108,7 @@ class StrategyCase:
     decision: TableDecision
 
     def offers(self) -> Iterator[Offer]:
-        """Yield every strategy whatever the formats of its tables can do, the default first."""
+        """Yield the offers of a statement, the default first, regardless of what the formats of its sources support."""
         match self.decision.action:
             case Action.START:
                 yield Strategy.FIRST, None
@@ -157,7 +157,7 @@ class StrategyCase:
             yield Strategy.IN_PLACE, StrategyNote.MIXED.of()
 
     def why_not(self, strategy: str) -> Refusal | None:
-        """Return why a strategy is not allowed; None if it is, or if there is no specific reason."""
+        """Return why a strategy is not allowed; None if it is allowed, or if there is no specific reason."""
         if why := self.not_positioned(strategy):
             return why
         starts = self.decision.action is Action.START
@@ -226,7 +226,7 @@ class StrategyCase:
             remembers = settings.deletes and settings.sequence
             return (StrategyRefusal.DELETED_KEYS if remembers else StrategyRefusal.COMMITS_UNKNOWN).of()
         definition = self.decision.change.kind.definition
-        # A clone costs nothing, so that a version without state may start with the old rows as well.
+        # A clone costs nothing, so a version without state may start with the old rows as well.
         clones = not self._stateful and definition.leaves_seam and table_format(self.table.parsed_ddl.format).clones
         if not definition.state_may_be_copied and not clones:
             return self._other_positions() or self._why_no_fork().of()
@@ -240,7 +240,7 @@ class StrategyCase:
         return StrategyRefusal.OTHER_STATE if self._stateful else StrategyRefusal.NO_STATE
 
     def _other_positions(self) -> Fact[StrategyRefusal] | None:
-        """Return why offsets of the old version mean nothing in a new one."""
+        """Return why offsets of the old version mean nothing in a new version; None if they keep their meaning."""
         context, name = self.context, self.table.name
         if lost := self._lost():
             return lost

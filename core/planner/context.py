@@ -44,7 +44,7 @@ class DeclaredTables:
         return self._like.graph if same and self._like is not None else table_graph(self.project)
 
     def statement_set(self, name: TableName) -> tuple[TableName, ...]:
-        """Return the statement set of a declared table, sorted, with the table itself; empty for an external table."""
+        """Return the statement set of a declared table, sorted and including the table; empty for an external table."""
         declared = self.tables.get(name)
         return () if declared is None or declared.external else self._statement_sets[declared.folder]
 

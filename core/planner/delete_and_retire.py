@@ -236,7 +236,7 @@ def retire_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
 
 def _take_replaced(observed: ObservedTables, table: TableName, found: ReplacedVersions) -> None:
     seen = observed.deployment(table)
-    # One that is a clone keeps the files of another version, so that it goes although it never served.
+    # A clone keeps the files of another version, so it is retired although it never served.
     orphans = {orphan.version for orphan in seen.orphan_versions} - {clone for clone, _ in seen.clones}
     replaced = tuple(sorted({*seen.kept} - orphans - {0}, reverse=True))
     if not observed.is_deployed(table):
@@ -250,7 +250,10 @@ def _take_replaced(observed: ObservedTables, table: TableName, found: ReplacedVe
 
 
 def _refuse_retiring_under_readers(context: PlanningContext, table: TableName, found: ReplacedVersions) -> None:
-    """Refuse versions that are read by serving or running versions or have an open ticket; warn if a rollback ends."""
+    """Refuse to retire versions that something reads or that have an open ticket; warn if a rollback is lost.
+
+    Serving versions and running older versions count as readers.
+    """
     observed = context.observed
     going = {(table, version): physical_name(table, version) for version in found.by_table[table]}
     for reader in context.bindings.readers(table):

@@ -50,7 +50,7 @@ def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool 
     old = tuple(version for version in every if version.version != versions.get(version.table))
     for version in old:
         if version.readers:
-            # For a table outside of the plan this is no news, and must not change the hash of the plan.
+            # A table outside the plan gets no warning, because that would change the hash of the plan.
             if version.table in found.by_table:
                 found.warn(version.table, _old_version_stays(context.observed, version))
         elif version.table not in found.by_table:

@@ -23,7 +23,7 @@ UNKNOWN, NEEDS_APPROVAL = "unknown", "approve"
 Finding = Fact[GuardFinding]
 
 WHOLE_HISTORY = frozenset({"", Strategy.EARLIEST, Strategy.KEYED})
-"""Strategies of a rebuild that read the whole history."""
+"""Rebuild strategies that read the whole history."""
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ def policy_guards(case: GuardInput) -> tuple[Guard, ...]:
 
 
 def _history(case: GuardInput) -> Guard:
-    """Deny a replay whose input files are gone, since their rows would be lost."""
+    """Deny a replay whose input files are gone, because the rows in them would be lost."""
     replayed = [node for node in case.nodes if node.action is Action.REBUILD]
     if not replayed:
         return Guard.of("history", OK, GuardFinding.NOTHING_REPLAYED.of())

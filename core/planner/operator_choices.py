@@ -97,7 +97,7 @@ def apply_start(walk: DeployWalk) -> None:
             continue
         streamed = {read.table for read in declared.parsed.reads if read.streaming} if declared.parsed else set()
         if streamed == set(recreated_parents(declared, walk.found.by_table)):
-            # All of its inputs are new themselves.
+            # All inputs of the table are new as well.
             continue
         strategy = Strategy.PARTIAL if is_time(start) or is_log_start(start) else Strategy.SEEDED
         walk.found.put(table, _with(decision, StrategyChoice(table, strategy, start)))
@@ -255,7 +255,7 @@ def _refuse_other_tables(walk: DeployWalk) -> None:
         if walk.context.observed.is_external(table):
             continue
         if decision.reason is Reason.PARENT_REBUILT:
-            # The parent is refused itself.
+            # The parent itself is refused.
             continue
         if decision.makes_version and decision.action is Action.REBUILD:
             why = _case(walk, walk.context.declared.tables[table], decision).not_restarted()

@@ -157,7 +157,7 @@ class StepBuilder:
         self.add(StepKind.SOAK, old.table, old.version, (swap,), why=why)
 
     def set_aside(self, table: TableName, version: int, swap: int | None) -> None:
-        """Move an orphan version to the trash, once it is stopped and its replacement exists."""
+        """Move an orphan version to the trash, once the orphan is stopped and its replacement exists."""
         started = [n for (of, _), n in self._ready.items() if of == table]
         after = (*self._stopped.get(table, ()), *started, *((swap,) if swap else ()))
         why = f"{physical_name(table, version)} is an orphan version, and nothing reads it"
@@ -295,7 +295,7 @@ class StepBuilder:
             alter = self._add(StepKind.ALTER, node, why=why)
             if pauses_readers:
                 self._altered[node.table, node.version] = alter
-            # A pointer casts to the types that it was made with, and would refuse what only the wider one holds.
+            # A pointer casts to the types it was created with, and would reject values that need the wider type.
             before = (*before, alter, *((self._point(node, alter),) if widened else ()))
         if not node.texts.dml:
             self._make_ready(node, self._record(node, after=before))

@@ -101,7 +101,7 @@ class _Retirement:
         return done
 
     def _stays_bound(self, reader: TableName, old: Version) -> bool:
-        """Return whether a reader, or an old version of it, still reads an old version after the plan."""
+        """Return whether a reader, in its serving or an older version, still reads an old version after the plan."""
         if reader in self.deleted:
             return False
         now = self.context.bindings.of(reader)

@@ -14,9 +14,9 @@ EXAMPLE = "write days or dates in UTC, such as Fri 16:00 - Mon 08:00 or 2026-12-
 _DAY_S = 86400
 _WEEK_S = 7 * _DAY_S
 _MONDAY_S = 4 * _DAY_S
-"""The first Monday after the epoch, which was a Thursday."""
+"""Seconds from the epoch, a Thursday, to the first Monday."""
 _LAST = datetime.max.replace(tzinfo=UTC, microsecond=0).timestamp()
-"""The last second that a datetime can express, at which a window may end."""
+"""The last second that a datetime can express; no window ends later."""
 _TIME = r"(?: (?P<hour>[01][0-9]|2[0-3]):(?P<minute>[0-5][0-9]))?\Z"
 _ON_A_DAY = re.compile(r"(?P<day>[A-Za-z]+)" + _TIME)
 _ON_A_DATE = re.compile(r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})" + _TIME)
@@ -24,16 +24,16 @@ _ON_A_DATE = re.compile(r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})" + _TIME)
 
 @dataclass(frozen=True, slots=True)
 class FreezeWindow:
-    """A half-open interval in epoch seconds; a weekly window repeats every week."""
+    """A half-open interval in epoch seconds; a weekly window recurs every week."""
 
     text: str
-    """The normalized text."""
+    """The window as normalized text."""
     start: float
     end: float
     weekly: bool
 
     def end_after(self, now: float) -> float | None:
-        """Return the end of the window if it contains `now`; else None."""
+        """Return the end of the window if `now` is within it; otherwise None."""
         since = (now - self.start) % _WEEK_S if self.weekly else now - self.start
         length = self.end - self.start
         return now - since + length if 0 <= since < length else None
@@ -42,7 +42,7 @@ class FreezeWindow:
 def parse_freeze_window(text: str) -> FreezeWindow:
     """Parse `Fri 16:00 - Mon 08:00`, `Sat - Sun`, `2026-12-24 - 2027-01-02`, or a single day or date.
 
-    A side without a time is the whole day. Raises UsageError with the valid forms.
+    A start or end without a time includes the whole day. Raises UsageError that lists the valid forms.
     """
     sides = [" ".join(side.split()) for side in re.split(r"\s+-\s+", text.strip())]
     if len(sides) > 2:
@@ -61,7 +61,7 @@ def parse_freeze_window(text: str) -> FreezeWindow:
 
 
 def frozen_until(windows: Iterable[str], now: float) -> str | None:
-    """Return the sentence until when and by which window an environment is frozen; None if it is not."""
+    """Return a sentence that says until when and by which window an environment is frozen; None if it is not."""
     found = [
         (end, window.text) for window in map(parse_freeze_window, windows) if (end := window.end_after(now)) is not None
     ]
@@ -75,7 +75,7 @@ def frozen_until(windows: Iterable[str], now: float) -> str | None:
 class _Side:
     start: float
     end: float
-    """End of its day."""
+    """Where the day or date of this side ends."""
     whole: bool
     weekly: bool
 

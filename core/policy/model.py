@@ -15,10 +15,10 @@ ALLOW, ASK = "allow", "ask"
 """Values of `machine_moves`; ASK is the default."""
 
 APPROVABLE = ("delete", "rebuild", "swap", "all")
-"""What a policy can require an approval for."""
+"""What a policy can demand an approval for."""
 
 DISK_FACTOR = 1.3
-"""Default of the factor by which free disk space must exceed the estimate."""
+"""Default factor by which free disk space must exceed the estimate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,49 +26,55 @@ class Policy:
     """The rules and protections of one environment; None means no rule."""
 
     max_replay_rows: int | None = None
-    """Maximum rows that one plan may replay."""
+    """Maximum number of rows that one plan may replay."""
     max_replay_h: float | None = None
-    """Maximum hours of a replay."""
+    """Maximum number of hours that a replay may take."""
     disk_factor: float | None = None
-    """Factor by which free disk space must exceed the estimate; None means DISK_FACTOR, without approvals."""
+    """Factor by which free disk space must exceed the estimate.
+
+    None means DISK_FACTOR, and an unknown amount then needs no approval.
+    """
     max_statements: int | None = None
-    """Maximum statements that the pool may run at once, including both versions of a rebuild."""
+    """Maximum number of statements that the pool may run at once, including both versions during a rebuild."""
     max_busy_percent: float | None = None
-    """Maximum share of the pool's time for batches while both versions run."""
+    """Maximum percentage of the pool's time that batches may take while both versions run."""
     max_stopped_percent: float | None = None
-    """Maximum share of the running statements that one plan may stop or restart."""
+    """Maximum percentage of the running statements that one plan may stop or restart."""
     freeze: tuple[str, ...] = ()
-    """Windows in which nothing is applied, in the form of `core.policy.freeze_windows`."""
+    """Windows in which no plan is applied, as texts that `core.policy.freeze_windows` parses."""
     approve: tuple[str, ...] = ()
-    """Acts of APPROVABLE that need another login's approval."""
+    """Acts from APPROVABLE that need the approval of another login."""
     approve_rows: int | None = None
-    """Rows to replay above which a plan needs another login's approval."""
+    """Number of rows to replay above which a plan needs the approval of another login."""
     roles: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Roles of ROLES with the logins or @groups that have them; a role without an entry belongs to everybody."""
+    """The logins or @groups that have each role of ROLES; a role without an entry belongs to everybody."""
     hold: bool = False
-    """Whether a run that replaces a version waits before its swap for an operator."""
+    """Whether a run that replaces a version waits for an operator before its swap."""
     machine_moves: str = ""
-    """ALLOW: the agent continues if only the machine's id differs; ASK: an operator has to adopt the environment."""
+    """ALLOW: the agent continues if only the machine's id differs.
+
+    ASK: an operator has to adopt the environment in that case.
+    """
     protected: bool = False
-    """Whether the environment is protected."""
+    """Whether the environment itself is protected."""
     protected_tables: tuple[TableName, ...] = ()
-    """Tables that are deleted or rebuilt only with an approval, and never changed in place."""
+    """Tables whose deletes and rebuilds need an approval, and which are never changed in place."""
 
     @property
     def digest(self) -> str:
-        """First 16 hex digits of the SHA-256 of the policy."""
+        """The first 16 hex digits of the SHA-256 of the policy."""
         text = json.dumps(policy_as_json(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def holders(self, role: str) -> tuple[str, ...] | None:
-        """Return the holders of a role; None means everybody. Those who operate or approve may also view."""
+        """Return who holds a role; None means everybody. Whoever operates or approves may also view."""
         named = dict(self.roles)
         if role != VIEW or VIEW not in named:
             return named.get(role)
         return tuple(sorted({holder for each in ROLES for holder in named.get(each, ())}))
 
     def grants(self, role: str, login: str, groups: Set[str]) -> bool:
-        """Return whether a login, or one of its groups, has a role."""
+        """Return whether a login has a role, directly or through one of its groups."""
         holders = self.holders(role)
         return holders is None or any(
             holder[1:] in groups if holder.startswith("@") else holder == login for holder in holders
@@ -79,12 +85,12 @@ POLICY_KEYS = tuple(field.name for field in fields(Policy))
 
 
 def policy_as_json(policy: Policy) -> dict[str, Any]:
-    """Return a policy as an object, with roles as a mapping and null for missing rules."""
+    """Return a policy as an object; roles are a mapping, and rules that are not set are null."""
     return {**asdict(policy), "roles": {role: list(holders) for role, holders in policy.roles}}
 
 
 def policy_from_json(data: Mapping[str, Any]) -> Policy:
-    """Rebuild a policy from its object; missing keys mean no rule."""
+    """Rebuild a policy from its object; a missing key means that the rule is not set."""
     known: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in data.items() if key in POLICY_KEYS
     }
@@ -93,5 +99,5 @@ def policy_from_json(data: Mapping[str, Any]) -> Policy:
 
 
 def differing_rules(one: Policy, other: Policy) -> tuple[str, ...]:
-    """Return the keys in which two policies differ, in the order of POLICY_KEYS."""
+    """Return the keys of the rules in which two policies differ, in the order of POLICY_KEYS."""
     return tuple(key for key in POLICY_KEYS if getattr(one, key) != getattr(other, key))

@@ -1,4 +1,4 @@
-"""Connectors: jars that a pool needs besides Spark's own, as declared in headgate.yml."""
+"""Connectors: jars that a pool needs in addition to Spark's own, as declared in headgate.yml."""
 
 import hashlib
 import json
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from core.text.sentence import Fact, FactKind
 
 SPARK = "4.2"
-"""The minor version of Spark that pools run (`pipelines.doctor.ENGINE`); jars are built for one version."""
+"""The minor version of Spark that pools run (see `pipelines.doctor.ENGINE`); a jar is built for one version."""
 
 _COORDINATE = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+\Z", re.ASCII)
 _PATTERN = re.compile(r"[\w.*-]+:[\w.*-]+\Z", re.ASCII)
@@ -18,15 +18,15 @@ _SCALA = "2.13"
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """One connector by its name."""
+    """A connector, identified by its name."""
 
     name: str
     coordinates: tuple[str, ...] = ()
-    """`group:artifact:version` of the artifacts to fetch with their dependencies; empty if all jars are given."""
+    """`group:artifact:version` of each artifact to fetch, with its dependencies; empty if only `jars` are used."""
     exclude: tuple[str, ...] = ()
-    """`group:artifact`, either may be `*`: dependencies that Spark provides or that are not needed."""
+    """Dependencies that Spark provides or that are not needed, as `group:artifact`; either part may be `*`."""
     jars: tuple[str, ...] = ()
-    """Jar files, and folders of jars, used as they are; relative to the project folder, or absolute."""
+    """Jar files and folders of jars, used as they are; paths are absolute or relative to the project folder."""
 
 
 DELTA = Connector(
@@ -41,7 +41,7 @@ DELTA = Connector(
 )  # fmt: skip
 
 CONNECTORS = {connector.name: connector for connector in (DELTA,)}
-"""Connectors known to this version, used if headgate.yml gives only their name."""
+"""Connectors that this version of Headgate knows, used if headgate.yml gives only a name."""
 
 
 class ArtifactFault(FactKind):
@@ -54,7 +54,7 @@ class ArtifactFault(FactKind):
 
 
 def coordinate_fault(coordinate: str) -> Fact[ArtifactFault] | None:
-    """Return what is wrong with a coordinate, its form or the Spark it was built for; None if it is valid."""
+    """Return what is wrong with a coordinate, its form or the Spark version it was built for; None if it is valid."""
     if not _COORDINATE.match(coordinate):
         return ArtifactFault.FORM.of()
     group, artifact, _ = coordinate.split(":")
@@ -62,7 +62,7 @@ def coordinate_fault(coordinate: str) -> Fact[ArtifactFault] | None:
 
 
 def artifact_fault(artifact: str) -> Fact[ArtifactFault] | None:
-    """Return why an artifact of Delta cannot run on these pools; None if it can, and for any other artifact."""
+    """Return why a Delta artifact cannot run on these pools; None if it can, and for artifacts other than Delta's."""
     found = _DELTA.match(artifact)
     if not found or (found["spark"], found["scala"]) == (SPARK, _SCALA):
         return None
@@ -74,15 +74,15 @@ def artifact_fault(artifact: str) -> Fact[ArtifactFault] | None:
 
 
 def is_exclusion(text: str) -> bool:
-    """Return whether a text is `group:artifact`, either of them with `*`."""
+    """Return whether a text has the form `group:artifact`, in which either part may contain `*`."""
     return _PATTERN.match(text) is not None
 
 
 def fetched_folder(home: str, connectors: tuple[Connector, ...]) -> str:
-    """Return the folder of an environment's home for fetched jars; it depends on the coordinates."""
+    """Return the folder for fetched jars in an environment's home; its name depends on the coordinates."""
     what = json.dumps([[connector.coordinates, connector.exclude] for connector in connectors])
     return f"{home}/connectors/{hashlib.sha256(what.encode()).hexdigest()[:12]}"
 
 
 FETCHED_LIST = "resolved.json"
-"""File in that folder, written last: name and size in bytes of each jar."""
+"""The file in a folder of fetched jars that lists the name and size in bytes of each jar; written last."""

@@ -1,4 +1,4 @@
-"""The few values of headgate.yml that identify an environment; a light module, because every command needs it first."""
+"""The few values of headgate.yml that identify an environment; loads fast, because every command needs it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,13 +8,13 @@ MANIFEST_PATH = "headgate.yml"
 
 @dataclass(frozen=True, slots=True)
 class ManifestHead:
-    """Project, id, default and environments; the rest of headgate.yml is in `core.project.model`."""
+    """Name, id, default and environments of a project; `core.project.model` has the rest of headgate.yml."""
 
     project: str = ""
     id: str = ""
-    """UUID in canonical form."""
+    """The project's UUID in canonical form."""
     default_env: str = ""
     protected_by_name: Mapping[str, bool] = field(default_factory=dict)
-    """Declared environments, in file order."""
+    """Whether each declared environment is protected, by name and in file order."""
     data_by_name: Mapping[str, str] = field(default_factory=dict)
-    """Their data folders, as written or by default."""
+    """The data folder of each declared environment, as written or by default."""

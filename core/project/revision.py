@@ -1,4 +1,4 @@
-"""A statement as declared or deployed: its texts, their values, and the pool it runs on if known."""
+"""A statement as declared or deployed: the texts, the values parsed from them, and the pool, if known."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from core.sql.statement import ParsedStatement, TableDdl
 
 @dataclass(frozen=True, slots=True)
 class RevisionTexts:
-    """A revision's texts: the unit of declaration and deployment."""
+    """The texts of a revision; they are declared and deployed together."""
 
     ddl: str = ""
     dml: str = ""
@@ -20,7 +20,7 @@ class RevisionTexts:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """A statement as declared or deployed; `parsed` is None exactly for an external table."""
+    """A statement as declared or deployed; `parsed` is None only for an external table."""
 
     table: TableName
     texts: RevisionTexts
@@ -28,20 +28,20 @@ class Revision:
     ddl: TableDdl
     settings: Settings = field(default_factory=Settings)
     pool: Pool | None = None
-    """The pool that it runs on; None if unknown, and then it is not compared."""
+    """The pool that runs the statement; None if unknown, in which case pools are not compared."""
     engine: str = ""
-    """Version of Spark, `4.2.0`; empty if unknown."""
+    """Version of Spark, such as `4.2.0`; empty if unknown."""
     parents: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
-    """Columns of its inputs, in lower case; a missing table has unknown columns."""
+    """Columns of each input, in lower case; the columns of a table that is not listed are unknown."""
 
     @property
     def hash(self) -> str:
-        """Identity of the texts, ignoring line endings."""
+        """Hash that identifies the texts, ignoring line endings."""
         return revision_hash(self.texts)
 
 
 def removed_columns(old: Revision, new: Revision) -> tuple[str, ...]:
-    """Return the columns of the old revision that the new one no longer has, in lower case."""
+    """Return the columns, in lower case, that only the old revision has."""
     kept = {column.name.lower() for column in new.ddl.columns}
     return tuple(column.name.lower() for column in old.ddl.columns if column.name.lower() not in kept)
 
@@ -52,7 +52,7 @@ def revision_hash(texts: RevisionTexts) -> str:
 
 
 def _hash(parts: Iterable[str]) -> str:
-    """Hash parts with their lengths, so that different lists of parts never hash the same bytes."""
+    """Hash parts together with their lengths, so that different lists never hash the same bytes."""
     found = [part.encode("utf-8", "surrogatepass") for part in parts]
     return hashlib.sha256(b"".join([b"%d:%b" % (len(data), data) for data in found])).hexdigest()
 

@@ -1,4 +1,4 @@
-"""Consistency between the tables of a project: each check reports everything it finds in one pass."""
+"""Consistency between the tables of a project: each check reports everything it finds in a single pass."""
 
 import re
 from collections.abc import Mapping, Sequence, Set
@@ -12,8 +12,11 @@ from core.sql.statement import Column, TableDdl, TableRead, line_of
 from core.text.wording import counted, did_you_mean
 
 _ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
-"""Percent escapes in a path: Delta takes them literally, also with `file:`, and creates such a folder if it has no log;
-Spark's catalog decodes them (Delta 4.4.0, run)."""
+"""Matches percent escapes in a path.
+
+Delta takes them literally, also with `file:`, and creates a folder of that name if it has no log; Spark's catalog
+decodes them (tested on Delta 4.4.0).
+"""
 
 
 def check_tables(
@@ -25,10 +28,10 @@ def check_tables(
     unreadable: Set[TableName],
     connectors: Set[str] = frozenset(),
 ) -> None:
-    """Check sinks, columns and reads of every table, and that there is no cycle.
+    """Check the sink, columns and reads of every table, and that there is no cycle.
 
-    `unreadable` tables have a statement with Problems of its own: they only look external. `connectors` are those in
-    headgate.yml.
+    The statements of `unreadable` tables have Problems of their own, so these tables only look external.
+    `connectors` are those declared in headgate.yml.
     """
     for table in tables.values():
         if table.name not in unreadable:
@@ -101,7 +104,7 @@ def _check_connector(table: Table, connectors: Set[str], problems: list[Problem]
 
 
 def _check_columns(table: Table, problems: list[Problem]) -> None:
-    """Compare column names: a file sink writes those of the query, whatever the DDL says (Spark 4.2.0)."""
+    """Compare column names: a file sink writes the columns of the query, whatever the DDL says (Spark 4.2.0)."""
     parsed, path = table.parsed, table.dml.path if table.dml else ""
     if parsed is None:
         return
@@ -145,7 +148,7 @@ def _difference(declared: list[str], written: list[str]) -> str:
 
 
 def _is_star(column: Column) -> bool:
-    """Return whether it is a star, also with EXCEPT: its columns are unknown from the text alone."""
+    """Return whether a column is a star, with or without EXCEPT; the text alone does not tell a star's columns."""
     return column.name == "*"
 
 
@@ -171,7 +174,7 @@ def _wrong_read(
     declared: Set[TableName],
     views: Mapping[TableName, str],
 ) -> tuple[str, str] | None:
-    """Return what is wrong with one read, as summary and remedy; None if nothing is."""
+    """Return what is wrong with a single read, as summary and remedy; None if nothing is wrong."""
     if read.table in views:
         if read.streaming:
             return f"{table.name} streams {read.table}, which is a view", "stream the tables that the view reads"
@@ -195,9 +198,9 @@ def _wrong_read(
 
 
 def wrong_watermark(read: TableRead, ddl: TableDdl) -> tuple[str, str] | None:
-    """Return what is wrong with a watermark on a column of the table, as summary and remedy; None if nothing is.
+    """Return what is wrong with a watermark on a column of the table, as summary and remedy; None if nothing is wrong.
 
-    Spark: EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE, and UNRESOLVED_COLUMN for an unknown name (4.2.0, run).
+    Spark reports EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE, or UNRESOLVED_COLUMN for an unknown name (tested on 4.2.0).
     """
     name = read.watermark.column if read.watermark is not None else ""
     if not name.replace("_", "a").isalnum():

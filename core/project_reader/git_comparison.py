@@ -1,4 +1,4 @@
-"""Differences between the project now and at an older commit: changed tables, with their texts at that commit."""
+"""Differences between the project now and at an earlier commit: changed tables, with their texts at that commit."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -20,17 +20,17 @@ from core.project_reader.settings_checks import with_changes, with_schema_tracki
 
 @dataclass(frozen=True, slots=True)
 class GitComparison:
-    """A project compared with itself at a git reference."""
+    """The project compared with its own state at a git reference."""
 
     reference: str
     changed: tuple[TableName, ...] = ()
-    """Declared now, and either new or different in SQL, DDL, settings or folder; sorted."""
+    """Tables that are declared now and are new or differ in SQL, DDL, settings or folder; sorted."""
     gone: tuple[TableName, ...] = ()
-    """Declared at the commit but not now; sorted."""
+    """Tables that were declared at the commit but are not now; sorted."""
     before: Mapping[TableName, RevisionTexts] = field(default_factory=dict)
-    """The earlier texts of changed and gone tables, as far as they can be read."""
+    """The texts at the commit of changed and removed tables, as far as they can be read."""
     settings: tuple[str, ...] = ()
-    """Keys of the environment in headgate.yml that differ: `pool.memory`, `policy.freeze`, `place.data`; sorted."""
+    """Keys of the environment in headgate.yml that differ, such as `pool.memory` or `policy.freeze`; sorted."""
 
 
 def compare_with_commit(
@@ -42,10 +42,10 @@ def compare_with_commit(
     *,
     environment: str,
 ) -> GitComparison:
-    """Compare the project's texts with those of a commit; `then` holds the differing paths.
+    """Compare the project's texts with those at a commit; `then` holds the differing paths.
 
-    None in `then` is a path that the commit lacks. Only the folders of these paths are read, or all if the defaults in
-    headgate.yml differ. A table whose older text is invalid counts as changed.
+    A text of None in `then` means that the commit lacks the path. Only the folders of these paths are read, or all
+    folders if the defaults in headgate.yml differ. A table whose earlier text is invalid counts as changed.
     """
     manifest = _manifest_then(then)
     defaults = manifest.defaults if manifest else project.defaults
@@ -69,10 +69,10 @@ def compare_with_commit(
 def with_texts_of_commit(
     since: GitComparison, observed: Mapping[TableName, ObservedDeployment]
 ) -> dict[TableName, ObservedDeployment]:
-    """Complete observations that have no texts with those of the commit, which is assumed to be deployed.
+    """Add the texts of a commit, which is assumed to be deployed, to the observations that have no texts.
 
-    Observations that say `same` or name another revision by hash stay. A table that changed since and has no readable
-    text at the commit becomes `changed`.
+    Observations that say `same`, or that name another revision by hash, are left as they are. A table that has
+    changed since and has no readable text at the commit becomes `changed`.
     """
     return {table: _with_texts_of(since, table, seen) for table, seen in observed.items()}
 
@@ -89,13 +89,13 @@ def _with_texts_of(since: GitComparison, table: TableName, seen: ObservedDeploym
 
 
 def _manifest_then(then: Mapping[str, str | None]) -> Manifest | None:
-    """Read headgate.yml at the commit; None if it is unchanged or was missing."""
+    """Read headgate.yml as of the commit; None if it is unchanged or did not exist."""
     text = then.get(MANIFEST)
     return read_manifest(text, []) if text is not None else None
 
 
 def _differing(was: Environment, now: Environment) -> Iterator[str]:
-    """Yield the keys that differ between two forms of an environment, without values, which may be secret."""
+    """Yield the keys in which two forms of an environment differ; values are left out, because they may be secret."""
     conf = dict(was.pool.conf), dict(now.pool.conf)
     yield from (f"pool.conf.{key}" for key in {**conf[0], **conf[1]} if conf[0].get(key) != conf[1].get(key))
     yield from (f"pool.{key}" for key in ("name", "url", "cores", "memory") if _differ(was.pool, now.pool, key))
@@ -111,7 +111,7 @@ def _differ(was: object, now: object, key: str) -> bool:
 
 
 def _identity(table: Table) -> tuple[str, ...]:
-    """Return everything in which a table can change, ignoring line endings."""
+    """Return everything about a table that can change, ignoring line endings."""
     texts = revision_of(table).texts
     lines = (_unix(text) for text in (texts.ddl, texts.dml, texts.yml, table.settings_text))
     return (*lines, table.product, table.layer, table.unit)

@@ -1,4 +1,4 @@
-"""Texts of a project folder → Project, or all Problems at once; reads no file and does not stop at a mistake."""
+"""Texts of a project folder → Project, or all Problems at once; reads no files and does not stop at a mistake."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ __all__ = ["read_project", "read_settings", "read_tables", "settings_as_text"]
 
 @dataclass(frozen=True, slots=True)
 class _StatementFile:
-    """One INSERT of the project, with its file."""
+    """An INSERT statement of the project, with the file that contains it."""
 
     path: str
     folder: ScriptFolder
@@ -37,7 +37,7 @@ class _StatementFile:
 
 @dataclass(slots=True)
 class _ProjectDraft:
-    """What has been read so far; a second declaration of a table is a Problem."""
+    """What has been read so far; declaring a table twice is a Problem."""
 
     texts: Mapping[str, str]
     parse_cache: ParseCache
@@ -46,10 +46,10 @@ class _ProjectDraft:
     ddl: dict[TableName, tuple[str, TableDdl]] = field(default_factory=dict)
     views: dict[TableName, str] = field(default_factory=dict)
     declared: set[TableName] = field(default_factory=set)
-    """Names with a DDL file, valid or not, so that one mistake is reported once."""
+    """Names that have a DDL file, valid or not, so that a single mistake is reported only once."""
     statements: dict[TableName, _StatementFile] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
-    """Folders with a statement that could not be read."""
+    """Folders that contain a statement that could not be read."""
 
 
 def read_project(
@@ -57,7 +57,7 @@ def read_project(
 ) -> tuple[Project | None, tuple[Problem, ...]]:
     """Read texts by path (relative, forward slashes); the project is None if any Problem is an error.
 
-    `parse_cache` only saves time: known texts are not parsed again, and new ones are added to it.
+    `parse_cache` only saves time: texts in it are not parsed again, and new texts are added to it.
     """
     # A plan sends its paths to the agent as JSON, which must be UTF-8.
     problems: list[Problem] = [
@@ -82,9 +82,9 @@ def read_project(
 
 
 def read_tables(texts: Mapping[str, str], defaults: Settings, parse_cache: ParseCache) -> dict[TableName, Table]:
-    """Read the tables of some folders whose DDL is valid, ignoring Problems.
+    """Read the tables in some folders whose DDL is valid, ignoring Problems.
 
-    A table whose statement is invalid is returned without it.
+    A table whose statement is invalid is returned without the statement.
     """
     return _read_tables(_ProjectDraft(texts, parse_cache, []), defaults)
 
@@ -252,5 +252,5 @@ def _settings(name: str, folder: ScriptFolder, draft: _ProjectDraft, defaults: S
 
 
 def _yml(name: str, folder: ScriptFolder) -> str:
-    """Return the path of a table's own yml, or of its folder's; empty if there is none."""
+    """Return the path of a table's own yml, or else of the folder's; empty if there is neither."""
     return folder.yml.get(TableName(name)) or folder.yml.get(folder.unit, "")

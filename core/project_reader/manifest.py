@@ -1,4 +1,4 @@
-"""headgate.yml → name, environments, defaults, connectors and policies of a project; a wrong value is a Problem."""
+"""headgate.yml → name, environments, defaults, connectors and policies of a project; wrong values are Problems."""
 
 import re
 import uuid
@@ -26,12 +26,12 @@ _ENVIRONMENT_KEYS = ("data", "protected", "prefix", "pool", "objective", "policy
 YEAR_D = 365
 MOST_CORES = 1024
 LEAST_MIB, MOST_MIB = 512, 4096 * 1024
-"""Bounds of a local pool's heap; Spark refuses less than 450 MiB (`UnifiedMemoryManager.getMaxMemory`)."""
+"""Bounds of a local pool's heap in MiB; Spark refuses less than 450 MiB (`UnifiedMemoryManager.getMaxMemory`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The content of headgate.yml; fields with Problems hold their defaults."""
+    """The content of headgate.yml; a field with a Problem holds its default."""
 
     name: str = ""
     id: str = ""
@@ -39,11 +39,11 @@ class Manifest:
     environments: tuple[Environment, ...] = ()
     defaults: Settings = field(default_factory=Settings)
     connectors: tuple[Connector, ...] = ()
-    """What local pools load besides Spark, sorted by name."""
+    """Connectors that local pools load in addition to Spark's own jars, sorted by name."""
 
 
 def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
-    """Read headgate.yml; a `text` of None, for a missing file, is a Problem."""
+    """Read headgate.yml; if the file is missing (`text` is None), that is a Problem."""
     if text is None:
         problems.append(
             Problem(
@@ -70,9 +70,9 @@ def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
 
 
 def read_manifest_head(text: str, problems: list[Problem]) -> ManifestHead:
-    """Read the part of headgate.yml that selects an environment; `read_manifest` reports other mistakes.
+    """Read the part of headgate.yml that selects an environment; other mistakes are left to `read_manifest`.
 
-    Do not use a head with Problems: a protected environment could count as unprotected.
+    A head with Problems must not be used: it might present a protected environment as unprotected.
     """
     top = read_yaml(text, MANIFEST_PATH, problems)
     if top is None:
@@ -111,7 +111,7 @@ def _environments(top: YamlSection) -> tuple[Environment, ...]:
 
 
 def _environment_sections(top: YamlSection) -> dict[str, YamlSection]:
-    """Return the section of each environment, in the order of the file; an empty entry is an empty section."""
+    """Return the section of each environment in file order; an empty entry gives an empty section."""
     section = top.section("environments")
     if section is None or not section.nodes:
         if "environments" not in top.nodes or section is not None or _is_null(top):
@@ -214,9 +214,9 @@ def _default_env(top: YamlSection, environments: tuple[Environment, ...]) -> str
 
 
 def declared_policy(texts: Mapping[str, str], environment: str, problems: list[Problem]) -> Policy | None:
-    """Read one environment's policy from texts by path (those of SQL files may be empty); None if it is unknown.
+    """Read the policy of one environment from texts by path; None if there is no such environment.
 
-    Mistakes are appended to `problems`.
+    The texts of SQL files may be empty. Mistakes are appended to `problems`.
     """
     manifest = read_manifest(texts.get(MANIFEST_PATH), problems)
     declared = next((found for found in manifest.environments if found.name == environment), None)
@@ -225,7 +225,7 @@ def declared_policy(texts: Mapping[str, str], environment: str, problems: list[P
 
 
 def protected_tables(texts: Mapping[str, str], defaults: Settings, problems: list[Problem]) -> tuple[TableName, ...]:
-    """List the declared tables whose yml, or that of their folder, sets `protect: true`."""
+    """List the declared tables for which their own yml, or their folder's, sets `protect: true`."""
     found = []
     for folder in read_script_folders(texts, problems):
         known: dict[str, Settings] = {}
@@ -243,7 +243,7 @@ def _yml(folder: ScriptFolder, table: TableName) -> str:
 
 
 def read_connectors(top: YamlSection) -> tuple[Connector, ...]:
-    """Read the connectors of a project, sorted by name; an empty entry has this version's defaults."""
+    """Read the connectors of a project, sorted by name; for an empty entry, this version's defaults apply."""
     section = top.section("connectors")
     if section is None:
         return ()
@@ -290,7 +290,7 @@ def _exclusions(section: YamlSection, default: tuple[str, ...]) -> tuple[str, ..
 
 
 RULES = tuple(key for key in POLICY_KEYS if not key.startswith("protected"))
-"""Keys below `policy`; protection is declared at the environment and in the tables' own files."""
+"""Keys below `policy`; protection is declared with the environment and in the tables' own files instead."""
 
 _HOLDER = re.compile(r"@?[^\s@,:]{1,64}\Z")
 
@@ -300,7 +300,7 @@ MOST_BUSY = 1000
 
 
 def read_policy_section(section: YamlSection) -> Policy:
-    """Read the rules of one environment."""
+    """Read the policy rules of one environment."""
     return Policy(
         max_replay_rows=section.count("max_replay_rows", example="100M"),
         max_replay_h=section.bound("max_replay_h", most=MOST_H, example="6"),
@@ -318,7 +318,7 @@ def read_policy_section(section: YamlSection) -> Policy:
 
 
 def _machine_moves(section: YamlSection) -> str:
-    """Read `allow` or `ask`, the default."""
+    """Read `allow` or `ask`; the default is `ask`."""
     found = section.text("machine_moves", ASK)
     if found not in (ALLOW, ASK):
         section.wrong("machine_moves", f"{ALLOW} or {ASK}", f"write machine_moves: {ALLOW}, or leave it out")

@@ -1,7 +1,7 @@
-"""Parsed texts of a project, each read once: the parsers are loaded only for unknown texts.
+"""Parsed texts of a project; each text is parsed once, and parsers are loaded only for unknown texts.
 
-A text is known by its content alone, not by path or date. A view is recognized without a parser: it has no files to
-stream.
+A text is identified by its content alone, not by path or date. A view is recognized without a parser, because it has no
+files to stream.
 """
 
 import hashlib
@@ -22,43 +22,43 @@ if TYPE_CHECKING:
     from core.sql.lineage.model import UnresolvedName
 
 MOST_CACHED_TEXTS = 50_000
-"""Maximum number of values held; above it all are dropped, so that an agent does not grow with every edit."""
+"""Maximum number of cached values; beyond it all are dropped, so that an agent does not grow with every edit."""
 
 _BROKEN = (ValueError, TypeError, LookupError)
-"""Errors raised when decoding an invalid entry."""
+"""Errors that decoding an invalid entry may raise."""
 
 
 class ParseCache:
-    """Parses SQL and settings by content; share one instance to parse nothing twice.
+    """Parses SQL and settings by content; sharing an instance avoids parsing a text twice.
 
-    Thread-safe: at worst a text is parsed twice.
+    Thread-safe: at worst, two threads parse the same text.
     """
 
     def __init__(
         self, known: Mapping[bytes, str] | None = None, look_up: Callable[[bytes], str | None] = lambda _: None
     ) -> None:
-        """Start with encoded entries by key, and a function that looks up others."""
+        """Start with encoded entries by key, and a function that looks up entries not among them."""
         self._known = dict(known or {})
         self._look_up = look_up
         self._values: dict[bytes, Any] = {}
         self._fresh: dict[bytes, str] = {}
 
     def keys(self) -> frozenset[bytes]:
-        """Return the keys of all texts that were asked for."""
+        """Return the keys of all texts that have been requested."""
         return frozenset(self._values)
 
     def take_fresh(self) -> dict[bytes, str]:
-        """Return and forget newly parsed entries, encoded by key, for the caller to store."""
+        """Return the newly parsed entries, encoded and by key, for the caller to store; each is returned once."""
         fresh, self._fresh = self._fresh, {}
         return fresh
 
     def add(self, read: Mapping[bytes, str]) -> None:
-        """Add entries that another process parsed, as returned by its `take_fresh`."""
+        """Add entries that another process parsed, as its `take_fresh` returned them."""
         self._known.update(read)
         self._fresh.update(read)
 
     def ddl(self, text: str, path: str) -> tuple[int | None, TableDdl | None, tuple[Problem, ...]]:
-        """Return the line of CREATE VIEW (None for a table), the table, and Problems located in `path`."""
+        """Return the line of CREATE VIEW (None for a table), the table, and the Problems, located in `path`."""
         key = _key(b"ddl", text)
         found: tuple[str, TableDdl | None, tuple[Problem, ...]] | None = self._value(key, path)
         if found is None:
@@ -76,19 +76,19 @@ class ParseCache:
         return None, found[1], found[2]
 
     def has_ddl(self, text: str) -> bool:
-        """Return whether a ddl text is known."""
+        """Return whether the cache has the result for a DDL text."""
         key = _key(b"ddl", text)
         return key in self._values or self._packed(key) is not None
 
     def has_statements(self, text: str, *, every_table_streams: bool = False) -> bool:
-        """Return whether a dml text is known."""
+        """Return whether the cache has the result for a DML text."""
         key = _statements_key(text, every_table_streams)
         return key in self._values or self._packed(key) is not None
 
     def statements(
         self, text: str, path: str, *, every_table_streams: bool = False
     ) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
-        """Return the statements of a dml text, and Problems located in `path`."""
+        """Return the statements of a DML text, and the Problems, located in `path`."""
         key = _statements_key(text, every_table_streams)
         found: tuple[str, tuple[ParsedStatement, ...], tuple[Problem, ...]] | None = self._value(key, path)
         if found is None:
@@ -107,7 +107,7 @@ class ParseCache:
     ) -> tuple["UnresolvedName", ...]:
         """Return the columns that a statement names but no table in its FROM has; `columns` are those declared.
 
-        Cached by the statement's text and the columns of what it reads.
+        The result is cached by the statement's text and the columns of the tables that it reads.
         """
         key, read = _columns_read(parsed, columns)
         found = self._columns(key)
@@ -122,7 +122,7 @@ class ParseCache:
     def known_wrong_columns(
         self, parsed: ParsedStatement, columns: Mapping[TableName, tuple[Column, ...]]
     ) -> tuple["UnresolvedName", ...] | None:
-        """Return the cached result of `wrong_columns`; None if unknown."""
+        """Return the cached result of `wrong_columns`; None if it is not cached."""
         return self._columns(_columns_read(parsed, columns)[0])
 
     def _columns(self, key: bytes) -> tuple["UnresolvedName", ...] | None:
@@ -132,7 +132,7 @@ class ParseCache:
         return found
 
     def settings(self, text: str, path: str, defaults: Settings, problems: list[Problem]) -> Settings:
-        """Return a table's settings over the project's defaults; a text with Problems is parsed each time."""
+        """Return a table's settings on top of the project's defaults; a text with Problems is parsed each time."""
         if not text.strip():
             return defaults
         key = _key(b"yml" + repr(defaults).encode("utf-8", "surrogatepass"), text)
@@ -152,7 +152,7 @@ class ParseCache:
         return found
 
     def _value(self, key: bytes, path: str) -> Any:
-        """Return a held value, unless its Problems are located in another file of the same content."""
+        """Return a cached value, unless it has Problems located in another file with the same content."""
         found = self._values.get(key)
         return found if found is not None and (found[0] == path or not found[-1]) else None
 
@@ -184,7 +184,7 @@ def _statements_key(text: str, every_table_streams: bool) -> bytes:
 def _columns_read(
     parsed: ParsedStatement, columns: Mapping[TableName, tuple[Column, ...]]
 ) -> tuple[bytes, dict[TableName, tuple[Column, ...] | None]]:
-    """Return the cache key of the columns that a statement reads, and those columns by table."""
+    """Return those columns of `columns` that a statement's tables have, by table, and a cache key for them."""
     read = {each.table: _with_changes(columns.get(each.table), each) for each in parsed.reads}
     declared = {name: [(each.name, each.type) for each in found or ()] for name, found in sorted(read.items())}
     parts = [parsed.select, parsed.stateful, declared, [*map(bool, read.values())]]
@@ -219,7 +219,7 @@ _VIEW = re.compile(r"\s*create\s+(?:or\s+replace\s+)?(?:global\s+)?(?:temp(?:ora
 
 
 def view_declared_in(text: str) -> int | None:
-    """Return the line of CREATE VIEW; None if the text declares something else."""
+    """Return the line of CREATE VIEW; None if the text does not declare a view."""
     plain = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text.removeprefix("\ufeff"))
     if not _VIEW.match(plain):
         return None
@@ -227,7 +227,7 @@ def view_declared_in(text: str) -> int | None:
 
 
 Reading = tuple[ParsedStatement, Mapping[TableName, tuple[Column, ...]]]
-"""A statement with the declared columns of the tables that it reads."""
+"""A statement, and the declared columns of the tables that it reads."""
 
 
 def wrong_columns(
@@ -236,9 +236,9 @@ def wrong_columns(
     parse_cache: ParseCache,
     read_ahead: Callable[[Sequence[Reading], ParseCache], None] = lambda *_: None,
 ) -> tuple[Problem, ...]:
-    """Return a Problem for each column that a statement of these tables names but nothing in its FROM has.
+    """Return a Problem for each column that a statement of these tables names but no table in its FROM has.
 
-    `read_ahead` may fill the cache with unknown readings.
+    `read_ahead` may fill the cache with readings that are not in it yet.
     """
     declared = {name: table.parsed_ddl.columns for name, table in project.tables.items()}
     names = _DeclaredNames(declared)
@@ -261,14 +261,14 @@ def wrong_columns(
 
 
 class _DeclaredNames:
-    """The names of the declared columns, to compare with what statements require."""
+    """The names of declared columns, for comparison with the columns that statements require."""
 
     def __init__(self, columns: Mapping[TableName, tuple[Column, ...]]) -> None:
         self._columns = columns
         self._names: dict[TableName, frozenset[str]] = {}
 
     def include(self, required: RequiredColumns | None) -> bool:
-        """Return whether every required column is declared; False if they are unknown."""
+        """Return whether every required column is declared; False if the required columns are unknown."""
         if required is None:
             return False
         for tables, columns in required:

@@ -1,4 +1,4 @@
-"""Paths of a project → the files of each table; a misplaced or misspelled file becomes a Problem."""
+"""Paths of a project → the files of each table; misplaced and misspelled files become Problems."""
 
 import re
 from collections.abc import Iterable
@@ -11,27 +11,27 @@ from core.project.model import LAYER_FOLDERS, Layer
 from core.text.wording import did_you_mean
 
 TESTS_FOLDER = "tests"
-"""Folder of test cases next to a table's `sql-scripts`; it declares nothing."""
+"""Folder for test cases, next to a table's `sql-scripts`; its files declare nothing."""
 
 _SCRIPT = re.compile(r"(?P<kind>ddl|dml)\.(?P<name>[^/]+)\.sql\Z")
 
 
 @dataclass(slots=True)
 class ScriptFolder:
-    """One table folder: `pipelines/<layer>/[<product>/]<unit>`."""
+    """The folder of a table: `pipelines/<layer>/[<product>/]<unit>`."""
 
     path: str
     layer: Layer
     product: str
     unit: TableName
     ddl: dict[TableName, str] = field(default_factory=dict)
-    """Paths by table."""
+    """Path of the DDL file of each table."""
     dml: dict[TableName, str] = field(default_factory=dict)
     yml: dict[TableName, str] = field(default_factory=dict)
 
 
 def read_script_folders(paths: Iterable[str], problems: list[Problem]) -> tuple[ScriptFolder, ...]:
-    """Sort the project's files into table folders, by path."""
+    """Assign the project's files to table folders; the folders are sorted by path."""
     folders: dict[str, ScriptFolder] = {}
     settings: list[str] = []
     for path in sorted(paths):
@@ -51,7 +51,7 @@ def read_script_folders(paths: Iterable[str], problems: list[Problem]) -> tuple[
 
 
 def table_folder(path: str) -> str:
-    """Return the table folder of a script or yml, by its path alone."""
+    """Return the table folder of a script or yml, judged by its path alone."""
     folder = path.rpartition("/")[0]
     return folder.removesuffix("/sql-scripts")
 
@@ -112,7 +112,7 @@ def _folder(
 
 
 def _take_settings(path: str, folders: dict[str, ScriptFolder], problems: list[Problem]) -> None:
-    """Add `<folder>/<table>.yml` to a table with a script there; test cases of a table declare nothing."""
+    """Assign `<folder>/<table>.yml` to a table that has a script in that folder; test cases declare nothing."""
     place, _, file = path.rpartition("/")
     folder = folders.get(place)
     if folder is None:

@@ -1,6 +1,6 @@
-"""A project that was read and checked, as bytes, so that the next process need not read it again.
+"""A project that was read and checked, as bytes, so that the next process does not have to read it again.
 
-The bytes do not contain the texts: they are restored only with texts of the same digest.
+The bytes do not contain the texts, and can be restored only together with texts of the same digest.
 """
 
 import hashlib
@@ -16,17 +16,17 @@ from core.model.problems import Problem
 from core.project.model import Project
 
 ReadProject = tuple[Project, tuple[Problem, ...]]
-"""A project with its warnings."""
+"""A project, and the warnings found when it was read."""
 
 _OURS = ("core.model.", "core.policy.", "core.project.", "core.sql.statement")
-"""Modules of the classes that a copy may hold; no others are instantiated."""
+"""Prefixes of the modules whose classes a copy may contain; other classes are never instantiated."""
 
 _BROKEN = (pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError, AttributeError, ImportError)
-"""Errors raised when unpickling an invalid copy."""
+"""Errors that unpickling an invalid copy may raise."""
 
 
 def digest_of(texts: Mapping[str, str]) -> bytes:
-    """Return a digest of all paths and contents, in order."""
+    """Return a digest of all paths and contents, in their order."""
     parts = [*texts, *texts.values()]
     digest = hashlib.sha256(array("Q", [len(texts), *map(len, parts)]))
     digest.update("".join(parts).encode("utf-8", "surrogatepass"))
@@ -34,14 +34,14 @@ def digest_of(texts: Mapping[str, str]) -> bytes:
 
 
 def pack_project(found: ReadProject, texts: Mapping[str, str]) -> bytes:
-    """Serialize a project that was read from the given texts."""
+    """Serialize a project that was read from `texts`."""
     packed = io.BytesIO()
     _Packer(packed, texts).dump(found)
     return packed.getvalue()
 
 
 def unpack_project(packed: bytes, texts: Mapping[str, str]) -> ReadProject | None:
-    """Restore a project read from the same texts; None if the bytes are invalid."""
+    """Restore a project that was read from the same texts; None if the bytes are invalid."""
     try:
         project, problems = _Unpacker(packed, texts).load()
     except _BROKEN:
@@ -50,7 +50,7 @@ def unpack_project(packed: bytes, texts: Mapping[str, str]) -> ReadProject | Non
 
 
 class _Packer(pickle.Pickler):
-    """Pickles a value as class and fields in order, and a file's text as its number among the texts."""
+    """Pickles a value as its class and fields, in order, and a file's text as its index among the texts."""
 
     def __init__(self, packed: io.BytesIO, texts: Mapping[str, str]) -> None:
         super().__init__(packed, 5)

@@ -1,4 +1,4 @@
-"""The revision of a statement: of a declared table, or parsed again from deployed texts."""
+"""The revision of a statement, either from a declared table or parsed again from deployed texts."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from core.sql.statement import with_change_feeds
 
 
 def revision_of(table: Table) -> Revision:
-    """Return a declared table's revision; its yml is the settings with the project's defaults filled in."""
+    """Return a declared table's revision; its yml is the table's settings, completed by the project's defaults."""
     texts = RevisionTexts(table.ddl.text, table.dml.text if table.dml else "", settings_as_text(table.settings))
     return Revision(table.name, texts, table.parsed, table.parsed_ddl, table.settings)
 
@@ -20,11 +20,11 @@ def revision_of(table: Table) -> Revision:
 def read_revision(
     table: TableName, texts: RevisionTexts, defaults: Settings, parse_cache: ParseCache | None = None
 ) -> Revision | None:
-    """Parse deployed texts; None if they are invalid. An older yml is read over today's defaults."""
+    """Parse deployed texts; None if they are invalid. An older yml is completed by the current defaults."""
     problems: list[Problem] = []
     parse_cache = parse_cache or ParseCache()
     if "trigger:" in texts.yml:
-        # `settings_as_text` wrote it: it always has the trigger, and `reads` only if it differs from the default.
+        # `settings_as_text` wrote this yml: the trigger is always there, `reads` only if not the default.
         defaults = replace(defaults, reads=Settings().reads)
     settings = parse_cache.settings(texts.yml, f"{table}.yml", defaults, problems)
     _, ddl, wrong = parse_cache.ddl(texts.ddl, f"ddl.{table}.sql")

@@ -1,6 +1,6 @@
 """Settings of a table checked against its statement: keys, streams of keyed tables, `schema_tracking:`, `checks:`.
 
-A setting that Spark or Delta could not carry out is a Problem at its line of the yml.
+A setting that Spark or Delta could not apply is a Problem at the line of the setting in the yml.
 """
 
 import re
@@ -20,20 +20,20 @@ _UNORDERED = ("map<", "variant", "struct<", "array<")
 _TEXT = ("string", "varchar(", "char(", "binary")
 _INEXACT = ("float", "real", "double")
 _OURS = "headgate_"
-"""Prefix of the columns that Headgate adds to the rows of a batch while it writes them."""
+"""Prefix of the columns that Headgate temporarily adds to the rows of a batch while writing them."""
 _FIRST_ONLY = ("skipchangecommits", "ignorechanges")
 _SAYS = (*_FIRST_ONLY, "readchangefeed")
-"""Options by which a stream specifies itself which changes it reads."""
+"""Options by which a stream determines for itself which changes it reads."""
 
 _RECORDED = "TBLPROPERTIES ('delta.enableChangeDataFeed'='true') in its DDL, where its log says so"
-"""How the DDL of an external table declares that it records its changes."""
+"""What the DDL of an external table must declare so that the table's changes can be read."""
 
 CHANGES, ROWS = "changes", "rows"
-"""Values of `reads`: what STREAM reads of a keyed table."""
+"""Values of `reads` that determine what STREAM reads from a keyed table."""
 
 
 def check_keyed(tables: Mapping[TableName, Table], yml: Mapping[TableName, str], problems: list[Problem]) -> None:
-    """Report every keyed table that cannot be written as declared, and every stream of one that Spark would end."""
+    """Report keyed tables that cannot be written as declared, and streams of keyed tables that Spark would end."""
     for table in tables.values():
         if table.settings.upserts and not table.external:
             path = yml.get(table.name, "")
@@ -49,10 +49,10 @@ def check_keyed(tables: Mapping[TableName, Table], yml: Mapping[TableName, str],
 
 
 def with_changes(tables: dict[TableName, Table], among: Mapping[TableName, Table]) -> dict[TableName, Table]:
-    """Return tables whose statements read the changes of every keyed table that they stream, unless set to rows.
+    """Return the tables with the keyed tables whose changes each statement reads, unless it is set to read rows.
 
-    Changes of an external table, which may also be append-only, are read only with `reads: changes`. Streamed tables
-    are looked up in `among`.
+    Changes of an external table, which may also be append-only, are read only with `reads: changes`. Streamed
+    tables are looked up in `among`.
     """
     return {name: _with_changes(table, among) for name, table in tables.items()}
 
@@ -74,7 +74,7 @@ def _with_changes(table: Table, among: Mapping[TableName, Table]) -> Table:
 
 
 def _check_streams(table: Table, tables: Mapping[TableName, Table], yml: str, problems: list[Problem]) -> None:
-    """Report each stream that Spark would end, located in the statement, or in the yml if that requests it."""
+    """Report each stream that Spark would end, located in the statement, or in the yml if a setting is the cause."""
     section = read_yaml(table.settings_text, yml, [])
     asked = section.lines if section is not None else {}
     if "changes_of" in asked:
@@ -101,7 +101,7 @@ def _check_streams(table: Table, tables: Mapping[TableName, Table], yml: str, pr
 
 
 def _wrong_table(table: Table) -> Iterator[tuple[str, str, str]]:
-    """Yield each mistake as (key of the yml, summary, remedy)."""
+    """Yield each mistake in the settings of a keyed table as (key of the yml, summary, remedy)."""
     settings, ddl = table.settings, table.parsed_ddl
     if not table_format(ddl.format).keyed:
         able = " or ".join(name for name, each in TABLE_FORMATS.items() if each.keyed)
@@ -135,7 +135,7 @@ def _wrong_table(table: Table) -> Iterator[tuple[str, str, str]]:
 
 
 def _doubtful_table(table: Table) -> Iterator[tuple[str, str, str]]:
-    """Yield each probable mistake, as `_wrong_table` does."""
+    """Yield each probable mistake in the settings of a keyed table as (key of the yml, summary, remedy)."""
     settings = table.settings
     kinds = {column.name.lower(): column.type.lower() for column in table.parsed_ddl.columns}
     if not settings.sequence:
@@ -183,7 +183,7 @@ def _wrong_condition(table: Table) -> Iterator[tuple[str, str]]:
 
 
 def _at_its_end(problem: Problem, sql: str) -> tuple[str, str]:
-    """Return a Problem about a condition, without the bracket that was appended to it."""
+    """Return summary and remedy of a Problem about a condition, hiding the bracket that was appended to it."""
     if problem.where is not None and problem.where.line > sql.count("\n"):
         summary = problem.summary.replace("at `)`", "at its end")
         return summary, "complete the condition"
@@ -191,7 +191,7 @@ def _at_its_end(problem: Problem, sql: str) -> tuple[str, str]:
 
 
 def _closes(condition: str) -> bool:
-    """Return whether the brackets of a condition are balanced, so that it can be embedded in another text."""
+    """Return whether the brackets of a condition are balanced, so that another text can embed it."""
     from core.sql.tokens.lexer import open_sql, tokens_of
 
     depth = 0
@@ -234,7 +234,7 @@ def _rows_by(table: Table) -> str:
 
 
 def _records_changes(parent: Table) -> bool:
-    """Return whether a table has recorded its changes since its creation, because of its mode or its DDL."""
+    """Return whether a table has recorded its changes since its creation, given its mode and its DDL."""
     recorded = table_format(parent.parsed_ddl.format).keyed_properties
     said = {name.lower(): value.lower() for name, value in parent.parsed_ddl.properties}
     itself = "true" if parent.settings.upserts and not parent.external else ""
@@ -264,19 +264,19 @@ _WRONG = {
         "name its columns, or leave out schema_tracking",
     ),
 }
-"""Reasons against tracking: summary (after the table's name) and remedy (Delta 4.4.0).
+"""Why schema tracking is impossible: summary (to follow the table's name) and remedy (Delta 4.4.0).
 
-A WITH query used several times is no obstacle: Spark reads its streams once.
+A WITH query that is used several times is no obstacle, because Spark reads its streams only once.
 """
 
 _FILE = re.compile("^file:/+")
-"""Prefix of a path as a URI."""
+"""Matches the URI prefix of a path."""
 
 
 def with_schema_tracking(tables: dict[TableName, Table], among: Mapping[TableName, Table]) -> dict[TableName, Table]:
-    """Return tables that track columns only if their statement can: a project's default applies to no other.
+    """Return the tables, with schema tracking turned off wherever the statement does not support it.
 
-    Formats of streamed tables are looked up in `among`.
+    A project's default thus applies only where it can. Formats of streamed tables are looked up in `among`.
     """
     return {
         name: replace(table, settings=replace(table.settings, schema_tracking=False))
@@ -289,7 +289,7 @@ def with_schema_tracking(tables: dict[TableName, Table], among: Mapping[TableNam
 def check_schema_tracking(
     tables: Mapping[TableName, Table], yml: Mapping[TableName, str], problems: list[Problem]
 ) -> None:
-    """Report each yml that requests column tracking for a statement that cannot do it."""
+    """Report each yml that requests schema tracking for a statement that does not support it."""
     for table in tables.values():
         if "schema_tracking" not in table.settings_text:
             continue
@@ -305,7 +305,7 @@ def check_schema_tracking(
 
 
 def _in_the_way(table: Table, among: Mapping[TableName, Table]) -> tuple[str, str]:
-    """Return why a statement cannot track columns, as a key of `_WRONG`, and the table; an empty key if it can."""
+    """Return why a statement cannot track the schema, as a key of `_WRONG`, and the table; an empty key if it can."""
     if table.parsed is None:
         return "no stream", table.name
     streams = [
@@ -328,7 +328,7 @@ def _in_the_way(table: Table, among: Mapping[TableName, Table]) -> tuple[str, st
 
 
 def check_queries(tables: Mapping[TableName, Table], yml: Mapping[TableName, str], problems: list[Problem]) -> None:
-    """Report every check whose query cannot run over its table and other declared tables; `yml` are the paths."""
+    """Report every check whose query cannot run on the table and other declared tables; `yml` holds the paths."""
     seen: set[str] = set()
     for table in tables.values():
         path = yml.get(table.name, "")
@@ -343,7 +343,7 @@ def check_queries(tables: Mapping[TableName, Table], yml: Mapping[TableName, str
 
 
 def _wrong_query(sql: str, unit: set[TableName], tables: Mapping[TableName, Table]) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with a query, as summary and remedy."""
+    """Yield each mistake in the query of a check, as summary and remedy."""
     # The parser is loaded only where a project has checks.
     from core.sql.analysis_safety import unsafe_for_analysis
     from core.sql.lineage.statement_lineage import lineage_of

@@ -1,4 +1,4 @@
-"""`<table>.yml` and the project's `defaults` → Settings, and back to a text that needs no defaults."""
+"""`<table>.yml` and the project's `defaults` → Settings, and back to a text that is complete without defaults."""
 
 import re
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ MOST_CHECKS = 50
 
 
 def read_settings(text: str, path: str, defaults: Settings, problems: list[Problem]) -> Settings:
-    """Read a table's yml over the project's defaults; wrong values are reported and replaced by the default."""
+    """Read a table's yml on top of the project's defaults; a wrong value is reported and the default used instead."""
     if not text.strip():
         return defaults
     from core.project_reader.yaml_reader import read_yaml
@@ -34,11 +34,11 @@ def read_settings(text: str, path: str, defaults: Settings, problems: list[Probl
 
 
 READS = ("batch", "stream", "changes", "rows")
-"""Values of `reads`."""
+"""Accepted values of `reads`."""
 
 
 def read_settings_section(section: "YamlSection", defaults: Settings) -> Settings:
-    """Read the keys of Settings from a section."""
+    """Read Settings from a section of a yml."""
 
     section.only(KEYS, later=LATER)
     trigger = " ".join(section.text("trigger", defaults.trigger).split())
@@ -85,7 +85,7 @@ def read_settings_section(section: "YamlSection", defaults: Settings) -> Setting
 
 
 def read_objective(section: "YamlSection", default: str) -> str:
-    """Read `objective: {behind: 5 minutes}`, the delay beyond which a statement is at fault."""
+    """Read `objective: {behind: 5 minutes}`, the delay above which a statement is at fault."""
     below = section.section("objective")
     if below is None:
         return default
@@ -98,7 +98,7 @@ def read_objective(section: "YamlSection", default: str) -> str:
 
 
 def _readers(section: "YamlSection") -> tuple[str, ...]:
-    """Read the exposures of a table; they have no defaults, since no exposure reads every table."""
+    """Read the exposures of a table; they have no project-wide default, because no exposure reads every table."""
     if section.name and "readers" in section.nodes:
         section.wrong("readers", "in the yml of the table that they read", "write readers: in <table>.yml")
         return ()
@@ -116,7 +116,7 @@ def _readers(section: "YamlSection") -> tuple[str, ...]:
 
 
 def _checks(section: "YamlSection") -> tuple[tuple[str, str], ...]:
-    """Read the checks as (name, query), in order; malformed ones are Problems and left out."""
+    """Read the checks as (name, query), in order; malformed checks are reported as Problems and left out."""
     found: dict[str, str] = {}
     for name, sql, line in check_entries(section.value("checks")):
         if not name or not sql or not _CHECK_NAME.match(name):
@@ -134,7 +134,7 @@ def _checks(section: "YamlSection") -> tuple[tuple[str, str], ...]:
 
 
 def check_entries(value: "YamlValue | None") -> Iterator[tuple[str, str, int]]:
-    """Yield name, query and line of each entry; empty texts if it is malformed."""
+    """Yield the name, query and line of each entry; name and query are empty if the entry is malformed."""
     if value is None or (value.text is None and value.items is None and value.pairs is None):
         return
     for item in value.items if value.items is not None else (value,):
@@ -150,7 +150,7 @@ def _wrong_checks(section: "YamlSection", expected: str, line: int) -> None:
 
 @lru_cache(maxsize=10_000)
 def settings_as_text(settings: Settings) -> str:
-    """Format settings as YAML with defaults filled in: the yml of a revision, equal for equal settings.
+    """Format settings as YAML with the defaults filled in: the yml of a revision; equal settings give equal texts.
 
     The trigger is always written, so that a later change of the project's default counts as a change.
     """

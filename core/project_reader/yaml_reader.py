@@ -1,4 +1,4 @@
-"""YAML mappings with the line of each key; a wrong value becomes a Problem, and the default is used instead."""
+"""YAML mappings with the line of each key; a wrong value becomes a Problem, and the default replaces it."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,22 +11,22 @@ from core.text.wording import did_you_mean
 
 _TAG = "tag:yaml.org,2002:"
 _LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml if PyYAML was built with it: ten times faster over thousands of files."""
+"""The loader based on libyaml if PyYAML was built with it: ten times faster for thousands of files."""
 
 _COUNT = re.compile(r"(?P<digits>0*[1-9][0-9_]{0,17})(?P<unit>[kMG]?)\Z")
 _TIMES = {"k": 10**3, "M": 10**6, "G": 10**9}
 
 
 _DEEPEST, _MOST_VALUES = 20, 1_000_000
-"""Bounds of one value, since an alias may contain itself or expand to millions of values."""
+"""Limits on the depth and size of a value, because an alias may contain itself or expand to millions of values."""
 
 
 @dataclass(frozen=True, slots=True)
 class YamlValue:
-    """A raw value: a text, None for null, a list, or the pairs of a mapping in order."""
+    """A raw value: a text, None for null, a list, or the key-value pairs of a mapping, in order."""
 
     line: int
-    """Line on which the value starts, from 1."""
+    """The line on which the value starts, counted from 1."""
     text: str | None = None
     items: "tuple[YamlValue, ...] | None" = None
     pairs: "tuple[tuple[YamlValue, YamlValue], ...] | None" = None
@@ -34,19 +34,19 @@ class YamlValue:
 
 @dataclass(frozen=True, slots=True)
 class YamlSection:
-    """One mapping of a YAML file; the getters append to `problems` and give the default for a wrong value."""
+    """A mapping in a YAML file; the getters append to `problems` and return the default for a wrong value."""
 
     path: str
     name: str
-    """Dotted path in the file; empty for the top."""
+    """Dotted path of the section in the file; empty for the top level."""
     line: int
     nodes: dict[str, yaml.Node]
     lines: dict[str, int]
-    """Line of each key, from 1."""
+    """The line of each key, counted from 1."""
     problems: list[Problem]
 
     def text(self, key: str, default: str) -> str:
-        """Read a text; an empty value is the default."""
+        """Read a text; for an empty value, the default is returned."""
         node = self._scalar(key)
         if node is None:
             return default
@@ -66,7 +66,7 @@ class YamlSection:
         return bool(node.value.lower() in ("true", "yes", "on"))
 
     def number(self, key: str, default: float, *, most: float) -> float:
-        """Read a number above zero and up to `most`."""
+        """Read a number greater than zero and at most `most`."""
         node = self._scalar(key)
         if node is None:
             return default
@@ -82,11 +82,14 @@ class YamlSection:
         return value
 
     def bound(self, key: str, *, most: float, example: str) -> float | None:
-        """Read a number above zero and up to `most`, or None if unset; `example` is shown in the remedy."""
+        """Read a number greater than zero and at most `most`; None if the key is not set.
+
+        `example` appears in the remedy.
+        """
         return self.number(key, float(example), most=most) if self._scalar(key) is not None else None
 
     def count(self, key: str, *, example: str) -> int | None:
-        """Read a whole number above zero, optionally with k, M or G (thousand, million, billion); None if unset."""
+        """Read a whole number above zero, optionally with k, M or G (thousand, million, billion); None if not set."""
         node = self._scalar(key)
         if node is None:
             return None
@@ -97,7 +100,7 @@ class YamlSection:
         return int(found["digits"].replace("_", "")) * _TIMES.get(found["unit"], 1)
 
     def entries(self, key: str) -> tuple[tuple[str, int], ...]:
-        """Read a list of raw values with their lines; a single value is a list of one."""
+        """Read a list of raw values with their lines; a single value counts as a list of one."""
         node = self.nodes.get(key)
         if node is None or node.tag == f"{_TAG}null":
             return ()
@@ -108,7 +111,7 @@ class YamlSection:
         return tuple((str(item.value), item.start_mark.line + 1) for item in items)
 
     def texts(self, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
-        """Read a list of strings; a single string is a list of one."""
+        """Read a list of strings; a single string counts as a list of one."""
         node = self.nodes.get(key)
         if node is None or (isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}null"):
             return default
@@ -119,7 +122,7 @@ class YamlSection:
         return tuple(str(item.value) for item in items)
 
     def pairs(self, key: str) -> tuple[tuple[str, str], ...]:
-        """Read a mapping of names to raw scalars, sorted by name."""
+        """Read a mapping from names to raw scalars, as pairs sorted by name."""
         inner = self.section(key)
         if inner is None:
             return ()
@@ -132,7 +135,7 @@ class YamlSection:
         return tuple(found)
 
     def value(self, key: str) -> YamlValue | None:
-        """Read a raw value; None if it is absent, or exceeds the bounds of depth or size."""
+        """Read a raw value; None if it is absent or exceeds the limits on depth and size."""
         node = self.nodes.get(key)
         if node is None:
             return None
@@ -153,7 +156,7 @@ class YamlSection:
         return _section(node, self.path, f"{self.name}.{key}" if self.name else key, self.problems)
 
     def only(self, known: Iterable[str], *, later: Sequence[str] = ()) -> None:
-        """Report unknown keys, and warn of those that a later version will support."""
+        """Report unknown keys, and warn about keys that a later version will support."""
         known = tuple(known)
         for key in self.nodes:
             if key in later:
@@ -177,11 +180,11 @@ class YamlSection:
                 )
 
     def wrong(self, key: str, expected: str, remedy: str) -> None:
-        """Report a value that its key does not accept."""
+        """Report that a key does not accept its value."""
         self.problems.append(Problem(f"{self._named(key)} must be {expected}", remedy, self.at(key), key))
 
     def at(self, key: str = "") -> Where:
-        """Return the place of a key, or of the section if the key is absent."""
+        """Return the location of a key, or of the section if the key is absent."""
         return Where(self.path, self.lines.get(key, self.line))
 
     def _named(self, key: str) -> str:
@@ -198,7 +201,7 @@ class YamlSection:
 
 
 def read_yaml(text: str, path: str, problems: list[Problem]) -> YamlSection | None:
-    """Read a YAML text that is a mapping; an empty text is an empty section, None an invalid one."""
+    """Read a YAML text that is a mapping; an empty text gives an empty section, an invalid text None."""
     try:
         node = yaml.compose(text.removeprefix("\ufeff"), Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
@@ -229,7 +232,7 @@ def read_yaml(text: str, path: str, problems: list[Problem]) -> YamlSection | No
 
 
 def read_value(text: str) -> YamlValue | None:
-    """Read a text that is one value, such as `[1, 2]`; None if it is invalid or exceeds the bounds."""
+    """Read a text that is a single value, such as `[1, 2]`; None if it is invalid or exceeds the limits."""
     try:
         node = yaml.compose(text, Loader=_LOADER)
         return None if node is None else _value(node, _DEEPEST, iter(range(_MOST_VALUES)))

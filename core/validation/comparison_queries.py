@@ -1,7 +1,7 @@
-"""Spark SQL queries that compare two versions of a table over two views; each returns few rows.
+"""Spark SQL queries that compare two versions of a table through two views; each returns few rows.
 
-Rows are compared as JSON of the columns that must be equal: NULLs are equal, and floating numbers are compared in nine
-digits, because a sum depends on its order.
+Rows are compared as JSON of the columns that must be equal: NULLs are equal, and floating-point numbers are compared to
+nine digits, because a sum depends on the order of addition.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from core.sql.comparison.row_effects import RowEffect, RowSide
 from core.text.escaping import quoted_name, quoted_string_literal
 
 SAMPLED_ABOVE = 5_000_000
-"""Above this many rows only a sample is compared, by key or, without a key, by whole rows."""
+"""Number of rows above which only a sample is compared, chosen by key or, without a key, by whole rows."""
 
 _INTEGERS = ("tinyint", "smallint", "int", "integer", "bigint", "byte", "short", "long")
 _FLOATS = ("float", "double", "real")
@@ -21,29 +21,31 @@ _ORDERED = ("string", "date", "timestamp", "timestamp_ntz", "boolean", "char", "
 
 @dataclass(frozen=True, slots=True)
 class ComparedRows:
-    """Parameters of a comparison: two view names and (name, type) columns."""
+    """Parameters of a comparison: two view names, and columns as (name, type)."""
 
     old: str
     new: str
     columns: tuple[tuple[str, str], ...]
-    """Columns of both versions."""
+    """Columns that both versions have."""
     equal: frozenset[str]
-    """Columns that must be equal, in lower case."""
+    """Columns whose values must be equal, in lower case."""
     key: tuple[str, ...] = ()
     """Columns that identify rows, in lower case; empty if unknown."""
     own: tuple[tuple[str, str], ...] = ()
-    """Further columns, with types, that identify rows of the new version only."""
+    """Further columns, with types, that identify rows only in the new version."""
     sorted: frozenset[str] = frozenset()
-    """Columns with lists in arbitrary order, in lower case."""
+    """Columns, in lower case, whose lists have an arbitrary order."""
     once: bool = False
-    """Whether duplicate rows count once."""
+    """Whether duplicates of a row count as one row."""
     one_in: int = 1
     """Sampling rate: one in this many keys is compared."""
 
 
 def profile_query(rows: ComparedRows) -> str:
-    """Return a query with one row per side: `side`, `rows`, and for column i `filled_i`, `distinct_i`, `least_i`,
-    `most_i` and `sum_i` as text, NULL if undefined for the type.
+    """Return a query for the profile of each version.
+
+    Each row has `side`, `rows`, and for column i `filled_i`, `distinct_i`, `least_i`, `most_i` and `sum_i` as text,
+    NULL where the type does not have such a value.
     """
     return "\nUNION ALL\n".join(
         f"SELECT {quoted_string_literal(side)} AS side, count(*) AS rows, {_profiles(rows.columns)} FROM {view}"
@@ -52,11 +54,11 @@ def profile_query(rows: ComparedRows) -> str:
 
 
 def duplicates_query(rows: ComparedRows) -> str:
-    """Return a query with one row per side with duplicates: `side`, number of duplicate `keys`, number of `excess`
-    rows, and two of the keys as JSON, `least` and `most`.
+    """Return a query with one row for each side that has duplicates.
 
-    Without a key, rows of the new version are the same only where its own columns are too; the old version is looked
-    at without what the new one lacks.
+    Its columns are `side`, the number of duplicate `keys`, the number of `excess` rows, and two of the keys as
+    JSON, `least` and `most`. Without a key, rows of the new version are duplicates only if their `own` columns are
+    equal too; the old version is compared without the columns that the new version lacks.
     """
     own = "''" if rows.key else f"md5({_fields(rows.own)})"
     sides = _sides(rows, f"{_key(rows)} AS k", {RowSide.OLD: ", '' AS w", RowSide.NEW: f", {own} AS w"})
@@ -66,10 +68,11 @@ SELECT side, k, count(*) AS n, count(DISTINCT w) AS d FROM ({sides}) GROUP BY si
 
 
 def differences_query(rows: ComparedRows, effects: Sequence[RowEffect]) -> str:
-    """Return a query with one row per kind of difference: `side`, number of the explaining effect or -1, row counts of
-    both sides, and three examples as `old_1`, `new_1`, …, a row as JSON or NULL.
+    """Return a query with one row per kind of difference.
 
-    A row that both sides have is told from a changed one by the key; without a key each row is its own.
+    Its columns are `side`, the number of the explaining effect or -1, the row counts of both sides, and three
+    examples `old_1`, `new_1`, …, each a row as JSON or NULL. The key pairs the old and new values of a changed row;
+    without a key, no rows are paired.
     """
     inner = (
         f"md5({_json(rows, rows.equal)}) AS h, {_key(rows)} AS k, {_json(rows, rows.equal)} AS r, "
@@ -98,8 +101,10 @@ SELECT side, effect, sum(o) AS old_rows, sum(n) AS new_rows, {examples} FROM tol
 
 
 def kept_rows_query(rows: ComparedRows) -> str:
-    """Return a query with one row: `rows`, the number of distinct rows of the old version, and `gone`, how many of them
-    the new version lacks.
+    """Return a query that counts the rows which the new version kept.
+
+    Its single row has `rows`, the number of distinct rows of the old version, and `gone`, how many of them the new
+    version lacks.
     """
     row = _json(rows, rows.equal)
     chosen = "" if rows.one_in == 1 else f" WHERE pmod(xxhash64({row}), {rows.one_in}) = 0"
@@ -114,12 +119,12 @@ def sampling(old_rows: int, new_rows: int) -> int:
 
 
 def summed(kind: str) -> bool:
-    """True if columns of a type can be summed."""
+    """Return whether columns of a type can be summed."""
     return _plain(kind) in (*_INTEGERS, *_FLOATS, "decimal")
 
 
 def is_float(kind: str) -> bool:
-    """True if sums of a type depend on the order of addition."""
+    """Return whether sums of a type depend on the order of addition."""
     return _plain(kind) in _FLOATS
 
 
@@ -155,7 +160,7 @@ def _key(rows: ComparedRows) -> str:
 
 
 def _json(rows: ComparedRows, names: Collection[str]) -> str:
-    """Return SQL for columns as one text, equal exactly if all columns are."""
+    """Return SQL for several columns as one text; two texts are equal exactly if all columns are."""
     return _fields(((name, kind) for name, kind in rows.columns if name.lower() in names), rows.sorted)
 
 
@@ -175,7 +180,7 @@ def _normal(column: str, kind: str, is_list: bool) -> str:
 
 
 def _explained(effects: Sequence[RowEffect], side: RowSide) -> str:
-    """Return SQL for the number of the first matching effect; effects without predicate match the remaining rows."""
+    """Return SQL for the number of the first matching effect; an effect without predicate matches any row."""
     whens = "".join(
         f" WHEN {effect.predicate} THEN {n}"
         for n, effect in enumerate(effects)

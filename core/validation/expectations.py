@@ -1,6 +1,6 @@
-"""Expected differences between two versions of a table, from edits of its statement and of its inputs.
+"""Expected differences between two versions of a table, from edits of its statement and of the inputs.
 
-An edit determines which columns may change and which rows only one version has; lineage carries both downstream.
+An edit determines which columns may change and which rows only one version has; lineage propagates both downstream.
 Every other difference is unexpected.
 """
 
@@ -29,52 +29,52 @@ _VOLATILE = re.compile(
     r"current_(?:timestamp|date|time)\b|localtimestamp\b|curdate\b)",
     re.I,
 )
-"""Non-deterministic functions."""
+"""Matches non-deterministic functions."""
 _FLIPS = re.compile(r"\bANTI\b|\bEXISTS\b|\bIN \(SELECT\b", re.I)
 _PLAIN = re.compile(r"(?:`?\w+`?\.)?`?(\w+)`?\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """The differences between two versions of a table that an edit explains."""
+    """The differences that an edit explains, between two versions of a table."""
 
     added: tuple[str, ...] = ()
     """Columns that only the new version has, in lower case; they are not compared."""
     removed: tuple[str, ...] = ()
     changed: Mapping[str, str] = field(default_factory=dict)
-    """Columns whose values may differ → the reason."""
+    """Maps each column whose values may differ to the reason."""
     nulls: frozenset[str] = frozenset()
     """Changed columns that may become NULL."""
     rows: tuple[RowEffect, ...] = ()
     anything: str = ""
     """Why rows cannot be paired; empty if they can."""
     alike: str = ""
-    """Why formerly distinct rows may become equal; empty if they cannot."""
+    """Why rows that used to differ may become equal; empty if they cannot."""
     volatile: frozenset[str] = frozenset()
     """Non-deterministic columns, which cannot identify rows."""
     keys: tuple[str, ...] = ()
-    """Columns that identify the rows of a grouped statement; empty without grouping."""
+    """Columns that identify the rows of a grouped statement; empty if it is not grouped."""
     sorted: frozenset[str] = frozenset()
-    """Columns with lists in arbitrary order."""
+    """Columns whose lists have an arbitrary order."""
     once: str = ""
-    """Why the number of copies of a row may change; empty if it may not."""
+    """Why the number of copies of a row may change; empty if it must not change."""
     withheld: tuple[tuple[RowSide, str], ...] = ()
-    """The version that alone withholds rows until the watermark has passed, with the column of the watermark."""
+    """The only version that withholds rows until a watermark has passed, and the column of the watermark."""
     totals: CommonTotals | None = None
-    """Totals that can be compared if rows cannot be paired because of different grouping."""
+    """Totals to compare if rows cannot be paired because the versions are grouped differently."""
     rewritten: bool = False
-    """Whether only a rewritten query prevents pairing, so that most rows should still be equal."""
+    """Whether rows cannot be paired only because the query was rewritten; most rows should then still be equal."""
 
     @property
     def is_none(self) -> bool:
-        """True if every difference is unexpected."""
+        """Whether every difference is unexpected."""
         known = (self.added, self.removed, self.changed, self.rows, self.anything, self.sorted, self.once)
         return not any(known)
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedStatement:
-    """The statement of one version and its table."""
+    """The statement of a version, and the DDL of its table."""
 
     parsed: ParsedStatement
     ddl: TableDdl
@@ -88,7 +88,8 @@ def expected_differences(
 ) -> Expectation:
     """Return the expected differences between two versions of a table.
 
-    `ddls` are the inputs of the new version, `parents` the expectations of inputs that were rebuilt with it.
+    `ddls` are those of the new version's inputs; `parents` are the expectations of inputs that were rebuilt with
+    the table.
     """
     effects = row_effects(old.parsed.canonical, new.parsed.canonical, aliases_of_both(old.parsed, new.parsed))
     lineage = lineage_of(new.parsed, lambda table: _columns(ddls.get(table)))
@@ -140,7 +141,7 @@ def expected_differences(
 
 
 def left_out_by(conditions: Sequence[str], new: ComparedStatement, ddls: Mapping[TableName, TableDdl]) -> str:
-    """Return a predicate for output rows excluded by start conditions on streams, `table.column >= …`.
+    """Return a predicate for the output rows that start conditions on streams, `table.column >= …`, exclude.
 
     Empty if the output does not contain the columns, or if rows are aggregated.
     """
@@ -154,9 +155,10 @@ def left_out_by(conditions: Sequence[str], new: ComparedStatement, ddls: Mapping
 
 
 def with_earlier_text(expected: Expectation, earlier: Expectation) -> Expectation:
-    """Extend an expectation for an old version that was edited in place and has rows of an earlier text.
+    """Extend an expectation for an old version that was edited in place and still has rows of an earlier text.
 
-    `earlier` is the expectation between that text and the new version. A column added in place is NULL in older rows.
+    `earlier` is the expectation between that text and the new version. Older rows have NULL in a column added in
+    place.
     """
     lead = "edited in place before: "
     came = {name: f"column {name} was added in place" for name in earlier.added if name not in expected.added}
@@ -179,13 +181,13 @@ def with_earlier_text(expected: Expectation, earlier: Expectation) -> Expectatio
 
 @dataclass(slots=True)
 class _Reached:
-    """The differences accumulated so far."""
+    """The expected differences collected so far."""
 
     lineage: StatementLineage
     grouped: bool
     keys: frozenset[str]
     flips: bool
-    """Whether a missing input row may add an output row, as in an anti join."""
+    """Whether a missing input row may add an output row, as with an anti join."""
     changed: dict[str, str] = field(default_factory=dict)
     nulls: set[str] = field(default_factory=set)
     rows: list[RowEffect] = field(default_factory=list)
@@ -196,10 +198,10 @@ class _Reached:
     once: str = ""
     rewritten: bool = False
     touched: set[str] = field(default_factory=set)
-    """Columns that change for reasons other than an edit of their expression."""
+    """Columns that change for reasons other than an edit of their own expression."""
 
     def edited(self, effects: StatementEffects) -> None:
-        """Add the effects of the edit of the statement itself."""
+        """Add the effects of an edit of the statement itself."""
         self.changed.update({name: str(why) for name, why in effects.changed.items()})
         self.nulls |= effects.nulls
         edits = (effects.anything, effects.alike, effects.once)
@@ -210,7 +212,7 @@ class _Reached:
             self.through(name, str(why))
 
     def take(self, table: TableName, parent: Expectation) -> None:
-        """Add the effects of an input's expectation."""
+        """Add the effects that an input's expectation has on the output."""
         for output in self.lineage.outputs:
             if any(one.origin.table == table and one.origin.column.lower() in parent.volatile for one in output.inputs):
                 self.volatile.add(output.name.lower())
@@ -236,7 +238,7 @@ class _Reached:
             self._rows(table, row, joined=joined)
 
     def other_each_time(self, column: str, why: str) -> None:
-        """Add a column whose values are not compared."""
+        """Add a column whose values are different each time and therefore not compared."""
         self.touched.add(column)
         self.changed.setdefault(column, why)
         self.nulls.add(column)
@@ -266,7 +268,7 @@ class _Reached:
                 self._decides(condition, why)
 
     def _decides(self, condition: LineageCondition, why: str) -> None:
-        """Add the effects of a condition whose outcome may change for single rows."""
+        """Add the effects of a condition that may be decided differently for some rows."""
         if condition.clause in ("GROUP BY", "DISTINCT"):
             self.anything = self.anything or why
             return
@@ -275,7 +277,10 @@ class _Reached:
             self._groups_differ(why)
 
     def _rows(self, table: TableName, row: RowEffect, *, joined: bool) -> None:
-        """Add the effects of input rows that only one version has, with a predicate if the output shows it."""
+        """Add the effects of input rows that only one version has.
+
+        The predicate of the rows is retained if the output contains its columns.
+        """
         why = f"{table}: {row.why}"
         if row.side is RowSide.CHANGED:
             self.rows.append(RowEffect(row.side, why))
@@ -310,7 +315,7 @@ def _groups(lineage: StatementLineage) -> bool:
 
 
 def _pass_through(outputs: tuple[LineageOutput, ...], table: TableName) -> dict[str, str]:
-    """Return the columns of a table that the output contains unchanged, with their output names."""
+    """Return the columns of a table that the output contains unchanged, mapped to their output names."""
     found: dict[str, str] = {}
     for output in outputs:
         if column := _passed(output, table):
@@ -319,7 +324,7 @@ def _pass_through(outputs: tuple[LineageOutput, ...], table: TableName) -> dict[
 
 
 def _passed(output: LineageOutput, table: TableName) -> str:
-    """Return the input column, in lower case, that an output passes through unchanged; empty if none."""
+    """Return the input column, in lower case, that an output passes through unchanged; empty if there is none."""
     values = [one for one in output.inputs if one.kind is InputKind.VALUE]
     if len(values) != 1 or len(output.inputs) != 1 or values[0].origin.table != table or values[0].fields:
         return ""
@@ -328,9 +333,9 @@ def _passed(output: LineageOutput, table: TableName) -> str:
 
 
 def _take_unordered(reached: _Reached, types: Mapping[str, str]) -> None:
-    """Add columns that depend on row order: lists are compared sorted, other values are not compared.
+    """Add columns that depend on the order of rows: lists are compared sorted, other values are not compared.
 
-    Maps count as other values, since Spark does not sort them.
+    Maps count as other values, because Spark does not sort them.
     """
     for output in reached.lineage.outputs:
         texts = (output.expression, *(step.expression for one in output.inputs for step in one.through))
@@ -345,13 +350,13 @@ def _take_unordered(reached: _Reached, types: Mapping[str, str]) -> None:
 
 
 def _withheld(side: RowSide | None, parsed: ParsedStatement, shown: Set[str]) -> tuple[tuple[RowSide, str], ...]:
-    """Return the only side that is DISTINCT, with its watermark column if both outputs contain it."""
+    """Return the side that withholds rows, with the column of its watermark, if the output contains it."""
     columns = [read.watermark.column.lower() for read in parsed.reads if read.watermark]
     return tuple((side, column if column in shown else "") for column in columns[:1]) if side is not None else ()
 
 
 def _of_equal_columns(totals: CommonTotals | None, apart: Set[str]) -> CommonTotals | None:
-    """Omit columns that change for reasons other than the grouping."""
+    """Omit totals and keys whose columns change for reasons other than the grouping."""
     if totals is None:
         return None
     keys = tuple(name for name in totals.keys if name not in apart)
@@ -379,7 +384,10 @@ def _columns(ddl: TableDdl | None) -> tuple[Column, ...] | None:
 
 
 def _row_by_row(reached: _Reached, *statements: ParsedStatement) -> bool:
-    """True if every output row comes from one streamed row, so that watermarks neither drop nor withhold rows."""
+    """Return whether every output row comes from a single streamed row.
+
+    Watermarks then neither drop nor withhold rows.
+    """
     alone = all(sum(read.streaming for read in each.reads) == 1 for each in statements)
     return alone and not reached.grouped and not any("DISTINCT" in each.canonical.upper() for each in statements)
 

@@ -1,4 +1,4 @@
-"""Comparison of versions with different grouping by their totals per value of the remaining keys."""
+"""Comparison of versions that are grouped differently, by their totals per value of the keys that both have."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,8 +15,10 @@ Row = Mapping[str, Any]
 
 
 def totals_query(rows: ComparedRows, totals: CommonTotals) -> str:
-    """Return a query with one row: number of `groups`, `only_old` and `only_new` for groups of one side, `apart_i` for
-    groups in which total i differs, and one example as JSON, `example_old` and `example_new`.
+    """Return a query with one row that compares totals by group.
+
+    It has the number of `groups`, `only_old` and `only_new` for groups of only one side, `apart_i` for groups in
+    which total i differs, and `example`, the key and both sides of one differing group as JSON.
     """
     types = {name.lower(): kind for name, kind in rows.columns}
     key = ", ".join(quoted_name(name) for name in totals.keys)
@@ -35,7 +37,7 @@ FILTER (WHERE {any_apart}) AS example FROM o FULL OUTER JOIN n ON o.k = n.k"""
 def totals_result(
     totals: CommonTotals, found: Iterable[Row], expected: Expectation, columns: Sequence[str]
 ) -> CheckResult:
-    """Judge totals: differences are unexpected unless rows may differ for reasons other than grouping.
+    """Judge totals: differences are unexpected unless rows may differ for reasons other than the grouping.
 
     `columns` are the columns of both versions, in lower case.
     """
@@ -69,7 +71,7 @@ def _side(view: str, key: str, totals: CommonTotals, types: Mapping[str, str], s
 
 
 def _figure(total: CommonTotal, side: RowSide, types: Mapping[str, str]) -> str:
-    """Return SQL for a total as text that is equal for equal numbers, whatever their types."""
+    """Return SQL for a total as text; equal numbers give equal texts, whatever their types."""
     sql = total.old if side is RowSide.OLD else total.new
     kinds = [types[name] for name in total.columns if name in types]
     if any(map(is_float, kinds)):

@@ -1,4 +1,4 @@
-"""Results of a comparison: each check with a verdict, counts and examples."""
+"""Results of a comparison: each check with its verdict, counts and examples."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,17 +16,17 @@ from core.validation.expectations import Expectation
 Row = Mapping[str, Any]
 
 EXAMPLE_CHARACTERS = 2_000
-"""Most characters of an example row; longer ones are cut and are no longer valid JSON."""
+"""Maximum number of characters of an example row; a longer row is truncated and no longer valid JSON."""
 _MOST_WORDS = 20
-"""Most columns named by one check."""
+"""Maximum number of columns that one check names."""
 _SHORT = 200
-"""Most characters of one check in the note of a step."""
+"""Maximum number of characters for one check in the note of a step."""
 _MORE = 0.01
-"""Relative growth above which duplicates are clearly more, if rows cannot be paired."""
+"""Relative growth above which duplicates are clearly more than before, if rows cannot be paired."""
 _TWICE = 2
-"""Factor by which distinct new rows may multiply existing duplicates."""
+"""How many times as many duplicates new rows may explain, even if the table has not grown."""
 _NEARLY = 1e-9
-"""Allowed relative difference of floating-point sums."""
+"""Relative difference up to which floating-point sums count as equal."""
 
 
 class CheckVerdict(StrEnum):
@@ -44,18 +44,18 @@ BLOCKING = frozenset({CheckVerdict.UNEXPECTED, CheckVerdict.FAILED})
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One check of one table."""
+    """The result of a single check of a table."""
 
     check: str
     verdict: CheckVerdict
     summary: str
     counts: Mapping[str, int | str | None] = field(default_factory=dict)
     examples: tuple[Mapping[str, object], ...] = ()
-    """Each has `why`, empty if unexplained, and `old` and `new`, a row or None."""
+    """Example rows: `old` and `new`, each a row or None, and `why`, empty if the difference is unexplained."""
 
 
 def schema_result(old: Iterable[tuple[str, str]], new: Iterable[tuple[str, str]], expected: Expectation) -> CheckResult:
-    """Compare the (name, type) columns of both versions; differences are expected."""
+    """Compare the columns of both versions, given as (name, type); differences are expected."""
     before, after = ({name.lower(): kind for name, kind in columns} for columns in (old, new))
     words = [f"+ {name}" for name in after if name not in before]
     words += [f"- {name}" for name in before if name not in after]
@@ -76,8 +76,8 @@ def profile_results(
 ) -> tuple[CheckResult, ...]:
     """Judge row counts, NULLs, sums and column profiles, given the result of the row comparison.
 
-    If rows cannot be paired, the figures of a version with `doubled` rows are not explained. An empty result is always
-    unexpected, unless the new version `empties` because it withholds rows.
+    With `doubled`, there are unexpected duplicates: differences then count as unexplained if rows cannot be paired.
+    An empty new version is always unexpected, unless it `empties` because it withholds rows.
     """
     by_side = {side["side"]: side for side in sides}
     old, new = by_side.get(RowSide.OLD, {}), by_side.get(RowSide.NEW, {})
@@ -101,11 +101,11 @@ def profile_results(
 def duplicates_result(
     rows: ComparedRows, sides: Iterable[Row], expected: Expectation, declared: bool, grown: float = 1.0
 ) -> CheckResult:
-    """Judge duplicate rows: more duplicates per key than before are always unexpected.
+    """Judge duplicate rows: more duplicates of a declared key than before are always unexpected.
 
-    Without a declared key whole rows are counted; what told them apart may be gone, and rows that only the new version
-    has may be equal to others; it has `grown` times as many rows. That rows cannot be paired explains no duplicates
-    that are clearly more.
+    Without a declared key, whole rows are counted. More duplicates are then expected if formerly distinct rows may
+    become equal, or within the growth that new rows explain; the new version has `grown` times as many rows. Rows
+    that cannot be paired do not explain clearly more duplicates.
     """
     by_side = {side["side"]: side for side in sides}
     old, new = (_number(by_side.get(side, {}).get("excess")) for side in (RowSide.OLD, RowSide.NEW))
@@ -114,7 +114,7 @@ def duplicates_result(
     summary = f"{old:,} → {new:,} duplicate rows by {by}"
     keys = [_number(by_side.get(side, {}).get("keys")) for side in (RowSide.OLD, RowSide.NEW)]
     cause = None if declared else _why_alike(expected, old, new, max(_TWICE, grown))
-    # What explodes rows that stood twice makes more of them.
+    # Exploding rows that already had duplicates makes more duplicates.
     cause = Sentence(expected.once) if not declared and expected.once and keys[1] <= keys[0] else cause
     why = "" if cause is None else str(cause)
     if new <= old:
@@ -128,9 +128,9 @@ def duplicates_result(
 
 
 def _why_alike(expected: Expectation, old: int, new: int, times: float) -> Sentence | None:
-    """Return the explanation for more duplicates of whole rows than before; None if there is none.
+    """Return why there may be more duplicates of whole rows than before; None if nothing explains them.
 
-    New rows that resemble no others explain `times` as many.
+    New rows that do not repeat others explain up to `times` as many duplicates.
     """
     if expected.alike:
         return Sentence(expected.alike)
@@ -141,7 +141,7 @@ def _why_alike(expected: Expectation, old: int, new: int, times: float) -> Sente
 
 
 def figures(results: Iterable[CheckResult]) -> str:
-    """Return the row counts as a lead for other findings; empty if they are equal."""
+    """Return the row counts as an introduction to other findings; empty if the counts are equal."""
     rows = next((result for result in results if result.check == "rows"), None)
     return f"rows {rows.summary}; " if rows is not None and rows.verdict is not CheckVerdict.OK else ""
 
@@ -182,7 +182,7 @@ def differences_result(
 
 
 def kept_rows_result(found: Iterable[Row], why: str) -> CheckResult:
-    """Judge how many rows of the old version the new one has; less than half is unexpected.
+    """Judge how many rows of the old version the new version has kept; less than half is unexpected.
 
     `why` is the reason why rows cannot be paired.
     """
@@ -197,7 +197,7 @@ def kept_rows_result(found: Iterable[Row], why: str) -> CheckResult:
 
 
 def project_check_result(name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> CheckResult:
-    """Judge a check declared by the project, which must return no rows."""
+    """Judge a check that the project declares and that must return no rows."""
     if not rows:
         return CheckResult(f"check {name}", CheckVerdict.OK, "no row")
     found = mask_secrets(json.dumps(dict(zip(columns, rows[0], strict=False)), default=str, ensure_ascii=False))
@@ -206,7 +206,7 @@ def project_check_result(name: str, columns: Sequence[str], rows: Sequence[Seque
 
 
 def blocking_words(results: Sequence[CheckResult]) -> str:
-    """Return what blocks a release, in one line with one example; empty if nothing does."""
+    """Return what blocks a release, in one line with one example; empty if nothing blocks it."""
     found = [result for result in results if result.verdict in BLOCKING]
     if not found:
         return ""
@@ -245,7 +245,7 @@ def _examples(group: Row, why: str) -> list[Mapping[str, object]]:
 
 
 def _row(text: object) -> object:
-    """Decode a row from JSON with likely secrets masked; a row that is too long is cut."""
+    """Decode a row from JSON with likely secrets masked; a row that is too long is truncated and stays text."""
     if text is None:
         return None
     masked = mask_secrets(str(text))
@@ -260,8 +260,10 @@ def _row(text: object) -> object:
 def _nulls(
     rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, only_new: int, explained: bool
 ) -> CheckResult:
-    """Judge NULLs: more than before, beyond rows only in the new version, are unexpected unless an edited expression
-    may return them.
+    """Judge NULLs in each column.
+
+    More NULLs than before are unexpected if neither rows that only the new version has nor an edited expression
+    explain them.
     """
     worse: list[str] = []
     other: list[str] = []
@@ -301,7 +303,7 @@ def _sums(rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, expl
 
 
 def _profile(rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, explained: bool) -> CheckResult:
-    """Describe further differences of columns; never blocking, since equal rows have equal profiles."""
+    """Describe further differences between column profiles; only rows or columns that may differ explain them."""
     words = []
     for i, (name, _) in enumerate(rows.columns):
         # Spark estimates how many values there are, to a few percent.
@@ -315,7 +317,7 @@ def _profile(rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, e
 
 
 def _some(words: Sequence[str]) -> str:
-    """Join at most `_MOST_WORDS` texts."""
+    """Join the first `_MOST_WORDS` texts and the number of those left out."""
     more = f"; and {len(words) - _MOST_WORDS} more" if len(words) > _MOST_WORDS else ""
     return f"{'; '.join(words[:_MOST_WORDS])}{more}"
 
