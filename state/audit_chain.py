@@ -1,12 +1,13 @@
 """The audit log as a hash chain, and the archive files beside the ledger that hold its old entries.
 
-Each entry carries the hash of the entry before it and its own hash over both. Rewriting every hash up to the recorded
-head leaves no trace here: `headgate audit --verify` prints the head, to be compared with a copy kept elsewhere.
+Each entry contains the hash of the entry before it, and a hash of its own that covers both. Rewriting every hash up to
+the recorded head leaves no trace here: `headgate audit --verify` prints the head, to be compared with a copy kept
+elsewhere.
 
-An archive is a file of JSON lines that only grows. A part is on disk before the transaction that removes its rows from
-the ledger and records the new end of the archive. After a kill in between, the next round finds that part in the file
-and continues behind it. If the file continues differently, because another ledger was restored meanwhile, it is left
-alone and a new file is started.
+An archive is a file of JSON lines that only grows. Entries are on disk in the archive before the transaction that
+removes them from the ledger and records the new end of the archive. After a kill in between, the next round finds these
+entries in the file and continues after them. If the file continues differently, because another ledger was restored
+meanwhile, the file is left alone and a new one is started.
 """
 
 import hashlib

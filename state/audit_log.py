@@ -29,7 +29,7 @@ _ABOUT = (
     "SELECT * FROM {0} WHERE EXISTS (SELECT 1 FROM json_each(?) "
     "WHERE instr(' ' || {0}.subject || ' ', ' ' || value || ' ')) ORDER BY id DESC LIMIT ?"
 )
-"""A subject is one word, or table names separated by spaces."""
+"""SQL for the newest rows about one of the given words; a subject is one word, or table names separated by spaces."""
 
 
 def op_words(op: str) -> str:

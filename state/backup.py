@@ -1,4 +1,4 @@
-"""Backup and restore of a ledger: a verified copy while the agent writes, and back while none does."""
+"""Backup of a ledger to a verified copy while the agent writes, and restore from a copy while no agent runs."""
 
 import os
 import shutil
@@ -59,7 +59,7 @@ def back_up(ledger: Path, into: Path) -> int:
 def restore(
     backup: Path, ledger: Path, *, project_id: str, project: str, environment: str, actor: str, now: float
 ) -> Restored:
-    """Replace a ledger by a backup and keep the replaced one beside it; the caller holds the agent's lock.
+    """Replace a ledger by a backup and keep the replaced ledger beside it; the caller holds the agent's lock.
 
     The copy is migrated, verified and given a new epoch before anything is moved. Raises Refused if the file is not a
     complete ledger of this environment, LedgerUnavailable if the disk cannot take the copy.

@@ -269,7 +269,7 @@ def _refuse_other_schema(path: Path, connection: sqlite3.Connection, *, oldest: 
 
 
 def _refuse_other(path: Path, connection: sqlite3.Connection) -> None:
-    """Refuse a file that is not a ledger, or is empty: ledgers are created whole, so it was truncated."""
+    """Refuse a file that is not a ledger; an empty file was truncated, since ledgers are created whole."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION_ID:
         what = "is not a ledger" if path.stat().st_size else "is empty: it was truncated"

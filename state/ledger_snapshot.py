@@ -40,7 +40,7 @@ class LedgerSnapshot:
     facts: EnvironmentRow | None = None
     """The row of the environment; None if nothing was ever read."""
     statements: tuple[StatementLine, ...] = ()
-    """All versions that are not deleted, by table and version; unchanged ones are the same objects."""
+    """All versions that are not deleted, by table and version; a line that has not changed stays the same object."""
     staged: tuple[StagedRow, ...] = ()
     open_runs: tuple[RunRow, ...] = ()
     deleted: tuple[TableName, ...] = ()

@@ -181,7 +181,8 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
             connection.execute("DELETE FROM sample_round WHERE slot < ?", (oldest,))
 
     def add_event(self, event: EventRow) -> int:
-        """Add an event and return its id; a known fingerprint of the same version increments its count instead.
+        """Add an event and return its id; a fingerprint that is known for the same version only increments that event's
+        count.
 
         The ledger assigns `id`, `count` and `first_at`.
         """

@@ -1,7 +1,7 @@
 """Submitted plans with their approvals; each plan is applied at most once, by the run named in its row.
 
-An open plan is superseded once a table in its scope was acted on or planned differently after it was made, even if the
-environment returned to its earlier state.
+An open plan is superseded once a table in its scope is acted on or planned differently after the plan was made, even if
+the environment has returned to its earlier state.
 """
 
 import json

@@ -198,7 +198,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             connection.execute(f"UPDATE facts SET {assignments}", tuple(fields.values()))
 
     def put_deployment(self, deployment: Deployment) -> None:
-        """Write all fields of a version; an active one replaces the version that served."""
+        """Write all fields of a version; an active version replaces the one that served before."""
         with self._registering() as connection:
             texts = sqlite_value(deployment.texts)
             connection.execute("INSERT OR IGNORE INTO revision VALUES (?, ?)", (deployment.revision, texts))

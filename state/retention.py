@@ -116,7 +116,7 @@ _OLD_VERSIONS = """SELECT id FROM deployment old WHERE purged_at < :before AND v
 
 
 class RetentionWrites(RegistryWrites):
-    """Removal of old rows by the agent's housekeeping, and the clock on which it is based."""
+    """Removal of old rows by the agent's housekeeping, and the clock check on which the removal relies."""
 
     def put_clock_check(self, check: ClockCheck, moved_s: float = 0.0) -> None:
         """Write a check of the wall clock and shift pending deadlines, in one transaction."""

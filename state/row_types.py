@@ -209,9 +209,11 @@ class EnvironmentRow:
     pool_generation: int
     session_id: str
     epoch: int = 1
-    """Increases with each adoption and each restore; owner files record it too."""
+    """Epoch of the ledger; increases with each adoption and each restore, and is recorded in owner files too."""
     mark: int = 0
-    """Advances with the mark in the data folder while an agent runs, so that an older copy of either is noticed."""
+    """Advances with the mark in the data folder while an agent runs, so that an older copy of the ledger or mark is
+    noticed.
+    """
     doubt: str = ""
     """Why the environment may not be the one in the ledger; nothing starts until it is adopted."""
     served: int = 0

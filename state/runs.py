@@ -268,13 +268,11 @@ class RunWrites(RunReads, LedgerWrites):
             connection.execute("UPDATE run SET acknowledged_by = ? WHERE id = ? AND acknowledged_by = ''", (by, run_id))
 
     def retry_run(self, run_id: str, *, serial: int, skipping: int = 0, by: str = "", at: float = 0.0) -> None:
-        """Journal a retry, or the skip of a failed step, before its run learns of it, since the agent may die.
+        """Record a retry, or the skip of a failed step, before the run is told, since the agent may die in between.
 
         Failed and blocked steps wait again, and an ended run leases its tables again. The `serial` of a retry ends the
-        effect of earlier stops on this run. Acts that were pending when the run failed are dropped.
-
-        Raises Refused if a table is taken or another run continues this one, UsageError if a cancel is pending or the
-        act is not possible.
+        effect of earlier stops on this run. Acts that were pending when the run failed are dropped. Raises Refused if a
+        table is taken or another run continues this one, UsageError if a cancel is pending or the act is not possible.
         """
         word = OperatorControl("skip" if skipping else "retry", skipping, by)
         with self._transaction() as connection:

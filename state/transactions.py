@@ -145,7 +145,7 @@ class LedgerReads(ABC):
 
 
 class LedgerWrites(LedgerReads):
-    """Base of the writer: one locked connection; reads use another one and never wait for a write."""
+    """Base of the writer: one locked connection; reads use another connection and never wait for a write."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, reading: sqlite3.Connection) -> None:
         self.path = path

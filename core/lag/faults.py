@@ -55,7 +55,7 @@ class FaultWatch:
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveWatch:
-    """Whether a table misses its lag objective, and since when measurements have contradicted that."""
+    """Whether a table counts as missing its lag objective, and since when measurements have contradicted this."""
 
     missed: bool = False
     since: float = 0.0

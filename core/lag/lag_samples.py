@@ -104,7 +104,7 @@ class SampleSeries:
     interval_s: float
 
     def arrival_rate(self) -> float:
-        """Return the recent input rate per second, the median of the last three arrivals to ignore one burst."""
+        """Return the recent input rate per second: the median of the last three arrivals, to ignore a single burst."""
         seen = [n for n in range(1, len(self.at)) if self.arrived[n] > self.arrived[n - 1]]
         rates = [
             (self.arrived[n] - self.arrived[n - 1]) / min(self.at[n] - self.at[before], 2 * self.usual_gap_s)

@@ -145,7 +145,7 @@ def _unproven(series: SampleSeries, state: str, *, proven: bool) -> str:
 
 
 def _has_processed(series: SampleSeries, commit_age_s: float | None) -> bool:
-    """Return whether input was processed since the newest commit or start; if neither is known, in any sample."""
+    """Return whether input was processed since the newest commit or start, or in any sample if neither is known."""
     since = 0.0 if commit_age_s is None else series.at[-1] - commit_age_s
     rises = (n for n in range(1, len(series.at)) if series.processed[n] > series.processed[n - 1])
     return any(series.at[n - 1] >= since for n in rises)

@@ -53,7 +53,7 @@ class Came(StrEnum):
 
 
 BEGUN = frozenset({Came.STARTED, Came.RESTARTED})
-"""Results of a start that Spark has accepted and no first batch has confirmed yet."""
+"""Results of a start that Spark has accepted but no first batch has confirmed yet."""
 
 UNCHANGED = frozenset({Came.RAN, Came.RESTED})
 """Results of an action that had nothing to do, because the version was already in the requested state."""
@@ -84,7 +84,7 @@ class ActOutcome:
     recorded: bool = True
     """False if part of the action would be lost when the agent ends.
 
-    For a stop, neither the ledger nor the emergency journal could record it. For the start of a table, the ledger
+    For a stop: neither the ledger nor the emergency journal could record the stop. For the start of a table: the ledger
     records that this version should run, but not that the stop of the other versions has ended.
     """
     error: HeadgateError | None = None
@@ -131,7 +131,7 @@ class ActOutcome:
 
     @classmethod
     def from_json(cls, answer: Mapping[str, Any]) -> Self:
-        """Read the output of `as_json`; a result that only another release knows counts as unconfirmed."""
+        """Read the output of `as_json`; a result known only to another release counts as unconfirmed."""
         came, error = answer.get("came"), answer.get("error")
         return cls(
             table=TableName(str(answer.get("table", "?"))),
@@ -153,7 +153,7 @@ def outcome_of_all(outcomes: Collection[ActOutcome]) -> CommandOutcome:
 
 
 def exit_code_of_all(outcomes: Collection[ActOutcome]) -> int:
-    """Return 0 if every action succeeded, the exit code of the failures if they agree, and 1 if they differ.
+    """Return 0 if every action succeeded, else the exit code of the failures, or 1 if their exit codes differ.
 
     A stop that Spark refused or has not confirmed has the exit code of `TryAgain`, since the agent keeps trying.
     """

@@ -135,7 +135,7 @@ EXECUTABLE = frozenset(
         Strategy.SEEDED, Strategy.CARRY_OVER, Strategy.CHAIN, Strategy.KEYED,
     }
 )  # fmt: skip
-"""Strategies that an agent can execute; it refuses to apply plans with other strategies."""
+"""Strategies that an agent can execute; plans with other strategies cannot be applied."""
 
 
 def typed_strategy(strategy: str) -> str:

@@ -1,6 +1,6 @@
-"""Evidence for how severe a change is: edits of texts and settings, and notices, as values.
+"""Evidence of how severe a change is, as values: edits of texts and settings, and notices.
 
-`core.plan.descriptions` turns them into sentences; decisions use their kinds.
+`core.plan.descriptions` makes sentences of them; decisions use their kinds.
 """
 
 from collections.abc import Mapping

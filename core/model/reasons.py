@@ -5,7 +5,7 @@ from enum import StrEnum
 from core.text.sentence import Sentence
 
 _IT = "it "
-"""Subject that completes the words of a reason to a clause; empty for words that already are a clause."""
+"""Subject that turns the words of a reason into a clause; a reason whose words already are a clause has none."""
 
 
 class Reason(StrEnum):

@@ -1,4 +1,4 @@
-"""The table formats with all their differences, and the column types that can be widened in place.
+"""All differences between table formats, and the column types that can be widened in place.
 
 File tables are Spark's file sources: a query that writes such a table lists the files in a log (`_spark_metadata`), and
 a new checkpoint starts with all existing files. A table with a transaction log (`_delta_log`) has an id, versions, and
@@ -59,7 +59,7 @@ class TableFormat:
     starts_at_versions: bool = False
     """Whether a stream can start at a table version or at a commit time."""
     clones: bool = False
-    """Whether a version can start as a clone that references the files of another version, which must then be kept."""
+    """Whether a version can start as a clone, which references files of another version that must then be kept."""
     keyed: bool = False
     """Whether statements can upsert rows by key."""
     keyed_properties: tuple[tuple[str, str], ...] = ()

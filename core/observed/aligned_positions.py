@@ -48,7 +48,7 @@ class BatchHistory:
 
 @dataclass(frozen=True, slots=True)
 class VersionHistory:
-    """The batches of one version, and the versions that it streams."""
+    """The batches of one version, and the source versions that this version streams."""
 
     sources: tuple[Version, ...]
     history: BatchHistory

@@ -45,7 +45,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def planner_input_from_text(text: str, path: str, environment: str = "") -> PlannerInput:
     """Parse `tables: {name: {state, …}}` in YAML or JSON; tables that are not listed count as absent.
 
-    Raises UsageError, naming `path`, if the text is neither. Raises InvalidProject with all Problems for wrong or
+    Raises UsageError, naming `path`, if the text cannot be parsed. Raises InvalidProject with all Problems for wrong or
     duplicate keys, or if the document was observed in an environment other than `environment`.
     """
     problems: list[Problem] = []

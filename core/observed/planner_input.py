@@ -13,7 +13,7 @@ from core.project.revision import RevisionTexts
 from core.text.sentence import Sentence
 
 OWN_LEAST = 2
-"""Minimum number of measured steps of a kind for a table's own durations to be used instead of those of all tables."""
+"""Number of measured steps of a kind from which a table's own durations are used instead of those of all tables."""
 
 ROOM, ROOM_S = 1.5, 1.0
 """Factor and seconds by which a predicted range is wider than the measurements, since work may run concurrently."""
@@ -64,7 +64,7 @@ def _usual(took: list[float]) -> Seconds:
 
 @dataclass(frozen=True, slots=True)
 class OtherVersion:
-    """A version that is not serving: it served before, or it is an orphan of a run that never moved the pointer."""
+    """A version that does not serve: a former serving version, or an orphan of a run that never moved the pointer."""
 
     version: int
     revision: str = ""
@@ -88,7 +88,7 @@ class OtherVersion:
 
 @dataclass(frozen=True, slots=True)
 class OpenTicket:
-    """A reader outside Headgate that has not confirmed yet that it reads the serving version."""
+    """A reader outside Headgate that is not yet confirmed to read the serving version."""
 
     reader: str
     version: int
@@ -135,7 +135,7 @@ class ObservedDeployment:
     former: OtherVersion | None = None
     """The version that served before; None if there was none or its files are gone."""
     runs_on: tuple[OtherVersion, ...] = ()
-    """Versions before `former` that still run, in a grace period or because they are read; newest first."""
+    """Versions older than `former` that still run, in their grace period or because they are read; newest first."""
     in_trash: OtherVersion | None = None
     """For a deleted table, the version that served last, as long as its files are kept."""
     tickets: tuple[OpenTicket, ...] = ()
@@ -152,7 +152,7 @@ class ObservedDeployment:
     engine: str = ""
     """Spark version of the last start; empty if unknown."""
     begins_after: str = ""
-    """The position before the first row of `version`, if it starts after one: `batch 12 of orders@v1`."""
+    """The position after which the first row of `version` comes: `batch 12 of orders@v1`; empty if there is none."""
     clones: tuple[tuple[int, int], ...] = ()
     """Pairs of an existing clone and the version whose files the clone references and which must therefore be kept."""
     rows_before: bool = False

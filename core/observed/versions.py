@@ -104,13 +104,13 @@ class Deployment:
     begins_after: str = ""
     """The position before the first row, if the version starts after one: `batch 12 of orders@v1`."""
     before_ddl: str = ""
-    """CREATE TABLE IF NOT EXISTS of the table with earlier rows that the pointer serves too; empty if none."""
+    """CREATE TABLE IF NOT EXISTS for the table of earlier rows that the pointer also serves; empty if there is none."""
     table_id: str = ""
     """The id of the table at its creation; empty if the format has no ids."""
     clone_of: int = 0
     """The version of which this one is a clone, and whose files it references; 0 if it is no clone."""
     deleted_keys_id: str = ""
-    """The id of the table of deleted keys when first seen; empty before there is such a table."""
+    """The id of the table of deleted keys when it was first seen; empty until then."""
     deleted_keys_version: int | None = None
     """The newest version of the table of deleted keys when last seen."""
     deleted_keys_commit: str = ""
@@ -293,8 +293,9 @@ V = TypeVar("V", bound=KnownVersion)
 def serving_version(versions: Iterable[V]) -> V | None:
     """Return the version that a table's name refers to; None if there are no versions.
 
-    This is the version behind the pointer. Without a pointer, it is the newest version that was ever started, since it
-    may run and hold rows, else the newest one. If all versions are deleted, it is the one that served last.
+    This is the version behind the pointer. Without a pointer, it is the newest version that was ever started, since
+    that version may run and hold rows, or the newest one if none was started. If all versions are deleted, it is the
+    version that served last.
     """
     return max(versions, key=_standing, default=None)
 

@@ -180,7 +180,7 @@ class Tables(Protocol):
         """
 
     def clone(self, name: str, source: str, version: int, location: str) -> None:
-        """Replace an empty table by a clone of a version of another table, given by its folder.
+        """Replace an empty table by a clone of a version of another table, whose folder is `source`.
 
         The clone references the files of the source, which must be kept. A table with rows is left as it is.
         """

@@ -44,7 +44,7 @@ class ImpactEffect(StrEnum):
     """What the change would do to a reader, most severe first."""
 
     REFUSED = "refused"
-    """The reader blocks the change: no plan would make it while the reader stays as it is."""
+    """The reader blocks the change: no plan makes the change while the reader stays as it is."""
     DELETED = "deleted"
     STRANDED = "stranded"
     """The reader could not be restarted."""
@@ -102,7 +102,7 @@ class ImpactAnswer:
     request: PlanRequest | None
     """The plan request for the change; None if files must be edited first."""
     refusals: tuple[PlanRefusal, ...]
-    """Reasons why the plan for the change could not be applied, apart from readers that block it."""
+    """Reasons why the plan for the change could not be applied, apart from readers that block the change."""
     reached: tuple[ReachedTable, ...]
     """Affected tables, most severe effect first, then by depth and name."""
     outside: tuple[Exposure, ...]
@@ -123,8 +123,8 @@ class Impact:
     """True if the answers are about deployed tables, False if they treat declared tables as deployed."""
     answers: tuple[ImpactAnswer, ...]
     columns: Mapping[str, Mapping[TableName, str]]
-    """For each column of a declared table, its readers with the lines that reference it; empty for an impact of one
-    column.
+    """For each column of a declared table, the readers and the lines that reference the column; empty if one column was
+    asked for.
     """
     edited: tuple[TableName, ...] = ()
     """The tables, from the root downstream, whose files differ from the deployed texts; columns are traced in the

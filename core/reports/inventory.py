@@ -12,7 +12,7 @@ from core.observed.versions import StatementLine
 from core.project.model import Layer, Project, Table
 
 SINKS = frozenset({Layer.FACT, Layer.VIEW})
-"""Layers whose tables are made for readers outside the project, and so may have no reader in it."""
+"""Layers whose tables are meant for readers outside the project, so that a table may have no reader inside."""
 
 
 @dataclass(frozen=True, slots=True)

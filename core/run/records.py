@@ -98,7 +98,7 @@ class CheckResultRow:
     old_version: int
     new_version: int
     old_batch: int | None
-    """The batches up to which rows were compared; None if rows were not compared."""
+    """The batch of the old version up to which rows were compared; None if rows were not compared."""
     new_batch: int | None
     check: str
     verdict: str

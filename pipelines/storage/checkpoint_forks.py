@@ -24,7 +24,7 @@ from pipelines.storage.file_stream_logs import LogEntry, batch_files, local_path
 from pipelines.storage.file_system import read_json, sync_folder, write_json
 
 MARK_FILE = "_headgate_fork"
-"""File in a checkpoint that was created here, with the run, the origin and the batch."""
+"""File that marks a checkpoint created by this module, with the run, the origin and the batch."""
 
 Prepare = Callable[[str, Mapping[str, Any]], None]
 """The signature of `Checkpoints.prepare`."""
@@ -327,7 +327,7 @@ def _batch_files(folder: str) -> dict[int, str]:
 
 
 def _share(origin: str, copy: str, *, needed: bool) -> None:
-    """Link a file under a second name, or copy it if that is impossible; nothing if the name exists."""
+    """Link a file under a second name, or copy it if linking is impossible; do nothing if the name exists."""
     try:
         os.link(origin, copy)
     except FileExistsError:

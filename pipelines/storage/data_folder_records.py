@@ -135,7 +135,7 @@ def write_record(data: str, name: str, record: RegistryRecord) -> None:
 
 
 def remove_record(data: str, name: str) -> None:
-    """Remove one record; nothing if it does not exist."""
+    """Remove one record; do nothing if the record does not exist."""
     with reachable(data):
         _path(data, name).unlink(missing_ok=True)
 

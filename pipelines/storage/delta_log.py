@@ -380,7 +380,7 @@ class DeltaLog:
         return f"{self.place}/{version:0{_DIGITS}}.json"
 
     def read(self, version: int) -> Actions | None:
-        """Read one commit; None if it is not there."""
+        """Read one commit; None if its file does not exist."""
         try:
             with open(self.path(version), encoding="utf-8") as file:
                 found, about = _actions(file), os.fstat(file.fileno())

@@ -1,8 +1,8 @@
 """Files in the log folder of a Delta table: commits, checkpoints, and the features that readers must support.
 
-A checkpoint holds the state of the table up to its version. It is one parquet file, several of them, or (policy v2) a
-parquet or JSON file that names others with the files of the table (`_sidecars`). Each has one row or line per action
-(Delta 4.4.0). A table that needs an unknown feature is not read.
+A checkpoint holds the state of the table up to its version: in one parquet file, in several, or (policy v2) in a
+parquet or JSON file that names further files, which list the files of the table (`_sidecars`). Each has one row or line
+per action (Delta 4.4.0). A table that needs an unknown feature is not read.
 """
 
 import json
@@ -43,7 +43,7 @@ def checkpoints_in(place: str) -> list[tuple[int, str]]:
 
 
 def actions_in(place: str, name: str, columns: Sequence[str]) -> Iterator[Columns]:
-    """Yield the actions in a checkpoint file and in those that it names, a few thousand at a time.
+    """Yield the actions in a checkpoint file and in the files that it names, a few thousand at a time.
 
     `columns` are the parquet columns to read, such as `add.path`.
     """

@@ -19,7 +19,7 @@ _SAME = frozenset(
 _AS_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 """Metadata key with the type of a field that contains CHAR or VARCHAR, which JSON calls string (4.2.0)."""
 _COLLATIONS = "__COLLATIONS"
-"""Metadata key with the collation of a field, which its type does not show (4.2.0)."""
+"""Metadata key with the collation of a field, which the field's type does not show (4.2.0)."""
 
 
 def columns_of(schema: str) -> Mapping[str, str] | None:

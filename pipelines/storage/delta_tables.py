@@ -90,7 +90,7 @@ class DeltaTables:
         return {}
 
     def first_offsets(self, checkpoint: str, batch: int | None) -> Mapping[int, DeltaOffset]:
-        """Return where a planned but uncommitted first batch starts: at the contents of its version."""
+        """Return the offset before a planned but uncommitted first batch, where the contents of its version begin."""
         return {
             ordinal: replace(end, version=end.version - int(not end.in_snapshot), index=-1, in_snapshot=True)
             for ordinal, end in self.offsets(checkpoint, batch).items()
@@ -157,7 +157,7 @@ def mark(log: DeltaLog, version: int | None) -> LogMark:
 
 
 def contents(log: DeltaLog) -> FolderContents:
-    """Return size and range of the newest version."""
+    """Return the size and age of the contents of the newest version."""
     held, (entries, size) = log.active(), since_checkpoint(log)
     return FolderContents(
         held.files,
@@ -209,7 +209,7 @@ def written_version(log: DeltaLog, query: str, batch: int) -> int | None:
 
 
 def history(log: DeltaLog) -> LogHistory:
-    """Return the versions that the log still has, the newest with time and rows."""
+    """Return the versions that the log still has; the newest of them have a time and rows."""
     first = log.first()
     oldest = next(islice(log.since(first), 1))
     newest = log.since(max(first, log.head + 1 - NEWEST_COMMITS))

@@ -146,7 +146,7 @@ def read_source_log(folder: str, after: int, upto: int) -> Iterator[LogEntry]:
 
 
 def newest_batch(folder: str) -> int | None:
-    """Return the newest batch of a log; None without one, or while it is empty."""
+    """Return the newest batch of a log; None without a log, or while the log is empty."""
     try:
         return max(batch_files(folder), default=None)
     except FileNotFoundError:
@@ -154,7 +154,7 @@ def newest_batch(folder: str) -> int | None:
 
 
 def first_gap(folder: str) -> int | None:
-    """Return the first missing batch among those that Spark reads at a start; None if it can read all, or without a
+    """Return the first missing batch among those that Spark reads at a start; None if none is missing or there is no
     log.
 
     Spark reads the newest compact file and everything after it.

@@ -21,7 +21,7 @@ COUNT_S = 2.0
 """Longest time for reading the footers of one table in one call (0.1 ms each); the next call continues."""
 
 _SETTLED_S = 2.0
-"""A folder that changed within this time before it was read may change again within the same clock tick."""
+"""Seconds after a change within which a folder may change again without a new modification time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class _FolderScan:
 
 
 class TableFolders:
-    """Measures table folders; keeps a few numbers for each, never its list of files."""
+    """Measures table folders; keeps a few numbers for each folder, never a list of files."""
 
     def __init__(self, *, count_s: float = COUNT_S) -> None:
         self._count_s = count_s
