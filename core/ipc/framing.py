@@ -37,7 +37,7 @@ class BadFrame(ValueError):
 
 
 def encode_frame(message: dict[str, Any]) -> bytes:
-    r"""Encode one message as a frame; raises BadFrame if it exceeds the limit.
+    r"""Encode one message as a frame; raises BadFrame if the frame exceeds the limit.
 
     Characters that are not valid UTF-8, as in file names, are written as `\\xff`.
     """

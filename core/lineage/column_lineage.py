@@ -158,7 +158,7 @@ class LineageTracer:
         return tuple(edge for child in children for edge in self._statement(child).by_source.get(at, ()))
 
     def _gaps_at(self, at: ColumnOrigin, direction: str) -> tuple[LineageGap, ...]:
-        """Return the gaps that may hide a part of a node's lineage; downstream, these are all gaps of its readers."""
+        """Return the gaps that may hide part of a node's lineage; downstream, all gaps of the table's readers."""
         if direction == UPSTREAM:
             return self._statement(at.table).gaps.get(at, ())
         children = self._graph.children(at.table)

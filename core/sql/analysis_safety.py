@@ -30,7 +30,7 @@ class AnalysisRisk(FactKind):
 def unsafe_for_analysis(select: str) -> Fact[AnalysisRisk] | None:
     """Return why Spark must not analyse a query; None if it may.
 
-    A query that Headgate cannot read is never safe, since it may do anything.
+    A query that Headgate cannot read is never safe, since such a query may do anything.
     """
     found, problems = read_any(select, "")
     if not found:

@@ -29,7 +29,7 @@ _REMEDY = "write CREATE TABLE <table> (<column> <type>, …) USING <format>"
 
 @dataclass(slots=True)
 class _Clauses:
-    """The clauses after the columns, in any order."""
+    """The clauses of a CREATE TABLE that follow the columns, in any order."""
 
     format: str = ""
     partitioning: tuple[str, ...] = ()
@@ -178,7 +178,7 @@ def _no_type(token: Token) -> tuple[str, int]:
 
 
 def _clause(tokens: Sequence[Token], index: int, clauses: _Clauses) -> int:
-    """Read one clause after the columns; return the index of the token after it."""
+    """Read one clause after the columns; return the index of the token that follows the clause."""
     token = tokens[index]
     word, length = str(token.text).upper(), 1
     if word == "PARTITIONED" and index + 1 < len(tokens) and is_word(tokens[index + 1], "BY"):

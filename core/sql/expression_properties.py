@@ -1,4 +1,4 @@
-"""Properties of one expression that its text reveals: type, dependence on row order, and use as a row condition."""
+"""Properties that the text of an expression reveals: type, dependence on row order, and use as a row condition."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -88,7 +88,7 @@ _CONDITIONS = (exp.Predicate, exp.And, exp.Or, exp.Not)
 
 
 def expression_type(expression: str) -> str:
-    """Return Spark's type of a canonical expression, in lower case; empty if it depends on a column or is unknown."""
+    """Return Spark's type of a canonical expression, in lower case; empty if unknown or dependent on a column."""
     try:
         query = parse_query(tokens_of(open_sql(f"SELECT {expression}", "")), "")
     except (SqlDiagnostic, RecursionError):
@@ -154,7 +154,7 @@ class RowOrder:
     call: str
     """SQL of the aggregate that depends on the order."""
     sorts: bool
-    """Whether the value is a list that would be deterministic if it were sorted."""
+    """Whether the value is a list that sorting would make deterministic."""
 
 
 def row_order(expression: str) -> RowOrder | None:
@@ -168,7 +168,7 @@ def row_order(expression: str) -> RowOrder | None:
 
 
 def _first(node: Any) -> Any:
-    """Return the first call that depends on the row order, unless a call around it removes or defines the order."""
+    """Return the first call that depends on the row order, unless an enclosing call removes or defines the order."""
     name = _name(node)
     if isinstance(node, exp.WithinGroup) or name in _BLIND:
         return None

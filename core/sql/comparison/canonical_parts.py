@@ -190,7 +190,7 @@ def _named_aggregates(select: Any) -> set[str]:
 
 
 def _lift_terms(select: Any, clause: str, computed: set[str]) -> list[str]:
-    """Remove those AND terms of WHERE or HAVING that must stay above the state, and return them.
+    """Remove the AND terms of WHERE or HAVING that Spark cannot push below the state, and return them.
 
     If one term compares an aggregate with a key, no term is removed: from `sum(v) = k AND sum(v) > 5` Spark infers `k >
     5` and pushes it below the state.

@@ -38,7 +38,7 @@ NO_ALIASES = (_NO_ALIASES, _NO_ALIASES)
 def query_edits(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> tuple[Edit, ...]:
     """Return the edits between two canonical queries, most consequential first.
 
-    Empty if they are equal or cannot be parsed.
+    The result is empty if the queries are equal or cannot be parsed.
     """
     try:
         before, after = compared_blocks(old, new, aliases)

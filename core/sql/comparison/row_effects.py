@@ -1,8 +1,8 @@
 """Effects of an edit on the rows of a query: which columns get other values, which rows only one version has, and why.
 
 Effects are stated only if the texts prove them: a condition on columns that are not in the output yields no predicate,
-and rows cannot be paired after an edit that groups them differently. Such versions still have totals in common: a sum
-over the groups of either version, or over ungrouped rows, is the sum over all rows.
+and rows cannot be paired after an edit that groups them differently. Even then, both versions have totals in common: a
+sum over the groups of either version, or over ungrouped rows, is the sum over all rows.
 """
 
 import re
@@ -104,7 +104,7 @@ class RowEffect:
     predicate: str = ""
     """SQL condition over output columns that all rows of the effect meet; empty if the output cannot express it."""
     alike: bool = True
-    """Whether such rows may be equal to other rows, in any number."""
+    """Whether any number of the affected rows may be equal to other rows."""
     most: int | None = None
     """Maximum number of rows with this effect; None if unknown."""
 
@@ -114,7 +114,7 @@ class CommonTotal:
     """An aggregate that can be computed from the rows of both versions."""
 
     words: str
-    """The aggregate as written in one of the statements."""
+    """SQL of the aggregate in the statements, the same in both."""
     old: str
     """SQL for the aggregate over the columns of the old version."""
     new: str

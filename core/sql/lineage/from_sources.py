@@ -123,7 +123,7 @@ class FromSources:
         return [table_column(table, each.name, each.type) for each in CHANGE_COLUMNS if each.name not in names]
 
     def _watermarked(self, mark: StreamClauses | None, source: Any, relation: Relation, ctes: Ctes) -> Relation:
-        """Add the column of `WATERMARK expression AS name`; in a stateful statement, it also decides on late rows."""
+        """Add the column of `WATERMARK expression AS name`; stateful statements drop late rows by this column."""
         if mark is None or mark.watermark is None:
             return relation
         delay: WatermarkClause = mark.watermark

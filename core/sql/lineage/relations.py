@@ -86,7 +86,7 @@ class JoinSide:
     """The sources of one SELECT that have been joined so far, and the names that they make visible."""
 
     relations: dict[str, Relation] = field(default_factory=dict)
-    """Relations by alias."""
+    """The joined relations, by alias."""
     visible: list[tuple[str, RelationColumn]] = field(default_factory=list)
     """Columns of `*` and unqualified names, each with the alias of its source, or an empty alias if merged by USING."""
     named: dict[str, RelationColumn] = field(default_factory=dict)
@@ -290,7 +290,7 @@ def overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
 
 
 def without_fields(item: RelationColumn, gone: Iterable[tuple[str, ...]]) -> RelationColumn:
-    """Return a copy of a struct without the given fields; a path within the struct, in lower case, denotes a field."""
+    """Return a struct without the given fields, each denoted by its lower-case path within the struct."""
     inner: dict[str, list[tuple[str, ...]]] = {}
     for path in gone:
         inner.setdefault(path[0], []).append(path[1:])

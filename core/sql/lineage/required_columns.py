@@ -151,7 +151,7 @@ class _Requirements:
         self._expressions(join.args.get("on"), sources, ())
 
     def _expressions(self, given: Any, sources: _Sources, named: Collection[str]) -> None:
-        """Require every column below a node, except the names in `named`, which are defined elsewhere."""
+        """Require every column below a node; names in `named`, such as output aliases, are not columns of a table."""
         waiting = list(given) if isinstance(given, list) else [given]
         while waiting:
             node = waiting.pop()

@@ -395,7 +395,7 @@ KNOWN = {name.lower(): name for name in f"{_FILES} {_DELTA} {_KAFKA} {_OTHERS}".
 
 
 _TRACKING = frozenset(("schematrackinglocation", "schemalocation", "streamingsourcetrackingid"))
-"""Options that Headgate sets at each start, according to the checkpoint of the version (`core.sql.compiler`)."""
+"""Options that Headgate itself sets for the checkpoint of a version (`core.sql.compiler`)."""
 
 
 def unknown_option(name: str) -> str | None:

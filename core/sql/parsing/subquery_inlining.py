@@ -1,7 +1,7 @@
 """Inlining of WITH queries that are read once, and of SELECTs that only project and filter.
 
 Inlining never changes the meaning or the layout of Spark's state: a plain SELECT below a join stays, because the state
-of the join depends on its column order.
+of a join depends on the column order of its inputs.
 """
 
 from itertools import islice
@@ -113,7 +113,7 @@ def _is_whole(star: Any) -> bool:
 
 
 def _is_long(value: Any) -> bool:
-    """Return whether a value is too long to be inlined: each level of nested inlining could double it."""
+    """Return whether a value is too long to be inlined, since nested inlining could double its length at each level."""
     return len(list(islice(value.walk(), LONGEST_INLINED + 1))) > LONGEST_INLINED
 
 

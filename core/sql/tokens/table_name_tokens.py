@@ -1,4 +1,4 @@
-"""The meaning of tokens where a table or query is expected, before parsing.
+"""Meaning of tokens in places where a table or query is expected, determined before parsing.
 
 `TABLE t` is a query of its own in Spark (SqlBaseParser.g4 of 4.2.0, `queryPrimary`); sqlglot reads it as a table called
 TABLE.
