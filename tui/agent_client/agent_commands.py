@@ -57,7 +57,7 @@ class AgentCommands:
         return tuple(str(name) for name in found) if isinstance(found, list) else ()
 
     def apply(self, plan_hash: str, *, confirm: str) -> str:
-        """Execute a submitted plan; returns the run's id at once. Raises Stale if its scope has changed."""
+        """Execute a submitted plan; returns the run's id at once. Raises Stale if the plan's scope has changed."""
         line = equivalent_command(self._place, "apply", plan_hash[:12], "--confirm", confirm)
         return str(self._client.call("apply", {"hash": plan_hash}, confirm=confirm, line=line).get("run", ""))
 

@@ -42,7 +42,7 @@ def find_pool_process(place: SelectedEnvironment) -> OsProcess | None:
 
 
 def find_server(home: str, pool_file: str) -> OsProcess | None:
-    """Find the server in a home's record by its start time, or by its marker if the start time was not recorded."""
+    """Find the Spark server that a home records, by start time, or by marker if no start time was recorded."""
     try:
         server = json.loads(Path(pool_file).read_text("utf-8"))
         pid, marker = int(server["pid"]), str(server["marker"])
@@ -170,7 +170,7 @@ def make_home(place: SelectedEnvironment) -> None:
 
 
 def wait_for_pool(place: SelectedEnvironment, progress: ProgressCallback, *, seconds: float = POOL_S) -> None:
-    """Wait until the pool is up; raises PoolUnreachable with its message."""
+    """Wait until the pool is up; raises PoolUnreachable with the reason."""
     began = time.monotonic()
     while True:
         facts = read_environment_row(place)

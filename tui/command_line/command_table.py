@@ -14,7 +14,7 @@ class SubcommandSpec:
     name: str
     summary: str
     example: str
-    """Complete lines, as they would be typed."""
+    """Example lines, complete as they would be typed."""
     arguments: Callable[[CommandParser], None]
 
 
@@ -26,13 +26,13 @@ class CommandSpec:
     group: str
     summary: str
     example: str
-    """Complete lines, as they would be typed."""
+    """Example lines, complete as they would be typed."""
     runs: str
-    """`module:function` below `tui.commands`."""
+    """The function that runs the command, as `module:function` below `tui.commands`."""
     arguments: Callable[[CommandParser], None]
     """Arguments of the command without a subcommand."""
     places: bool = True
-    """Whether it takes --project and --env."""
+    """Whether the command takes --project and --env."""
     subcommands: tuple[SubcommandSpec, ...] = ()
 
 

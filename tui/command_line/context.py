@@ -40,7 +40,7 @@ class CommandContext:
 
     @cached_property
     def operations(self) -> EnvironmentService:
-        """The operations on that environment."""
+        """The operations on the selected environment."""
         return EnvironmentService(self.place, self.environ)
 
     def document(self, form: str, **parts: Any) -> None:

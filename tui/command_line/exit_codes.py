@@ -36,7 +36,7 @@ GOES_ON_BY_COMMAND = {
     **dict.fromkeys(("apply", "delete", "optimize", "release", "rollback", "undelete", "vacuum"), _RUN),
     **dict.fromkeys(("stop", "start", "restart"), _ACT),
 }
-"""By command, what to print after an interrupt: what keeps running or may have happened, and how to check."""
+"""Maps a command to the message after an interrupt: what keeps running or may have happened, and how to check."""
 
 
 def run_command_line(argv: list[str]) -> int:

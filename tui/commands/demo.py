@@ -75,7 +75,7 @@ def _healthy(context: CommandContext, folder: str, *, terminal: bool) -> bool:
 
 
 def _first_plan(context: CommandContext) -> str:
-    """Deploy everything and return the run's id; if a run is open, its id; empty if anything was deployed before."""
+    """Deploy everything and return the run's id, or that of an open run; empty if anything was deployed before."""
     operations, voice = context.operations, context.voice
     under_way = operations.reader.open_runs()
     if under_way:
@@ -205,7 +205,7 @@ def _change(context: CommandContext, kind: str) -> int:
 
 
 def _folder(context: CommandContext) -> str:
-    """Return the demo's folder as an absolute path, since the process that copies the sample has `/` as its folder."""
+    """Return the demo's folder as an absolute path, since the process that copies the sample runs in `/`."""
     if not context.args.folder:
         return demo_project.default_folder(context.cwd)
     return os.path.abspath(os.path.join(context.cwd, os.path.expanduser(context.args.folder)))

@@ -82,7 +82,7 @@ def _refuse_unknown(products: Iterable[str], entries: "Iterable[InventoryEntry]"
 
 
 MOST_LEVELS = 100
-"""Maximum depth of nested output: readers of JSON and YAML recurse too."""
+"""Maximum depth of nested output, because programs that read JSON or YAML recurse as well."""
 
 
 @rare_garbage_collection()
@@ -133,8 +133,9 @@ def report_as_data(trees: "list[tuple[str, tuple[HierarchyRow, ...]]]", context:
     "declared", "folder", "files": [path], "version", "state", "lag_rows", "trend", "streamed", "again", "hidden",
     "parents": [the same, nested], "children": [the same, nested]}`.
 
-    A parent has only `parents`, a child only `children`. `streamed`: whether it streams from, or
-    is streamed by, its neighbour in the tree. `again`: it is expanded elsewhere. `hidden`: neighbours beyond the depth.
+    A parent has only `parents`, a child only `children`. `streamed`: whether the table streams
+    from, or is streamed by, its neighbour in the tree. `again`: the table is expanded elsewhere. `hidden`: number of
+    neighbours beyond the depth.
     """
     deepest = max(branch.depth for _, branches in trees for branch in branches)
     if deepest > MOST_LEVELS:

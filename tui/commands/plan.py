@@ -50,7 +50,7 @@ class PlanArguments:
     request: PlanRequest
     """Normalized, as in the plan."""
     places: Mapping[TableName, str]
-    """Where a table is named: file and line of a list."""
+    """For each table named in a list file, the file and line."""
     since: "GitComparison | None" = None
     """The result of `--changed-since`."""
 

@@ -24,7 +24,7 @@ _NOT_RECORDED = {
     "start": _UNENDED,
     "restart": _UNENDED,
 }
-"""By verb, the consequence of an action that could not be recorded."""
+"""Maps a verb to the consequence of an action that could not be recorded."""
 
 
 def act(context: CommandContext) -> int:

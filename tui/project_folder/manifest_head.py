@@ -45,7 +45,8 @@ def read_manifest_head(environ: Mapping[str, str], folder: str) -> ManifestHead:
 def last_manifest_head(environ: Mapping[str, str], folder: str) -> ManifestHead | None:
     """Return the head of the folder's last valid headgate.yml, with every environment protected.
 
-    None if no valid one was read before. While the file is broken, commands such as a stop can do with its head.
+    Commands that need no other content, such as a stop, use it while the file is broken. None if no valid file was read
+    before.
     """
     before = _load(manifest_cache_path(environ, os.getuid(), folder=folder))
     if before is None:

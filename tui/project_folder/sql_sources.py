@@ -186,7 +186,7 @@ def _project_of(source: SqlSource) -> str | None:
 
 
 def _parents(source: SqlSource, parsed: ParsedStatement) -> dict[TableName, tuple[str, ...]]:
-    """Return the columns of the tables that a statement reads, from its project's DDL files."""
+    """Return the columns of the tables that a statement reads, from the project's DDL files."""
     folder = _project_of(source)
     paths = source.ddl_below(folder) if folder is not None else {}
     found: dict[TableName, tuple[str, ...]] = {}

@@ -93,7 +93,7 @@ class HomeScreen(StatementListScreen):
 
     @property
     def page(self) -> int:
-        """Number of tree rows that fit with a message of one line; a longer message does not change it."""
+        """Number of tree rows that fit if the message takes one line, even if the current message is longer."""
         return tree_page(self.size.width, self.size.height)
 
     def columns(self) -> tuple[TableColumn, ...]:

@@ -37,7 +37,7 @@ from tui.screens.table_screen import SplitScreen, TableScreen
 from tui.widgets.line_widgets import GrowingLines
 
 CONFIRMED_AS = {"pause": "stop", "resume": "start", "retry": "restart", "cancel": "cancel", "skip": "skip"}
-"""By action on a run, the action whose confirmation applies."""
+"""Maps an action on a run to the action whose confirmation applies."""
 
 
 class RunScreen(SplitScreen):

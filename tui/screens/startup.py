@@ -24,11 +24,11 @@ def run_console(
     read_only: str = "",
     offer_down: Callable[[], object] | None = None,
 ) -> int | str:
-    """Run the console over one environment until the user leaves it; return an exit code, or the environment to open.
+    """Run the console for one environment until the user leaves it; return an exit code, or the environment to open.
 
-    `open_backend` is called once the first picture, of what `read_ledger` returns, is on screen. `read_only` explains
-    why this user may not act; empty if they may. If the user chooses to stop everything, `offer_down` is called once
-    the terminal is restored; with None, that choice is not offered.
+    The first picture shows what `read_ledger` returns, and `open_backend` is called once it is on screen. `read_only`
+    explains why this user may not act; empty if they may. If the user chooses to stop everything, `offer_down` is
+    called once the terminal is restored; with None, that choice is not offered.
     """
     identity = ConsoleIdentity(project, environment, protected, user)
     refused = refusal(environ, interactive=sys.stdin.isatty() and sys.stderr.isatty())

@@ -27,7 +27,7 @@ CHANGES = ("comment", "column", "filter", "window", "rename")
 CHILD_S = 120.0
 
 GENERATOR_S = 60.0
-"""Timeout for the generator's start, in seconds; it takes one, but 10 s were too few on two cores with 12 processes."""
+"""Timeout for the generator's start, in seconds; 1 s is usual, but on a very busy machine 10 s were too short."""
 
 ROWS_USUAL_S = 120.0
 ROUND_USUAL_S = 40.0

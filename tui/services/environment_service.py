@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tui.services import follow_up_plans
 
 _OF_RUNS = ("rollback", "retire")
-"""Verbs that accept a run's id in place of the tables that it swapped in."""
+"""Verbs that accept a run's id in place of the tables that the run swapped in."""
 
 
 class EnvironmentService:
@@ -291,7 +291,7 @@ class EnvironmentService:
         return replace(found, declared=ProjectDeclaration(found.declared.texts, project, warnings))
 
     def continuation(self, run_id: str) -> "follow_up_plans.RunContinuation | None":
-        """Submit a plan that continues a failed run with today's texts; None if its texts did not change.
+        """Submit a plan that continues a failed run with today's texts; returns None if no text has changed.
 
         Raises Refused if the run did not fail or was continued already, and whatever `submit` raises.
         """

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tui.project_folder.project_reader import ProjectDeclaration
 
 SPARK_ANALYSIS_S = 15.0
-"""How long a plan waits for the Spark analysis of its statements."""
+"""How long, in seconds, planning waits for Spark to analyze the plan's statements."""
 
 MEASURING_S = 3.0
 """How long a plan waits for measurements of its costs: a folder of thousands of files takes a second."""
@@ -254,7 +254,7 @@ def request_of_row(row: "PlanRow") -> tuple[PlanRequest | None, tuple[str, ...]]
 
 
 def plan_of_row(row: "PlanRow") -> Plan:
-    """Decode the plan's body; raises LedgerUnavailable if it cannot be decoded."""
+    """Decode the plan in a row; raises LedgerUnavailable if the row's body cannot be decoded."""
     from core.plan.codec import plan_from_json
 
     try:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from state.ledger import LedgerReader
 
 OBSERVED_S = 20.0
-"""How long to wait for the agent's first round, which takes a second or two once the pool answers."""
+"""How long, in seconds, to wait for the agent's first round, which takes 1 or 2 s once the pool answers."""
 
 
 STARTED_S = 5.0

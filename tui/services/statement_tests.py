@@ -116,7 +116,7 @@ def tried_as_files(selected: SelectedCases) -> str:
 def request_of(
     operations: EnvironmentService, selected: SelectedCases, *, case_s: float, old: Mapping[TableName, RevisionTexts]
 ) -> CaseRequest:
-    """Return the child's request for the selected cases."""
+    """Return the request for the selected cases that is sent to the child process."""
     names = {case.table for case in selected.cases}
     texts = _needed_texts(selected.texts, selected.tables, names, _reads_of(operations.project(), old))
     return CaseRequest(

@@ -1,4 +1,4 @@
-"""The terminal driver: Textual's, with our own key parser and without keyboard extensions.
+"""Textual's terminal driver with a different key parser and without keyboard extensions.
 
 The process ends when the terminal is gone. A broken escape sequence never becomes a key: once a sequence has begun, all
 of its bytes are dropped.
@@ -24,7 +24,7 @@ from tui.terminal.first_picture import FirstPicture
 
 ESC = "\x1b"
 LONE_ESCAPE_S = 2.0
-"""How long after a lone escape an `O` still counts as the rest of a broken sequence; `[` always does."""
+"""How long, in seconds, an `O` after a lone escape counts as the rest of a broken sequence; `[` always does."""
 _SS3_PARAMETERS = "0123456789;"
 PASTE_LIMIT = 65536
 STRING_LIMIT = 4096
@@ -192,13 +192,13 @@ constants.DISABLE_KITTY_KEY = True  # type: ignore[misc]  # Final, but read at e
 
 ALTERNATE = "\x1b[?1049h"
 POLL_S = 0.05
-"""How often input is checked; a lone escape is delivered after 100 ms."""
+"""Seconds between two checks for input; a lone escape is delivered after 100 ms."""
 
 
 def end_at_once(*_: object) -> None:
     """Exit silently: the terminal is gone, and the agent keeps everything running.
 
-    Textual 8.2.8 has no SIGHUP handler and spins on a closed terminal; waiting for its shutdown would wait for writes.
+    Textual 8.2.8 has no SIGHUP handler and spins on a closed terminal; an orderly shutdown would block on writes.
     """
     os._exit(0)
 

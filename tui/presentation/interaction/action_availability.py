@@ -37,7 +37,7 @@ class ActionContext:
     plan_open: Sentence | None = None
     """Why the plan cannot be executed; None if it can, or without a plan."""
     unapprovable: Sentence | None = None
-    """Why this user cannot approve the plan; None if they can, or without a plan."""
+    """Why this user cannot approve the plan; None if approval is possible, or without a plan."""
     has_plan: bool = False
     run_state: str = ""
     """State of the run on screen; empty elsewhere."""
@@ -113,7 +113,7 @@ _AGAINST: Mapping[ActionRequirement, Callable[[ActionContext], Sentence | None]]
     ),
     ActionRequirement.SKIPPABLE: lambda now: now.not_skipped,
 }
-"""By requirement, why it is not met (None if it is), in the order of checking."""
+"""Maps each requirement to a function that explains why it is not met (None if it is); checked in this order."""
 
 _OF_ROWS = frozenset({ActionRequirement.TARGET, ActionRequirement.ONE})
 

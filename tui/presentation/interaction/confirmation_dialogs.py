@@ -13,7 +13,7 @@ from tui.presentation.styling.theme import Glyphs
 TITLE_WIDTH = 72
 """Maximum width of a dialog's title, in cells; a longer title moves into the body."""
 ARMS_AFTER_S = 0.4
-"""How long, in seconds, an open dialog ignores keys, which were meant for the screen below."""
+"""For this many seconds after opening, a dialog ignores keys, which were meant for the screen below."""
 TYPED_BESIDE = 12
 """Minimum width of the typed text beside the hint about Enter; with less space, the hint gets its own line."""
 LOSSES = 8

@@ -55,7 +55,7 @@ def columns(width: int) -> tuple[TableColumn, ...]:
 
 
 STAGE_KEYS = {"deploy": "D", "hold": "B", "delete": "X"}
-"""By staged verb, the key that stages it."""
+"""Maps a staged verb to the key that stages it."""
 
 
 def row(one: ChangeRow, width: int, user: str) -> Line:

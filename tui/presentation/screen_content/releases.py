@@ -37,7 +37,7 @@ NO_LAGS: Mapping[TableName, Sequence[int | None]] = MappingProxyType({})
 
 _GATES = {"done": "open", "skipped": "skipped", "failed": "failed", "waits": "waits", "blocked": "waits"}
 _CHECKS = {"done": "checked", "running": "checking", "gate": "checking", "failed": "differs", "skipped": "skipped"}
-"""By state of the comparison step, the word shown for it once the gate is open."""
+"""Maps the state of the comparison step to the word shown once the gate is open."""
 
 _TONES = {
     ReleaseState.HELD: Tone.CHANGING,
@@ -234,7 +234,7 @@ def way_words(release: Release, now: float) -> str:
 
 
 def old_words(side: ReleaseSide, now: float) -> str:
-    """Return the state of a version, and until when it runs."""
+    """Return the state of a version, and when a running version will be stopped."""
     if side.runs and side.stops_at is not None:
         return f"{side.state}, stops {moment(side.stops_at, now)}"
     return {"absent": "deleted"}.get(side.state, side.state)

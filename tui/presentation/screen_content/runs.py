@@ -114,7 +114,7 @@ def _what(step: StepRow, names: Sequence[str]) -> str:
 def step_cells(
     step: StepRow, look: RowContext, *, names: Sequence[str] = (), needs: Sequence[int] = ()
 ) -> dict[str, Span]:
-    """Return the cells of a step by column; `names`: pointers that a swap moves, `needs`: steps to wait for."""
+    """Return the cells of a step by column; `names` are the pointers a swap moves, `needs` the steps to wait for."""
     waits, bad = step.state == "waits", step.state in ("failed", "blocked")
     # A swap names its table in the step already, so its note adds only the target of the pointer.
     note = step.note.removeprefix(f"{step.table} →").lstrip() if step.do == "swap" else note_of(step, look.now)

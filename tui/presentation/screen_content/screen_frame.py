@@ -210,14 +210,14 @@ def too_small(width: int, height: int, need_width: int, need_height: int) -> Lin
 MESSAGE_LINES, STANDING_LINES = 4, 2
 """Maximum lines of the status line, with and without a message."""
 COMMAND_S = 60.0
-"""How long the last command is shown; afterwards it is only in the log."""
+"""How long, in seconds, the last command is shown; afterwards it is only in the log."""
 
 _BEGINNING = {
     "start": ", first batch pending",
     "restart": ", first batch pending",
     "stop": ", not confirmed by Spark yet",
 }
-"""By verb, what is still pending after an accepted action on statements."""
+"""Maps a verb to what is still pending after an accepted action on statements."""
 
 
 def message_lines(
