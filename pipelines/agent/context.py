@@ -200,7 +200,7 @@ class AgentContext:
     monotonic: Callable[[], float] = time.monotonic
     """The clock for measuring durations."""
     run_id: Callable[[str], str] = draw_run_id
-    """Returns a new run id for the hash of a plan, different on each call."""
+    """Returns a run id for the hash of a plan; each call returns a new one."""
     uptime: Callable[[], Uptime] = machine_uptime
     """The uptime that the wall clock is checked against."""
     stopping: threading.Event = field(default_factory=threading.Event)

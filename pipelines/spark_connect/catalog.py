@@ -208,10 +208,10 @@ class SparkTables:
         self.swap(((view, targets, columns),))
 
     def swap(self, pointers: Sequence[Pointer], before: Callable[[str], object] = unnoticed) -> float:
-        """Move all views in one tight loop and return its seconds; meanwhile readers see both releases, but no error.
+        """Move all views in one tight loop; returns its duration in seconds.
 
-        Everything that could refuse a move is checked before the first one. `before` is called with each view's name
-        just before that view moves.
+        Meanwhile readers see both releases, but no error. Everything that could refuse a move is checked before
+        the first one. `before` is called with each view's name just before that view moves.
         """
         for view, targets, _ in pointers:
             if view.lower() in self._names() and (found := self._describe(view)) is not None:

@@ -120,7 +120,7 @@ def fault_where_missing(files: Checkpoints, ddl: TableDdl, folder: str, file: st
 
 
 def missing_log(files: Checkpoints, folder: str, format: str) -> str | None:
-    """Explain why a folder contains no table with a log written by others; None if it does. Raises TryAgain."""
+    """Explain why a folder contains no table with a log written by others; None if it contains one. Raises TryAgain."""
     if files.identity(folder, format_of_others(format)):
         return None
     if not files.is_there(folder):

@@ -143,7 +143,7 @@ class CaseRunner:
         return worst
 
     def _fresh_rows(self, new: TrialStatement, case: StatementCase) -> list[tuple[Row, ...]]:
-        """Return the rows after each part if the new text alone has read everything."""
+        """Return the rows that the table holds after each part if only the new text is run."""
         trial = self._trial()
         rows = []
         for part in case.parts:

@@ -76,7 +76,7 @@ def _move(agent: AgentContext, versions: list[Deployment], begun: list[str], lab
 log = logging.getLogger(__name__)
 
 EVERY_S = 30.0
-"""Seconds between two rounds."""
+"""Seconds between two rounds in which pointers are compared."""
 
 TABLES = 100
 """Tables per round: Spark takes a third of a second to show this many views (4.2.0)."""

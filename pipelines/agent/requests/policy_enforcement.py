@@ -32,7 +32,7 @@ def require_confirmation(needed: Confirmation, given: str, *, stronger: Confirma
 
 
 POLICY_COMMANDS = "agent"
-"""Author of the first recorded policy, which no person has recorded."""
+"""Name recorded as the author of the first policy, because no person records that policy."""
 
 NEEDED = {
     "peek": (VIEW, "look at rows"),

@@ -70,7 +70,7 @@ def _readable_plan(kept: PlanRow | None) -> Plan | None:
 def refuse_word(
     agent: AgentContext, policies: PolicyEnforcement, caller: Caller, row: RunRow, control: OperatorControl
 ) -> None:
-    """Raise Refused if a run would move a pointer during a freeze, or if the caller may not overrule one of its checks.
+    """Raise Refused if a command would move a pointer in a freeze, or overrule a check that its caller must not.
 
     If the plan needed an approval, its author must not overrule a check, and only an approver may skip a
     comparison. A run whose plan cannot be read can only be ended.

@@ -41,7 +41,7 @@ from state.runs import RunIdTaken, refuse_continued
 log = logging.getLogger(__name__)
 
 CLOCKS_APART_S = 60.0
-"""Seconds by which a saved plan's creation time may be ahead of the agent's clock."""
+"""How far, in seconds, the creation time of a saved plan may be ahead of the agent's clock."""
 
 NAMED = 3
 """Maximum number of differences that a refusal lists."""

@@ -169,7 +169,7 @@ def unpoint(run: RunContext, step: Step) -> RunEvidence:
 
 
 def hold(run: RunContext, step: Step) -> RunEvidence:
-    """Hold the versions until an operator swaps them; restart those that an operator had stopped before a retry."""
+    """Begin the wait for an operator's swap; restart versions that an operator had stopped before a retry."""
     for table, version in run.versions(step):
         if (failed := run.begun_again(step, table, version)) is not None:
             return failed

@@ -200,7 +200,7 @@ class RunContext:
         return running_readers(self.agent, step.table, step.version)
 
     def folder_note(self, built: Deployment) -> dict[str, Any]:
-        """Return the note for the folders of tables and checkpoints; restarts and adoptions then need no catalog."""
+        """Return the note for table and checkpoint folders, with which restarts and adoptions need no catalog."""
         return {
             "table": built.table,
             "version": built.version,

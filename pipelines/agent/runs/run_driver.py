@@ -389,7 +389,7 @@ def run_of(row: RunRow, plan: Plan) -> Run:
 
 
 def _unforeseen(step: Step, error: Exception) -> StepFailed:
-    """Return a failed step for an internal error; if the thread died instead, it would be restarted forever."""
+    """Return a failed step for an internal error; if the thread died instead, the run would be resumed forever."""
     log.error("step %s %s failed unexpectedly", step.n, step.do, exc_info=error)
     return StepFailed(
         step.n, f"the agent failed unexpectedly on this step ({type(error).__name__}); see headgate logs agent"

@@ -43,7 +43,7 @@ LEDGER_S = 0.15
 """Longest wait of a stop for the ledger, in seconds; then the stop is written to the emergency journal."""
 
 STOP_S = 8.0
-"""Deadline of a stop, in seconds; after it the stop is sent but not confirmed, and the reconciler continues."""
+"""Deadline of a stop, in seconds; a later stop counts as sent but not confirmed, and the reconciler repeats it."""
 
 STOPS_AT_ONCE = 8
 """Number of concurrent calls of Spark's stop: enough for forty statements to stop within three seconds."""
