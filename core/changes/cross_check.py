@@ -117,7 +117,7 @@ def question_of(new: Revision, old: Revision | None, *, declared: DdlOf, deploye
 
 
 def cross_checked(change: Change, answer: AnalysisAnswer | None, *, new: Revision, old: Revision | None) -> Change:
-    """Return the change combined with Spark's answer; if the two disagree, it becomes STATE_CHANGED.
+    """Return the change combined with Spark's answer, or STATE_CHANGED if the two disagree.
 
     Spark never makes a change milder: if Spark sees no difference, that only confirms COMMENT_OR_FORMAT.
     """

@@ -86,7 +86,7 @@ class ObservedTables:
         return {*self.tables(), *(table for table, seen in self.deployments.items() if seen.in_trash is not None)}
 
     def deployment(self, table: TableName) -> ObservedDeployment:
-        """Return the observation of a table with its versions filled in; an absent one if it was not observed."""
+        """Return the observation of a table with versions filled in; an unobserved table counts as absent."""
         return self.deployments.get(table, _ABSENT)
 
     def runs_on(self, table: TableName) -> tuple[tuple[int, tuple[Binding, ...]], ...]:
@@ -104,7 +104,10 @@ class ObservedTables:
         return self.deployment(table).state == State.RUNNING
 
     def is_external(self, table: TableName) -> bool:
-        """Return whether a table is filled outside Headgate; an undeclared table is if it is deployed as version 0."""
+        """Return whether a table is filled outside Headgate.
+
+        An undeclared table counts as external if it is deployed as version 0.
+        """
         declared = self._declared.tables.get(table)
         if declared is not None:
             return declared.external

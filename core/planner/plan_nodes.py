@@ -166,7 +166,7 @@ def plan_levels(
     """Return the topological generation of each table within the plan.
 
     A deploy is ordered by the versions that will serve, a delete (`every_version`) by all bindings. If the bindings
-    form a cycle, the declared order is used, because it has none.
+    form a cycle, the declared order is used, because declarations have no cycles.
     """
     parents = {
         table: [b.parent for b in found if b.parent in versions and (every_version or b.version == versions[b.parent])]

@@ -264,7 +264,7 @@ UPKEEP_WAYS = {
 """Why OPTIMIZE and VACUUM have no undo, by verb."""
 
 TO_FORMER = ("rollback", "undelete", "delete")
-"""Commands that undo a plan without planning old texts: they resume former versions, or delete."""
+"""Commands that undo a plan without planning old texts, by resuming former versions or by deleting."""
 
 
 def undo_by_rollback(context: PlanningContext, nodes: Sequence[PlanNode]) -> Undo | None:

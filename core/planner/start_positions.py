@@ -193,7 +193,10 @@ def why_not_in_log(tables: Mapping[TableName, Table], table: Table, at: str) -> 
 
 
 def why_not_kept(table: Table, at: str, histories: Histories) -> Fact[StrategyRefusal] | None:
-    """Return which commits after a start position a log lacks, or that it ends before; None if neither is known."""
+    """Return which commits after a start position are missing from a log, or that the log ends earlier.
+
+    None if neither is known.
+    """
     version = whole_number(at)
     known = ((name, histories(name)) for name in _streamed(table))
     found = (
@@ -278,7 +281,7 @@ def _kind_by_time(event: EventTime, *, stateful: bool) -> StrategyNote:
 
 
 def begins_by_rows(tables: Mapping[TableName, Table], table: Table) -> bool:
-    """Return whether a statement can start by the values of its rows, and not only by their commit time."""
+    """Return whether a statement can start at a position given by row values, not only by commit times."""
     return event_time_of(table, tables) is not None or bool(partitions_of(tables, table))
 
 

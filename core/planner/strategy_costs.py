@@ -96,7 +96,7 @@ class _CostedStatement:
 
 
 class StrategyCosts:
-    """Computes the costs of the statements of one plan; must be called for parents first."""
+    """Computes the costs of the statements of one plan; `of` must be called for parents first."""
 
     def __init__(
         self, context: PlanningContext, scope: PlanScope, decisions: Mapping[TableName, TableDecision]

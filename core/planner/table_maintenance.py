@@ -43,7 +43,7 @@ def upkeep_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
 
 
 def _is_cared_for(context: PlanningContext, table: TableName, found: PlanRemarks) -> bool:
-    """Return whether a table can be maintained: Headgate writes it, and its format supports it; otherwise refuse it."""
+    """Return whether Headgate writes a table whose format supports maintenance; if not, record a refusal."""
     before = len(found.refusals)
     if not context.observed.is_deployed(table):
         found.refuse(table, PlanRefusalKind.NOT_STARTED.of())

@@ -93,7 +93,10 @@ def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDeci
 
 
 def _warn_of_upserted_parents(walk: DeployWalk, table: TableName) -> None:
-    """Warn whether a stream of an upserted table reads all changes or only first rows; its SQL may not show that."""
+    """Warn that a stream of an upserted table reads all changes, or that it reads only first rows.
+
+    The SQL may not show which of the two applies.
+    """
     tables = walk.context.declared.tables
     declared = tables.get(table)
     for read in declared.parsed.reads if declared is not None and declared.parsed is not None else ():

@@ -101,10 +101,10 @@ SELECT side, effect, sum(o) AS old_rows, sum(n) AS new_rows, {examples} FROM tol
 
 
 def kept_rows_query(rows: ComparedRows) -> str:
-    """Return a query that counts the rows which the new version kept.
+    """Return a query that counts the old version's rows, and those among them that the new version lacks.
 
-    Its single row has `rows`, the number of distinct rows of the old version, and `gone`, how many of them the new
-    version lacks.
+    Its single row has `rows`, the number of distinct rows of the old version, and `gone`, how many of these are
+    missing.
     """
     row = _json(rows, rows.equal)
     chosen = "" if rows.one_in == 1 else f" WHERE pmod(xxhash64({row}), {rows.one_in}) = 0"

@@ -303,7 +303,7 @@ def _sums(rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, expl
 
 
 def _profile(rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, explained: bool) -> CheckResult:
-    """Describe further differences between column profiles; only rows or columns that may differ explain them."""
+    """Describe further differences between column profiles; unexpected unless rows or columns may differ."""
     words = []
     for i, (name, _) in enumerate(rows.columns):
         # Spark estimates how many values there are, to a few percent.
