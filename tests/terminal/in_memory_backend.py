@@ -128,7 +128,7 @@ class FakeBackend:
         at, plan, run = self.now - 900, "7f3a" * 16, "9f2c" * 4
         return (
             HistoryEntry(at, "deploy", "rebuild v3→v4: filter before an aggregate, done in 2m", "alice", plan, run, 4),
-            HistoryEntry(at + 130, "serves", "v4 serves from now on", "alice", plan, run, 4),
+            HistoryEntry(at + 130, "serves", "v4 began to serve", "alice", plan, run, 4),
             HistoryEntry(at + 240, "failure", "[CAST_INVALID_INPUT] the value 'two'", version=4, bad=True),
         )
 

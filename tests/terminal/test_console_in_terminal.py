@@ -247,6 +247,6 @@ def test_a_key_that_opens_a_screen_is_not_said_to_change_nothing() -> None:
     with console(80, 24, "--still") as terminal:
         ready(terminal)
         terminal.send("jjjc")
-        terminal.wait(lambda text: "serves from now on" in text)
+        terminal.wait(lambda text: "began to serve" in text)
         terminal.quiet()
         assert "no change" not in terminal.text()

@@ -9,7 +9,7 @@ from core.run.model import StepState
 from core.run.release import Release
 from tui.command_line.context import CommandContext
 from tui.commands.apply import execute_by_name
-from tui.commands.runs import follow_run, run_as_json, step_table
+from tui.commands.runs import follow_run, planned_steps, run_as_json, step_table
 from tui.presentation.reports.check_results import blocks, result_as_json, result_lines
 from tui.presentation.screen_content.releases import release_as_json, release_details, release_lines
 from tui.services.deployed_statements import find_release, list_releases
@@ -39,7 +39,7 @@ def _show(context: CommandContext) -> int:
     if context.voice.as_json:
         context.document("headgate.release/1", release=release_as_json(found), steps=run_as_json(row)["steps"])
         return 0
-    steps = ["", *step_table(row.steps)] if context.args.steps else []
+    steps = ["", *step_table(row.steps, planned_steps(context, row))] if context.args.steps else []
     context.voice.print([*release_details(found, now), *steps])
     return 0
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from core.model.errors import AgentUnreachable, Refused
+from core.model.errors import AgentUnreachable, Refused, UsageError
 from core.plan.codec import plan_from_json
 from core.plan.descriptions import act_words
 from core.plan.model import Step
@@ -73,15 +73,14 @@ def follow_run(context: CommandContext, run_id: str, before: RunRow | None = Non
     """
     voice, operations = context.voice, context.operations
     told = {step.n: (step.state, step.tries) for step in before.steps} if before else {}
-    kept = operations.reader.plan(operations.run(run_id).plan_hash)
-    planned = plan_from_json(json.loads(kept.body)).steps if kept is not None else ()
+    planned = planned_steps(context, operations.run(run_id))
     began = time.monotonic()
     version = -1
     seen = began
     try:
         while True:
             row = operations.run(run_id)
-            _tell_steps(context, row, told)
+            _tell_steps(context, row, planned, told)
             if row.state in ENDED or (is_held(row) and not past_hold):
                 return _report(context, row, told=True)
             where = progress_words(row, planned, time.time())
@@ -97,6 +96,17 @@ def follow_run(context: CommandContext, run_id: str, before: RunRow | None = Non
     except KeyboardInterrupt:
         voice.say(f"detached: run {run_id} continues; headgate runs {run_id} --follow follows it")
         return INTERRUPTED
+
+
+def planned_steps(context: CommandContext, row: RunRow) -> tuple[Step, ...]:
+    """Return the steps of a run's plan; none if the ledger no longer has it or another version wrote it."""
+    kept = context.operations.reader.plan(row.plan_hash)
+    if kept is None:
+        return ()
+    try:
+        return plan_from_json(json.loads(kept.body)).steps
+    except UsageError:
+        return ()
 
 
 def progress_words(row: RunRow, planned: Sequence[Step], now: float) -> str:
@@ -177,18 +187,20 @@ def _continue(context: CommandContext, found: RunContinuation) -> int:
     return 0
 
 
-def _tell_steps(context: CommandContext, row: RunRow, told: dict[int, tuple[str, int]]) -> None:
-    for step in row.steps:
+def _tell_steps(
+    context: CommandContext, row: RunRow, planned: Sequence[Step], told: dict[int, tuple[str, int]]
+) -> None:
+    for step, words in zip(row.steps, step_table(row.steps, planned)[1:], strict=True):
         mark = (step.state, step.tries)
         if step.state not in ("waits", *OPEN_STEPS) and told.get(step.n) != mark:
-            context.voice.say(step_table([step])[-1])
+            context.voice.say(words)
         told[step.n] = mark
 
 
-def step_table(steps: Iterable[StepRow]) -> list[str]:
+def step_table(steps: Iterable[StepRow], planned: Iterable[Step]) -> list[str]:
     """Format steps with their states, durations and notes, below a header."""
-    look = RowContext(WORDS_ALONE, time.time())
-    return format_records(STEPS, [step_cells(step, look) for step in steps])
+    look, tables = RowContext(WORDS_ALONE, time.time()), {step.n: step.tables for step in planned}
+    return format_records(STEPS, [step_cells(step, look, names=tables.get(step.n, ())) for step in steps])
 
 
 def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
@@ -196,8 +208,9 @@ def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
     if context.voice.as_json:
         context.voice.data(run_as_json(row))
     else:
-        summary = plain(run_summary(row, context.place.environment, time.time())).strip()
-        context.voice.print([summary, *(() if told else step_table(row.steps))])
+        planned = planned_steps(context, row)
+        summary = plain(run_summary(row, context.place.environment, time.time(), planned=planned)).strip()
+        context.voice.print([summary, *(() if told else step_table(row.steps, planned))])
         wrong = [step for step in row.steps if step.state == "failed"]
         if wrong and row.state == "failed" and not row.continued_by:
             note = "\n".join(textwrap.wrap(wrong[0].note, COLUMNS, subsequent_indent="  ", break_long_words=False))

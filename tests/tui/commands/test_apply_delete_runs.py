@@ -35,9 +35,19 @@ def test_a_run_shows_what_was_predicted_beside_what_it_took(ledger: Any, capsys:
     create_run(ledger, replace(ended, steps=(step,)))
     assert exit_codes.run_command_line(["runs", "7f3a-1"]) == 0
     said = capsys.readouterr().out
-    assert "30s, predicted 20\N{EN DASH}50 s   by ana" in said and "3.0 s  2\N{EN DASH}6 s" in said
+    assert "30 s, predicted 20\N{EN DASH}50 s   by ana" in said and "3.0 s  2\N{EN DASH}6 s" in said
     found = written(["runs", "7f3a-1"], capsys)
     assert (found["predicted_low_s"], found["steps"][0]["predicted_high_s"]) == (20.0, 6.0)
+
+
+def test_a_run_that_takes_longer_than_predicted_is_shown_as_late_without_following_it(
+    ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = run_row(submitted(ledger, agent, capsys), "running", "running")
+    step = replace(row.steps[0], started_at=1.0, predicted_low_s=2.0, predicted_high_s=6.0)
+    create_run(ledger, replace(row, steps=(step,), predicted_low_s=2.0, predicted_high_s=6.0))
+    assert exit_codes.run_command_line(["runs", "7f3a-1"]) == 0
+    assert ", longer than predicted   by ana" in capsys.readouterr().out
 
 
 def run_row(plan_hash: str, state: str, step: str = "done") -> RunRow:

@@ -510,7 +510,7 @@ def test_the_history_is_one_key_away_and_newest_first() -> None:
         await console.until(lambda: "rebuild v3→v4" in console.text(), "the timeline")
         text = console.text()
         assert "no change" not in text
-        assert text.index("CAST_INVALID_INPUT") < text.index("v4 serves from now on") < text.index("rebuild v3→v4")
+        assert text.index("CAST_INVALID_INPUT") < text.index("v4 began to serve") < text.index("rebuild v3→v4")
         assert "(plan 7f3a, by alice)" in " ".join(text.split())
         await console.press("d")
         await console.press("8")

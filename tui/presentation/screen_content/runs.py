@@ -208,7 +208,7 @@ def run_cells(run: RunRow, now: float) -> dict[str, Span]:
         "state": Span("held" if is_held(run) else run.state, RUN_TONES.get(run.state, Tone.PLAIN)),
         "steps": Span(f"{_finished(run)} of {len(run.steps)}"),
         "at": Span(moment(run.started_at, now), Tone.DIM),
-        "lasted": Span(long_duration((run.ended_at or now) - run.started_at), Tone.DIM),
+        "lasted": Span(took((run.ended_at or now) - run.started_at), Tone.DIM),
         "predicted": Span(predicted and predicted + hold, Tone.DIM),
         "by": Span(run.actor + others, Tone.DIM),
     }

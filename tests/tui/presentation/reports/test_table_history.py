@@ -39,7 +39,7 @@ def test_a_deploy_is_listed_with_plan_actor_columns_and_the_time_it_began_to_ser
     assert (deploy.at, schema.at, serves.at) == (101.0, 101.0, 112.0)
     assert entry_words(deploy) == f"rebuild v1→v2: columns no longer fit, done in 11s (plan {PLAN.hash[:4]}, by ana)"
     assert (schema.kind, schema.summary) == ("schema", "column tip was removed")
-    assert serves.summary == "v2 serves from now on"
+    assert serves.summary == "v2 began to serve"
 
 
 def test_a_version_that_serves_without_a_comparison_is_reported() -> None:
@@ -76,7 +76,7 @@ def test_after_a_rollback_the_previous_version_serves() -> None:
         TableRecords(A, runs=(run_row(plan.hash, state="done", ended_at=4.0, steps=steps),)), {plan.hash: plan}
     )
     assert [(entry.kind, entry.version) for entry in found] == [("deploy", 1), ("serves", 1)]
-    assert found[1].summary == "v1 serves from now on"
+    assert found[1].summary == "v1 began to serve"
 
 
 def test_an_edit_in_place_does_not_begin_to_serve() -> None:

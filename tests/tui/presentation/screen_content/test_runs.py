@@ -32,7 +32,7 @@ def shown(now: float, state: str = "running") -> str:
 
 def test_the_heading_says_what_is_left_and_when_it_takes_longer_than_predicted() -> None:
     assert "1m 3s, up to 3 min left" in shown(163.0)
-    assert "3s, 1\N{EN DASH}4 min left" in shown(103.0)
+    assert "3.0 s, 1\N{EN DASH}4 min left" in shown(103.0)
     assert "5m, longer than predicted" in shown(400.0) and "left" not in shown(400.0)
     gate_alone = replace(RUN, steps=(START, GATE))
     assert "longer than predicted" in plain(heading(gate_alone, "dev", 400.0, 120, UNICODE, planned=PLANNED[:2])[0])
