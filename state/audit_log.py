@@ -38,7 +38,7 @@ def op_words(op: str) -> str:
 
 
 class AuditReads(LedgerReads):
-    """Reading of command log and audit log."""
+    """Methods that read the command log and the audit log."""
 
     def commands(self, limit: int = 100) -> tuple[CommandRow, ...]:
         """List the newest commands, accepted and refused, newest first."""
@@ -78,7 +78,7 @@ class AuditReads(LedgerReads):
 
 
 class AuditWrites(AuditReads, LedgerWrites):
-    """Writing of command log and audit log; the ledger assigns ids."""
+    """Methods that write the command log and the audit log; the ledger assigns ids."""
 
     def add_command(self, command: CommandRow) -> int:
         """Add a command and return its id."""

@@ -74,7 +74,7 @@ ANSWERS_KEPT = 2000
 
 
 class MeasurementReads(LedgerReads):
-    """Reading of measurements, samples and events."""
+    """Methods that read measurements, samples and events."""
 
     def measurements(self) -> tuple[Measurement, ...]:
         """List the latest measurements of all versions by table and version; screens use `statements`."""
@@ -132,7 +132,7 @@ class MeasurementReads(LedgerReads):
 
 
 class MeasurementWrites(MeasurementReads, LedgerWrites):
-    """Writing of measurements, samples and events."""
+    """Methods that write measurements, samples and events."""
 
     def put_measurements(self, measurements: Iterable[Measurement]) -> None:
         """Write the latest measurements of several versions at once; unknown versions are ignored."""

@@ -67,7 +67,7 @@ A start of the table replaces the stop of the table, but not the stop of a versi
 
 
 class WordReads(LedgerReads):
-    """Reading of operator commands."""
+    """Methods that read operator commands."""
 
     def newest_serial(self) -> int:
         """Return the highest serial of any command or run; 0 before the first."""
@@ -102,7 +102,7 @@ class WordReads(LedgerReads):
 
 
 class WordWrites(WordReads, RegistryWrites):
-    """Writing of operator commands, each in one transaction with its effect on versions."""
+    """Methods that write operator commands, each in one transaction with its effect on versions."""
 
     def stop_statements(self, names: Iterable[str], word: Word) -> None:
         """Record an operator's stop of all versions of tables, or of single versions such as `a@v2`.
@@ -159,7 +159,7 @@ class WordWrites(WordReads, RegistryWrites):
             return True
 
     def end_stop(self, table: TableName, word: Word) -> None:
-        """Record the start of a whole table, which ends its stop but starts no version by itself."""
+        """Record the start of a whole table; this ends the table's stop, but starts no version by itself."""
         with self._transaction() as connection:
             _put(connection, table, Wish.START, word)
 

@@ -47,7 +47,7 @@ NO_WORDS: Mapping[TableName, TableWords] = MappingProxyType({})
 
 
 class PlanReads(LedgerReads):
-    """Reading of plans."""
+    """Methods that read plans."""
 
     def plan(self, hash: str) -> PlanRow | None:
         """Return a plan by its full hash; None if unknown."""
@@ -86,7 +86,7 @@ class PlanReads(LedgerReads):
 
 
 class PlanWrites(PlanReads, LedgerWrites):
-    """Writing of plans."""
+    """Methods that write plans."""
 
     def put_plan(self, plan: PlanRow, words: Mapping[TableName, TableWords] = NO_WORDS, *, saved: bool = False) -> None:
         """Write a submitted plan.

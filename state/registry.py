@@ -67,7 +67,7 @@ class TableAct:
 
 
 class RegistryReads(LedgerReads):
-    """Reading of the registry."""
+    """Methods that read the registry."""
 
     def facts(self) -> EnvironmentRow:
         """Return the row of the environment."""
@@ -144,7 +144,7 @@ class RegistryReads(LedgerReads):
 
 
 class RegistryWrites(RegistryReads, LedgerWrites):
-    """Writing of the registry; `deployments` is cached until the next write, since there is no other writer."""
+    """Methods that write the registry; `deployments` is cached until the next write, since there is no other writer."""
 
     _generation = 0
     _listed: Mapping[bool, tuple[int, tuple[Deployment, ...]]] = MappingProxyType({})
@@ -170,7 +170,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             connection.execute("UPDATE facts SET mark = ?", (mark,))
 
     def put_doubt(self, doubt: str) -> None:
-        """Record why the environment may not be the one in the ledger; empty if it is."""
+        """Record why the environment may not be the one in the ledger; an empty text clears the doubt."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET doubt = ?", (doubt,))
 
@@ -343,7 +343,7 @@ def _only(fields: Mapping[str, object], allowed: tuple[str, ...]) -> None:
 
 
 def move_serials(connection: sqlite3.Connection, tables: Iterable[str], act: TableAct) -> None:
-    """Move the serials of tables, inside the transaction of the act."""
+    """Advance the serials of tables, inside the transaction of the act."""
     connection.executemany(
         'INSERT INTO table_act ("table", serial, what, at) VALUES (?, 1, ?, ?) ON CONFLICT ("table") '
         "DO UPDATE SET serial = serial + 1, what = excluded.what, at = excluded.at",
@@ -355,7 +355,7 @@ IN_FORCE, WAITING, REPLACED = "in force", "waits", "replaced"
 
 
 class PolicyReads(LedgerReads):
-    """Reading of recorded policies."""
+    """Methods that read recorded policies."""
 
     def policy_in_force(self) -> PolicyRow | None:
         """Return the policy in force; None before the first."""
@@ -372,7 +372,7 @@ class PolicyReads(LedgerReads):
 
 
 class PolicyWrites(PolicyReads, LedgerWrites):
-    """Writing of recorded policies."""
+    """Methods that write recorded policies."""
 
     def put_policy(self, row: PolicyRow) -> None:
         """Write a policy in force or waiting, replacing the one with the same status.

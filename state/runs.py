@@ -102,7 +102,7 @@ def keep_word(connection: sqlite3.Connection, run_id: str, word: OperatorControl
 
 
 class RunReads(LedgerReads):
-    """Reading of runs."""
+    """Methods that read runs."""
 
     def run(self, id: str) -> RunRow | None:
         """Return a run by its full id; None if unknown."""
@@ -193,7 +193,7 @@ class RunReads(LedgerReads):
 
 
 class RunWrites(RunReads, LedgerWrites):
-    """Writing of runs."""
+    """Methods that write runs."""
 
     def put_run_state(self, run_id: str, state: str, *, ended_at: float | None = None) -> None:
         """Set the state of a run.

@@ -20,7 +20,7 @@ class TableRecords:
     runs: tuple[RunRow, ...] = ()
     """Runs that may change the table."""
     plans: tuple[PlanRow, ...] = ()
-    """The plans of these runs."""
+    """The plans of the runs in `runs`."""
     upstream: tuple[EventRow, ...] = ()
     """Events of all tables upstream of the table's serving version."""
     commands: tuple[CommandRow, ...] = ()

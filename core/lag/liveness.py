@@ -1,7 +1,7 @@
-"""Liveness of an active statement: whether it makes progress, or is running a batch that may take this long.
+"""Liveness of an active statement: whether it makes progress, or is running a batch that may take so long.
 
 Spark reports an idle query every 10 s, but reports nothing during a batch or before the first commit. So silence is
-compared with the typical duration of this statement's batches. A statement is never restarted for being silent.
+compared with the typical duration of the statement's own batches. A statement is never restarted for being silent.
 """
 
 from collections.abc import Sequence

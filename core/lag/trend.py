@@ -69,7 +69,7 @@ class LagTrend:
     rate_rows_s: float | None = None
     """Change of lag in rows per second, negative while draining; None for other trends, or if lag is in files."""
     eta_s: float | None = None
-    """Seconds until the backlog is processed; only while draining."""
+    """Seconds until the backlog is processed; None unless the lag is draining."""
     reason: str = ""
     """The reason, as one clause for people."""
 

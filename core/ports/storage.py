@@ -288,7 +288,7 @@ class Checkpoints(Protocol):
     ) -> int | None:
         """Return the first version of a source whose unread files a vacuum would delete; None if there is none.
 
-        Those are files that were replaced before `moment`, in epoch seconds.
+        A vacuum deletes files that were replaced before `moment`, in epoch seconds.
         """
 
     def gone(self, checkpoint: str, sources: Sources) -> int | None:
