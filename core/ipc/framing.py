@@ -12,7 +12,7 @@ PROGRAM_VERSION = "0.1.0"
 """The program version that console and agent report to one another."""
 
 PROTOCOL = 1
-"""Version of the protocol, increased whenever an old console or agent could misread messages of a new one."""
+"""Version of the protocol, increased whenever a console and an agent of different age could misread each other."""
 
 FRAME_LIMIT = 64 * 1024 * 1024
 """Maximum size of a frame in bytes."""

@@ -71,7 +71,7 @@ class ColumnLineage:
     """The lineage of one column, or of a whole table, in one direction."""
 
     root: ColumnOrigin
-    """The column at which the trace started; a whole table if it names no column."""
+    """The column, or whole table, at which the trace started."""
     direction: str
     nodes: tuple[LineageNode, ...]
     """Nodes in the order in which the trace reached them."""
@@ -143,7 +143,7 @@ class LineageTracer:
         return self._project.tables[table].parsed_ddl.columns
 
     def column(self, table: TableName, name: str) -> ColumnOrigin | None:
-        """Return a column, spelled as in the DDL, by its name in any case; None if there is no such column."""
+        """Look a column up, ignoring case, and return it as spelled in the DDL; None if there is no such column."""
         spelled = self._spelled(table, name)
         return ColumnOrigin(table, spelled) if spelled is not None else None
 

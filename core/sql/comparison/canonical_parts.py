@@ -184,7 +184,7 @@ def _conditions(word: str, lifted: list[str]) -> str:
 
 
 def _named_aggregates(select: Any) -> set[str]:
-    """Return the aliases that certainly refer to an aggregate: those that are not also a column in a group key."""
+    """Return the aliases of aggregates, without those that might instead refer to a column in a group key."""
     named = {each.alias for each in select.expressions if isinstance(each, exp.Alias) and aggregates_in(each)}
     return named - {column.name for key in group_keys(select) for column in key.find_all(exp.Column)}
 
