@@ -130,7 +130,7 @@ def _after_cancel(step: StepRow, progress: StepProgress | None) -> StepRow:
 
 
 def _step(row: RunRow, step: StepRow) -> Step:
-    """Rebuild a step from its row; the tables of a swap are those with a catch-up gate."""
+    """Rebuild a step from its row; a swap covers its own table and every table with a catch-up gate."""
     gates = {TableName(found.table) for found in row.steps if found.do == StepKind.CATCH_UP}
     tables = tuple(sorted({TableName(step.table), *gates})) if step.do == StepKind.SWAP else ()
     return Step(

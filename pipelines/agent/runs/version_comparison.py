@@ -109,7 +109,7 @@ class VersionComparison:
             Thread(target=self._interrupt, name="end of a comparison", daemon=True).start()
 
     def _interrupt(self) -> None:
-        """Interrupt until the thread has noticed: an interrupt just before its query begins has no effect."""
+        """Interrupt the comparison until its thread has noticed; an interrupt that precedes its query has no effect."""
         while not self._over.is_set():
             with suppress(HeadgateError):
                 pool = self._agent.pool.connection()
