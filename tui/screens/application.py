@@ -18,6 +18,7 @@ from textual.message import Message
 from textual.screen import Screen
 
 from core.model.errors import HeadgateError
+from core.model.states import ALIVE, State
 from tui.presentation.interaction.confirmation_dialogs import ConfirmationDialog
 from tui.presentation.screen_content.screen_frame import ConsoleIdentity, failure_words
 from tui.presentation.styling.styled_text import Tone, line
@@ -183,10 +184,18 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
 
     def quit(self) -> None:
         """Leave the console; everything keeps running."""
-        if self.offer_down and isinstance(self.screen, ConsoleScreen):
+        if self.offer_down and isinstance(self.screen, ConsoleScreen) and self._anything_runs():
             ask_to_leave(self.screen, self.exit)
         else:
             self.exit(0)
+
+    def _anything_runs(self) -> bool:
+        """Return whether an agent or a statement may be running; True until the ledger has been read."""
+        snapshot = self.state.view.snapshot
+        if snapshot.facts is None or self.state.freshness.agent:
+            return True
+        may_run = {*ALIVE, State.STOPPING, State.UNKNOWN}
+        return any(one.state in may_run for one in snapshot.statements if not one.external)
 
     def resend_cells(self) -> None:
         """Send all cells again."""

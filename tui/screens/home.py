@@ -118,6 +118,10 @@ class HomeScreen(StatementListScreen):
             return int(version) not in {one.version for one in self.state.view.others.get(TableName(table), ())}
         return self.state.view.statement(table.partition("<")[0]) is None
 
+    def successor(self, row: str) -> str:
+        """Return the table's own row for a version row, so that a cutover never moves the cursor to another table."""
+        return row.partition("@v")[0]
+
     def entry_of(self, row: str | None) -> TreeRow | None:
         """Return the entry of a row, or its last one if the row has vanished but still keeps its position."""
         return self.entries.get(row or "") or self._held.get(row or "")

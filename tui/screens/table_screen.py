@@ -59,6 +59,10 @@ class TableScreen(StatementActionsScreen):
         """Return whether the subject of a row no longer exists, as opposed to being filtered out."""
         return False
 
+    def successor(self, row: str) -> str:
+        """Return the row to which the cursor moves when its row leaves; the row itself for the nearest one."""
+        return row
+
     def last_line(self, row: str) -> Line:
         """Return a vanished row as last drawn."""
         return self._old_pictures.get(row, EMPTY)
@@ -91,6 +95,9 @@ class TableScreen(StatementActionsScreen):
         if len(self._old_pictures) > 2000:
             self._old_pictures.clear()
         self.table.empty = () if ids else self.empty_lines(width)
+        if self.table.cursor_id is not None and self.table.cursor_id not in ids:
+            successor = self.successor(self.table.cursor_id)
+            self.table.cursor_id = successor if successor in ids else self.table.cursor_id
         self.table.show(self.table.ids if list(self.table.ids) == list(ids) else ids, self.line_of, self.head(width))
 
     def line_of(self, row: str) -> Line:

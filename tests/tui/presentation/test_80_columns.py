@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from core.model.errors import HeadgateError
+from core.model.states import State
 from core.plan.model import Guard
 from state.row_types import PlanRow
 from tests.terminal.in_memory_backend import FakeBackend
@@ -83,6 +84,24 @@ def test_the_question_on_leaving_is_readable_at_80_columns() -> None:
         assert "Enter alone: leave it running; esc: stay here" in said
 
     in_console(scenario)
+
+
+def test_leaving_asks_nothing_when_no_agent_and_no_statement_runs() -> None:
+    backend = FakeBackend()
+    current = backend.current
+    assert current.facts is not None
+    backend.current = replace(
+        current,
+        facts=replace(current.facts, agent_pid=None),
+        statements=tuple(one._replace(state=State.STOPPED) for one in current.statements),
+    )
+
+    async def scenario(console: Console) -> None:
+        console.app.offer_down = True
+        await console.press("q")
+        assert console.app._exit and console.app.return_value == 0
+
+    in_console(scenario, backend=backend)
 
 
 def test_an_unknown_command_lists_all_there_are() -> None:

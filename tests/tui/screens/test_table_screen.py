@@ -1,6 +1,7 @@
 """Rows under the cursor: the selection stays, vanished rows are never acted on, and late data does not interfere."""
 
 from dataclasses import replace
+from itertools import pairwise
 from threading import Event
 
 import pytest
@@ -70,6 +71,29 @@ def test_a_second_removed_version_also_leaves_a_ghost_row() -> None:
         await console.press("D")
         assert "was deleted" in console.status()
         assert console.backend.calls == []
+
+    in_console(scenario, backend=backend)
+
+
+def test_the_cursor_on_a_removed_version_moves_to_the_row_of_its_own_table() -> None:
+    """The version's row is followed by one of another table, which takes its position."""
+    backend = FakeBackend()
+    alone = backend.current
+    others = tuple(one._replace(version=one.version + 7, active=False) for one in alone.statements if not one.external)
+    backend.current = replace(alone, statements=(*alone.statements, *others))
+
+    async def scenario(console: Console) -> None:
+        ids = list(console.screen.table.ids)
+        chosen = next(one for one, after in pairwise(ids) if "@v" in one and "@v" not in after)
+        table = chosen.partition("@v")[0]
+        assert console.screen.table.choose(chosen)
+        console.backend.current = alone
+        console.pass_time(1.0)
+        await console.show_ledger()
+        console.pass_time(60.0)
+        await console.show_ledger()
+        assert chosen not in console.screen.table.ids
+        assert console.screen.table.cursor_id == table
 
     in_console(scenario, backend=backend)
 
