@@ -178,10 +178,12 @@ class SparkQueries:
             if (last := asked.lastProgress) is not None:
                 self._events.put(query.run_id, _as_json(last))
             status = asked.status
+        message = str(status["message"])
         return replace(
             query,
             progress=self._events.progress(query.run_id),
-            message=str(status["message"]),
+            message=message,
+            waits=_is_waiting(message),
             trigger_active=bool(status["isTriggerActive"]),
             silent_s=self._events.silence_s(query.run_id),
         )
@@ -246,7 +248,7 @@ class SparkQueries:
             run_id=query.runId,
             active=True,
             message=message,
-            waits=any(words in message.lower() for words in _WAITING),
+            waits=_is_waiting(message),
             trigger_active=trigger_active,
             progress=progress,
             silent_s=self._events.silence_s(query.runId),
@@ -290,3 +292,7 @@ def _triggered(writer: Any, trigger: str) -> Any:
 def _as_json(progress: Any) -> Mapping[str, Any]:
     decoded: Mapping[str, Any] = json.loads(progress.json)
     return decoded
+
+
+def _is_waiting(message: str) -> bool:
+    return any(words in message.lower() for words in _WAITING)

@@ -268,7 +268,7 @@ def test_rows_changed_by_hand_in_a_source_are_reported_before_spark_ends_its_rea
         "p",
         TableFault(
             TableFaultKind.ROWS_CHANGED,
-            f"was changed by {operation} in version 3, which it has not read: a stream of rows does not go on over "
+            f"was changed by {operation} in version 3, which it has not read: a stream of rows cannot continue past "
             "that",
         ),
     )
