@@ -284,6 +284,7 @@ class WayForward(FactKind):
 
     OLD_TEXT = "plan its old text as a new version: headgate plan undo PLAN"
     ANEW = "start it anew: headgate plan {table}"
+    DELETE = "edit its text and plan it, or delete it: headgate plan delete {table}"
     UNDELETE = "headgate undelete {tables:typed}"
 
 

@@ -107,7 +107,9 @@ def _take_release(observed: ObservedTables, table: TableName, found: FormerVersi
     elif observed.is_external(table):
         found.refuse(table, PlanRefusalKind.EXTERNAL.of())
     elif seen.former is None:
-        found.refuse(table, PlanRefusalKind.NO_EARLIER_VERSION.of(way=WayForward.OLD_TEXT.of()))
+        # The first version has no old text.
+        way = WayForward.OLD_TEXT.of() if seen.version > 1 else WayForward.DELETE.of(table=table)
+        found.refuse(table, PlanRefusalKind.NO_EARLIER_VERSION.of(way=way))
     else:
         found.by_table[table] = seen.former
         for other in observed.tables() if seen.served_by else ():

@@ -86,6 +86,7 @@ def test_a_version_read_from_outside_the_release_keeps_running_with_its_inputs()
     ("world", "summary", "remedy"),
     [
         ({"a": {"former": None}}, "a has no earlier version that served", "headgate plan undo PLAN"),
+        ({"a": {"former": None, "version": 1}}, "a has no earlier version that served", "headgate plan delete a"),
         ({"a": {"state": "absent", "version": 0}}, "a is not deployed", "start it: headgate plan a"),
         ({"a": {"former": former("a", 1, checkpoint_ok=False)}}, 
          "a__v1 cannot resume: its checkpoint or a table", "plan undo"),
