@@ -80,7 +80,7 @@ WINDOW = DemoChange(
 )
 RENAME = DemoChange(
     "int_order_items",
-    "refused: readers still use pizza_id",
+    "an error, and no plan that can be applied: readers still use pizza_id (--with-readers edits them as well)",
     (
         TextReplacement(f"{_ITEMS}/ddl.int_order_items.sql", "  pizza_id INT,\n", "  menu_id INT,\n"),
         TextReplacement(

@@ -214,9 +214,10 @@ def _folder(context: CommandContext) -> str:
 def _inside(context: CommandContext) -> CommandContext:
     folder = _folder(context)
     if not demo_project.is_demo_folder(folder):
+        act = " ".join(filter(None, (context.args.subcommand, getattr(context.args, "kind", ""))))
         raise UsageError(
             f"{folder} is not a Headgate demo",
-            remedy="create one: headgate demo; or name its folder: headgate demo settle FOLDER",
+            remedy=f"create one: headgate demo; or name its folder: headgate demo {act} FOLDER",
         )
     return _at(context, folder)
 

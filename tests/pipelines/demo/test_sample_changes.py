@@ -90,6 +90,7 @@ def test_a_rename_alone_is_refused_naming_each_reader_and_its_lines(project: Pat
     plan = plan_of(project, "rename")
     said = " ".join(refusal.summary for refusal in plan.refusals)
     assert plan.steps == ()
+    assert not CHANGES["rename"].expected.startswith("refused")
     assert "dml.fct_kitchen_load.sql:2,4" in said
     assert "dml.int_priced_items.sql:3,5" in said
 

@@ -234,7 +234,9 @@ def test_demo_leaves_a_foreign_folder_alone(folder: Path, capsys: pytest.Capture
     before = sorted(folder.rglob("*"))
     assert exit_codes.run_command_line(["demo", str(folder), "--no-console"]) == 3
     assert exit_codes.run_command_line(["demo", "settle", str(folder)]) == 2
+    assert "headgate demo settle FOLDER" in capsys.readouterr().err
     assert exit_codes.run_command_line(["demo", "change", "filter", str(folder)]) == 2
+    assert "headgate demo change filter FOLDER" in capsys.readouterr().err
     assert exit_codes.run_command_line(["demo", "change", "nothing"]) == 2
     assert sorted(folder.rglob("*")) == before
 
