@@ -116,8 +116,7 @@ def step_cells(
 ) -> dict[str, Span]:
     """Return the cells of a step by column; `names` are the pointers a swap moves, `needs` the steps to wait for."""
     waits, bad = step.state == "waits", step.state in ("failed", "blocked")
-    # A swap names its table in the step already, so its note adds only the target of the pointer.
-    note = step.note.removeprefix(f"{step.table} →").lstrip() if step.do == "swap" else note_of(step, look.now)
+    note = step.note if step.do == StepKind.SWAP else note_of(step, look.now)
     note = first_sentence(note) if step.state == StepState.FAILED else note
     note = note or (f"needs {', '.join(map(str, needs))}" if waits and needs else "")
     return {
@@ -158,6 +157,9 @@ def step_row(
     if step.state == "waits":
         row["took"] = Span(row["predicted"].text.replace("up to ", "< "), Tone.DIM)
     room, (note, tone) = max(widths(columns, width + 1)[-1] - 1, 8), row["note"]
+    if step.do == StepKind.SWAP and step.state == StepState.DONE and len(names) < 2:
+        # The step column names the table.
+        note = step.note.removeprefix(f"{step.table} →").lstrip()
     # An error starts with its class; if the message does not fit, it is written in full below the steps.
     note = shorten(note if len(note) <= room else note.partition(": ")[0], room, look.glyphs.ellipsis)
     # The cell that separates columns is not needed after the last one.

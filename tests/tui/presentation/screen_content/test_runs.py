@@ -7,7 +7,7 @@ from core.model.names import TableName
 from core.plan.model import Step
 from core.run.records import StepRow
 from tests.support.ledger_rows import run_row
-from tui.commands.runs import progress_words
+from tui.commands.runs import progress_words, step_table
 from tui.presentation.screen_content.runs import heading, step_columns, step_detail, step_row, step_width
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.styled_text import plain
@@ -63,6 +63,14 @@ def test_table_version_and_pointer_target_are_complete_in_eighty_columns() -> No
     assert f"{name} v1 " in plain(step_row(made, (), (), 80, look))
     row = plain(step_row(swapped, (), (), 80, look))
     assert row.rstrip().endswith(f"  {name}__v1") and "…" not in row
+
+
+def test_a_swap_lists_every_pointer_with_its_target() -> None:
+    several, look = "b → b__v2, a → a__v2; within 30 ms", RowContext(UNICODE, 110.0)
+    swapped = replace(SWAP, table="b", version=0, state="done", note=several)
+    assert plain(step_row(swapped, (), ("b", "a"), 120, look)).rstrip().endswith(several)
+    assert step_table([swapped], ())[-1].endswith(several)
+    assert step_table([replace(swapped, note="b → b__v2")], ())[-1].endswith("  b → b__v2")
 
 
 def test_an_error_without_room_is_named_by_its_class() -> None:
