@@ -63,6 +63,8 @@ PLAN_SUBCOMMANDS = (
 )  # fmt: skip
 
 RUN_SUBCOMMANDS = (
+    SubcommandSpec("show", "Same as with the run's id alone.", "headgate runs show 7f3a-01c2f",
+                   plan_arguments.run_continued),
     SubcommandSpec("pause", "Start no further step; steps in progress finish.", "headgate runs pause 7f3a-01c2f",
                    plan_arguments.run_act),
     SubcommandSpec("resume", "Continue a paused run.", "headgate runs resume 7f3a-01c2f --follow",

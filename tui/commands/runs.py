@@ -51,7 +51,7 @@ AGENT_GONE_S = 3.0
 def runs(context: CommandContext) -> int:
     """List runs, show one, or act on one."""
     voice, operations = context.voice, context.operations
-    if context.args.subcommand:
+    if context.args.subcommand not in ("", "show"):
         return _control(context, context.args.subcommand)
     if context.args.run is not None:
         row = operations.run(context.args.run)

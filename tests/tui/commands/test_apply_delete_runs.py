@@ -36,6 +36,8 @@ def test_a_run_shows_what_was_predicted_beside_what_it_took(ledger: Any, capsys:
     assert exit_codes.run_command_line(["runs", "7f3a-1"]) == 0
     said = capsys.readouterr().out
     assert "30 s, predicted 20\N{EN DASH}50 s   by ana" in said and "3.0 s  2\N{EN DASH}6 s" in said
+    assert exit_codes.run_command_line(["runs", "show", "7f3a-1"]) == 0
+    assert "30 s, predicted 20" in capsys.readouterr().out
     found = written(["runs", "7f3a-1"], capsys)
     assert (found["predicted_low_s"], found["steps"][0]["predicted_high_s"]) == (20.0, 6.0)
 
