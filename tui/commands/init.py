@@ -90,9 +90,15 @@ def _init_project(context: CommandContext, name: str | None) -> int:
         raise UsageError(f"{title!r} is not a valid project name", remedy="use letters, digits, - and _, at most 40")
     if (folder / PROJECT_FILE).exists():
         raise Refused(f"{folder / PROJECT_FILE} already exists", remedy="headgate init table NAME adds a table to it")
-    if name and folder.exists() and any(folder.iterdir()):
+    here = name is not None and os.path.normpath(name) == os.curdir
+    if name is None and any(not path.name.startswith(".") for path in folder.iterdir()):
+        raise UsageError(
+            f"{folder} is not empty",
+            remedy="name a new folder: headgate init NAME; or write the project into this one: headgate init .",
+        )
+    if name and not here and folder.exists() and any(folder.iterdir()):
         raise Refused(
-            f"{folder} exists and is not empty", remedy="give another name, or go there and run headgate init"
+            f"{folder} exists and is not empty", remedy="give another name, or go there and run headgate init ."
         )
     written = {
         PROJECT_FILE: MANIFEST.format(name=title, id=uuid.uuid4()),
@@ -104,7 +110,7 @@ def _init_project(context: CommandContext, name: str | None) -> int:
         **_statement_files("sources", "main", "src_events", "events", EXAMPLE_COLUMNS),
     }
     _write(context, folder, written)
-    place = f"cd {name}; " if name else ""
+    place = f"cd {name}; " if name and not here else ""
     context.voice.say(f"next: {place}headgate up; headgate plan --all; headgate apply HASH; headgate")
     return 0
 

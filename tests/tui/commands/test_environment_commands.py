@@ -37,6 +37,25 @@ def test_a_new_project_can_be_planned_at_once(
     assert (tmp_path / "bakery/data/landing/events").is_dir()
 
 
+def test_init_without_a_name_writes_only_into_an_empty_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tmp_path.joinpath("notes.txt").touch()
+    assert exit_codes.run_command_line(["init"]) == 2
+    assert "headgate init ." in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    (folder := tmp_path / "bakery").mkdir()
+    monkeypatch.chdir(folder)
+    (folder / ".git").mkdir()
+    assert exit_codes.run_command_line(["init"]) == 0
+    (other := tmp_path / "cafe").mkdir()
+    monkeypatch.chdir(other)
+    (other / "notes.txt").touch()
+    assert exit_codes.run_command_line(["init", "."]) == 0
+    assert "cd " not in capsys.readouterr().err and (other / "headgate.yml").exists()
+
+
 def test_every_new_project_has_an_id_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert exit_codes.run_command_line(["init", "one"]) == exit_codes.run_command_line(["init", "two"]) == 0
