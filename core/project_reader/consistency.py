@@ -1,7 +1,7 @@
 """Consistency between the tables of a project: each check reports everything it finds in a single pass."""
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from core.lineage.table_graph import cycles
 from core.model.names import TableName
@@ -19,6 +19,10 @@ decodes them (tested on Delta 4.4.0).
 """
 
 
+MissingInInputs = Callable[[Table, Sequence[str]], list[Problem]]
+"""Returns a Problem for each of these written columns that the table's statement reads but no input has."""
+
+
 def check_tables(
     tables: Mapping[TableName, Table],
     declared: Set[TableName],
@@ -26,6 +30,7 @@ def check_tables(
     problems: list[Problem],
     *,
     unreadable: Set[TableName],
+    missing_in_inputs: MissingInInputs,
     connectors: Set[str] = frozenset(),
 ) -> None:
     """Check the sink, columns and reads of every table, and that there is no cycle.
@@ -38,7 +43,7 @@ def check_tables(
             _check_sink(table, problems)
             _check_connector(table, connectors, problems)
         if table.parsed is not None:
-            _check_columns(table, problems)
+            _check_columns(table, missing_in_inputs, problems)
             _check_reads(table, tables, declared, views, problems)
     _check_order(tables, problems)
 
@@ -103,7 +108,7 @@ def _check_connector(table: Table, connectors: Set[str], problems: list[Problem]
         )
 
 
-def _check_columns(table: Table, problems: list[Problem]) -> None:
+def _check_columns(table: Table, missing_in_inputs: MissingInInputs, problems: list[Problem]) -> None:
     """Compare column names: a file sink writes the columns of the query, whatever the DDL says (Spark 4.2.0)."""
     parsed, path = table.parsed, table.dml.path if table.dml else ""
     if parsed is None:
@@ -127,6 +132,8 @@ def _check_columns(table: Table, problems: list[Problem]) -> None:
                 detail=_difference(declared, named),
             )
         )
+    elif missing := missing_in_inputs(table, unknown):
+        problems += missing
     elif unknown:
         problems.append(
             Problem(

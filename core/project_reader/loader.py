@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where, in_reading_order
@@ -9,7 +10,7 @@ from core.project.manifest_head import MANIFEST_PATH as MANIFEST
 from core.project.model import Project, Script, Settings, Table
 from core.project_reader.consistency import check_tables
 from core.project_reader.manifest import Manifest, read_manifest
-from core.project_reader.parse_cache import ParseCache
+from core.project_reader.parse_cache import ParseCache, missing_in_inputs
 from core.project_reader.paths import ScriptFolder, read_script_folders
 from core.project_reader.settings_checks import (
     check_keyed,
@@ -70,7 +71,16 @@ def read_project(
     tables = _read_tables(draft, manifest.defaults)
     unreadable = {name for name in tables if draft.folders[name].path in draft.broken and name not in draft.statements}
     connectors = {connector.name for connector in manifest.connectors}
-    check_tables(tables, draft.declared, draft.views, problems, unreadable=unreadable, connectors=connectors)
+    missing = partial(missing_in_inputs, tables=tables, parse_cache=draft.parse_cache)
+    check_tables(
+        tables,
+        draft.declared,
+        draft.views,
+        problems,
+        unreadable=unreadable,
+        missing_in_inputs=missing,
+        connectors=connectors,
+    )
     yml = {name: _yml(name, draft.folders[name]) for name in tables}
     check_queries(tables, yml, problems)
     check_keyed(tables, yml, problems)

@@ -260,6 +260,16 @@ def wrong_columns(
     return in_reading_order(found)
 
 
+def missing_in_inputs(
+    table: Table, names: Sequence[str], tables: Mapping[TableName, Table], parse_cache: ParseCache
+) -> list[Problem]:
+    """Return a Problem for each of these columns that the table's statement reads but no input has, as if misspelt."""
+    assert table.parsed is not None, f"{table.name} is external"
+    declared = {name: each.parsed_ddl.columns for name, each in tables.items()}
+    wrong = parse_cache.wrong_columns(table.parsed, declared)
+    return list(_problems(table, (each for each in wrong if each.name.rpartition(".")[2].lower() in names)))
+
+
 class _DeclaredNames:
     """The names of declared columns, for comparison with the columns that statements require."""
 

@@ -88,7 +88,9 @@ def nothing(parser: CommandParser) -> None:
 
 
 def init(parser: CommandParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="a new folder (default: the current one, if it is empty)")
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="a new folder (default: the current one, if it is empty)"
+    )
 
 
 def init_table(parser: CommandParser) -> None:

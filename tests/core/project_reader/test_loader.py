@@ -271,6 +271,8 @@ def test_a_key_of_a_later_version_is_a_warning_and_the_project_is_read() -> None
          f"{SRC_A}/dml.a.sql:1: a has no column key, which its statement writes"),
         ((f"{SRC_A}/dml.a.sql", "INSERT INTO a\nSELECT *, id + 1 AS nxt FROM STREAM src"),
          f"{SRC_A}/dml.a.sql:1: a has no column nxt, which its statement writes"),
+        ((f"{SRC_A}/dml.a.sql", "INSERT INTO a\nSELECT\n  idd\nFROM STREAM src"),
+         f"{SRC_A}/dml.a.sql:3: a reads idd, a column that src does not have"),
         ((f"{SRC_A}/ddl.a.sql", ddl("a", rest="USING parquet LOCATION 'x'")),
          f"{SRC_A}/ddl.a.sql:1: a is written by a statement and has a LOCATION"),
         ((f"{SRC_A}/ddl.a.sql", ddl("a", rest="USING json")),
