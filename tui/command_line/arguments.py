@@ -88,9 +88,7 @@ def nothing(parser: CommandParser) -> None:
 
 
 def init(parser: CommandParser) -> None:
-    parser.add_argument(
-        "name", nargs="?", metavar="NAME", help="a new folder (default: the current one, if it is empty)"
-    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a new folder (default: the current one, if empty)")
 
 
 def init_table(parser: CommandParser) -> None:

@@ -45,12 +45,17 @@ class CommandOutput:
         with suppress(OSError):
             print("\n".join(lines), file=sys.stderr, flush=True)
 
-    def print(self, lines: Iterable[str]) -> None:
-        """Print lines on stdout; an item with line breaks stays on one line."""
+    def print(self, lines: Iterable[str], *, hang: int | None = None) -> None:
+        """Print lines on stdout; an item with line breaks stays on one line.
+
+        With `hang`, a terminal gets long lines folded between words, continued after so many spaces.
+        """
         self.clear()
+        width = stdout_width() if hang is not None else None
         with _told():
-            for line in lines:
-                print(escape_control_characters(line))
+            for line in map(escape_control_characters, lines):
+                for part in [line] if width is None else _folded(line, width, hang):
+                    print(part)
             sys.stdout.flush()
 
     def data(self, value: Any) -> None:
@@ -61,11 +66,11 @@ class CommandOutput:
             print(escape_in_document(text, astral=JSON_ASTRAL))
             sys.stdout.flush()
 
-    def answer(self, value: Any, *messages: str, lines: Iterable[str] = ()) -> None:
+    def answer(self, value: Any, *messages: str, lines: Iterable[str] = (), hang: int | None = None) -> None:
         """Print JSON if it was requested, else lines on stdout and messages on stderr."""
         if self.as_json:
             return self.data(value)
-        self.print(lines)
+        self.print(lines, hang=hang)
         for message in messages:
             self.say(message)
         return None
@@ -111,12 +116,17 @@ class CommandOutput:
         return error.exit_code
 
 
-def _folded(line: str, width: int) -> list[str]:
-    """Fold a long line between words, continued at the same indentation."""
+def stdout_width() -> int | None:
+    """Return the columns of the terminal on stdout; None if stdout is no terminal, so that nothing is shortened."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _folded(line: str, width: int, hang: int | None = None) -> list[str]:
+    """Fold a long line between words, continued after `hang` spaces, by default two more than its own indentation."""
     if len(line) <= width:
         return [line]
-    indent = line[: len(line) - len(line.lstrip())]
-    return textwrap.wrap(line, width, subsequent_indent=f"{indent}  ", break_long_words=False, break_on_hyphens=False)
+    indent = " " * (len(line) - len(line.lstrip()) + 2 if hang is None else hang)
+    return textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def problem_line(problem: Mapping[str, object]) -> str:

@@ -60,13 +60,19 @@ def short_or_dash(value: int | None) -> str:
 
 def trend_text(line: StatementLine) -> str:
     """Format a trend with its figures; empty if nothing is deployed."""
-    from core.model.states import Trend
+    text, trend = short_trend_text(line), _trend(line)
+    return text if not text or text.startswith(trend) else f"{trend} {text}"
 
+
+def short_trend_text(line: StatementLine) -> str:
+    """Format a trend by its figures, which need less room than its name; empty if nothing is deployed."""
     if line.state == State.ABSENT:
         return ""
-    trend = Trend(line.trend) if line.trend in set(Trend) else Trend.UNKNOWN
-    text = trend_words(trend, line.rate_rows_s, line.eta_s, line.data_age_s)
-    return text if text.startswith(str(trend)) else f"{trend} {text}"
+    return trend_words(_trend(line), line.rate_rows_s, line.eta_s, line.data_age_s)
+
+
+def _trend(line: StatementLine) -> Trend:
+    return Trend(line.trend) if line.trend in set(Trend) else Trend.UNKNOWN
 
 
 def data_age_line(context: CommandContext, snapshot: LedgerSnapshot, lines: Sequence[StatementLine]) -> str:

@@ -150,5 +150,5 @@ def impact(context: CommandContext) -> int:
         written += ["", *lines(answer, found, width, commands.get(str(answer.event), ""))]
     if found.columns:
         written += ["", *column_lines(found.columns, width)]
-    voice.print(written)
+    voice.print(written, hang=2)
     return 0

@@ -1,7 +1,7 @@
 """The commands `ls`, `lag`, `wait` and `health` on statements, and `peek`, which prints rows of a table."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from core.model.errors import HeadgateError, UsageError
@@ -12,6 +12,7 @@ from core.text.wording import counted
 from state.ledger_snapshot import LedgerSnapshot
 from tui.agent_client.agent_process import WaitProgress
 from tui.command_line.context import CommandContext
+from tui.command_line.output import stdout_width
 from tui.command_line.statement_output import (
     RIGHT,
     behind_text,
@@ -21,6 +22,7 @@ from tui.command_line.statement_output import (
     parse_conditions,
     parse_count,
     short_or_dash,
+    short_trend_text,
     statement_as_json,
     trend_text,
 )
@@ -42,7 +44,12 @@ def ls(context: CommandContext) -> int:
         context.document("headgate.ls/1", age_s=snapshot.age_s, pool_state=snapshot.pool_state, statements=found)
     else:
         head = ("TABLE", "PRODUCT", "STATE", "VER", "BEHIND", "LAG", "TREND", "ROWS", "ERR", "AGE")
-        voice.print(format_table(head, [_row(line, snapshot.read_at) for line in lines], right=RIGHT))
+        printed = format_table(head, [_row(line, snapshot.read_at) for line in lines], right=RIGHT)
+        width = stdout_width()
+        if width is not None and max(map(len, printed)) > width:
+            rows = [_row(line, snapshot.read_at, trend=short_trend_text) for line in lines]
+            printed = format_table(head, rows, right=RIGHT)
+        voice.print(printed)
         voice.say(data_age_line(context, snapshot, lines))
     return check_fail_on(context, conditions, lines)
 
@@ -83,7 +90,7 @@ def _absent(entry: project_reader.DeclaredTable) -> StatementLine:
     )  # fmt: skip
 
 
-def _row(line: StatementLine, now: float) -> tuple[str, ...]:
+def _row(line: StatementLine, now: float, trend: Callable[[StatementLine], str] = trend_text) -> tuple[str, ...]:
     if line.external:
         wrong = "!" if line.error else ""
         return (line.table, line.product, line.state_word, "", "", "", "", short_or_dash(line.rows_total), wrong, "")
@@ -95,7 +102,7 @@ def _row(line: StatementLine, now: float) -> tuple[str, ...]:
         f"v{line.version}" if line.version else "",
         behind_text(line),
         lag_text(line),
-        trend_text(line),
+        trend(line),
         short_or_dash(line.rows_total),
         str(line.restarts) + ("!" if line.error_class else ""),
         since,

@@ -11,7 +11,7 @@ from state.ledger_snapshot import StatementDetails
 from tui.command_line.context import CommandContext
 from tui.command_line.statement_output import check_fail_on, parse_conditions, statement_as_json
 from tui.presentation.screen_content.statement_rows import RowContext
-from tui.presentation.screen_content.statement_sheet import sheet_text, statement_sheet
+from tui.presentation.screen_content.statement_sheet import LABEL, sheet_text, statement_sheet
 from tui.presentation.styling.theme import WORDS_ALONE
 from tui.presentation.view.ledger_view import make_ledger_view, statement_view
 
@@ -43,7 +43,7 @@ def show(context: CommandContext) -> int:
     if own is None or own.version != serving.version:
         own = statement_view(lines[0] if lines else _deleted(serving), serving.bindings)
     look = RowContext(WORDS_ALONE, snapshot.read_at)
-    voice.print(sheet_text(statement_sheet(own, found, view, look, readers=readers, by_key=False)))
+    voice.print(sheet_text(statement_sheet(own, found, view, look, readers=readers, by_key=False)), hang=LABEL)
     return check_fail_on(context, conditions, lines)
 
 

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import sqlite3
+import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -72,6 +73,24 @@ def test_ls_for_people_has_the_same_on_one_line(shop: Any, capsys: pytest.Captur
     said = capsys.readouterr()
     assert said.out.splitlines()[1].split()[:8] == ["b", "p", "failed", "v1", "?", "1.5k", "growing", "+120/m"]
     assert "shop dev: 0 of 1 statement running" in said.err
+
+
+def test_a_terminal_of_eighty_columns_gets_short_rows_and_whole_words(
+    ledger: Any, deployed: Any, measured: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.put_deployment(deployed("a"))
+    draining = replace(measured("a", lag_rows=1500, trend="draining"), eta_s=28.0, behind_s=93.0)
+    ledger.put_measurements([draining])
+    monkeypatch.setenv("COLUMNS", "76")
+    assert exit_codes.run_command_line(["ls", "a"]) == 0
+    assert "draining 28s left" in capsys.readouterr().out
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert exit_codes.run_command_line(["ls", "a"]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert "  28s left" in rows[1] and max(map(len, rows)) <= 76
+    for words in (["impact", "a"], ["show", "a"], ["history", "a"]):
+        assert exit_codes.run_command_line(words) == 0
+        assert max(map(len, (row for row in capsys.readouterr().out.splitlines() if "/" not in row)), default=0) <= 76
 
 
 @pytest.mark.parametrize(
