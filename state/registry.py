@@ -62,7 +62,7 @@ class TableAct:
     """An act that changed the text, version or wanted state of tables."""
 
     what: str
-    """Description of the act for people, such as `run 7f3a-1 of ana`."""
+    """Human-readable description of the act, such as `run 7f3a-1 of ana`."""
     at: float
 
 

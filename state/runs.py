@@ -367,7 +367,7 @@ def _put_step(connection: sqlite3.Connection, run_id: str, step: StepRow) -> Non
 
 
 def _drop_words(connection: sqlite3.Connection, run_id: str, state: str) -> tuple[RunWordRow, ...]:
-    """Delete and return the pending acts on a run, in order; a cancel stays if a run in `state` still accepts it."""
+    """Delete and return the pending commands to a run, in order; a cancel is kept if `state` still allows it."""
     kept = "cancel" if RunState(state) in HEARD_IN["cancel"] else ""
     sql = "DELETE FROM run_word WHERE run_id = ? AND act <> ? RETURNING serial, act, step, actor, at, statement_serial"
     return tuple(RunWordRow(*values) for values in sorted(connection.execute(sql, (run_id, kept))))

@@ -28,7 +28,7 @@ class FaultSign:
 
     fault: Fault = Fault.NONE
     why: str = ""
-    """The reason, as one clause for people."""
+    """The reason, as one human-readable clause."""
     at_once: bool = False
     """Whether the sign is reported at once: after a failure, or while the pool does not answer."""
 

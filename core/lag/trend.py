@@ -71,7 +71,7 @@ class LagTrend:
     eta_s: float | None = None
     """Seconds until the backlog is processed; None unless the lag is draining."""
     reason: str = ""
-    """The reason, as one clause for people."""
+    """The reason, as one human-readable clause."""
 
 
 def lag_trend(

@@ -150,7 +150,7 @@ class Measurement:
     fault: str = ""
     """A value of `core.model.states.Fault`; empty if there is none."""
     fault_why: str = ""
-    """The reason for the fault, as one clause for people."""
+    """The reason for the fault, as one human-readable clause."""
     trend: str = "unknown"
     rate_rows_s: float | None = None
     """Change of lag in rows per second; negative while draining."""

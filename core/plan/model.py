@@ -85,7 +85,7 @@ class PlanNode:
     strategy: str
     """A value of `Strategy`; empty if nothing is started."""
     reason: Reason
-    """The reason in words for people; execution never depends on it."""
+    """Human-readable reason; execution never depends on it."""
     because_of: tuple[TableName, ...]
     level: int
     """Topological generation within the plan, starting at 0."""

@@ -97,7 +97,7 @@ def _begins_where(seen: ObservedDeployment, decision: TableDecision) -> tuple[st
 def _texts_then(
     observed: ObservedTables, revisions: TableRevisions, table: TableName, decision: TableDecision
 ) -> RevisionTexts:
-    """Return the texts of a declared table after the plan; empty if the table is kept."""
+    """Return the SQL texts that a declared table has once the plan is executed; empty if it is not acted on."""
     if decision.action is Action.KEEP:
         return RevisionTexts()
     deployed = observed.deployment(table).deployed

@@ -23,11 +23,11 @@ class FolderTaken(Refused):
 
 @dataclass(frozen=True, slots=True)
 class TableFault:
-    """Why a statement cannot continue with a table, as a kind and a clause for people."""
+    """Why a statement cannot continue with a table, as a kind and a human-readable clause."""
 
     kind: TableFaultKind
     why: str
-    """The fault as a clause for people."""
+    """Human-readable description of the fault, as a part of a sentence."""
     remedy: str = ""
 
     @property

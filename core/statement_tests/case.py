@@ -36,5 +36,5 @@ class StatementCase:
 
     @property
     def label(self) -> str:
-        """Name of the case for people, with its table."""
+        """Human-readable name of the case, with its table."""
         return f"{self.table}/{self.name}"

@@ -22,7 +22,7 @@ _MOST_WORDS = 20
 _SHORT = 200
 """Maximum number of characters for one check in the note of a step."""
 _MORE = 0.01
-"""Relative growth above which duplicates are clearly more than before, if rows cannot be paired."""
+"""Relative growth above which the number of duplicates has clearly increased; used if rows cannot be paired."""
 _TWICE = 2
 """How many times as many duplicates new rows may explain, even if the table has not grown."""
 _NEARLY = 1e-9

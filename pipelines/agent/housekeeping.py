@@ -123,7 +123,7 @@ def _remove(agent: AgentContext, folders: Iterable[Path]) -> list[str]:
 
 
 def stop_soaked(agent: AgentContext) -> None:
-    """Mark replaced versions as wanted stopped once their soak is over by the checked clock.
+    """Mark replaced versions to be stopped once their soak is over by the checked clock.
 
     A version that still has readers keeps running. Versions of tables in an open run wait for the end of that run.
     """

@@ -213,7 +213,7 @@ def _iso(at: float) -> str:
 ROUND_MS = 10 * 60_000
 """Event time from the newest event to the next closing round; exceeds delay, window and join bound together."""
 MARGIN_MS = 60_000
-"""Event time that exceeds every watermark delay of the sample."""
+"""Margin of event time, longer than every watermark delay of the sample."""
 ROUNDS = 4
 """Default number of closing rounds: `how_many_rounds` for the unchanged sample."""
 STOP_S_MAX = 15.0

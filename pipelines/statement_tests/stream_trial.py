@@ -180,5 +180,5 @@ def _spark_value(value: object, kind: str) -> object:
 
 
 def _written_as(ddl: TableDdl) -> str:
-    """Return the format to write: if the table's format needs a connector that Spark lacks, that of its data files."""
+    """Return the format to write: the table's, or that of its data files if Spark lacks the connector for it."""
     return table_format(ddl.format).data_files or ddl.format

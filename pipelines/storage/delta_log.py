@@ -228,7 +228,7 @@ class DeltaLog:
             yield commit
 
     def require(self, version: int) -> None:
-        """Raise CommitsGone if the log begins after a version, since a log is cleaned up from its oldest version on."""
+        """Raise CommitsGone if the log begins after the given version; a cleanup removes the oldest versions first."""
         if version <= self.head and not os.path.exists(self.path(version)):
             raise CommitsGone(f"version {version} of {self.folder} is no longer in its log")
 

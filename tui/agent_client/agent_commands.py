@@ -75,7 +75,7 @@ class AgentCommands:
         self._client.call("run", args, confirm=confirm or None, line=line)
 
     def confirmation_of_swap(self, run_id: str) -> "Confirmation":
-        """Compute the confirmation of a held run's swap; the agent computes it again."""
+        """Return how a held run's swap is confirmed (text and level); the agent recomputes it to verify."""
         from core.plan.confirmation import confirmation_for_swap
 
         return confirmation_for_swap(run_id, environment=self._place.environment)

@@ -30,7 +30,7 @@ _UNKNOWN: Cell = ("\0", PLAIN)
 
 
 def cell_style_of_paint(paint: Paint) -> CellStyle:
-    """Return the style of a paint."""
+    """Convert a paint of the theme (colours and attributes) to the style of a terminal cell."""
     flags = (("1", paint.bold), ("2", paint.dim), ("4", paint.underline), ("7", paint.reverse))
     return CellStyle(
         fg="39" if paint.fg is None else colour(paint.fg, 30),

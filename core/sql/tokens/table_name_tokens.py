@@ -51,7 +51,7 @@ class WrittenName:
 
 
 SELECT_ALL = ((TokenType.SELECT, "SELECT"), (TokenType.STAR, "*"), (TokenType.FROM, "FROM"))
-"""Tokens that replace TABLE in `TABLE t`, and precede VALUES that stands without a SELECT."""
+"""Tokens that replace TABLE in `TABLE t`, and that are put before VALUES without a SELECT."""
 
 
 def name_at(tokens: Sequence[Token], at: int) -> tuple[WrittenName, int]:

@@ -83,7 +83,7 @@ def keep_record(agent: AgentContext, table: TableName, version: int) -> None:
 
 
 def write_over(agent: AgentContext, row: Deployment, found: RegistryRecord | None) -> None:
-    """Overwrite the record of a version, whoever wrote it; the new count is written to the ledger first."""
+    """Overwrite the record of a version, whoever wrote it; its incremented counter goes to the ledger first."""
     count = max(row.recorded, found.count if found else 0) + 1
     agent.ledger.update_deployment(row.table, row.version, recorded=count)
     record = replace(_without_secrets(row), ledger=agent.ledger_id, count=count)

@@ -133,7 +133,7 @@ class RegistryRebuild:
 
 
 def goes_on(batch: int | None, wanted: str) -> str:
-    """Describe at which batch a version is, and whether it is wanted running."""
+    """Describe at which batch a version is, and whether it should be running."""
     if wanted == WantedState.STOPPED:
         return f"is {'before its first batch' if batch is None else f'at batch {batch}'}, wanted stopped"
     return f"{'begins' if batch is None else f'continues after batch {batch}'}, wanted {wanted}"

@@ -31,7 +31,7 @@ Versions = tuple[tuple[str, int], ...]
 
 
 def give_up(agent: AgentContext, versions: Versions, *, since: int) -> tuple[Deployment, ...]:
-    """Record that versions which do not serve are wanted stopped; returns these versions, readers first.
+    """Record that versions that do not serve should be stopped; returns these versions, readers first.
 
     A version keeps running as long as anything reads it, or if it was started by a command later than `since`. That
     is the serial of the cancel, which may be carried out late or twice.
@@ -55,7 +55,7 @@ def give_up(agent: AgentContext, versions: Versions, *, since: int) -> tuple[Dep
 
 
 def call_off_starts(agent: AgentContext, row: RunRow) -> None:
-    """Record that versions which a run has not started yet are no longer wanted running; raises like `holding`.
+    """Record that versions which a run has not started yet should no longer run; raises like `holding`.
 
     Waits for a start that was sent and not answered, because its query may still appear.
     """
@@ -68,9 +68,9 @@ def call_off_starts(agent: AgentContext, row: RunRow) -> None:
 
 
 def stop_failed(agent: AgentContext, row: RunRow) -> None:
-    """Record that failed new versions of a run are wanted stopped, so that a retry of the run starts them again.
+    """Record that failed new versions of a run should be stopped, so that a retry of the run starts them again.
 
-    Steps start only versions that are wanted stopped, not those that have failed.
+    Steps start only versions that are to be stopped, not those that have failed.
     """
     begun = ((TableName(step.table), step.version) for step in row.steps if step.do in _BEGINS)
     for deployment in (agent.ledger.deployment(*key) for key in dict.fromkeys(begun)):
@@ -82,7 +82,7 @@ def stop_failed(agent: AgentContext, row: RunRow) -> None:
 def abort(agent: AgentContext, run_id: str, given_up: Iterable[Deployment]) -> None:
     """Stop the given-up versions of a run; tables and checkpoints stay.
 
-    Versions that cannot be stopped now are already recorded as wanted stopped, and the reconciler stops them.
+    Versions that cannot be stopped now are already recorded as to be stopped, and the reconciler stops them.
     """
     for deployment in given_up:
         key = (deployment.table, deployment.version)

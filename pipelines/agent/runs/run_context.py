@@ -55,7 +55,7 @@ def overtaken(agent: AgentContext, node: PlanNode) -> str:
 
 
 def running_readers(agent: AgentContext, table: TableName, version: int) -> str:
-    """Return, as text, the readers of a version that are wanted running; empty if there are none."""
+    """Return, as text, the readers of a version that should be running; empty if there are none."""
     return ", ".join(
         sorted(
             query_name(d.table, d.version)
@@ -86,7 +86,7 @@ class RunContext:
         self.waits: dict[int, float] = {}
         """Monotonic time at which each step began to wait for its start, by step number."""
         self._rested: dict[tuple[str, int], WordRow | None] = {}
-        """The command that a start has replaced for a version that was wanted stopped, by query name and serial."""
+        """The command that a start has replaced for a version that was to stay stopped, by query name and serial."""
 
     def versions(self, step: Step) -> list[tuple[TableName, int]]:
         """Return the versions that a step acts on."""
@@ -134,7 +134,7 @@ class RunContext:
         """Start the step's version after calling `before`; a stop by an operator during this run always wins.
 
         `before` returns whether it has stopped a running query; if the caller has already done so, it passes
-        `after_stop`. A version that was wanted stopped stays so if the start is refused.
+        `after_stop`. A version that was to stay stopped stays so if the start is refused.
         """
         key, word = (step.table, step.version), self.agent.ledger.run_word(self.id)
         stops, name = self.agent.locks.stops(key), query_name(*key)
@@ -158,13 +158,13 @@ class RunContext:
         return self.deployed(step)
 
     def take_back(self, step: Step) -> None:
-        """Undo the start command of a version that was wanted stopped, because its start was refused or abandoned."""
+        """Undo the start command of a version that was to stay stopped, because its start was refused or abandoned."""
         name, word = query_name(step.table, step.version), self.agent.ledger.run_word(self.id)
         if (name, word.serial) in self._rested:
             self.agent.ledger.take_back(step.table, step.version, word, self._rested[name, word.serial])
 
     def start_as_before(self, step: Step, before: Deployment) -> Deployment | StepFailed:
-        """Restart a version that the step stopped in vain, unless it was wanted stopped before."""
+        """Restart a version that the step stopped in vain, unless it was to stay stopped before."""
         return before if self._is_to_rest(before) else self.start_unless_stopped(step, after_stop=True)
 
     def _is_to_rest(self, found: Deployment) -> bool:

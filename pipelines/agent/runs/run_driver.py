@@ -369,7 +369,7 @@ class RunDriver:
         if run.state is not RunState.CANCELLED:
             failed = [p for p in run.steps if p.state is StepState.FAILED]
             return "; ".join(f"{act_words(p.step.do)} {p.step.table}: {p.note}" for p in failed)
-        # Versions given up by the cancel are already recorded as wanted stopped.
+        # Versions given up by the cancel are already recorded as to be stopped.
         every = self._retrying(self._agent.ledger.deployments)
         swapped = any(p.step.do is StepKind.SWAP and p.state is StepState.DONE for p in run.steps)
         replaced = {(node.table, node.from_version) for node in replaced_nodes(self._plan)} if swapped else set()

@@ -183,7 +183,10 @@ def _begin(
     pair: AlignedPair | None,
     why: str,
 ) -> "Future[tuple[CheckResult, ...]]":
-    """Compare in a thread and run the project's checks; without a pair, `why` is the reason for not comparing."""
+    """Start a thread that compares both versions, if there is a pair of positions, and runs the project's checks.
+
+    Without a pair, the comparison is skipped with the reason `why`.
+    """
     work: Future[tuple[CheckResult, ...]] = Future()
     old, new = versions
 

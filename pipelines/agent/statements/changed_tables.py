@@ -32,7 +32,7 @@ _OF_TABLES = ("DELTA_", "DIFFERENT_DELTA_TABLE_")
 
 
 class ChangedTables:
-    """Compares, round by round, the tables of running statements with the tables that these have read and written."""
+    """Detects in each round the tables that were replaced or changed after a running statement began to use them."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent

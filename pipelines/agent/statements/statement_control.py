@@ -103,7 +103,7 @@ class StatementControl:
     def _each(
         self, names: tuple[str, ...], found: tuple[Deployment, ...], done: Came, arrived: float, by: str
     ) -> tuple[ActOutcome, ...]:
-        """Start each version and return the outcomes; errors are raised for one version, recorded for several."""
+        """Start each version and return the outcomes; an error is raised if there is one version, else recorded."""
         word = Word(self._agent.locks.start(), by, self._agent.clock())
         outcomes: list[ActOutcome] = []
         for deployment in found:

@@ -35,7 +35,7 @@ class HistoryEntry:
     an input), or the kind of an event."""
     summary: str
     actor: str = ""
-    """User who caused it; empty if nobody did."""
+    """User who caused the event; empty if no user did."""
     plan: str = ""
     """Hash of the plan."""
     run: str = ""

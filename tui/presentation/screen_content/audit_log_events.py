@@ -34,7 +34,7 @@ WIDE_EVENTS = (_AT, replace(EVENTS[1], width=39), *EVENTS[2:])
 
 
 def event_columns(width: int) -> tuple[TableColumn, ...]:
-    """Choose the columns of events for a width."""
+    """Choose the event columns that fit a width."""
     return WIDE_EVENTS if width >= 120 else EVENTS
 
 

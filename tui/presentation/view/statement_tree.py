@@ -151,7 +151,7 @@ def by_lineage(
 
 
 def closing_id(entry: TreeRow) -> str:
-    """Return the id of the branch that is opened and closed on an entry."""
+    """Return the id of the branch that expands or collapses when an entry is toggled."""
     return entry.id if entry.kind in ("product", "layer") else f"down:{entry.id}"
 
 
