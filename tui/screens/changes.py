@@ -79,7 +79,8 @@ class ChangesScreen(SplitScreen, StatementTableScreen):
         self.pane.show(lines)
 
     def empty_lines(self, width: int) -> tuple[Line, ...]:
-        return () if self.project_view is None else super().empty_lines(width)
+        read = self.project_view is not None and not self.project_view.problems
+        return super().empty_lines(width) if read else ()
 
     def path_and_counts(self) -> tuple[Sequence[str], str]:
         project = self.project_view

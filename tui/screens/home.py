@@ -222,6 +222,9 @@ class HomeScreen(StatementListScreen):
 
     def do_fold(self, key: str) -> None:
         """Change the folding mode; if the cursor's row is folded away, move the cursor to its branch."""
+        if self.lineage:
+            self.state.notify("the lineage does not fold: t shows the products", Tone.DIM)
+            return
         view, page = self.state.view, self.page
         self.folding.change_mode(view, page)
         closed = self.folding.closed(view, page)

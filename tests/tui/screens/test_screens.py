@@ -761,6 +761,16 @@ def test_quiet_branches_are_folded_and_faulty_ones_stay_open() -> None:
     in_console(scenario)
 
 
+def test_folding_is_refused_in_the_lineage_and_leaves_the_products_as_they_were() -> None:
+    async def scenario(console: Console) -> None:
+        mode = console.screen.folding.mode
+        await console.press("t", "z")
+        assert "the lineage does not fold" in console.status()
+        assert console.screen.folding.mode == mode
+
+    in_console(scenario)
+
+
 def test_the_tree_of_a_small_terminal_shows_what_fits_and_counts_the_rest() -> None:
     async def scenario(console: Console) -> None:
         table = console.screen.table

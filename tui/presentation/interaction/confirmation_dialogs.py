@@ -151,7 +151,7 @@ class ActionSummary:
 _EFFECTS = {
     "stop": ("will get no new rows", "keep running"),
     "start": ("will get rows again", "leave it stopped"),
-    "restart": ("get no rows until it is back", "leave it running"),
+    "restart": ("get no rows until it is back", "do not restart it"),
 }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from core.model.act_outcomes import NOT_DONE, ActOutcome, CommandOutcome
+from core.model.states import State
 from core.plan.descriptions import act_words
 from core.run.records import RunRow, overdue_tickets
 from core.text.wording import counted
@@ -213,11 +214,11 @@ COMMAND_S = 60.0
 """How long, in seconds, the last command is shown; afterwards it is only in the log."""
 
 _BEGINNING = {
-    "start": ", first batch pending",
-    "restart": ", first batch pending",
-    "stop": ", not confirmed by Spark yet",
+    "start": (", first batch pending", State.STARTING),
+    "restart": (", first batch pending", State.STARTING),
+    "stop": (", not confirmed by Spark yet", State.STOPPING),
 }
-"""Maps a verb to what is still pending after an accepted action on statements."""
+"""Maps a verb to what is still pending after an accepted action on statements, and to their state until then."""
 
 
 def message_lines(
@@ -252,7 +253,7 @@ def standing_message(view: LedgerView, fresh: Freshness, now: float) -> tuple[st
     words = f"{op_words(command.op)} {command.subject}".strip()
     # A submitted plan still has to be applied, so this is not "done".
     done = "submitted" if (command.op, command.outcome) == ("submit_plan", CommandOutcome.DONE) else command.outcome
-    outcome = done + (_started(command) if command.outcome == CommandOutcome.ACCEPTED else "")
+    outcome = done + (_pending(command, view) if command.outcome == CommandOutcome.ACCEPTED else "")
     return f"{words}: {outcome}{took}, by {command.actor}{detail}", command.at, tone
 
 
@@ -268,9 +269,13 @@ def failure_words(run: RunRow) -> str:
     return f"run {run.id[:10]} failed{why}; :run {run.id[:10]} shows it, :ack acknowledges it"
 
 
-def _started(command: CommandRow) -> str:
-    """Describe what is still pending after an accepted command."""
-    return _BEGINNING.get(command.op) or (f", {command.detail}" if command.detail else "")
+def _pending(command: CommandRow, view: LedgerView) -> str:
+    """Describe what is still pending after an accepted command; empty once its tables have left that state."""
+    if command.op not in _BEGINNING:
+        return f", {command.detail}" if command.detail else ""
+    words, state = _BEGINNING[command.op]
+    found = [view.statement(table) for table in command.subject.split()]
+    return "" if found and all(one is not None and one.state is not state for one in found) else words
 
 
 def act_answer(verb: str, outcomes: Iterable[ActOutcome]) -> str:
