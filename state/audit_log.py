@@ -23,7 +23,7 @@ _WORDS = {
     "policy_approve": "policy approve",
     "exit": "down",
 }
-"""Display names of ops whose socket name is not meant for people."""
+"""Display names of operations whose name on the socket is not readable."""
 
 _ABOUT = (
     "SELECT * FROM {0} WHERE EXISTS (SELECT 1 FROM json_each(?) "

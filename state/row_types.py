@@ -43,7 +43,7 @@ class EventRow:
     cause: str = ""
     """An `EventCause`."""
     by: str = ""
-    """A login, or the id of a run; empty if nobody caused it."""
+    """The login or the id of the run that caused the event; empty if neither did."""
 
     @property
     def about(self) -> str:
@@ -122,7 +122,7 @@ class CommandRow:
     outcome: str
     """A `CommandOutcome`."""
     detail: str = ""
-    """What the command started or created, or why it failed; one line for people."""
+    """What the command started or created, or why it failed; one human-readable line."""
     ended_at: float | None = None
     took_ms: int | None = None
 

@@ -9,7 +9,7 @@ _IT = "it "
 
 
 class Reason(StrEnum):
-    """The reason for an action, with its code for plan documents and its words for people."""
+    """The reason for an action, with its code for plan documents and its human-readable words."""
 
     NEW = "new", _IT, "is not deployed yet"
     UNCHANGED = "unchanged", _IT, "is running and has not changed"

@@ -152,7 +152,7 @@ class ObservedDeployment:
     engine: str = ""
     """Spark version of the last start; empty if unknown."""
     begins_after: str = ""
-    """The position after which the first row of `version` comes: `batch 12 of orders@v1`; empty if there is none."""
+    """The position after which `version` begins: `batch 12 of orders@v1`; empty if there is none."""
     clones: tuple[tuple[int, int], ...] = ()
     """Pairs of an existing clone and the version whose files the clone references and which must therefore be kept."""
     rows_before: bool = False

@@ -102,7 +102,7 @@ def action_words(node: PlanNode) -> str:
     return str(node.action)
 
 
-def why_words(node: PlanNode) -> str:
+def reason_words(node: PlanNode) -> str:
     """Return the evidence of a node, or else its reason and the tables that caused it."""
     if node.reason in (Reason.PARENT_REBUILT, Reason.STATIC_PARENT_REBUILT):
         kind = "stateful" if node.stateful else "stateless"

@@ -13,13 +13,13 @@ from core.plan.descriptions import (
     change_words,
     eta_words,
     range_words,
+    reason_words,
     replay_words,
     spark_word,
     spark_words,
     undo_command,
     undo_effect,
     undo_words,
-    why_words,
 )
 from core.plan.model import Exposure, Guard, LeftBehind, Plan, PlanNode
 from core.plan.request import command_words
@@ -168,7 +168,7 @@ def node_cells(node: PlanNode) -> tuple[str, ...]:
         node.table,
         change_words(node),
         action_words(node),
-        why_words(node),
+        reason_words(node),
         replay_words(node),
         eta_words(node),
         undo_words(node),
@@ -190,7 +190,7 @@ def node_lines(node: PlanNode, widths: ColumnWidths, width: int) -> list[str]:
     if not widths.why:
         lines = [table_row(cells, widths, GLYPH_BY_ACTION[node.action])]
         if node.action is not Action.KEEP and (node.evidence or node.because_of):
-            lines += _wrapped(why_words(node), width, " " * 6)
+            lines += _wrapped(reason_words(node), width, " " * 6)
         return lines
     first = next(iter(textwrap.wrap(cells[_WHY], widths.why, break_on_hyphens=False)), "")
     rest = cells[_WHY][len(first) :].strip()

@@ -50,7 +50,7 @@ def is_in_catalog(observed: ObservedTables, bindings: TableBindings, table: Tabl
 def start_anew(
     observed: ObservedTables, table: TableName, reason: Reason, because_of: tuple[TableName, ...]
 ) -> TableDecision:
-    """Start a table anew whose only version has other texts and never ran; there is nothing to keep."""
+    """Create a new version of a table whose only version has other texts and never ran."""
     evidence = (Notice.NEVER_RAN.of(version=observed.deployment(table).version),)
     return TableDecision(Action.START, reason, Change(ChangeKind.NONE, Action.START, evidence), because_of)
 
@@ -76,7 +76,7 @@ def would_end(walk: DeployWalk, child: TableName, parent: TableName) -> bool:
 
 
 def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
-    """Return the decision if the statement can continue from its checkpoint; otherwise refuse it and keep the table.
+    """Return the decision if the statement can continue from its checkpoint; otherwise refuse the table and keep it.
 
     The checkpoint must be intact, and all parents must still exist.
     """

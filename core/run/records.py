@@ -48,7 +48,7 @@ class RunRow:
     serial: int = 0
     """Serial number of the command that applied or last retried the run; a stop with a higher number is newer."""
     acknowledged_by: str = ""
-    """Who acknowledged the failure of the run; empty if nobody did."""
+    """User who acknowledged the failure of the run; empty if it is not acknowledged."""
     predicted_low_s: float | None = None
     """Shortest predicted duration of the whole run, set before the run starts and never updated; None if unknown."""
     predicted_high_s: float | None = None

@@ -214,7 +214,7 @@ class LogStart(NamedTuple):
 
 
 def describe_log_start(text: str) -> str:
-    """Describe an entry of `begins_where` for people; a condition is returned unchanged."""
+    """Describe an entry of `begins_where` in words; a condition is returned unchanged."""
     found = read_log_start(text)
     if found is None:
         return text

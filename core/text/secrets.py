@@ -1,4 +1,4 @@
-"""Masking of passwords and tokens in texts for people."""
+"""Masking of passwords and tokens in text that users see."""
 
 import re
 

@@ -196,7 +196,7 @@ class RunContext:
         return found
 
     def running_readers(self, step: Step) -> str:
-        """Return, as text, the readers of the step's version that are wanted running; empty if there are none."""
+        """Return, as text, the readers of the step's version that should be running; empty if there are none."""
         return running_readers(self.agent, step.table, step.version)
 
     def folder_note(self, built: Deployment) -> dict[str, Any]:
