@@ -245,7 +245,7 @@ class StepBuilder:
             why = f"it goes on after the newest batch of {physical_name(node.table, node.from_version)}"
             ready = self._add(StepKind.FORK, node, (ready,), why=why)
         elif node.strategy == Strategy.SEEDED:
-            ready = self._add(StepKind.SEED, node, (ready,), why="what is there now counts as read")
+            ready = self._add(StepKind.SEED, node, (ready,), why="the existing rows count as read")
         return self._make_ready(
             node, self._add(StepKind.START, node, (ready, *self._needs(node)), why=node.reason.clause)
         )

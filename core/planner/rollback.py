@@ -58,7 +58,7 @@ def rollback_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
             found.warn(table, PlanWarningKind.OUTSIDE_READERS_KEEP.of(version=now[table]))
         else:
             ends, readers = RetiredVersion(table, now[table]), context.bindings.readers(table)
-            steps.stop(ends, readers, (swap,) if swap else (), why="what served before it serves")
+            steps.stop(ends, readers, (swap,) if swap else (), why="the former version serves again")
         name = physical_name(table, now[table])
         found.warn(table, PlanWarningKind.ROWS_IN_OLD_VERSION.of(version=now[table], name=name))
     _warn_of_files(context, found)
