@@ -1,4 +1,4 @@
-"""Outcomes of commands and of operator actions on single statements, as facts from which sentences are made."""
+"""Outcomes of commands and of operator actions on single statements, as values that are rendered as sentences."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -102,7 +102,7 @@ class ActOutcome:
 
     @property
     def recorded_as(self) -> CommandOutcome:
-        """The corresponding outcome of a command; `DONE` only if nothing is left to be confirmed."""
+        """The equivalent outcome of a command; `DONE` only if nothing remains to be confirmed."""
         if self.error is not None:
             return CommandOutcome.of_error(self.error)
         if self.came in UNCHANGED:
@@ -117,7 +117,7 @@ class ActOutcome:
         return Sentence(timed + pending + ("" if self.recorded else ", not recorded"))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the outcome as the JSON object that the agent answers and `--json` prints."""
+        """Return the outcome as the JSON object that the agent sends back and `--json` prints."""
         return {
             "table": self.table,
             "version": self.version,
@@ -131,7 +131,7 @@ class ActOutcome:
 
     @classmethod
     def from_json(cls, answer: Mapping[str, Any]) -> Self:
-        """Read the output of `as_json`; a result known only to another release counts as unconfirmed."""
+        """Rebuild an outcome from the output of `as_json`; a result that this release does not know is unconfirmed."""
         came, error = answer.get("came"), answer.get("error")
         return cls(
             table=TableName(str(answer.get("table", "?"))),
@@ -153,7 +153,7 @@ def outcome_of_all(outcomes: Collection[ActOutcome]) -> CommandOutcome:
 
 
 def exit_code_of_all(outcomes: Collection[ActOutcome]) -> int:
-    """Return 0 if every action succeeded, else the exit code of the failures, or 1 if their exit codes differ.
+    """Return 0 if every action succeeded, else the exit code that all failures share, or 1 if their exit codes differ.
 
     A stop that Spark refused or has not confirmed has the exit code of `TryAgain`, since the agent keeps trying.
     """

@@ -24,7 +24,7 @@ class Action(StrEnum):
 
 
 class StepKind(StrEnum):
-    """What a step of a run does; the executor branches on this alone."""
+    """What a step of a run does; the executor branches on nothing else."""
 
     REGISTER = "register"
     """Run CREATE TABLE IF NOT EXISTS for an external table."""
@@ -139,7 +139,7 @@ EXECUTABLE = frozenset(
 
 
 def typed_strategy(strategy: str) -> str:
-    """Return a strategy as people type it after `--strategy`."""
+    """Return a strategy in the form that users type after `--strategy`."""
     return strategy.replace("_", "-")
 
 

@@ -1,4 +1,4 @@
-"""Expected failures, each class with an exit code: one class for every case that callers handle differently."""
+"""Expected failures: an exception class, with an exit code, for every case that callers handle differently."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ from core.text.sentence import Sentence
 
 
 class HeadgateError(Exception):
-    """An expected failure: a summary of what happened and a remedy."""
+    """An expected failure, with a summary of what happened and a remedy."""
 
     exit_code = 1
 
@@ -105,7 +105,7 @@ class VersionMismatch(Refused):
 
 
 class SparkFailure(StrEnum):
-    """Kinds of Spark errors on which decisions depend."""
+    """Kinds of Spark errors that Headgate recognizes because they need special handling."""
 
     WORKER_DIED = "worker died"
     """The Python process that writes a keyed table has exited."""

@@ -1,6 +1,6 @@
-"""Evidence of how severe a change is, as values: edits of texts and settings, and notices.
+"""Evidence for the severity of a change, as values: edits to texts and settings, and notices.
 
-`core.plan.descriptions` makes sentences of them; decisions use their kinds.
+`core.plan.descriptions` turns them into sentences; decisions depend on their kinds.
 """
 
 from collections.abc import Mapping
@@ -79,7 +79,7 @@ class EditKind(StrEnum):
 
 
 class EditPlace(StrEnum):
-    """Where in a query the edit is, relative to the stateful operators."""
+    """The position of an edit in a query, relative to the stateful operators."""
 
     QUERY = ""
     BEFORE_STATE = "before_state"
@@ -105,7 +105,7 @@ OF_COLUMNS = _OF_VALUES - {EditKind.FILTER, EditKind.HAVING} | {EditKind.EXPRESS
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One edit of a text or setting; an empty `before` means added, an empty `after` means removed."""
+    """An edit to a text or setting; `before` is empty for an addition, `after` for a removal."""
 
     kind: EditKind
     before: str = ""
@@ -131,7 +131,7 @@ class Edit:
         return self.kind in (EditKind.OPERATOR, EditKind.OPERATOR_KEYS, EditKind.MORE_PARTS) and self.of == name
 
     def is_of_state(self, operator: str) -> bool:
-        """Return whether the edit changes what defines a stateful operator: joins, GROUP BY, or compared columns."""
+        """Return whether the edit changes the joins, group keys or compared columns that define a stateful operator."""
         if operator == "deduplicate":
             return self.kind is EditKind.EXPRESSION
         if operator == "stream_join":
@@ -140,7 +140,7 @@ class Edit:
 
 
 class Notice(FactKind):
-    """What a plan notes besides edits: unknown texts, Spark's analysis, lost checkpoints, and where rows start."""
+    """A finding of a plan other than an edit, such as unknown texts, Spark's analysis or a lost checkpoint."""
 
     TEXTS_UNKNOWN = "it changed, and the deployed texts are unknown"
     STATEMENT_UNKNOWN = "the deployed statement is unknown"
@@ -211,17 +211,17 @@ Evidence = Edit | Fact[Notice]
 
 
 def is_of_rows(seen: Evidence) -> bool:
-    """Return whether the evidence may change the number of rows."""
+    """Return whether the evidence is an edit that may change the number of rows."""
     return isinstance(seen, Edit) and (seen.kind in _OF_ROWS or seen.joins or seen.limits)
 
 
 def reading_order(seen: Evidence) -> int:
-    """Return the rank in a summary: 0 if the number of rows may change, 1 for filters and values, else 2."""
+    """Return the rank of evidence in a summary: 0 if `is_of_rows`, 1 for edits to filters or columns, else 2."""
     return 0 if is_of_rows(seen) else 1 if isinstance(seen, Edit) and seen.kind in _OF_VALUES else 2
 
 
 def in_statement(table: TableName, seen: Evidence) -> Evidence:
-    """Return the evidence, marked as belonging to one statement of a set."""
+    """Return the evidence, attributed to one statement of a statement set."""
     return replace(seen, table=table) if isinstance(seen, Edit) else Notice.OF_TABLE.of(table=table, notice=seen)
 
 

@@ -1,4 +1,4 @@
-"""Names of tables, versions and queries, whole numbers and trigger intervals: checked when parsed, then trusted."""
+"""Names of tables, versions and queries, whole numbers and trigger intervals; validated once, when parsed."""
 
 import re
 from typing import NewType
@@ -76,6 +76,6 @@ def split_query(name: str) -> tuple[TableName, int] | None:
 
 
 def trigger_s(text: str) -> float:
-    """Return Spark's processing-time interval in seconds; 10 if the notation is unknown."""
+    """Return a processing-time trigger's interval in seconds; 10 if the notation is unknown."""
     found = _INTERVAL.fullmatch(text.lower())
     return int(found[1]) * _UNIT_S[found[2]] if found else 10.0

@@ -9,7 +9,7 @@ _IT = "it "
 
 
 class Reason(StrEnum):
-    """The reason for an action, with its code for plan documents and its human-readable words."""
+    """The reason for an action: a code for plan documents and a text for display."""
 
     NEW = "new", _IT, "is not deployed yet"
     UNCHANGED = "unchanged", _IT, "is running and has not changed"
@@ -88,7 +88,7 @@ class Reason(StrEnum):
 
     @property
     def clause(self) -> Sentence:
-        """The words as a clause that can follow `because`."""
+        """The text as a clause that can follow `because`."""
         return Sentence(f"{self._subject}{self.words}")
 
 

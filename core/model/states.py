@@ -1,4 +1,4 @@
-"""Closed lists of states, trends and faults: the same words on screen, in JSON, in filters and in the ledger."""
+"""Closed lists of states, trends and faults, spelled alike on screen, in JSON, in filters and in the ledger."""
 
 from collections.abc import Collection, Iterable
 from enum import StrEnum
@@ -96,8 +96,10 @@ def stays_at_rest(state: str, wanted: str) -> bool:
 
 
 def summary_state(states: Collection[State]) -> State:
-    """Return one state for several statements: `running` if some are running and all others are healthy at rest, else
-    the worst state; `absent` if there are no statements.
+    """Return one state that summarizes several statements; `absent` if there are no statements.
+
+    It is `running` if some statements are running and all others are stopped, completed or absent; else it is the worst
+    state.
     """
     found = [state for state in STATES_WORST_FIRST if state in states]
     worst = found[0] if found else State.ABSENT
@@ -105,12 +107,13 @@ def summary_state(states: Collection[State]) -> State:
 
 
 def worst_trend(trends: Iterable[Trend]) -> Trend:
-    """Return one trend for several statements: the worst one; `unknown` if there are none."""
+    """Return the worst of several trends; `unknown` if there are none."""
     return min(trends, key=TRENDS_WORST_FIRST.index, default=Trend.UNKNOWN)
 
 
 def counts_for_many(trend: Trend, state: State, lag_rows: int | None) -> bool:
-    """Return whether a trend counts in a summary of many statements; `unknown` does not count if no input can be
-    pending.
+    """Return whether a summary of many statements includes a statement's trend.
+
+    The trend `unknown` is left out if the statement has no lag or is absent.
     """
     return trend is not Trend.UNKNOWN or (lag_rows != 0 and state is not State.ABSENT)

@@ -1,8 +1,8 @@
 """All differences between table formats, and the column types that can be widened in place.
 
-File tables are Spark's file sources: a query that writes such a table lists the files in a log (`_spark_metadata`), and
-a new checkpoint starts with all existing files. A table with a transaction log (`_delta_log`) has an id, versions, and
-a record of the batches that each query wrote.
+Tables of a file format are Spark's file sources: a query that writes such a table lists the files in a log
+(`_spark_metadata`), and a stream with a new checkpoint starts with all existing files. A table with a transaction log
+(`_delta_log`) has an id, versions, and a record of the batches that each query wrote.
 """
 
 import re
@@ -24,7 +24,7 @@ class RowCounting(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TableFormat:
-    """The properties of one table format; `name` is the word after `USING`."""
+    """The properties of a table format; `name` is the name used in a `USING` clause."""
 
     name: str
     external_input: bool = False
@@ -88,7 +88,7 @@ class TableFormat:
 
     @property
     def counts_rows_exactly(self) -> bool:
-        """Whether rows are counted, not estimated."""
+        """Whether row counts are exact rather than estimated."""
         return self.row_counting in (RowCounting.FOOTERS, RowCounting.LOG)
 
 
@@ -137,12 +137,12 @@ TABLE_FORMATS_OF_OTHERS = {
 
 
 def table_format(name: str) -> TableFormat:
-    """Return a format by name; a format with an unknown name is neither read, written nor counted."""
+    """Return a format by name; for an unknown name, a format that can be neither read, written nor counted."""
     return TABLE_FORMATS.get(name) or TABLE_FORMATS_OF_OTHERS.get(name) or TableFormat(name)
 
 
 def format_of_others(name: str) -> str:
-    """Return the format name that `table_format` accepts for tables of this format that others write."""
+    """Return the name under which `table_format` finds a format's variant for tables that other systems write."""
     return f"{name}{_OF_OTHERS}" if table_format(name).transaction_log else name
 
 

@@ -1,9 +1,9 @@
 """Aligned positions: the newest batches at which two versions had read exactly the same input.
 
-Each batch of a version has read a definite part of every streamed source. If only one of the two versions reads a
-source, and the batches of the source are known, then the inputs of the source are compared instead, and so on up to
-sources that both versions share or that are external. A mark stands for the rows read from a source, `12:9f3a…` for 12
-files; equal marks mean equal rows.
+By the end of a batch, a version has read a definite set of rows from each streamed source. A mark identifies that set,
+such as `12:9f3a…` for 12 files; equal marks mean equal rows. A source that only one of the two versions reads is
+replaced by its own inputs if its batches are known, and so on up to sources that both versions share or that are
+external.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -27,7 +27,7 @@ ALTERNATIVES = 256
 
 @dataclass(frozen=True, slots=True)
 class BatchPosition:
-    """What a version had read at the end of a batch."""
+    """The input that a version had read by the end of a batch."""
 
     consumed: tuple[str, ...]
     """A mark for each source, in the order of the SQL text."""
@@ -48,7 +48,7 @@ class BatchHistory:
 
 @dataclass(frozen=True, slots=True)
 class VersionHistory:
-    """The batches of one version, and the source versions that this version streams."""
+    """The batches of one version, and the upstream versions that it streams from."""
 
     sources: tuple[Version, ...]
     history: BatchHistory
@@ -71,7 +71,7 @@ class AlignedPair:
 
 @dataclass(frozen=True, slots=True)
 class Unaligned:
-    """Why no two batches have read the same input."""
+    """The reason why no batches of two versions have read the same input."""
 
     why: str
     final: bool = False
@@ -84,10 +84,11 @@ Histories = Mapping[Version, VersionHistory]
 def newest_aligned(
     histories: Histories, blue: Version, green: Version, *, at: Collection[int] | None = None, strict: bool = True
 ) -> AlignedPair | Unaligned:
-    """Return the newest batches of two versions that have read the same input.
+    """Return the newest pair of batches at which two versions had read the same input.
 
-    `histories` holds both versions and, as far as known, all versions upstream of them. `at` restricts the batches of
-    `blue`. `strict` requires equal watermarks too. A source that only one of the two versions reads is not compared.
+    `histories` contains both versions and, as far as known, all versions upstream of them. `at` restricts the search to
+    these batches of `blue`. `strict` requires equal watermarks too. A source that only one of the two versions reads is
+    not compared.
     """
     missing = next((version for version in (blue, green) if version not in histories), None)
     if missing is not None:
@@ -118,14 +119,14 @@ def newest_aligned(
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """One possible position of a batch: marks and watermarks by path."""
+    """A position that a version may have reached at the end of a batch: marks and watermarks by source path."""
 
     marks: Mapping[SourcePath, str]
     waters: Mapping[SourcePath, str]
 
 
 class _Side:
-    """One of the two versions, with its sources expanded up to the roots."""
+    """One of the two compared versions, with its sources traced upstream to those that are compared."""
 
     def __init__(self, histories: Histories, shared: frozenset[Version], version: Version) -> None:
         self._histories, self._shared = histories, shared
@@ -137,7 +138,7 @@ class _Side:
         self.waters = frozenset(self._waters(version, ()))
 
     def positions(self, batch: int) -> tuple[_Position, ...]:
-        """Return the possible positions at the end of a batch; empty if they are no longer known."""
+        """Return the positions that the version may have reached at the end of a batch; empty if no longer known."""
         return self._positions(self.version, batch)
 
     def expands(self, version: Version) -> bool:
@@ -164,7 +165,10 @@ class _Side:
         return self._known[key]
 
     def _found(self, version: Version, batch: int) -> Iterator[_Position]:
-        """Yield the combinations of possible positions of all sources; before the first batch nothing was read."""
+        """Yield a version's possible positions at the end of a batch: the combinations of its sources' positions.
+
+        A negative batch means that the version has not read anything yet.
+        """
         known = self._histories[version]
         at = known.history.batches.get(batch)
         if at is None and batch < 0:
@@ -223,7 +227,10 @@ def _named(sources: tuple[Version, ...]) -> Iterator[tuple[str, Version]]:
 def _comparable(
     blue: Mapping[SourcePath, Version], green: Mapping[SourcePath, Version]
 ) -> tuple[tuple[SourcePath, SourcePath], ...]:
-    """Pair the paths that lead to the same root: equal paths first, else the only remaining path on each side."""
+    """Pair the source paths of both versions that lead to the same root.
+
+    Equal paths are paired first. Of the remaining paths to a root, only a single path on each side is paired.
+    """
     same = [path for path, root in blue.items() if green.get(path) == root]
     pairs = [(path, path) for path in same]
     for path, root in blue.items():
@@ -235,7 +242,7 @@ def _comparable(
 
 
 def _projected(position: _Position, side: int, pairs: Collection[tuple[SourcePath, SourcePath]]) -> tuple[str, ...]:
-    """Return what is compared of a position: the mark of each path, or the watermark of a path without a mark."""
+    """Return the values of a position to compare: the mark of each path, or the watermark of a path without a mark."""
     marks, waters = position.marks, position.waters
     return tuple(marks[pair[side]] if pair[side] in marks else waters.get(pair[side], "") for pair in pairs)
 
@@ -252,7 +259,7 @@ def _pair(
 
 
 def _why(blues: _Side, greens: _Side, pairs: tuple[tuple[SourcePath, SourcePath], ...], chosen: Collection[int]) -> str:
-    """Return a sentence on how far both versions have read, as far as known."""
+    """Return a sentence that explains why no batches align: how far each version has read, if known."""
     ends = [next((found for batch in side for found in of.positions(batch)), None) for side, of in (
         (sorted(chosen, reverse=True), blues), (greens.batches, greens))]  # fmt: skip
     names = [query_name(*side.version) for side in (blues, greens)]

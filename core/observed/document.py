@@ -43,7 +43,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def planner_input_from_text(text: str, path: str, environment: str = "") -> PlannerInput:
-    """Parse `tables: {name: {state, …}}` in YAML or JSON; tables that are not listed count as absent.
+    """Parse planner input, `tables: {name: {state, …}}` in YAML or JSON; a table that is not listed is absent.
 
     Raises UsageError, naming `path`, if the text cannot be parsed. Raises InvalidProject with all Problems for wrong or
     duplicate keys, or if the document was observed in an environment other than `environment`.
@@ -98,10 +98,9 @@ def _known(document: Any, environment: str, problems: list[Problem]) -> PlannerI
 
 
 def places_in_text(text: str, path: str) -> dict[tuple[TableName, str], Where]:
-    """Return the place of each table in a readable document, under (table, ""), and of each key of a table, under
-    (table, key).
+    """Return the location of each table in a document, under (table, ""), and of each of its keys, under (table, key).
 
-    Parses the text again, so call it only for documents with mistakes.
+    The document must be parsable. It is parsed again, so call this only for documents with mistakes.
     """
     root = yaml.compose(text, Loader=_LOADER)
     found: dict[tuple[TableName, str], Where] = {}
@@ -120,7 +119,7 @@ def _pairs(node: Any, only: str = "") -> list[tuple[Any, Any]]:
 
 
 def _durations(given: EntryReader) -> dict[str, Seconds]:
-    """Read step durations: lowest and highest number of seconds by step kind, or by step kind and table."""
+    """Read the lowest and highest duration in seconds, by step kind or by step kind and table."""
     part = given.part("durations", "a mapping of pairs of numbers")
     found = {}
     for key, pair in (part.values if part is not None else {}).items():
@@ -136,7 +135,7 @@ def _is_seconds(value: Any) -> bool:
 
 
 def planner_input_as_document(known: PlannerInput, environment: str) -> dict[str, Any]:
-    """Return a document from which `planner_input_from_text` reads an equal value."""
+    """Return planner input as a document that `planner_input_from_text` parses to an equal value."""
     document: dict[str, Any] = {"format": OBSERVED_FORMAT, "environment": environment}
     if known.headroom is not None:
         document["room"] = known_fields(known.headroom)
@@ -151,7 +150,7 @@ def planner_input_as_document(known: PlannerInput, environment: str) -> dict[str
 
 
 def _document(text: str, path: str, problems: list[Problem]) -> Any:
-    """Parse a document. JSON goes to the JSON parser, because the YAML parser takes seconds for 3,000 tables."""
+    """Parse a document. The JSON parser is tried first, because the YAML parser takes seconds for 3,000 tables."""
     if text.lstrip().startswith("{") and _levels(text) <= _MOST_LEVELS:
         twice: list[Problem] = []
         with suppress(ValueError, RecursionError):
@@ -189,7 +188,7 @@ def _twice(word: str, remedy: str, where: Where | None) -> Problem:
 
 
 def _refuse_deep_and_aliases(text: str) -> None:
-    """Raise ValueError for deep nesting or for aliases, before libyaml recurses into them."""
+    """Raise ValueError if a YAML text is nested too deeply or has aliases, before libyaml recurses into it."""
     deep = 0
     for event in _events(text):
         deep += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -201,7 +200,7 @@ def _refuse_deep_and_aliases(text: str) -> None:
 
 
 def _events(text: str) -> Iterator[Any]:
-    """Yield the parser's events; raises ValueError at libyaml's own nesting limit (PyYAML 6.0.4: 1,000 levels)."""
+    """Yield the YAML parser's events; raises ValueError at libyaml's own nesting limit (PyYAML 6.0.4: 1,000 levels)."""
     try:
         yield from yaml.parse(text, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
@@ -215,7 +214,7 @@ def _too_deep(line: int) -> ValueError:
 
 
 class _Loader(_LOADER):  # type: ignore[misc]  # a class of PyYAML's extension, which has no types
-    """Reports duplicate keys and refuses numbers with too many digits."""
+    """A YAML loader that reports duplicate keys and rejects numbers with too many digits."""
 
     path: str
     problems: list[Problem]

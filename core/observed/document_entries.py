@@ -1,4 +1,4 @@
-"""Conversion between parts of an `--observed` document and values; mistakes are collected as Problems."""
+"""Conversion between parts of an `--observed` document and domain values; mistakes are collected as Problems."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -35,7 +35,7 @@ def cut(value: Any, most: int = _SHOWN) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EntryReader:
-    """Reads values from one mapping of a document; a wrong value becomes a Problem and is read as the default."""
+    """Reads values from one mapping of a document; reports a wrong value as a Problem and returns the default."""
 
     subject: str
     label: str
@@ -55,7 +55,7 @@ class EntryReader:
         self.problems.append(Problem(f"{self.label}: {summary}", remedy, None, self.subject))
 
     def word(self, key: str, known: tuple[str, ...], default: str) -> str:
-        """Read a word from a closed list."""
+        """Read a string that must be one of the `known` values, or return the default."""
         value = self.values.get(key, default)
         if isinstance(value, str) and value in known:
             return str(value)
@@ -64,12 +64,12 @@ class EntryReader:
         return default
 
     def moment(self, key: str) -> str:
-        """Read a time, given as a string or as an unquoted YAML timestamp."""
+        """Read a time, written as a string or as an unquoted YAML timestamp, as text."""
         value = self.values.get(key)
         return value.isoformat() if isinstance(value, (date, datetime)) else self.text(key)
 
     def text(self, key: str, default: str = "") -> str:
-        """Read a string."""
+        """Read the string under a key, or return the default if it is absent or not a string."""
         value = self.values.get(key)
         if value is None:
             return default
@@ -79,7 +79,7 @@ class EntryReader:
         return value
 
     def whole(self, key: str, default: int = 0) -> int:
-        """Read a non-negative whole number."""
+        """Read the non-negative whole number under a key, or return the default if it is absent or wrong."""
         value = self.values.get(key, default)
         if type(value) is not int or not 0 <= value < _MOST:
             self.wrong(f"{key} must be a whole number", f"write {key}: 1")
@@ -87,7 +87,7 @@ class EntryReader:
         return value
 
     def number(self, key: str, *, whole: bool) -> Any:
-        """Read a non-negative number; None if absent."""
+        """Read the non-negative number under a key; None if it is absent or wrong."""
         value = self.values.get(key)
         kinds = (int,) if whole else (int, float)
         if value is not None and (type(value) not in kinds or not 0 <= value < (_MOST if whole else float("inf"))):
@@ -97,7 +97,7 @@ class EntryReader:
         return value
 
     def wholes(self, key: str) -> tuple[int, ...]:
-        """Read a list of version numbers, sorted."""
+        """Read the list of version numbers under a key, sorted and without duplicates; empty if absent or wrong."""
         value = self.values.get(key)
         if value is None:
             return ()
@@ -107,11 +107,11 @@ class EntryReader:
         return tuple(sorted(set(value)))
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Read a list of strings."""
+        """Read the list of strings under a key; empty if it is absent."""
         return tuple(map(str, self.values.get(key) or ()))
 
     def flag(self, key: str, default: bool = True) -> bool:
-        """Read true or false."""
+        """Read the Boolean value under a key, or return the default if it is absent or wrong."""
         value = self.values.get(key, default)
         if not isinstance(value, bool):
             self.wrong(f"{key} must be true or false", f"write {key}: {'true' if default else 'false'}")
@@ -154,7 +154,7 @@ _FRACTIONS = frozenset(("at", "earliest", "rate_rows_s", "batch_s", "busy"))
 
 
 def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> ObservedDeployment:
-    """Read the entry of one table: a mapping, or just its state."""
+    """Read the observations of one table from its entry, which is a mapping or just a state."""
     if isinstance(entry, str):
         entry = {"state": entry}
     if not isinstance(entry, Mapping):
@@ -198,7 +198,7 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
 
 
 def entry_as_json(seen: ObservedDeployment) -> dict[str, Any]:
-    """Return an entry from which `read_entry` reads an equal value, without unknown and default values."""
+    """Return a table's entry without unknown and default values, such that `read_entry` reads back an equal value."""
     entry = {key: getattr(seen, field) for key, field in FIELD_BY_KEY.items()}
     if seen.deployed is not None:
         entry["deployed"] = _filled(seen.deployed)
@@ -230,7 +230,7 @@ def plain_value(value: Any) -> Any:
 
 
 def known_fields(measured: TableStatistics | Headroom) -> dict[str, Any]:
-    """Return the fields whose value is known, that is, differs from the default."""
+    """Return the measured fields whose value is known, that is, differs from the default."""
     nothing = asdict(type(measured)())
     return {key: value for key, value in asdict(measured).items() if value != nothing[key]}
 
@@ -242,7 +242,7 @@ def read_headroom(given: EntryReader) -> Headroom | None:
 
 
 def read_policy(given: EntryReader) -> Policy | None:
-    """Read the policy in force, as written by `headgate export observed`."""
+    """Read the effective policy, as written by `headgate export observed`; None if it is absent or malformed."""
     part = given.part("policy", "a policy")
     if part is None:
         return None
@@ -259,7 +259,7 @@ def read_policy(given: EntryReader) -> Policy | None:
 
 
 def read_answers(given: EntryReader) -> dict[str, str]:
-    """Read Spark's recorded answers, by the key of their question."""
+    """Read Spark's recorded answers to analysis questions, by the key of the question."""
     part = given.part("answers", "a mapping of strings")
     values = part.values if part is not None else {}
     if not all(isinstance(text, str) for pair in values.items() for text in pair):
@@ -269,7 +269,7 @@ def read_answers(given: EntryReader) -> dict[str, str]:
 
 
 def _is_rule(value: Any, usual: Any) -> bool:
-    """Return whether a value has the same type as the default of its rule."""
+    """Return whether the value of a policy rule has the same type as the rule's default."""
     if isinstance(usual, tuple):
         return isinstance(value, tuple) and all(isinstance(part, str | tuple) for part in value)
     if isinstance(usual, bool):
@@ -323,7 +323,7 @@ _NO_VERSION = OtherVersion(0)
 
 
 def _parts(given: EntryReader, key: str, what: str) -> tuple[EntryReader, ...]:
-    """Return a reader for each entry of a list of mappings; every entry must name a version."""
+    """Return a reader for each mapping in the list under a key; every mapping must have a version."""
     value = given.values.get(key)
     if value is None:
         return ()
@@ -335,7 +335,7 @@ def _parts(given: EntryReader, key: str, what: str) -> tuple[EntryReader, ...]:
 
 
 def _versions(given: EntryReader, key: str, what: str) -> tuple[OtherVersion, ...]:
-    """Read a list of versions, newest first."""
+    """Read the list of versions under a key, newest first."""
     found = (_version(part) for part in _parts(given, key, what))
     return tuple(sorted((one for one in found if one is not None), key=lambda one: -one.version))
 
@@ -360,7 +360,7 @@ def _version(part: EntryReader | None) -> OtherVersion | None:
 
 
 def _version_as_json(version: OtherVersion) -> dict[str, Any]:
-    """Return the fields of a version that differ from the defaults; `_version` reads them."""
+    """Return a version as JSON without default values; `_version` reads it back."""
     usual = {**asdict(_NO_VERSION), "texts": {}}
     values = {**asdict(version), "texts": _filled(version.texts)}
     return {"deployed" if key == "texts" else key: value for key, value in values.items() if value != usual[key]}

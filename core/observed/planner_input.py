@@ -1,4 +1,4 @@
-"""What the planner knows of an environment: the state of each table, measurements, policy and step durations."""
+"""What the planner knows about an environment: the state of each table, measurements, policy and step durations."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -48,7 +48,7 @@ StepDurations = Mapping[str, Seconds]
 
 
 def step_durations(measured: Iterable[MeasuredStep]) -> StepDurations:
-    """Return the typical range for each step kind, and for each table with at least `OWN_LEAST` steps of that kind."""
+    """Return the typical duration of each step kind, also per table if it has at least `OWN_LEAST` such steps."""
     found: dict[str, list[float]] = {}
     for step in measured:
         found.setdefault(step.do, []).append(step.took_s)
@@ -64,7 +64,7 @@ def _usual(took: list[float]) -> Seconds:
 
 @dataclass(frozen=True, slots=True)
 class OtherVersion:
-    """A version that does not serve: a former serving version, or an orphan of a run that never moved the pointer."""
+    """A version that is not serving: a former serving version, or an orphan of a run that never moved the pointer."""
 
     version: int
     revision: str = ""
@@ -99,7 +99,7 @@ class OpenTicket:
 
 @dataclass(frozen=True, slots=True)
 class ObservedDeployment:
-    """What was observed of a table; when planning offline, everything but `state` may be unknown."""
+    """The observed deployment of a table; for offline planning, everything but `state` may be unknown."""
 
     state: str = "absent"
     revision: str = "same"
@@ -168,7 +168,7 @@ class ObservedDeployment:
 
 @dataclass(frozen=True, slots=True)
 class PlannerInput:
-    """What is known of one environment at one moment; what is missing is unknown."""
+    """Everything known about an environment at one moment; a missing value is unknown."""
 
     observed: Mapping[TableName, ObservedDeployment] = field(default_factory=dict)
     """What was observed of each table; a table without an entry is absent."""

@@ -1,4 +1,4 @@
-"""Measurements behind the costs in a plan: table statistics, log histories, headroom; None means unknown."""
+"""Measurements from which a plan's costs are estimated: statistics, log histories and headroom; None is unknown."""
 
 import json
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ NEWEST_COMMITS = 64
 
 @dataclass(frozen=True, slots=True)
 class LogHistory:
-    """The versions of a table at which a stream may start."""
+    """The versions in a table's transaction log at which a stream may start."""
 
     first: int
     """The oldest version whose commit is still in the log."""
@@ -112,7 +112,7 @@ class LogHistory:
 
 
 def history_of(text: str) -> LogHistory | None:
-    """Parse the output of `as_text`; None for any other text."""
+    """Parse a history written by `as_text`; return None for any other text."""
     try:
         found = json.loads(text)
         commits = tuple((int(n), float(at), None if rows is None else int(rows)) for n, at, rows in found["commits"])

@@ -1,4 +1,4 @@
-"""Versions of tables as the ledger records them, their latest measurements, and which of them serves.
+"""Table versions as recorded in the ledger, their latest measurements, and the selection of the serving version.
 
 Times are epoch seconds, or None if unknown.
 """
@@ -123,7 +123,7 @@ class Deployment:
 
     @property
     def stored_as(self) -> str:
-        """The format name under which the files are accessed: `format`, or its variant for tables that others write."""
+        """The format name for accessing the files: `format`, or its variant for tables that other systems write."""
         return format_of_others(self.format) if self.external else self.format
 
     @property
@@ -181,7 +181,7 @@ _FIGURES = (
 
 
 class StatementLine(NamedTuple):
-    """A version in a list: a few fields of its deployment and its measurement."""
+    """A version as listed on screen: selected fields of its deployment and of its latest measurement."""
 
     table: TableName
     version: int
@@ -236,19 +236,19 @@ class StatementLine(NamedTuple):
 
     @property
     def fault_word(self) -> str:
-        """The fault, a value of `core.model.states.Fault`; the state, which may be more recent, takes precedence."""
+        """The fault, a `core.model.states.Fault` value, or empty; the state, which may be newer, takes precedence."""
         if self.state == State.FAILED:
             return Fault.FAILED
         return (self.fault or "") if self.state in MAY_WORK and self.fault != Fault.FAILED else ""
 
     @property
     def state_word(self) -> str:
-        """The state for display; `external` for a table that others write."""
+        """The state to display; `external` for a table that other systems write."""
         return "external" if self.external else str(self.state)
 
     @property
     def measurement(self) -> Measurement | None:
-        """The latest measurement, reduced to the fields of this line; None before the first one."""
+        """The latest measurement, with only the fields of this line; None before the first measurement."""
         if self.at is None:
             return None
         figures = {name: getattr(self, name) for name in _FIGURES}
@@ -321,5 +321,5 @@ def heartbeat_age_s(agent_seen_at: float | None, now: float) -> float | None:
 
 
 def is_stale(age_s: float | None, agent_pid: int | None) -> bool:
-    """Return whether no agent updates the data; an agent that ends normally removes its pid."""
+    """Return whether no agent is updating the data: its heartbeat is too old, or it has ended and removed its pid."""
     return age_s is None or age_s > STALE_S or agent_pid is None
