@@ -155,7 +155,12 @@ CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit
   BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
 """
 
-MIGRATIONS = (_REGISTRY + _MEASUREMENTS + _WORK + _AUDIT,)
+_START_BATCH = """
+ALTER TABLE deployment ADD COLUMN begins_after_version INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE deployment ADD COLUMN begins_after_batch INTEGER;
+"""
+
+MIGRATIONS = (_REGISTRY + _MEASUREMENTS + _WORK + _AUDIT, _START_BATCH)
 """The first makes an empty file a ledger of `FIRST_VERSION`; each later one adds 1 to `user_version`."""
 
 SCHEMA_VERSION = FIRST_VERSION + len(MIGRATIONS) - 1

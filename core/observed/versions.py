@@ -103,6 +103,9 @@ class Deployment:
     """Rows of the table that the text does not produce from its current inputs: `rows that came of a@v1`."""
     begins_after: str = ""
     """The position before the first row, if the version starts after one: `batch 12 of orders@v1`."""
+    begins_after_version: int = 0
+    """The version of the table after whose batch `begins_after_batch` this one starts; 0 if there is none."""
+    begins_after_batch: int | None = None
     before_ddl: str = ""
     """CREATE TABLE IF NOT EXISTS for the table of earlier rows that the pointer also serves; empty if there is none."""
     table_id: str = ""

@@ -107,6 +107,8 @@ class RowEffect:
     """Whether any number of the affected rows may be equal to other rows."""
     most: int | None = None
     """Maximum number of rows with this effect; None if unknown."""
+    from_start: bool = False
+    """Whether only one version has the rows because the versions start at different positions."""
 
 
 @dataclass(frozen=True, slots=True)

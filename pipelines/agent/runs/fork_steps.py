@@ -55,13 +55,18 @@ def fork(run: RunContext, step: Step) -> RunEvidence:
     # A copied checkpoint has the same pinned settings.
     came_of = query_name(origin.table, origin.version)
     place = f"batch {cut.batch} of {came_of}" if cut.batch is not None else ""
+    begins = (place, origin.version if place else 0, cut.batch)
+    if rows is OriginRows.INSIDE:
+        begins = (origin.begins_after, origin.begins_after_version, origin.begins_after_batch)
     agent.ledger.update_deployment(
         step.table,
         step.version,
         checkpoint_id=cut.id,
         pool=origin.pool,
         before_ddl=before,
-        begins_after=origin.begins_after if rows is OriginRows.INSIDE else place,
+        begins_after=begins[0],
+        begins_after_version=begins[1],
+        begins_after_batch=begins[2],
         older_rows=f"rows from {came_of}" if rows is OriginRows.INSIDE and place else "",
         **taken,
     )

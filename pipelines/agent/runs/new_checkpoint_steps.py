@@ -185,6 +185,8 @@ def _make_checkpoint(run: RunContext, step: Step, deployment: Deployment, checkp
         stateful=built.stateful,
         begins_where=built.begins_where,
         begins_after="",
+        begins_after_version=0,
+        begins_after_batch=None,
         older_rows=_OLDER,
         # The new checkpoint pins the settings of its own first start.
         pool=None,

@@ -52,8 +52,10 @@ def begins_alone(expected: Expectation) -> bool:
 
     False if rows depend on each other, because then other rows may differ too.
     """
-    whys = {row.why for row in expected.rows}
-    return len(whys) == 1 and not (expected.anything or expected.once or expected.keys)
+    rows = expected.rows
+    return (
+        bool(rows) and all(row.from_start for row in rows) and not (expected.anything or expected.once or expected.keys)
+    )
 
 
 def _nulls_apart(effects: Iterable[RowEffect]) -> Iterator[RowEffect]:
@@ -105,8 +107,8 @@ def of_release(
     filtered = whole and not any(map(read_log_start, old.begins_where))
     predicate = left_out_by(old.begins_where, _statement(new), ddls) if filtered else ""
     if predicate:
-        return replace(expected, rows=(*expected.rows, RowEffect(RowSide.NEW, words, predicate)))
-    begins = tuple(RowEffect(side, f"{words}, in any number") for side in RowSide)
+        return replace(expected, rows=(*expected.rows, RowEffect(RowSide.NEW, words, predicate, from_start=True)))
+    begins = tuple(RowEffect(side, f"{words}, in any number", from_start=True) for side in RowSide)
     return replace(expected, rows=(*expected.rows, *begins))
 
 

@@ -3,7 +3,6 @@
 Only the files of batches up to that position are read, because the tables keep changing.
 """
 
-import re
 import secrets
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -70,8 +69,6 @@ MOST_ROWS = 1_000
 """Maximum number of rows in a query's result, one for each kind of difference."""
 
 Row = Mapping[str, Any]
-
-_AFTER_BATCH = re.compile(r"batch (?P<batch>\d+) of \w+@v(?P<version>\d+)\Z")
 
 
 _one_at_a_time = Lock()
@@ -178,15 +175,14 @@ class VersionComparison:
         The cap is the number of rows that the predecessor wrote up to that batch. No cap is set if rows may
         differ for another reason, or if the predecessor is incomplete or gone.
         """
-        after = _AFTER_BATCH.match(pair.old.begins_after)
-        if after is None or pair.new.begins_after or pair.new.begins_where or not begins_alone(expected):
+        batch = pair.old.begins_after_batch
+        if batch is None or pair.new.begins_after or pair.new.begins_where or not begins_alone(expected):
             return expected
-        version = int(after["version"])
-        found = self._agent.ledger.deployment(pair.old.table, version)
+        found = self._agent.ledger.deployment(pair.old.table, pair.old.begins_after_version)
         if found is None or found.deleted or found.begins_where or found.begins_after or found.older_rows:
             return expected
         try:
-            files = self._files(found, int(after["batch"]))
+            files = self._files(found, batch)
         except (Refused, TryAgain):
             return expected
         view = FileView(

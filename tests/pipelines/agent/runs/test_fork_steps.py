@@ -71,6 +71,7 @@ def test_a_version_continues_from_the_checkpoint_of_the_serving_one(
     notes = [step.note for step in deployed.ledger.run(run).steps if step.do == "fork"]  # type: ignore[union-attr]
     assert notes == ["continues after batch 1 of c@v1"]
     assert (new.begins_after, new.older_rows) == ("batch 1 of c@v1", "")
+    assert (new.begins_after_version, new.begins_after_batch) == (1, 1)
     assert ("c__v2_before" in pool.tables) is before is bool(new.before_ddl)
     assert pool.views["c"] == ("c__v2_before + c__v2" if before else "c__v2")
 

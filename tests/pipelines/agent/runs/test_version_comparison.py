@@ -81,8 +81,11 @@ def test_no_more_rows_can_be_new_than_the_version_before_held_up_to_its_last_bat
 ) -> None:
     pool.answered["headgate_before"] = (("n",), ((150,),))
     old, new = (
-        deployment_row(table="a", version=n, texts=TEXTS, begins_after=after)
-        for n, after in ((2, "batch 7 of a@v1"), (3, ""))
+        deployment_row(table="a", version=n, texts=TEXTS, **begins)
+        for n, begins in (
+            (2, {"begins_after": "wherever", "begins_after_version": 1, "begins_after_batch": 7}),
+            (3, {}),
+        )
     )
     if before is not None:
         agent.ledger.put_deployment(deployment_row(table="a", version=1, texts=TEXTS, **before))
