@@ -1,4 +1,4 @@
-"""`python -I -m pipelines.agent --project DIR --env E`: runs the daemon of one environment until it is told to stop."""
+"""`python -I -m pipelines.agent --project DIR --env E`: runs the agent of one environment until it is asked to stop."""
 
 import argparse
 import fcntl
@@ -35,10 +35,10 @@ KEPT = 3
 
 
 class AgentLog(RotatingFileHandler):
-    """The agent's log file. It is rotated by renaming, which works even on a full disk."""
+    """Log file of the agent. Rotation only renames files, so it works even on a full disk."""
 
     def __init__(self, path: str, *, most_bytes: int = MOST_BYTES) -> None:
-        """Append to a log; a new file is started once the log exceeds `most_bytes`."""
+        """Open a log for appending; a log that exceeds `most_bytes` bytes is rotated."""
         super().__init__(path, maxBytes=most_bytes, backupCount=KEPT, encoding="utf-8")
 
     def doRollover(self) -> None:  # The name is logging's.
@@ -70,7 +70,7 @@ class LogLines(logging.Formatter):
 
 
 def main() -> int:
-    """Run the agent in this process, which the caller has detached; its exit codes are those of the command line."""
+    """Run the agent in this process, which its caller has already detached; returns a command line exit code."""
     parser = argparse.ArgumentParser(prog="headgate-agent")
     parser.add_argument("--project", required=True)
     parser.add_argument("--env", required=True)

@@ -14,22 +14,22 @@ from state.row_types import ClockCheck
 log = logging.getLogger(__name__)
 
 _one_at_a_time = Lock()
-"""Held during a check: steps and housekeeping both check the clock, and a jump must be counted only once."""
+"""Held during a check: steps and housekeeping both check the clock, and a jump must be handled only once."""
 
 JUMP_S = 3600.0
-"""If the wall clock gains more seconds than this on the uptime between two checks, it has jumped."""
+"""If the wall clock gains or loses more seconds than this between two checks, relative to the uptime, it has jumped."""
 
 OFF_S = 30 * 86400.0
 """Longest time a machine is assumed to have been off; a larger gap across a boot means that the clock was set."""
 
 SET_S = 1.0
-"""Smallest difference, in seconds, that means that the clock was set; anything smaller is drift."""
+"""Smallest difference, in seconds, that is attributed to a change of the clock; smaller differences are drift."""
 
 
 def clock_jump(before: ClockCheck | None, wall: float, up: Uptime) -> float:
-    """Return how many seconds the clock has gained on the uptime since `before`; negative if it was set back.
+    """Return by how many seconds the wall clock has gained on the uptime since `before`; negative if it was set back.
 
-    After a reboot, the result includes the time for which the machine was off, because that time is unknown.
+    After a reboot, the result includes the time for which the machine was off, because that time cannot be measured.
     """
     return wall - before.wall - _passed(before, up) if before is not None else 0.0
 
@@ -43,10 +43,10 @@ def _is_same(before: ClockCheck, up: Uptime) -> bool:
 
 
 def check_clock(before: ClockCheck | None, wall: float, up: Uptime) -> tuple[ClockCheck, float]:
-    """Check the clock; returns the check, and the number of seconds by which recorded deadlines must be shifted.
+    """Return the new check of the clock, and the number of seconds by which recorded deadlines must be shifted.
 
-    Shifting keeps the remaining time of a deadline constant, however the clock was set. Data that expires by age is
-    judged by the lowest clock of the last `FORGETS_S` seconds.
+    The shift preserves the remaining time of each deadline when the clock is set. After a jump, `debt_s` of the check
+    postpones for `FORGETS_S` seconds the expiry of data that is deleted by age.
     """
     if before is None:
         return ClockCheck(wall, up.boot, up.seconds), 0.0
@@ -63,21 +63,24 @@ def check_clock(before: ClockCheck | None, wall: float, up: Uptime) -> tuple[Clo
 
 
 def forgetting_time(check: ClockCheck | None, wall: float, kept_s: float) -> float:
-    """Return the time at which to judge whether data that is kept for `kept_s` (at most `FORGETS_S`) has expired."""
+    """Return the current time to use when deciding whether data kept for `kept_s` (at most `FORGETS_S`) has expired.
+
+    If the clock has jumped forward within that time, the jump is subtracted, so that no data expires early.
+    """
     has_jumped = check is not None and check.hold_s > 0 and FORGETS_S - check.hold_s < kept_s
     return wall - check.debt_s if check is not None and has_jumped else wall
 
 
 def checked_now(agent: AgentContext) -> float:
-    """Check the wall clock, and return the current time to compare with deadlines in the ledger."""
+    """Check the wall clock, and return the current time, which can be compared with deadlines in the ledger."""
     with _one_at_a_time:
         return _checked(agent)[0]
 
 
 def unmoved_now(agent: AgentContext) -> float:
-    """Return a time that does not change when the clock is set.
+    """Return the current time on a clock that is not affected when the machine's clock is set.
 
-    It is used for deadlines in folder names, which cannot be shifted.
+    It is used for deadlines that are part of folder names, which cannot be shifted.
     """
     with _one_at_a_time:
         now, check = _checked(agent)
@@ -91,9 +94,10 @@ def record_deadline(agent: AgentContext, seconds: float, record: Callable[[float
 
 
 def _checked(agent: AgentContext) -> tuple[float, ClockCheck]:
-    """Check the clock and record the check; if the ledger cannot be written, extrapolate from the last recorded check.
+    """Check the clock, record the check in the ledger, and return it with the current time.
 
-    Raises LedgerUnavailable if there is no earlier check, because a deadline might then expire at once.
+    If the ledger cannot be written, the time is extrapolated from the last recorded check. Without such a check,
+    LedgerUnavailable is raised, because a deadline might expire too early.
     """
     wall, up, before = agent.clock(), agent.uptime(), agent.ledger.clock_check()
     check, moved_s = check_clock(before, wall, up)

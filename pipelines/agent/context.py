@@ -1,4 +1,4 @@
-"""The context that every part of the agent works on: ledger, pool, files and environment layout."""
+"""The context that all parts of the agent share: ledger, pool, files and environment layout."""
 
 import logging
 import os
@@ -37,7 +37,10 @@ TRACE_VARIABLE = "HEADGATE_FAULT_TRACE"
 
 
 class FaultPoints:
-    """Numbered points around every recorded intent and its effect; they cost nothing unless a drill enables them."""
+    """Points in the code, around recorded intents and their effects, at which a drill can kill the agent.
+
+    The points are numbered as they are passed. They do nothing unless an environment variable enables them.
+    """
 
     def __init__(self, at: str = "", trace: str = "") -> None:
         self._at = frozenset(at.split(",")) - {""}
@@ -47,11 +50,11 @@ class FaultPoints:
 
     @classmethod
     def from_environment(cls) -> "FaultPoints":
-        """Read the settings of a drill from the environment variables."""
+        """Read from the environment variables at which fault points to die, and where to trace them."""
         return cls(os.environ.get(FAULT_VARIABLE, ""), os.environ.get(TRACE_VARIABLE, ""))
 
     def pass_by(self, label: str) -> None:
-        """Pass a fault point; does not return if a drill asked the agent to die here."""
+        """Mark that execution has reached a fault point; kills the agent if a drill has selected this point."""
         if not (self._at or self._trace):
             return
         with self._lock:
@@ -75,7 +78,7 @@ READ_CALL_S = 5.0
 
 
 class PoolConnection(Protocol):
-    """The ports to the pool for one session generation; each method of a port is called through `call`."""
+    """One session with the pool, and its ports; callers invoke each method of a port through `call`."""
 
     queries: Queries
     tables: Tables
@@ -83,41 +86,41 @@ class PoolConnection(Protocol):
     upkeep: TableUpkeep
 
     def call(self, seconds: float, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return the result of `fn`; raises PoolUnreachable if the pool does not answer within `seconds`."""
+        """Call `fn` and return its result; raises PoolUnreachable if the pool does not answer within `seconds`."""
 
 
 class PoolClient(Protocol):
-    """The pool as seen by the rest of the agent."""
+    """Interface of the pool for the other parts of the agent."""
 
     def connection(self) -> PoolConnection:
-        """Return the current connection, to be used once; raises PoolUnreachable if there is none."""
+        """Return the current connection, which callers must not keep; raises PoolUnreachable if there is none."""
 
     def connection_for_stops(self) -> PoolConnection:
-        """Return the connection even while the catalog is still being restored: stops do not wait for that."""
+        """Return the connection even while the catalog is still being filled, because stops must not wait for that."""
 
     def start_again(self) -> bool:
-        """Restart a pool that was given up; returns whether it had been given up."""
+        """Allow a pool that was given up after repeated failures to restart; returns whether it was given up."""
 
 
 class Identity(Protocol):
-    """Checks whether this is the environment that the ledger describes."""
+    """Checks whether ledger and data folder belong to the same environment."""
 
     @property
     def doubt(self) -> str:
-        """Explain why this may be a different environment; empty if there is no doubt."""
+        """Return why ledger and data folder may belong to different environments; empty if there is no doubt."""
 
     def refuse_other_environment(self) -> None:
-        """Raise NotAdopted if in doubt, and Busy until ledger and data folder have been compared."""
+        """Raise NotAdopted if there is a doubt, and Busy until ledger and data folder have been compared."""
 
     def refuse_doubt(self) -> None:
-        """Raise NotAdopted if in doubt, so that nothing starts, and Busy until the comparison was possible."""
+        """Raise NotAdopted if there is a doubt, and Busy until the check has succeeded: statements must not start."""
 
     def adopt(self, take_over: Callable[[int], object]) -> int:
-        """Call `take_over` with a new epoch, then accept the current state as the ledger's; returns the new epoch."""
+        """Call `take_over` with a new epoch, then record that ledger and data folder match; returns the epoch."""
 
 
 class Undoubted:
-    """Stands in for an identity check where there is nothing to compare; never in doubt."""
+    """Identity check for contexts without a data folder to compare; never raises a doubt."""
 
     doubt = ""
 
@@ -134,20 +137,20 @@ class Undoubted:
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""On Linux, a clock that also counts time spent suspended."""
+"""A clock that, on Linux, also counts the time for which the machine was suspended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Uptime:
-    """The uptime of this machine."""
+    """Time since this machine was started."""
 
     boot: str
-    """Identifies the boot; empty if the system does not report one."""
+    """Id of the boot; empty if the system does not provide one."""
     seconds: float
 
 
 def machine_uptime() -> Uptime:
-    """Return how long this machine has been up, and which boot this time is counted from."""
+    """Return the uptime in seconds, with the id of the boot from which it is counted."""
     try:
         boot = _BOOT_ID.read_text("ascii").strip()
     except OSError:
@@ -164,14 +167,14 @@ def event_row(
     detail: str = "",
     fingerprint: str = "",
 ) -> EventRow:
-    """Return an event about a version (table, version), or about the environment."""
+    """Return a new event, unrecorded, about a version given as (table, version), or else about the environment."""
     row = EventRow(0, at, table=about[0], version=about[1], kind=kind, summary=Sentence(summary), detail=detail)
     return replace(row, fingerprint=fingerprint)
 
 
 @dataclass(slots=True)
 class AgentContext:
-    """The state that all parts of an agent share.
+    """State and services that all parts of an agent share.
 
     Clocks and id generators are fields, so that tests can replace them.
     """
@@ -188,9 +191,9 @@ class AgentContext:
     files: Checkpoints
     faults: FaultPoints = field(default_factory=FaultPoints)
     adrift: set[TableName] = field(default_factory=set)
-    """Tables whose pointers are unknown after an interrupted swap; the reconciler corrects them."""
+    """Tables whose pointers may be at either version after an interrupted swap; the reconciler corrects them."""
     paused: set[str] = field(default_factory=set)
-    """Run ids of queries that a step has paused, so that their next start does not count as a restart."""
+    """Run ids of queries that a step has paused; their next start is not counted as a restart."""
     unrecorded: set[str] = field(default_factory=set)
     """Run ids of queries that were started correctly but could not be recorded in the ledger yet."""
     unserved: threading.Event = field(default_factory=threading.Event)
@@ -200,15 +203,15 @@ class AgentContext:
     monotonic: Callable[[], float] = time.monotonic
     """The clock for measuring durations."""
     run_id: Callable[[str], str] = draw_run_id
-    """Returns a run id for the hash of a plan; each call returns a new one."""
+    """Returns a new run id on each call, derived from the hash of a plan."""
     uptime: Callable[[], Uptime] = machine_uptime
-    """The uptime that the wall clock is checked against."""
+    """Returns the machine's uptime, against which the wall clock is checked."""
     stopping: threading.Event = field(default_factory=threading.Event)
-    """Set once, when the agent is to stop; every loop waits on it instead of sleeping."""
+    """Set once, when the agent is asked to stop; every loop waits on it instead of sleeping."""
     locks: StatementLocks = field(default_factory=StatementLocks)
-    """Version locks, which steps, operator actions and the reconciler hold, and the order of operator commands."""
+    """Locks of versions, for steps, operator actions and the reconciler; also orders operator commands."""
     identity: Identity = field(default_factory=Undoubted)
-    """Checks whether this is the environment that the ledger describes."""
+    """Checks whether ledger and data folder belong to the same environment."""
     connectors: Callable[[], Collection[str] | None] = lambda: None
     """Returns the names of the connectors that the pool was started with; None if unknown."""
 
@@ -225,7 +228,10 @@ class AgentContext:
         fingerprint: str = "",
         run: str = "",
     ) -> None:
-        """Record an event about a version (table, version) or the environment; `run` is the run that caused it."""
+        """Record an event about a version, given as (table, version), or else about the environment.
+
+        `run` is the id of the run that caused the event.
+        """
         event = event_row(self.clock(), kind, summary, about=about, detail=str(detail or ""), fingerprint=fingerprint)
         self.ledger.add_event(replace(event, cause=EventCause.RUN, by=run) if run else event)
 
@@ -238,7 +244,7 @@ class AgentContext:
         cause: EventCause = EventCause.NONE,
         by: str = "",
     ) -> None:
-        """Record that a version changed from the state in its row to `after`, with the cause."""
+        """Record an event for a version's change from its current state to `after`, with the cause of the change."""
         change = StateChange(deployment.state, after, cause, by)
         self.ledger.add_event(
             EventRow(
@@ -251,7 +257,7 @@ class AgentContext:
     def event_of_done(
         self, kind: EventKind, summary: str, *, about: tuple[str, int] = ("", 0), detail: str | Sentence | None = None
     ) -> None:
-        """Record an event for something that is already done; if the ledger is unavailable, only log that."""
+        """Record an event for an effect that has already happened; only log it if the ledger is unavailable."""
         try:
             self.event(kind, summary, about=about, detail=detail)
         except LedgerUnavailable as error:
@@ -263,15 +269,15 @@ class AgentContext:
         return self.layout.environment.policy.machine_moves == ALLOW
 
     def frozen(self) -> str | None:
-        """Return the end of the current freeze window as text; None outside of all freeze windows."""
+        """Return the end of the current freeze as text; None outside of all freeze windows."""
         policy = self.ledger.recorded_policy() or self.layout.environment.policy
         return frozen_until(policy.freeze, self.clock())
 
     def audit(self, actor: str, action: str, subject: str, **more: str) -> None:
-        """Record who did what; `more` may hold plan_hash, confirmation and outcome."""
+        """Record in the audit log who did what; `more` can contain plan_hash, confirmation and outcome."""
         self.ledger.add_audit(AuditRow(0, self.clock(), actor, action, subject, **more))
 
     def serving(self, table: TableName) -> Deployment | None:
-        """Return the version that an operator means by a table name; None if the table is not deployed."""
+        """Return the version that an operator refers to by a table's bare name; None if the table is not deployed."""
         found = serving_version(self.ledger.versions(table))
         return None if found is None or found.deleted else found

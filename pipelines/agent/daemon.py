@@ -1,4 +1,4 @@
-"""The assembled agent: socket, loops, reconciler and measurements around one context."""
+"""The assembled agent: socket, loops, reconciler and measurements, which share one context."""
 
 import logging
 import os
@@ -115,7 +115,7 @@ class Agent:
         self._every_s = float(os.environ.get(EVERY_VARIABLE, EVERY_S))
 
     def serve(self) -> None:
-        """Open the socket, then keep pool and statements running until told to stop."""
+        """Open the socket, then keep pool and statements running until the agent is asked to stop."""
         hello = {
             "program": framing.PROGRAM_VERSION,
             "protocol": framing.PROTOCOL,
@@ -188,7 +188,7 @@ class Agent:
         return loops
 
     def end(self, *, pool: bool) -> None:
-        """Stop the agent and, with `pool`, its local pool. The wanted state of the statements does not change."""
+        """Stop the agent and, if `pool` is set, its local pool. The desired state of statements does not change."""
         self._end_pool = self._end_pool or pool
         self._context.stopping.set()
 
@@ -204,9 +204,9 @@ class Agent:
             self._context.stopping.wait(seconds)
 
     def _attempt(self, name: str, act: Callable[[], None], said: str) -> str:
-        """Run `act`; returns its failure with the numbers left out, or "" on success.
+        """Run `act` and return the summary of its failure, with numbers removed, or an empty text on success.
 
-        The failure is logged only if it differs from `said`, the previous one.
+        The failure is logged only if it differs from `said`, the failure of the previous attempt.
         """
         try:
             act()
@@ -238,7 +238,7 @@ class Agent:
         return tuple(self._ledger.deployments())
 
     def _round(self) -> None:
-        """Run one round: list the queries, then reconcile the registry with them."""
+        """Run one round: list the pool's queries, then reconcile the registry with them."""
         self._reconciler.apply_emergencies()
         before = BeforeRound.of(self._context)
         deployments = before.deployments
@@ -263,7 +263,7 @@ class Agent:
         self._seen = queries
 
     def _set_state(self, deployments: Iterable[Deployment], before: Collection[State], state: State) -> None:
-        """Set the state of all statements whose state is in `before` and whose row has not changed since."""
+        """Set the state of all statements whose state is in `before`, except rows that have changed in the meantime."""
         for deployment in deployments:
             if deployment.state in before and not deployment.external:
                 self._ledger.observe_deployment(deployment, state=state, state_since=self._context.clock())

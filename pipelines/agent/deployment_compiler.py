@@ -21,7 +21,7 @@ from core.sql.statement import ParsedStatement, TableDdl, TableRead, read_log_st
 from core.sql.statement_reader import read_any, read_statements
 
 DELETED_KEYS = "deleted"
-"""Subfolder of a keyed version that holds the table of its deleted keys."""
+"""Subfolder of a keyed version's folder for the table of its deleted keys."""
 
 StatementsRead = tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]
 
@@ -37,12 +37,12 @@ class EnvironmentLayout:
     environment: Environment
 
     def catalog_name(self, table: TableName, version: int) -> str:
-        """Return the catalog name; version 0 is an external table under its own name."""
+        """Return the catalog name of a table's version; version 0 is an external table, named without a version."""
         name = physical_name(table, version) if version else str(table)
         return self.environment.prefix + name
 
     def before_name(self, table: TableName, version: int) -> str:
-        """Return the catalog name of the table that holds the rows from before a version."""
+        """Return the catalog name of a version's second table, which contains the older rows that it inherited."""
         return f"{self.catalog_name(table, version)}_before"
 
     def pointer_name(self, table: TableName) -> str:
@@ -55,15 +55,15 @@ class EnvironmentLayout:
         return f"{self.data}/checkpoints/{self.catalog_name(table, version)}"
 
     def seam_folder(self, table: TableName, version: int, parent: tuple[TableName, int], batch: int) -> str:
-        """Return the checkpoint folder for a version that switches to another parent after its batch `batch`."""
+        """Return the folder of the checkpoint for a version that switches to another parent after its batch `batch`."""
         return f"{self.checkpoint_folder(table, version)}.{physical_name(*parent)}.{batch}"
 
     def rewrite_folder(self, table: TableName, version: int, run: str) -> str:
-        """Return the checkpoint folder that a version gets when the run `run` rewrites its table."""
+        """Return the folder of the checkpoint for a version whose table the run `run` rewrites."""
         return f"{self.checkpoint_folder(table, version)}.rewrite.{run}"
 
     def is_checkpoint(self, path: str, table: TableName, version: int) -> bool:
-        """Return whether a path is a checkpoint of a version: the first one, or one created by a seam or a rewrite."""
+        """Return whether a path is a checkpoint of a version: its first one, or one created by a seam or a rewrite."""
         first = self.checkpoint_folder(table, version)
         return path == first or (path.startswith(f"{first}.") and "/" not in path[len(first) :])
 
@@ -77,7 +77,7 @@ class EnvironmentLayout:
 
 
 def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float, plan_hash: str) -> Deployment:
-    """Compile a node into the deployment that its steps create; raises InvalidProject if a text cannot be read."""
+    """Compile a plan node into the deployment that the plan creates; raises InvalidProject if a text is invalid."""
     ddl = _ddl(node.texts, node.table)
     external = not node.texts.dml
     version = node.version
@@ -116,9 +116,9 @@ def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float,
 
 
 def compile_statement(statement: ParsedStatement, node: PlanNode, layout: EnvironmentLayout) -> str:
-    """Bind each parent, streamed or static, to the physical version that this deployment reads; add start conditions.
+    """Compile a statement to a SELECT that reads the versions bound to it, from the start conditions of the node.
 
-    Start conditions belong to the version, so the declared text never contains them.
+    Start conditions are a property of the version, so the declared text never contains them.
     """
     physical = {b.parent: layout.catalog_name(b.parent, b.version) for b in node.bindings}
     starts = {start.table: start for start in map(read_log_start, node.begins_where) if start is not None}
@@ -127,20 +127,20 @@ def compile_statement(statement: ParsedStatement, node: PlanNode, layout: Enviro
 
 
 def compile_before(texts: RevisionTexts, table: TableName, name: str, folder: str) -> str:
-    """Compile the DDL of the table for the rows from before a version, with the columns that the old texts declare."""
+    """Compile the DDL of a version's second table, for inherited rows; its columns are those that `texts` declares."""
     return compile_ddl(_ddl(texts, table), name, folder)
 
 
 def column_types(texts: RevisionTexts, table: TableName) -> tuple[tuple[str, str], ...]:
-    """Return the columns of the declared table as (name, Spark type), in order."""
+    """Return the declared columns of a table as (name, Spark type), in order."""
     return tuple((column.name, column.type) for column in _ddl(texts, table).columns)
 
 
 def streamed_reads(deployment: Deployment) -> tuple[TableRead, ...]:
     """Return the streamed reads of a deployment in SQL order, which is how Spark numbers `sources/<i>` (seen on 4.2.0).
 
-    Rules that are newer than the deployment are not applied: a running statement must be measured even if it breaks
-    them.
+    Validation rules that are newer than the deployment are not applied: a running statement must be measured even if
+    it violates them.
     """
     if deployment.external:
         return ()
@@ -148,7 +148,7 @@ def streamed_reads(deployment: Deployment) -> tuple[TableRead, ...]:
 
 
 def parsed_statement(deployment: Deployment) -> ParsedStatement:
-    """Parse the statement of a deployment, ignoring rules that are newer than the deployment."""
+    """Parse a deployment's statement, without applying validation rules that are newer than the deployment."""
     return _read_again(deployment.texts, deployment.table)
 
 
@@ -162,24 +162,24 @@ def parsed_ddl(deployment: Deployment) -> TableDdl:
 
 
 def declared_objective(deployment: Deployment) -> str:
-    """Return the lag objective that the yml of a deployment declares; empty if it declares none."""
+    """Return the lag objective that a deployment's yml declares; empty if it declares none."""
     return _settings(deployment.texts, deployment.table).objective
 
 
 def upserts(deployment: Deployment) -> bool:
-    """Return whether a deployment replaces rows by key, by its recorded mode and not by its texts."""
+    """Return whether a deployment replaces rows by key. This is decided by its recorded mode, not by its texts."""
     return deployment.mode.partition("/")[0] == UPSERT
 
 
 def tracks_schemas(deployment: Deployment) -> bool:
-    """Return whether the streams of a deployment record the schemas that they have read."""
+    """Return whether a deployment's streams record the schemas that they have read."""
     return "schema_tracking:" in deployment.texts.yml and _settings(deployment.texts, deployment.table).schema_tracking
 
 
 def upsert_of(deployment: Deployment) -> Upsert | None:
-    """Return how a deployment replaces rows by key; None if it appends.
+    """Return how a deployment replaces rows by key; None if it only appends rows.
 
-    The writer version is the one that was recorded with the deployment.
+    The writer version in the result is the one that was recorded with the deployment.
     """
     if not upserts(deployment):
         return None
@@ -201,7 +201,10 @@ def upsert_of(deployment: Deployment) -> Upsert | None:
 def streamed_sources(
     deployment: Deployment, reads: tuple[TableRead, ...], by_version: Mapping[tuple[TableName, int], Deployment]
 ) -> tuple[tuple[int, TableName, str, str], ...]:
-    """Return the streamed sources of a deployment: ordinal, table, folder (empty if the parent is missing), format."""
+    """Return the streamed sources of a deployment as (ordinal, table, folder, format).
+
+    Folder and format are empty if the parent version is missing.
+    """
     version_by_parent = {binding.parent: binding.version for binding in deployment.bindings if binding.streamed}
     sources = []
     for ordinal, read in enumerate(reads):
@@ -215,7 +218,7 @@ def _settings(texts: RevisionTexts, table: TableName) -> Settings:
 
 
 def _with_properties(ddl: TableDdl, settings: Settings) -> TableDdl:
-    """Add the properties that a keyed table is created with, except those that the DDL already sets."""
+    """Add the table properties that a keyed table needs, except those that the DDL already sets."""
     given = {name.lower() for name, _ in ddl.properties}
     added = table_format(ddl.format).keyed_properties if settings.upserts else ()
     return replace(ddl, properties=(*ddl.properties, *(each for each in added if each[0].lower() not in given)))

@@ -1,4 +1,4 @@
-"""Deferred work: purging the trash, stopping replaced versions after their soak, and reporting overdue tickets."""
+"""Deferred work: purging the trash, stopping replaced versions after their soak, and recording overdue tickets."""
 
 import logging
 import os
@@ -20,14 +20,14 @@ from pipelines.agent.context import AgentContext
 log = logging.getLogger(__name__)
 
 BEFORE_SEAM = "before_seam"
-"""Subfolder of a version's trash folder for its former checkpoints, in folders named after the time of the purge."""
+"""Subfolder of a version's trash folder for its former checkpoints, in folders named after their time of purge."""
 
 
 def purge_trash(agent: AgentContext) -> None:
-    """Delete the files of every version in the trash whose recorded deadline has passed, by the checked clock.
+    """Delete the files of each version in the trash whose deadline has passed according to the checked clock.
 
-    Nothing is written before the files are deleted, because a full disk may have no space until then. If the ledger
-    cannot be written afterwards, a later round finds the files gone and records that.
+    The ledger is written only after the files are deleted, because a full disk may have no space until then. If that
+    write fails, a later round finds the files gone and records the purge.
     """
     agent.identity.refuse_other_environment()
     now, waiting, trash = checked_now(agent), _in_trash(agent), _trash_folder(agent)
@@ -75,7 +75,7 @@ def _in_trash(agent: AgentContext) -> list[Deployment]:
 
 
 def _take_back(agent: AgentContext, deployment: Deployment) -> bool:
-    """Return to the trash whatever an interrupted undelete has restored; returns whether all files are there."""
+    """Move files that an interrupted undelete has restored back to the trash; returns whether all files are there."""
     name = agent.layout.catalog_name(deployment.table, deployment.version)
     is_whole = True
     for folder, part in ((deployment.folder, "tables"), (deployment.checkpoint, "checkpoints")):
@@ -90,7 +90,7 @@ def _take_back(agent: AgentContext, deployment: Deployment) -> bool:
 
 
 def _removed(agent: AgentContext, deployment: Deployment, folder: Path, *, shared: bool) -> bool:
-    """Delete a version's files in the trash; returns whether all are gone.
+    """Delete a version's files in the trash; returns whether all of them are gone.
 
     Several versions may share one trash folder, in subfolders named after the versions.
     """
@@ -104,9 +104,9 @@ def _removed(agent: AgentContext, deployment: Deployment, folder: Path, *, share
 
 
 def _remove(agent: AgentContext, folders: Iterable[Path]) -> list[str]:
-    """Delete trash folders that belong to this ledger, and parents that become empty; returns the remaining paths.
+    """Delete those of the trash folders that belong to this ledger, and return the paths that could not be deleted.
 
-    Folders of other ledgers stay, with all folders above them; the trash folder itself also stays.
+    Parent folders that become empty are deleted too, up to the trash folder. Folders of other ledgers are kept.
     """
     left, trash = [], _trash_folder(agent)
     for folder in folders:
@@ -123,9 +123,9 @@ def _remove(agent: AgentContext, folders: Iterable[Path]) -> list[str]:
 
 
 def stop_soaked(agent: AgentContext) -> None:
-    """Mark replaced versions to be stopped once their soak is over by the checked clock.
+    """Record that replaced versions should be stopped once their soak has ended according to the checked clock.
 
-    A version that still has readers keeps running. Versions of tables in an open run wait for the end of that run.
+    A version that still has readers keeps running, and so does a version of a table in an open run.
     """
     agent.identity.refuse_doubt()
     now = checked_now(agent)
@@ -148,7 +148,7 @@ def _in_a_run(agent: AgentContext, version: Deployment) -> bool:
 
 
 def _is_read(deployment: Deployment, every: Iterable[Deployment]) -> bool:
-    """Return whether any statement reads a version; a stopped serving reader counts too, because it will resume."""
+    """Return whether any statement reads a version, including stopped serving readers, because they will resume."""
     key = (deployment.table, deployment.version)
     readers = (d for d in every if not d.deleted and (d.active or d.wanted == WantedState.RUNNING))
     return any((b.parent, b.version) == key for d in readers for b in d.bindings)

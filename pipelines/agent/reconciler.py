@@ -1,4 +1,4 @@
-"""Compares wanted and actual state every second: records what ended, and restarts what was lost with its pool."""
+"""Compares desired and actual states every second: records which statements ended, and restarts lost ones."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -55,7 +55,7 @@ _LONGEST_NAME = 140
 
 @dataclass(frozen=True, slots=True)
 class BeforeRound:
-    """State from before the pool was queried, to detect changes made during a round."""
+    """Registry, locks and stops from before the pool was queried, to detect changes made during a round."""
 
     deployments: tuple[Deployment, ...]
     held: frozenset[tuple[TableName, int]]
@@ -65,7 +65,7 @@ class BeforeRound:
 
     @classmethod
     def of(cls, agent: AgentContext) -> "BeforeRound":
-        """Read the current state, locks first, so that changes made under a lock released meanwhile are seen."""
+        """Read the current state: locks first, so that the rows read afterwards include changes made under them."""
         held = agent.locks.held()
         stops = agent.locks.all_stops()
         return cls(tuple(agent.ledger.deployments()), held, stops)
@@ -73,12 +73,12 @@ class BeforeRound:
 
 @dataclass(slots=True)
 class Reconciler:
-    """Compares the registry with the pool, round by round."""
+    """Compares the registry with the pool's queries, round by round."""
 
     agent: AgentContext
     emergency: EmergencyJournal
     _over: dict[str, ReportedQuery] = field(default_factory=dict)
-    """Ended queries that no round has handled yet, by name: the pool reports each end once."""
+    """Ended queries that no round has handled yet, by name; the pool reports each end only once."""
     _transient_failures: TransientFailures = field(default_factory=TransientFailures)
     catalog: PoolCatalog = field(init=False)
 
@@ -86,7 +86,7 @@ class Reconciler:
         self.catalog = PoolCatalog(self.agent)
 
     def restore(self, pool: PoolConnection) -> None:
-        """Fill the pool's catalog from the registry, and watch for the ends of queries that were already running."""
+        """Fill the pool's catalog from the registry, and watch for the ends of queries that are already running."""
         for deployment in self.agent.ledger.deployments():
             if deployment.run_id:
                 name = query_name(deployment.table, deployment.version)
@@ -94,14 +94,14 @@ class Reconciler:
         self.catalog.restore(pool)
 
     def apply_emergencies(self) -> None:
-        """Apply stops that the ledger could not record, before anything is reconciled."""
+        """Write stops from the emergency journal to the ledger, before a round compares anything."""
         apply_journal(self.agent, self.emergency)
 
     def round(self, before: BeforeRound, queries: tuple[ReportedQuery, ...], ended: tuple[ReportedQuery, ...]) -> None:
-        """Reconcile once, comparing the registry from before the pool was queried with the pool's answer.
+        """Reconcile once: compare the registry, as it was before the pool was queried, with the pool's answer.
 
-        Versions that were started or stopped meanwhile are left to the next round. An error is recorded for its
-        statement alone. A few starts and stops run at the same time.
+        Versions that were started or stopped in the meantime are left to the next round. An error on one statement
+        does not affect the others. Several starts and stops run in parallel.
         """
         deployments = before.deployments
         active = {query.name: query for query in queries if query.active}
@@ -135,9 +135,9 @@ class Reconciler:
         self._apart(deployment, act)
 
     def _apart(self, deployment: Deployment, act: Callable[[], None]) -> None:
-        """Perform an action of a round on one statement; an error is recorded for that statement only.
+        """Lock one statement and perform an action on it; an error is recorded for this statement only.
 
-        If the row has changed since the pool was queried, the statement is left to the next round.
+        If the statement is locked or its row has changed since the pool was queried, it is left to the next round.
         """
         key = (deployment.table, deployment.version)
         try:
@@ -183,10 +183,10 @@ class Reconciler:
             self.agent.ledger.update_deployment(deployment.table, deployment.version, **changes)
 
     def _unrecorded(self, deployment: Deployment, query: ReportedQuery, stops: int) -> None:
-        """Stop a query whose run is not recorded: it may run an older text or use another checkpoint.
+        """Stop a query with an unrecorded run id and restart its statement: it may use an older text or checkpoint.
 
-        Whoever started it was killed, or gave up before the query ran. If this agent made the start for the
-        current row, the run is recorded instead, and the query continues.
+        Its start was interrupted, or answered too late. If this agent started it for the current row, the query
+        continues and its run id is recorded. A failed statement is only stopped.
         """
         said = "a query was active under a run id that was not recorded"
         if deployment.state == State.FAILED and query.run_id not in self.agent.unrecorded:
@@ -197,7 +197,7 @@ class Reconciler:
         self._start_again(deployment, stops, f"{said}: stopped, and started from its checkpoint", late=query.run_id)
 
     def _absent(self, deployment: Deployment, over: ReportedQuery | None, stops: int) -> None:
-        """Handle a wanted query that is missing: record its failure, or restart it if it was lost with its session."""
+        """Handle a statement without a query: record that it stopped or failed, or restart it if its query was lost."""
         if deployment.wanted == WantedState.STOPPED:
             if deployment.state in ALIVE | {State.STOPPING, State.UNKNOWN}:
                 if upserts(deployment):
@@ -226,15 +226,15 @@ class Reconciler:
             self.agent.event(EventKind.STATE, "stays stopped: the run that was to start it has ended", about=key)
 
     def _was_cut_off(self, deployment: Deployment) -> bool:
-        """Return whether an agent was killed between recording an operator's start and performing it.
+        """Return whether an agent was killed after recording an operator's start and before performing it.
 
-        Starts recorded by a run are left to that run; once it has ended, the start is called off.
+        Starts recorded by a run are left to that run, and are called off if the run has ended.
         """
         is_asked = self.agent.ledger.is_started_by_operator
         return deployment.state == State.STOPPED and is_asked(deployment.table, deployment.version)
 
     def _is_started_with_space(self, deployment: Deployment, stops: int) -> bool:
-        """Start a serving statement that ended on a full disk once there is space; returns whether it was started."""
+        """Restart a failed serving statement once its full disk has space again; returns whether it was started."""
         key, now = (deployment.table, deployment.version), self.agent.monotonic()
         if not (deployment.active and has_space(deployment) and self._transient_failures.is_left(key, now)):
             return False
@@ -249,9 +249,9 @@ class Reconciler:
         return True
 
     def _may_go_on(self, deployment: Deployment, over: ReportedQuery) -> bool:
-        """Return whether a statement may restart, because it ended for a transient reason or to track changed columns.
+        """Return whether an ended statement may restart, after a transient error or to track changed columns.
 
-        Records an event if so.
+        If so, an event is recorded.
         """
         key = (deployment.table, deployment.version)
         if goes_on(deployment, over.error_class):
@@ -264,11 +264,10 @@ class Reconciler:
     def _start_again(
         self, deployment: Deployment, stops: int, said: str = "restarted from its checkpoint", late: str = ""
     ) -> None:
-        """Restart a statement that was lost with its session; after `headgate down` this counts as a resumption.
+        """Restart a statement from its checkpoint, and record why; after `headgate down` it is recorded as resumed.
 
-        The statement continues from its checkpoint. `late` is the run id of an existing query that may be the
-        wanted one. Raises TryAgain if the next round may succeed, and NotAdopted if `headgate adopt` is needed
-        first.
+        `late` is the run id of an existing query of the same name, which continues if its start proves valid. Raises
+        TryAgain if the next round may succeed, and NotAdopted if `headgate adopt` is needed first.
         """
         self._refuse_without_tables(deployment)
         if self.agent.locks.has_unrecorded_stop((deployment.table, deployment.version)):
@@ -303,14 +302,14 @@ class Reconciler:
             fail(self.agent, deployment, type(error).__name__, error.sentence)
 
     def _refuse_without_tables(self, deployment: Deployment) -> None:
-        """Raise TryAgain while the catalog lacks a table that a statement writes or reads."""
+        """Raise TryAgain while the catalog may lack a table that a statement writes or reads."""
         for key in ((deployment.table, deployment.version), *((b.parent, b.version) for b in deployment.bindings)):
             if lacking := self.catalog.lacking(key):
                 name = self.agent.layout.catalog_name(*key)
                 raise TryAgain(f"it waits for {name}, {lacking}")
 
     def _stop_again(self, deployment: Deployment) -> None:
-        """Repeat a stop that was not confirmed, or whose statement was started again by a restart of the pool."""
+        """Stop a query that should not be running, because its stop was not confirmed or a restart overtook it."""
         stop(self.agent, deployment)
         mark_stopped(self.agent, deployment)
         if deployment.error:
@@ -351,7 +350,7 @@ class Reconciler:
             self.agent.ledger.update_deployment(deployment.table, deployment.version, **changes)
 
     def _unknown(self, active: dict[str, ReportedQuery], deployments: tuple[Deployment, ...]) -> None:
-        """Report active queries that the registry does not know; of these, stop only those of deleted versions."""
+        """Report active queries that are not in the registry, and stop those of deleted versions."""
         unknown = sorted(set(active) - {query_name(d.table, d.version) for d in deployments})
         if not unknown:
             return
@@ -367,7 +366,7 @@ class Reconciler:
             )
 
     def _end_deleted(self, deployment: Deployment) -> None:
-        """Stop a query of a deleted version; a delayed start call has created it although its table is gone."""
+        """Stop the query of a deleted version, which a delayed start call has created."""
         key = (deployment.table, deployment.version)
         try:
             with self.agent.locks.holding(key, by="the reconciler", wait_s=0):
@@ -383,11 +382,11 @@ class Reconciler:
 
 
 USUAL_S = 900.0
-"""Age limit of the batches from which the typical duration is computed."""
+"""Period, in seconds, whose batches determine the typical duration."""
 
 
 def why_late(agent: AgentContext, deployment: Deployment, query: ReportedQuery) -> Sentence | None:
-    """Explain why an active query counts as late; None if it does not. One that reported recently is not examined."""
+    """Return why an active query is late; None if it is not, or if it has reported progress recently."""
     trigger = trigger_s(deployment.trigger)
     if query.silent_s is None or query.silent_s <= allowed_silence_s(trigger):
         return None
@@ -416,7 +415,7 @@ def why_late(agent: AgentContext, deployment: Deployment, query: ReportedQuery) 
 
 
 def readable(agent: AgentContext, deployment: Deployment) -> CheckpointState | None:
-    """Read a checkpoint; None also if its folder cannot be reached now."""
+    """Return the state of a checkpoint; None if there is none, or if its folder cannot be reached now."""
     try:
         return agent.files.read(deployment.checkpoint)
     except TryAgain:
@@ -424,6 +423,6 @@ def readable(agent: AgentContext, deployment: Deployment) -> CheckpointState | N
 
 
 def _has_planned(agent: AgentContext, deployment: Deployment) -> bool:
-    """Return whether a batch is planned and not committed; False if the checkpoint cannot be reached."""
+    """Return whether a batch is planned but not committed; False if the checkpoint cannot be reached."""
     found = readable(agent, deployment)
     return found is not None and found.planned is not None and found.planned != found.batch

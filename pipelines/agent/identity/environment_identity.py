@@ -1,6 +1,6 @@
-"""Checks that this is the environment that the ledger describes, before any start and while the agent runs.
+"""Checks that ledger and data folder belong to the same environment, before any start and while the agent runs.
 
-In doubt nothing starts until an operator runs `headgate adopt`; stops always work.
+In doubt, nothing starts until an operator runs `headgate adopt`; stops are always possible.
 """
 
 import logging
@@ -17,11 +17,11 @@ from state.ledger import Ledger
 log = logging.getLogger(__name__)
 
 MARK_S = 10.0
-"""Seconds between increments of the counter in ledger and mark; a copy that is older than this has a lower count."""
+"""Seconds between increments of the counter in ledger and mark; a backup older than this has a lower count."""
 
 
 class EnvironmentIdentity:
-    """Increments a counter in the ledger and in the data folder's mark, and notices if the two do not match."""
+    """Increments a counter in the ledger and in the data folder's mark, and detects when the two no longer match."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class EnvironmentIdentity:
         clock: Callable[[], float],
         may_move: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Prepare the comparison; `may_move` returns whether the policy allows the agent to run on another machine."""
+        """Load the last mark from the ledger; `may_move` returns whether the policy allows another machine."""
         self._ledger = ledger
         self._may_move = may_move
         self._data = data
@@ -48,40 +48,40 @@ class EnvironmentIdentity:
         self._doubt = ""
         self._recorded = facts.doubt
         self._looking = threading.Lock()
-        """Held while an adoption changes ledger and mark, or while they are compared."""
+        """Held while ledger and mark are compared or an adoption changes them."""
 
     def refuse_other_environment(self) -> None:
-        """Raise NotAdopted if something must be adopted first, and Busy until the first comparison."""
+        """Raise NotAdopted if there is a doubt, and Busy until ledger and data folder have been compared."""
         if self._doubt:
             raise NotAdopted(f"nothing is started: {self._doubt}", remedy="headgate adopt")
         if not self._is_compared:
             raise Busy(f"{self._data} could not be compared with the ledger yet", remedy="headgate logs agent")
 
     def refuse_doubt(self) -> None:
-        """Raise like `refuse_other_environment`, and Busy if the counter cannot be incremented (disk full)."""
+        """Raise like `refuse_other_environment`, and also Busy until the counter is written (disk full)."""
         self.refuse_other_environment()
         if not self._in_reach:
             raise Busy(f"{self._data} could not be compared with the ledger yet", remedy="headgate logs agent")
 
     @property
     def doubt(self) -> str:
-        """Explain why this may be a different environment; empty if there is no doubt."""
+        """Return why ledger and data folder may belong to different environments; empty if there is no doubt."""
         return self._doubt
 
     def keep(self) -> None:
-        """Compare ledger and data folder, and increment the counter if they match.
+        """Compare ledger and data folder, and increment the counter if they match; does nothing once there is a doubt.
 
-        Raises TryAgain if the data folder is out of reach.
+        Raises TryAgain if the data folder cannot be reached.
         """
         with self._looking:
             if not self._doubt:
                 self._keep()
 
     def adopt(self, take_over: Callable[[int], object]) -> int:
-        """Accept this environment: write a new epoch to the ledger, then to the mark; returns the epoch.
+        """Resolve the doubt: write a new epoch to the ledger, then to the data folder's mark; returns the epoch.
 
-        `take_over` is called with the new epoch before that, so the doubt remains if an adoption is
-        interrupted.
+        `take_over` is called with the new epoch before these writes, so an interrupted adoption leaves the doubt in
+        place.
         """
         with self._looking:
             found = read_mark(self._data)
@@ -115,9 +115,9 @@ class EnvironmentIdentity:
             self._in_reach = True
 
     def _compared(self, found: EnvironmentMark | None) -> str:
-        """Explain how the data folder's mark differs from the ledger's; empty if it does not.
+        """Return how the data folder's mark differs from the expected one; empty if it does not differ.
 
-        A move to another machine is only an event if the policy allows it.
+        If the policy allows a move to another machine, such a move is recorded as an event and is no difference.
         """
         if found is None or found.machine in ("", self._next.machine) or not self._next.machine or not self._may_move():
             return difference(self._next, found)
@@ -127,9 +127,9 @@ class EnvironmentIdentity:
         return doubt
 
     def _count_on(self, found: EnvironmentMark | None) -> None:
-        """Increment the counter in the ledger and write it to the mark.
+        """Increment the counter in the ledger and write it to the data folder's mark.
 
-        If the mark still lags behind the ledger, only the mark is written.
+        If the last increment has not reached the mark yet, only the mark is written.
         """
         if not self._next.count or (found is not None and found.count == self._next.count):
             counted = replace(self._next, count=self._next.count + 1)
@@ -148,7 +148,7 @@ class EnvironmentIdentity:
 
 
 def rewritten(left: EnvironmentMark, found: EnvironmentMark) -> str:
-    """Describe a mark that was replaced since this agent wrote it, by a process that may still be running."""
+    """Describe the change of a mark that another process replaced after this agent wrote it."""
     if replace(found, count=left.count) == left:
         stands = f"its count is {found.count}, and was {left.count}"
         return f"the mark of the data folder was replaced while this agent was running: {stands}"
@@ -158,9 +158,9 @@ def rewritten(left: EnvironmentMark, found: EnvironmentMark) -> str:
 
 
 def difference(ours: EnvironmentMark, found: EnvironmentMark | None) -> str:
-    """Describe how the data folder's mark differs from this ledger's; empty if folder and ledger belong together.
+    """Return how the data folder's mark differs from this ledger's; empty if folder and ledger belong together.
 
-    A new ledger over a folder without a mark is a new environment.
+    A new ledger may use a folder without a mark: the two form a new environment.
     """
     if found is None:
         return (

@@ -1,7 +1,7 @@
-"""Records of the registry in the data folder, written before a version starts, before pointers move, and periodically.
+"""Copies of the registry in the data folder, written before a version starts, before pointers move, and periodically.
 
-The count of a record is incremented in the ledger first. A record with a higher count than the ledger's belongs to a
-newer ledger: it is never overwritten, and nothing starts over it until `headgate adopt`.
+The count of a record is first incremented in the ledger. A record with a higher count than in the ledger was written
+by a newer copy of the ledger: it is never overwritten, and its statement does not start until `headgate adopt`.
 """
 
 import logging
@@ -37,7 +37,7 @@ _OBSERVED = (
     "checkpoint_ok", "lost", "lost_kind", "recorded", "deleted_keys_version", "deleted_keys_commit",
     "deleted_keys_batch",
 )  # fmt: skip
-"""Fields that records leave out, because an agent can observe them again or the serving versions are recorded apart."""
+"""Fields that records omit, because an agent can observe them again or because other records contain them."""
 
 _DURABLE = attrgetter(*(name for name in field_names(Deployment) if name not in _OBSERVED))
 
@@ -48,12 +48,12 @@ _SERVING = threading.Lock()
 
 
 def durable(deployment: Deployment) -> dict[str, Any]:
-    """Return the fields of a version that cannot be observed again, as the ledger stores them."""
+    """Return those fields of a version that an agent could not observe again, by column of the ledger."""
     return values_by_column(deployment, without=_OBSERVED)
 
 
 def recorded_row(record: RegistryRecord, now: float) -> Deployment:
-    """Return the recorded version as a stopped row; raises ValueError if the record is incomplete."""
+    """Convert a record to a stopped version; raises ValueError if the record is incomplete."""
     values = {"state": State.STOPPED, "state_since": now, "active": False, **record.row}
     try:
         return row_from_values(Deployment, tuple(values), tuple(values.values()))
@@ -62,9 +62,9 @@ def recorded_row(record: RegistryRecord, now: float) -> Deployment:
 
 
 def keep_record(agent: AgentContext, table: TableName, version: int) -> None:
-    """Record a version as it is in the ledger; the caller must hold the version's lock.
+    """Write the ledger's row of a version to the version's record; the caller must hold the version's lock.
 
-    Raises NotAdopted if the existing record is newer.
+    The record of a purged version is removed. Raises NotAdopted if the existing record is newer than the ledger.
     """
     row = agent.ledger.deployment(table, version)
     if row is None:
@@ -83,7 +83,7 @@ def keep_record(agent: AgentContext, table: TableName, version: int) -> None:
 
 
 def write_over(agent: AgentContext, row: Deployment, found: RegistryRecord | None) -> None:
-    """Overwrite the record of a version, whoever wrote it; its incremented counter goes to the ledger first."""
+    """Overwrite a version's record, even that of another ledger; the ledger gets the incremented count first."""
     count = max(row.recorded, found.count if found else 0) + 1
     agent.ledger.update_deployment(row.table, row.version, recorded=count)
     record = replace(_without_secrets(row), ledger=agent.ledger_id, count=count)
@@ -91,7 +91,7 @@ def write_over(agent: AgentContext, row: Deployment, found: RegistryRecord | Non
 
 
 def is_newer(found: RegistryRecord, row: Deployment, ledger_id: str) -> Sentence | None:
-    """Explain why this ledger must not overwrite a record; None if it may."""
+    """Return why this ledger must not overwrite a version's record; None if it may."""
     if found.ledger != ledger_id:
         return Sentence(f"is recorded in the data folder by ledger {found.ledger}")
     if found.count > row.recorded:
@@ -100,7 +100,7 @@ def is_newer(found: RegistryRecord, row: Deployment, ledger_id: str) -> Sentence
 
 
 def serve(agent: AgentContext, versions: Mapping[TableName, int], run: str) -> int:
-    """Record that pointers have moved (all or none), before that is written to the ledger; returns the count for it."""
+    """Record which versions serve, all at once, before the ledger records them; returns the count of the record."""
     data = agent.layout.data
     with _SERVING:
         found = read_record(data, SERVING_FILE)
@@ -121,9 +121,9 @@ def newer_serving(agent: AgentContext) -> RegistryRecord | None:
 
 
 def keep_serving(agent: AgentContext) -> bool:
-    """Record the serving versions as the ledger has them.
+    """Update the record of serving versions from the ledger, and return whether the two agree now.
 
-    Returns False if the existing record is newer, or if the run that wrote it is still in progress.
+    They do not if the existing record is newer, or if the run that wrote it is still in progress.
     """
     with _SERVING:
         # In this order, so that a concurrent swap shows in one of the two.
@@ -144,9 +144,9 @@ def keep_serving(agent: AgentContext) -> bool:
 
 
 def recorded_session(data: str) -> str:
-    """Return the id of the pool session that was recorded last, so that a lost ledger can find its running queries.
+    """Return the id of the last recorded pool session, with which running queries are found if the ledger is lost.
 
-    Empty if none is recorded; raises TryAgain if the record cannot be read now.
+    Empty if none is recorded. Raises TryAgain if the record cannot be read now.
     """
     found = read_record(data, SESSION_FILE)
     return str(found.row.get("session_id", "")) if found else ""
@@ -154,24 +154,24 @@ def recorded_session(data: str) -> str:
 
 @dataclass(slots=True)
 class RegistryRecords:
-    """Keeps the records up to date, round by round, after stops, deletes and operator actions."""
+    """Updates the registry's records every round, after stops, deletes and operator actions."""
 
     agent: AgentContext
     _change: int = 0
-    """Number of the last change in the ledger that was handled."""
+    """Number of the newest change in the ledger that was handled."""
     _kept: dict[Version, int] = field(default_factory=dict)
-    """Hash of the durable fields of each version as last recorded."""
+    """Hash of each version's durable fields as they were last recorded."""
     _pending: dict[Version, int] = field(default_factory=dict)
-    """Hashes of the durable fields of versions that could not be recorded yet."""
+    """Hash of the durable fields of each version that could not be recorded yet."""
     _active: dict[Version, bool] = field(default_factory=dict)
     _session: str = ""
     _said: dict[Version, str] = field(default_factory=dict)
-    """Reasons, already logged, why a version could not be recorded: each is logged only once."""
+    """Last logged reason why a version could not be recorded; a reason is logged once."""
 
     def round(self) -> None:
-        """Record what has changed since the last round; in doubt, write nothing.
+        """Record all changes since the last round; raises an error if there is a doubt, and then writes nothing.
 
-        Failures are retried in the next round.
+        Versions that cannot be recorded now are retried in the next round.
         """
         self.agent.identity.refuse_doubt()
         self._change, rows = self.agent.ledger.registered_since(self._change)
@@ -210,7 +210,7 @@ def _key(row: Deployment) -> Version:
 
 
 def _without_secrets(row: Deployment) -> RegistryRecord:
-    """Return the fields to record for a version, without texts that seem to contain a secret."""
+    """Return the record of a version, without its texts if they seem to contain a secret."""
     values = durable(row)
     try:
         refuse_secrets(

@@ -1,4 +1,4 @@
-"""Measures progress and lag of every deployment every few seconds, and writes them to the ledger."""
+"""Measures progress and lag of every deployment every few seconds, and writes the results to the ledger."""
 
 import logging
 from collections import deque
@@ -30,10 +30,10 @@ EVERY_S = 5.0
 """Seconds between two measurements."""
 
 EVERY_VARIABLE = "HEADGATE_MEASURE_S"
-"""Environment variable with a shorter interval for drills, which wait for many gates."""
+"""Environment variable with another interval, in seconds, for drills, which wait for many gates."""
 
 FOLD_S = 300.0
-"""Seconds between two saves of log positions; after a restart, that much of the logs is read again."""
+"""Seconds between two saves of log positions; after a restart, the logs since the last save are read again."""
 
 KEPT = 180
 """Number of samples per deployment that are kept in memory: 15 minutes."""
@@ -41,7 +41,7 @@ KEPT = 180
 
 @dataclass(slots=True)
 class MeasurementHistory:
-    """State of one deployment that is kept between measurements."""
+    """Measurement data of one deployment that is kept in memory from one measurement to the next."""
 
     samples: deque[SampleRow] = field(default_factory=lambda: deque(maxlen=KEPT))
     previous: str = "unknown"
@@ -56,13 +56,13 @@ class MeasurementHistory:
     state_bytes: int | None = None
 
     def take(self, judged: LagTrend, now: float) -> None:
-        """Record a verdict; while a statement is starved, the age of its watermark is counted from now."""
+        """Store the latest trend; while it is starved, the age of the watermark restarts at zero."""
         self.previous = judged.trend
         if judged.trend is Trend.STARVED and self.watermark_at is not None:
             self.watermark_at = now
 
     def learn(self, progress: QueryProgress, now: float) -> None:
-        """Record the latest progress of the query; the same progress may be passed several times."""
+        """Update the history with the query's latest progress; passing the same progress again has no effect."""
         if progress.batch is not None and progress.batch != self.dropped_batch:
             self.dropped_batch = progress.batch
             self.dropped += progress.dropped_by_watermark or 0
@@ -75,7 +75,7 @@ class MeasurementHistory:
 
 
 class LagCollector:
-    """Measures all deployments in one round; an unreadable checkpoint gives an unknown lag, never zero."""
+    """Measures the lag of all deployments in each round; an unreadable checkpoint yields an unknown lag, never zero."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
@@ -87,7 +87,7 @@ class LagCollector:
         self._agent.files.unfold_lag(agent.ledger.folded_lag())
         self._folded_at = agent.monotonic()
         self._unmeasured: set[str] = set()
-        """Statements whose failed measurement was logged in the last round."""
+        """Statements that could not be measured in the last round, so that each failure is logged once."""
 
     def round(self, deployments: tuple[Deployment, ...], queries: tuple[ReportedQuery, ...]) -> None:
         """Measure all deployments once, and write the results in one transaction."""
@@ -122,7 +122,7 @@ class LagCollector:
             self._agent.ledger.put_folded_lag(self._agent.files.folded_lag())
 
     def _remember(self, key: tuple[TableName, int], now: float) -> MeasurementHistory:
-        """Start a history from the samples of an earlier agent, so that the trend does not start as unknown."""
+        """Create a deployment's history from the ledger, so that its trend is known right after an agent's restart."""
         history = self._history[key] = MeasurementHistory()
         history.samples.extend(self._agent.ledger.samples(*key, since=now - KEPT * EVERY_S))
         if last := self._agent.ledger.measurement(*key):
@@ -132,7 +132,7 @@ class LagCollector:
         return history
 
     def _forget(self, by_version: dict[tuple[TableName, int], Deployment]) -> None:
-        """Drop histories of versions that no longer exist: an agent runs for months."""
+        """Drop cached data of versions that no longer exist, because an agent runs for months."""
         for key in self._history.keys() - by_version.keys():
             del self._history[key]
         self._reads = {key: found for key, found in self._reads.items() if key[:2] in by_version}
@@ -201,7 +201,7 @@ class LagCollector:
         ), sample
 
     def _unknown(self, deployment: Deployment) -> Measurement:
-        """Return an unknown measurement that keeps the last known fault."""
+        """Return a measurement without values, except for the deployment's last known fault."""
         key = (deployment.table, deployment.version)
         said = self._history[key].fault.said if key in self._history else FaultSign()
         return Measurement(*key, self._agent.clock(), fault=said.fault, fault_why=said.why)
@@ -274,7 +274,7 @@ class LagCollector:
 
 
 def _parents_first(deployments: Iterable[Deployment]) -> list[Deployment]:
-    """Sort by distance from the sources, so that starvation reaches all statements downstream in the same round."""
+    """Sort by distance from the sources, so that a starved statement affects all downstream ones in the same round."""
     every = tuple(deployments)
     by_table = depths((each.table, [binding.parent for binding in each.bindings]) for each in every)
     return sorted(every, key=lambda each: by_table[each.table])
@@ -283,7 +283,7 @@ def _parents_first(deployments: Iterable[Deployment]) -> list[Deployment]:
 def _rates(
     deployment: Deployment, progress: QueryProgress | None, committed_at: float | None, now: float
 ) -> tuple[float | None, float | None]:
-    """Return rows read and processed per second; zero after a long silence, instead of the rates of the last batch."""
+    """Return rows read and rows processed per second; None if unknown or not running, zero after a long silence."""
     if progress is None or deployment.state not in ALIVE:
         return None, None
     if committed_at is not None and now - committed_at > allowed_silence_s(trigger_s(deployment.trigger)):
@@ -316,14 +316,17 @@ def _source(position: SourceLag) -> dict[str, object]:
 
 
 class ObjectiveTransitions:
-    """Remembers the last state of each table's objective; after a restart it is read from the ledger's events."""
+    """Records when a table starts or stops missing its lag objective; the last state is kept in the ledger's events."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
         self._watches: dict[TableName, ObjectiveWatch] = {}
 
     def hear(self, deployment: Deployment, behind_s: float | None, objective_s: float) -> None:
-        """Judge one measurement of the serving version; a statement stopped by an operator misses no objective."""
+        """Compare one measurement of a serving version with its objective, and record an event if the result changes.
+
+        Statements that an operator has stopped are ignored.
+        """
         if not deployment.active or deployment.wanted == WantedState.STOPPED:
             return
         table, now = deployment.table, self._agent.clock()
@@ -342,7 +345,7 @@ class ObjectiveTransitions:
         self._watches[table] = after
 
     def forget(self, tables: set[TableName]) -> None:
-        """Forget all tables except these."""
+        """Drop the state of all tables that are not in `tables`."""
         self._watches = {table: watch for table, watch in self._watches.items() if table in tables}
 
     def _recalled(self, table: TableName) -> ObjectiveWatch:

@@ -1,4 +1,4 @@
-"""Collects table statistics and the environment's headroom for cost estimates, rarely and in a thread of its own."""
+"""Collects table statistics and the environment's free resources for cost estimates, in a low-priority thread."""
 
 import logging
 import time
@@ -19,28 +19,28 @@ from pipelines.storage.file_system import disk_space
 log = logging.getLogger(__name__)
 
 EVERY_S = 600.0
-"""Seconds between two unrequested measurements of a table; a new table is measured whenever its age has doubled."""
+"""Seconds between two regular measurements of a table; a new table is measured whenever its age has doubled."""
 
 LOGS_EVERY_S = 30.0
-"""Seconds between two measurements of an input with a log: they are cheap, and no statement measures inputs."""
+"""Seconds between two measurements of an input with a log: they are cheap, and only these measure inputs."""
 
 TICK_S = 15.0
-"""Seconds between two checks for due tables: how long a new table may lack statistics."""
+"""Seconds between two checks for due tables, which is how long a new table may lack statistics."""
 
 ROUND_S = 60.0
-"""Longest duration of a round, in seconds; tables left out come first in the next round, after new tables."""
+"""Longest duration of a round, in seconds; tables that were skipped come first in the next one, after new tables."""
 
 _REST = 4.0
-"""Idle time after a measurement, in multiples of its duration: stops, starts and lag have priority."""
+"""Idle time after a measurement, as a multiple of its duration, because stops, starts and lag have priority."""
 
 _AT_ONCE = 50
-"""Maximum number of tables that are written in one transaction."""
+"""Maximum number of tables whose statistics are written in one transaction."""
 
 Key = tuple[TableName, int]
 
 
 class TableStatisticsCollector:
-    """Measures one table after another, using at most a fifth of a core."""
+    """Measures tables one after another, using at most a fifth of a core."""
 
     def __init__(self, agent: AgentContext, load: PoolUtilization) -> None:
         self._agent = agent
@@ -50,7 +50,7 @@ class TableStatisticsCollector:
         self._rows = {key: statistics.rows for key, statistics in known.items()}
 
     def round(self, deployments: tuple[Deployment, ...]) -> None:
-        """Measure the headroom, then every due table, starting with the least recently measured."""
+        """Measure the environment's free resources, then every due table, starting with the least recently measured."""
         self._agent.ledger.put_headroom(self._headroom())
         by_version = {(d.table, d.version): d for d in deployments}
         now = self._agent.clock()
@@ -79,13 +79,13 @@ class TableStatisticsCollector:
         return now - looked >= min(at_most, max(TICK_S, looked - deployment.created_at))
 
     def _outgrown(self, key: Key, rows: int | None, now: float) -> bool:
-        """Return whether a table has twice as many rows as at its last measurement; most tables are empty at first."""
+        """Return whether a table has more than twice the rows of its last measurement, when it may have been new."""
         before = self._rows.get(key)
         grew = rows is not None and before is not None and rows > 2 * before
         return grew and now - self._looked.get(key, 0.0) >= TICK_S
 
     def measure(self, tables: Iterable[TableName], seconds: float) -> tuple[list[TableName], list[TableName]]:
-        """Measure tables now; returns the tables that were measured in time and those that were not."""
+        """Measure tables now, for at most `seconds`; returns the tables that were measured and those that were not."""
         until = time.monotonic() + seconds
         by_version = {(d.table, d.version): d for d in self._agent.ledger.deployments()}
         measured: list[TableName] = []
@@ -109,10 +109,10 @@ class TableStatisticsCollector:
         return bool(found)
 
     def _put(self, found: Mapping[Key, TableStatistics], by_version: Mapping[Key, Deployment]) -> None:
-        """Write statistics; if the ledger is unavailable, the tables are measured again at the next tick.
+        """Write statistics to the ledger; if it is unavailable, the tables are measured again in the next round.
 
-        Lists take row counts from lag measurements. Inputs have none, so their row counts are written here as
-        lag measurements.
+        Table lists show the row counts of lag measurements. Inputs with a log have no lag, so a measurement with only
+        a row count is written for them.
         """
         if found:
             self._agent.ledger.put_table_statistics(found)
@@ -124,9 +124,9 @@ class TableStatisticsCollector:
         self._rows |= {key: statistics.rows for key, statistics in found.items()}
 
     def _statistics(self, key: Key, by_version: Mapping[Key, Deployment]) -> dict[Key, TableStatistics]:
-        """Measure one table; empty if its location cannot be reached, so that its previous statistics are kept.
+        """Measure one version; empty if its location cannot be reached, so that its previous statistics are kept.
 
-        The row count of an unreachable input becomes unknown, because lists do not show how old a row count is.
+        The row count of an unreachable input becomes unknown, because table lists do not show how old a row count is.
         """
         deployment, files = by_version[key], self._agent.files
         now = self._agent.clock()

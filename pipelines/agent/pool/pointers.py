@@ -1,6 +1,6 @@
-"""Pointers in the catalog: moved by a swap, put back, and compared with the serving versions of the ledger.
+"""Pointers in the catalog: a swap moves them, or moves them back; a periodic check compares them with the ledger.
 
-The comparison corrects pointers that a late call or somebody else has moved, a bounded number per round.
+The check corrects pointers that a delayed call or another program has moved, a bounded number per round.
 """
 
 import logging
@@ -19,10 +19,10 @@ TRIES = 2
 
 
 def move_forward(agent: AgentContext, targets: list[tuple[TableName, int]]) -> float:
-    """Point every table to its new version in one loop; returns the duration in seconds.
+    """Point each table to its new version, all in one loop; returns the duration in seconds.
 
-    Raises EngineRefused if a pointer is refused twice. By then all pointers have been put back to the versions that
-    serve according to the ledger; otherwise the error says so.
+    Raises EngineRefused if a pointer is refused twice. Before that, all pointers are moved back to the versions that
+    serve according to the ledger; the error reports if this failed.
     """
     found = {(d.table, d.version): d for d in agent.ledger.deployments()}
     new = [found[target] for target in targets if target in found]
@@ -53,7 +53,7 @@ def put_back(agent: AgentContext, tables: Iterable[TableName]) -> None:
 
 
 def moved_back(agent: AgentContext, targets: list[tuple[TableName, int]]) -> str:
-    """Put the pointers back, and describe the result."""
+    """Move the pointers back to the versions that serve according to the ledger, and describe the result."""
     try:
         put_back(agent, (table for table, _ in targets))
     except EngineRefused as error:
@@ -63,7 +63,7 @@ def moved_back(agent: AgentContext, targets: list[tuple[TableName, int]]) -> str
 
 
 def _move(agent: AgentContext, versions: list[Deployment], begun: list[str], label: str) -> float:
-    """Move pointers in one loop; the name of each is appended to `begun` just before it moves."""
+    """Move pointers in one loop; each pointer's name is appended to `begun` just before it moves."""
 
     def before(view: str) -> None:
         begun.append(view)
@@ -83,17 +83,17 @@ TABLES = 100
 
 
 class PointerCheck:
-    """Compares pointers round by round, some tables at a time."""
+    """Compares pointers with the serving versions in the ledger, a number of tables per round."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
         self._from = TableName("")
-        """The last table that was compared."""
+        """The last table that was compared; empty to begin with the first table."""
         self._said: set[tuple[TableName, int]] = set()
-        """Tables, each with its serving version, that are skipped because correcting the pointer had no effect."""
+        """Tables, with their serving version, that are skipped because an earlier correction had no effect."""
 
     def round(self) -> None:
-        """Correct the pointers of the next tables; does nothing if in doubt, and skips versions that are locked."""
+        """Correct the pointers of the next tables, except those with locked versions; raises if there is a doubt."""
         self._agent.identity.refuse_doubt()
         every: dict[TableName, list[Deployment]] = {}
         for deployment in self._agent.ledger.deployments(include_deleted=True):
@@ -139,21 +139,20 @@ class PointerCheck:
             )
 
     def _is_being_deleted(self, table: TableName) -> bool:
-        """Return whether an open run deletes a table; such a run drops the pointer before the first version."""
+        """Return whether an open run deletes a table; such a run drops the pointer before it deletes the versions."""
         steps = (step for run in self._agent.ledger.open_runs() for step in run.steps)
         return any((step.do, step.table) == (StepKind.UNPOINT, table) for step in steps)
 
     def _standing(self, versions: Iterable[Deployment]) -> frozenset[Pointer]:
-        """Return which pointers of the versions exist in the catalog."""
+        """Return those pointers of the given versions that exist in the catalog and lead to these versions."""
         pointers = tuple(pointer_of(self._agent.layout, version) for version in versions)
         pool = self._agent.pool.connection()
         return pool.call(WRITE_CALL_S, pool.tables.standing, pointers) if pointers else frozenset()
 
     def _astray(self, versions: Iterable[Deployment], standing: frozenset[Pointer]) -> bool:
-        """Return whether a table's pointer does not lead to the serving version, or exists although nothing serves.
+        """Return whether a table's pointer does not lead to the serving version, or exists although no version serves.
 
-        If nothing serves, a view with the pointer's name counts as the pointer only if it leads to one of the
-        versions.
+        If no version serves, a view with the pointer's name is a pointer only if it leads to one of the versions.
         """
         pointers = {pointer_of(self._agent.layout, version): version.active for version in versions}
         serving = [pointer for pointer, active in pointers.items() if active]

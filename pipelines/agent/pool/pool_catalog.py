@@ -1,7 +1,7 @@
-"""Fills the pool's catalog from the registry: tables first, then pointers; refused ones are retried.
+"""Fills the pool's catalog from the registry, first tables, then pointers; refused entries are retried.
 
-A refusal does not delay other entries. The catalog of a new server is filled with several tables or pointers per
-request; entries that such a request leaves out are created one by one.
+A refused entry does not delay the others. The catalog of a new server is filled with several entries per request;
+entries that such a request does not create are then created individually.
 """
 
 import logging
@@ -22,19 +22,19 @@ from pipelines.agent.tables.table_identities import fault_of_sink, pointer_of, r
 from pipelines.spark_connect.call_deadlines import in_threads
 
 TOGETHER = 10
-"""Number of tables or pointers per request: small enough that the request ends in time.
+"""Number of tables or pointers per request, small enough for the request to meet its deadline.
 
-If the request is refused, little work is left.
+If the request is refused, few entries have to be created individually.
 """
 
 Together = Callable[[Sequence[Deployment]], Set[tuple[TableName, int]]]
-"""Acts on several versions, and returns those that are done."""
+"""Acts on several versions in one request, and returns those for which it succeeded."""
 
 
 def fill(
     at_once: int, deployments: Sequence[Deployment], together: Together, alone: Callable[[Deployment], None]
 ) -> None:
-    """Act on groups of versions, then one by one on those that are left, with `at_once` actions in parallel."""
+    """Call `together` for groups of versions, then `alone` for each version left, with `at_once` parallel calls."""
     groups = [deployments[n : n + TOGETHER] for n in range(0, len(deployments), TOGETHER)]
     done = frozenset[tuple[TableName, int]]().union(*in_threads(at_once, together, groups))
     in_threads(at_once, alone, [each for each in deployments if (each.table, each.version) not in done])
@@ -67,7 +67,7 @@ def point_together(
 
 
 def _as_recorded(agent: AgentContext, deployment: Deployment) -> tuple[CatalogTable, ...]:
-    """Return a version's tables; empty if they are not the ones created for it, which `_register` then reports."""
+    """Return a version's tables; empty if they differ from those created for it, which `_register` then reports."""
     try:
         if not table_format(deployment.format).transaction_log:
             return tables_of(agent.layout, deployment)
@@ -83,7 +83,7 @@ def _as_recorded(agent: AgentContext, deployment: Deployment) -> tuple[CatalogTa
 log = logging.getLogger(__name__)
 
 ACTS_AT_ONCE = 8
-"""Starts, stops or tables at one time: enough to keep a pool of two cores busy."""
+"""Number of parallel starts, stops or registrations: enough to keep a pool of two cores busy."""
 
 REGISTER_EVERY_S = 10.0
 """Seconds between two attempts to register a table that the catalog has refused."""
@@ -94,12 +94,12 @@ _NOT_IN_CATALOG = TableFaultKind.NOT_IN_CATALOG
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """Why the catalog may lack the table of a version."""
+    """The reason why a version's table may be missing from the pool's catalog."""
 
     summary: str
     """The summary of the error."""
     is_refused: bool
-    """Whether the catalog refused the table; if False, the table could not be checked and may exist."""
+    """Whether the catalog refused the table; if False, the table may exist but could not be checked."""
 
     def __str__(self) -> str:
         said = "is not in the pool's catalog" if self.is_refused else "could not be checked"
@@ -108,17 +108,17 @@ class Lacking:
 
 @dataclass(slots=True)
 class PoolCatalog:
-    """Fills the pool's catalog, and knows which tables and pointers are still missing from it."""
+    """Fills the pool's catalog, and keeps track of the tables and pointers that are still missing from it."""
 
     agent: AgentContext
     _unregistered: dict[tuple[TableName, int], Lacking] = field(default_factory=dict)
     """Versions whose table the catalog may lack."""
     _unpointed: set[tuple[TableName, int]] = field(default_factory=set)
-    """Versions whose pointer the catalog has refused."""
+    """Versions whose pointer the catalog refused, or may lack after an interrupted swap."""
     _register_at: float = 0.0
 
     def lacking(self, version: tuple[TableName, int]) -> Lacking | None:
-        """Return why the table of a version may be missing from the catalog; None if it is there."""
+        """Return why a version's table may be missing from the catalog; None if the catalog has the table."""
         return self._unregistered.get(version)
 
     def restore(self, pool: PoolConnection) -> None:
@@ -158,7 +158,7 @@ class PoolCatalog:
             self._take_back(deployment)
 
     def _take_back(self, deployment: Deployment) -> None:
-        """Clear the error of a version whose table the catalog has accepted in the meantime."""
+        """Clear the recorded error of a version whose table the catalog has accepted since."""
         if deployment.error_class == _NOT_IN_CATALOG:
             self.agent.ledger.observe_deployment(deployment, error="", error_class="")
 
@@ -180,7 +180,7 @@ class PoolCatalog:
             self._unpointed.discard(key)
 
     def try_again(self, deployments: tuple[Deployment, ...]) -> None:
-        """Retry tables that the catalog has refused, and pointers that a swap left in an unknown state."""
+        """Retry tables and pointers that the catalog refused, and pointers that an interrupted swap may have moved."""
         adrift = {(d.table, d.version) for d in deployments if d.active and d.table in self.agent.adrift}
         self.agent.adrift.difference_update(table for table, _ in adrift)
         self._unpointed |= adrift
@@ -192,7 +192,7 @@ class PoolCatalog:
         in_threads(ACTS_AT_ONCE, partial(self._register_once_more, self.agent.pool.connection()), refused)
 
     def _register_once_more(self, pool: PoolConnection, deployment: Deployment) -> None:
-        """Retry one table, unless a version of it is locked: a swap moves the same pointer."""
+        """Retry a version's table and pointer, unless a version of the table is locked, for instance by a swap."""
         versions = [(found.table, found.version) for found in self.agent.ledger.versions(deployment.table)]
         try:
             with self.agent.locks.holding(*versions, by="the reconciler", wait_s=0):

@@ -1,4 +1,4 @@
-"""Keeps the pool running: starts a local one, attaches to it, has its catalog filled, and restarts it if it dies."""
+"""Keeps the pool running: starts a local server, connects to it, fills its catalog, and restarts it if it dies."""
 
 import logging
 import threading
@@ -29,26 +29,26 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 START_S = 90.0
-"""Longest time until a local pool answers, in seconds."""
+"""Longest time, in seconds, for a local pool to start."""
 
 PROVE_S = 10.0
-"""Seconds between two checks that the server can run a statement; one that lists queries may not be able to."""
+"""Seconds between two tests that the server can run a statement; listing queries does not prove that it can."""
 
 PROOFS = 2
-"""Number of consecutive checks, one per round, that must find the SparkContext stopped before the server is ended."""
+"""Number of consecutive tests, one per round, that must find the SparkContext stopped before the server is ended."""
 
 MANAGED = "whoever manages the pool has to restart it"
 
 GIVEN_UP = "failed"
-"""State of a pool that died too often: it is started again only on request."""
+"""State of a pool that died too often: it is restarted only on request."""
 
 
 class _Waits(PoolUnreachable):
-    """The pool is not to be started yet; its recorded state stays."""
+    """Raised while the pool must not be started yet; the pool state in the ledger is left unchanged."""
 
 
 class PoolSupervisor:
-    """Keeps one pool running. Every call goes through its connection, with a deadline and a circuit breaker."""
+    """Keeps one pool running, and provides the connection to it, whose calls have deadlines and a circuit breaker."""
 
     def __init__(
         self,
@@ -63,10 +63,11 @@ class PoolSupervisor:
         recorded_session: Callable[[], str] = lambda: "",
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Keep one pool. `restore` fills the catalog of each new attachment; until then statements can only be stopped.
+        """Configure the pool. `restore` fills the catalog after each connect; until then, statements can only stop.
 
-        A local server writes and locks the folder `data`, and is started with `connectors`, whose jars may be below
-        `project`. `recorded_session` returns the session id to look for if the ledger has none; empty if unknown.
+        A local server writes to the folder `data` and locks it; it is started with `connectors`, whose jars may be in
+        the folder `project`. `recorded_session` returns the session id to use if the ledger has none; empty if
+        unknown.
         """
         self._recorded_session = recorded_session
         self._restore = restore
@@ -80,17 +81,17 @@ class PoolSupervisor:
         self._monotonic = monotonic
         self._prove_at = 0.0
         self._stopped_proofs = 0
-        """Number of consecutive checks that found the server's SparkContext stopped."""
+        """Number of consecutive tests that found the server's SparkContext stopped."""
         self._open: SparkConnection | None = None
         self._restored: SparkConnection | None = None
-        """The open connection, once its catalog is filled; None before."""
+        """The open connection once its catalog is filled; None before that."""
         self._lock = threading.Lock()
         self._said = ("", "")
         self._is_recorded = True
         self._last_words = ""
 
     def connection(self) -> PoolConnection:
-        """Return the open connection; raises PoolUnreachable if the pool is not up."""
+        """Return the open connection; raises PoolUnreachable if there is none or its catalog is incomplete."""
         current = self._restored
         if current is None:
             raise self._unreachable()
@@ -104,7 +105,7 @@ class PoolSupervisor:
         return current
 
     def keep(self) -> None:
-        """Start the pool, attach to it and fill its catalog, as far as necessary.
+        """Start the pool, connect to it and fill its catalog, unless that is already done.
 
         Raises PoolUnreachable if that is impossible now.
         """
@@ -133,16 +134,19 @@ class PoolSupervisor:
         return given_up
 
     def connectors(self) -> tuple[str, ...] | None:
-        """Return the connectors that a local pool was started with; None if unknown."""
+        """Return the names of the connectors with which a local pool was started; None if unknown."""
         return self._local.connectors if self._local is not None and self._local.alive() else None
 
     @property
     def up(self) -> bool:
-        """Return whether a session is open and its catalog filled; the pool may still fail to answer."""
+        """Return whether the connection is open and its catalog filled; the pool may still fail to answer."""
         return self._restored is not None
 
     def heard(self, error: HeadgateError | None) -> None:
-        """Record whether the pool has just answered; a silent pool is left alone, because it may answer again."""
+        """Record whether the pool answered the last call; `error` is None if it did.
+
+        A pool that does not answer is not restarted, because it may recover.
+        """
         if isinstance(error, EngineStopped):
             self._prove_at = self._monotonic()
         elif self._restored is not None and not self._stopped_proofs:
@@ -158,16 +162,16 @@ class PoolSupervisor:
             self._local.bound_log()
 
     def end(self) -> None:
-        """End a local pool with its queries; their checkpoints stay. `keep` must not be called any more."""
+        """End a local pool with its queries; their checkpoints are kept. `keep` must not be called afterwards."""
         self._drop()
         if self._local is not None:
             self._local.end()
         self._say("off", "")
 
     def _prove(self) -> None:
-        """Have the server run a trivial statement from time to time; end a local server whose SparkContext has stopped.
+        """Test every few seconds that the server can run a statement; end a local one whose SparkContext has stopped.
 
-        Raises EngineStopped while such a server exists. A server that does not answer may come back and is left alone.
+        Raises EngineStopped until the server is ended. A server that does not answer is kept, because it may recover.
         """
         if self._open is None or self._monotonic() < self._prove_at:
             return
@@ -187,7 +191,7 @@ class PoolSupervisor:
         self._stopped_proofs = 0
 
     def _found_stopped(self, error: EngineStopped) -> None:
-        """Count a finding of a stopped SparkContext; end a local server once it is confirmed, otherwise raise."""
+        """Count that a stopped SparkContext was found; end a local server on the second time, otherwise raise."""
         self._stopped_proofs += 1
         self._prove_at = self._monotonic()
         confirmed = self._stopped_proofs >= PROOFS
@@ -222,7 +226,7 @@ class PoolSupervisor:
             raise PoolUnreachable(error.summary, remedy=error.remedy) from error
 
     def _start(self, server: LocalPool) -> None:
-        """Start the server; raise if it has died so often that it must pause first or wait for an operator."""
+        """Start the server; raises _Waits if it has died so often that it must pause or needs an operator."""
         if self._said[0] != GIVEN_UP and self._backoff.exhausted:
             last = f"; the last one: {self._last_words}" if self._last_words else ""
             why = f"{LIMIT} starts within {WINDOW_S / 60:.0f} min failed{last}"
@@ -244,9 +248,9 @@ class PoolSupervisor:
         server.ready(START_S)
 
     def _attach(self, *, new: bool) -> None:
-        """Attach by the session id in the ledger, or by the one recorded in the data folder if the ledger was lost.
+        """Connect to the pool, with the session id in the ledger or, if the ledger was lost, in the data folder.
 
-        A session that the server does not know starts a new generation. Stops are possible from here on.
+        If the server does not know the session, a new one is opened. From here on, statements can be stopped.
         """
         try:
             # Not at the top of this module: without Spark's client, a new agent answers 0.7 s sooner.
@@ -306,7 +310,7 @@ class PoolSupervisor:
         return PoolUnreachable(f"the pool {self._pool.name} is {state}", remedy="headgate doctor")
 
     def _warn_of_idle_limit(self, limit_s: float) -> None:
-        """Warn that the server closes idle sessions with their queries; the agent's rounds keep its session alive."""
+        """Record a warning that the server closes idle sessions with their queries, which happens if no agent runs."""
         summary = (
             f"the pool closes sessions that are idle for {limit_s / 60:.0f} min, and stops every statement in them"
         )
@@ -316,14 +320,14 @@ class PoolSupervisor:
             self._ledger.add_event(event)
 
     def _lost(self, session: "Session") -> None:
-        """Drop a session that the pool no longer knows, with everything that ran in it."""
+        """Drop the connection for a session that the pool no longer knows, and with which all its queries ended."""
         current = self._open
         if current is not None and session is current.session:
             self._events.away(f"the session on the pool {self._pool.name} was closed; another one is opened")
         self._drop(session)
 
     def _drop(self, session: "Session | None" = None) -> None:
-        """Drop the open session. If `session` is given and another thread has already replaced it, do nothing."""
+        """Drop the open connection; if `session` is given, only if the connection still uses that session."""
         current = self._open
         if current is not None and session in (None, current.session):
             self._open = self._restored = None
@@ -339,7 +343,7 @@ class PoolSupervisor:
 
 
 def _sentence(what: str, last_words: str) -> str:
-    """Append the last words of a server, if there are any, to a description."""
+    """Append a server's last log lines, if there are any, to a description."""
     return "; ".join(part for part in (what, f"its log ends: {last_words}" if last_words else "") if part)
 
 
@@ -353,11 +357,11 @@ LIMIT = 8
 """After this many starts within `WINDOW_S`, the pool is not started again until an operator asks for it."""
 
 FIRST_PAUSE_S = 2.0
-"""Seconds before the first delayed start of a pool; doubled for each further start."""
+"""Seconds before the first delayed start of a pool; the pause doubles for each further start."""
 
 
 class StartBackoff:
-    """Limits how often one pool is started."""
+    """Limits how often a pool is started."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -365,12 +369,12 @@ class StartBackoff:
 
     @property
     def exhausted(self) -> bool:
-        """Return whether there will be no further automatic start."""
+        """Return whether the pool will not be started automatically any more."""
         return self._count() >= LIMIT
 
     @property
     def pause_s(self) -> float:
-        """Return how many seconds the next start still has to wait."""
+        """Return the number of seconds to wait before the next start."""
         count = self._count()
         if count < AT_ONCE:
             return 0.0
@@ -378,7 +382,7 @@ class StartBackoff:
         return max(0.0, self._starts[-1] + pause - self._monotonic())
 
     def started(self) -> None:
-        """Count a start, whether or not it succeeds."""
+        """Count a start, before it is known whether it succeeds."""
         self._starts.append(self._monotonic())
 
     def forget(self) -> None:
@@ -390,33 +394,33 @@ class StartBackoff:
 
 
 UNKNOWN_S = 15.0
-"""Seconds without an answer after which the states of the pool's statements are unknown."""
+"""Seconds without an answer after which the states of the pool's statements are considered unknown."""
 
 
 class PoolEvents:
-    """Records the outages of one pool as events: one when it is noticed, one when it is over.
+    """Records the outages of one pool as events: one when an outage is noticed, one when it is over.
 
-    A first start and a requested end are no outages. Events that the ledger cannot take are kept and recorded later.
+    Neither a first start nor a requested end is an outage. Events are kept in memory while the ledger is unavailable.
     """
 
     def __init__(
         self, ledger: Ledger, whose: str, monotonic: Callable[[], float], clock: Callable[[], float] = time.time
     ) -> None:
-        """Start without an outage; `whose` is how event texts name the pool."""
+        """Begin without an outage; `whose` is the name of the pool in the texts of events."""
         self._ledger = ledger
         self._whose = whose
         self._monotonic = monotonic
         self._clock = clock
         self._gone_at: float | None = None
-        """When the current outage began; None if there is none."""
+        """Start of the current outage; None outside of an outage."""
         self._silent_at: float | None = None
         self._lost_queries = False
-        """Whether server or session were replaced since the pool was last up, so that its queries are gone."""
+        """Whether the pool has a new server or session since it was last up, so that all queries are lost."""
         self._untold: list[EventRow] = []
         self._lock = threading.Lock()
 
     def ended(self, what: str, detail: str = "") -> None:
-        """Record that the server ended, even during an outage."""
+        """Record that the server has ended, even if an outage has already begun."""
         with self._lock:
             self._away(what, detail)
 
@@ -427,7 +431,7 @@ class PoolEvents:
                 self._away(what, "")
 
     def silent(self) -> None:
-        """Count a call without an answer; a lasting silence becomes an event."""
+        """Handle a call without an answer; if the pool stays silent for `UNKNOWN_S`, record an outage."""
         with self._lock:
             now = self._monotonic()
             if self._silent_at is None:
@@ -437,12 +441,12 @@ class PoolEvents:
                 self._away(f"{self._whose} {since}: the states of its statements are unknown", "")
 
     def nothing_runs(self) -> None:
-        """Note that the server or session is new: everything that ran before has to be restarted."""
+        """Remember that the server or session is new, so that all statements must be restarted."""
         with self._lock:
             self._lost_queries = True
 
     def up(self) -> None:
-        """Record the end of an outage, with the number of statements that are restarted."""
+        """Record the end of an outage, if there was one, with the number of statements that are restarted."""
         with self._lock, suppress(LedgerUnavailable):
             if self._gone_at is not None:
                 again = "is up again" if self._lost_queries else "answers again"
@@ -460,7 +464,7 @@ class PoolEvents:
             self._tell()
 
     def _started(self) -> str:
-        """Return a clause with the number of statements that the reconciler restarts; empty if there are none."""
+        """Return a clause with the number of statements that the reconciler will restart; empty if there are none."""
         if not self._lost_queries or self._ledger.facts().doubt:
             return ""
         many = sum(

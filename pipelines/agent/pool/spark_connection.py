@@ -1,4 +1,4 @@
-"""A session with the pool and its ports. Importing this module imports Spark's client, which takes 0.7 s."""
+"""A session with the pool, and the ports that use it. Importing this module loads Spark's client, which takes 0.7 s."""
 
 import threading
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from pipelines.spark_connect.streaming_queries import SparkQueries
 
 
 class SparkConnection:
-    """Implements `PoolConnection` for one session generation."""
+    """Implements `PoolConnection` for one session of the pool."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -23,13 +23,13 @@ class SparkConnection:
         self.upkeep: TableUpkeep = SparkUpkeep(session)
 
     def close(self) -> None:
-        """Close the sessions of this generation without waiting for the server, which may be frozen."""
+        """Close both sessions of this connection without waiting for the server, which may be frozen."""
         for session in (self.session, self._reader):
             close(session)
 
 
 def attached(url: str, token: str, session_id: str, lost: Callable[[Session], None]) -> Session:
-    """Open a session or find it; if that fails, close it, so that no attempt leaks a connection."""
+    """Open a session or reconnect to an existing one; if that fails, close it, so that no connection leaks."""
     session = Session(url, token, session_id, lost=lost)
     try:
         session.call(UNTIMED_S, session.attach)
