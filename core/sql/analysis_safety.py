@@ -1,6 +1,6 @@
-"""Whether Spark may be asked to analyse a query.
+"""Decides whether it is safe to have Spark analyse a query.
 
-An analysis must not run code, and must not read anything that the project does not declare.
+The analysis must not run code, and must not read anything that the project does not declare.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _BUILTIN = (["builtin"], ["system", "builtin"])
 
 
 class AnalysisRisk(FactKind):
-    """Why Spark must not analyse a query."""
+    """A reason why Spark must not analyse a query."""
 
     UNREADABLE = "Headgate cannot read it: {problem}"
     NOT_ONE_QUERY = "it is not one query"
@@ -28,9 +28,9 @@ class AnalysisRisk(FactKind):
 
 
 def unsafe_for_analysis(select: str) -> Fact[AnalysisRisk] | None:
-    """Return why Spark must not analyse a query; None if it may.
+    """Return the reason why Spark must not analyse a query, or None if the analysis is safe.
 
-    A query that Headgate cannot read is never safe, since such a query may do anything.
+    A query that Headgate cannot parse is never considered safe.
     """
     found, problems = read_any(select, "")
     if not found:
@@ -47,7 +47,7 @@ def unsafe_for_analysis(select: str) -> Fact[AnalysisRisk] | None:
 
 
 def _catalog_function(tokens: Sequence[Token]) -> Fact[AnalysisRisk] | None:
-    """Return the first call of a catalog function, whose code Spark would load to analyse the query; else None."""
+    """Return a risk for the first call of a catalog function, or None; an analysis would load the function's code."""
     for index in range(2, len(tokens) - 1):
         if tokens[index + 1].token_type is not TokenType.L_PAREN or tokens[index - 1].token_type is not TokenType.DOT:
             continue

@@ -1,6 +1,6 @@
-"""Binding of statements to physical tables: names are replaced, and options and filters are added to streams.
+"""Binding of statements to physical tables: table names are replaced, and options and filters are added to streams.
 
-All other text stays as written.
+The rest of the text stays as written.
 """
 
 import re
@@ -20,12 +20,12 @@ def compile_select(
     where: Mapping[TableName, str] = MappingProxyType({}),
     starts: Mapping[TableName, LogStart] = MappingProxyType({}),
 ) -> str:
-    """Return the SELECT with every table name replaced by its physical name; raises KeyError for a table without one.
+    """Return the SELECT with physical table names; raises KeyError if `physical` lacks a table.
 
     A column qualified by a table's own name (`orders.id`) keeps its meaning, because that name is added as an alias. An
-    implied STREAM and an implied change feed option are written out. `where` holds, by table, a condition that filters
-    the table's stream before the statement processes it; `starts` holds the position at which the table's stream begins
-    in its first batch.
+    implied STREAM and an implied change feed option are written out. `where` maps a table to a condition that filters
+    its stream before the statement processes it; `starts` maps a table to the position at which its stream begins in
+    its first batch.
     """
     edits = [(read.start, read.end, 0, _bound(read, physical[read.table])) for read in parsed.reads]
     edits += [(r.alias_at, r.alias_at, 2, f" AS {r.table}") for r in parsed.reads if r.alias_at is not None]
@@ -49,7 +49,7 @@ def compile_select(
 
 
 def compile_ddl(ddl: TableDdl, physical: str, location: str) -> str:
-    """Return `CREATE TABLE IF NOT EXISTS` for one physical table at an absolute location.
+    """Return a `CREATE TABLE IF NOT EXISTS` for a physical table at an absolute location.
 
     Without a location, Spark manages the table's files and deletes them when the table is dropped.
     """
@@ -75,7 +75,10 @@ def _bound(read: TableRead, physical: str) -> str:
 def _with_options(
     select: str, read: TableRead, begin: int, end: int, added: tuple[tuple[str, str], ...]
 ) -> tuple[int, int, int, str]:
-    """Return the edit that adds options to a stream, before its existing options or else after its name."""
+    """Return the edit that inserts options into a stream's WITH clause, or adds such a clause to the stream.
+
+    The edit consists of start, end, rank among edits at the same offset, and text.
+    """
     option = _pairs(added)
     if (options := re.search(r"\bWITH\s*\(", select[read.end : end], re.I)) is not None:
         at = read.end + options.end()
@@ -107,15 +110,15 @@ Options = tuple[tuple[str, str], ...]
 
 
 def tracking_options(checkpoint: str, ordinal: int) -> Options:
-    """Return the options with which a source tracks its schema and continues after any schema change."""
+    """Return the options that make a Delta source track its schema and restart after any schema change."""
     log = ("schemaTrackingLocation", f"{checkpoint}/{LOGS}/{ordinal}")
     return log, *((name, "always") for name in _TOLERATED_CHANGES)
 
 
 def with_stream_options(select: str, options: Mapping[int, Options]) -> str:
-    """Add options to the streams of a compiled SELECT, before their own options.
+    """Return a compiled SELECT with options added to its streams, in front of the options that these already have.
 
-    `options` maps the ordinal of a stream, in text order, to the options to add.
+    `options` maps the position of a stream in the text, counted from 0, to the options to add.
     """
     tokens = tokens_of(open_sql(select, ""))
     streams = sorted((at, mark) for at, mark in extract_stream_clauses(tokens).by_start.items() if mark.streaming)

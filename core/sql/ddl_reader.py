@@ -1,4 +1,4 @@
-"""Reading of DDL files: one `CREATE TABLE` becomes a value.
+"""Parsing of DDL files, each of which contains one `CREATE TABLE`.
 
 Column and field names keep their case, because JSON readers match fields by case; types are in lower case.
 """
@@ -41,7 +41,7 @@ class _Clauses:
 
 
 def read_ddl(text: str, path: str) -> tuple[TableDdl | None, tuple[Problem, ...]]:
-    """Read the only CREATE TABLE of a DDL text; if that fails, return None and an error Problem."""
+    """Parse the only CREATE TABLE in the text of a DDL file; return None and an error Problem if that fails."""
     source = open_sql(text, path)
     try:
         statements = list(statements_of(tokens_of(source)))
@@ -101,7 +101,7 @@ def _read(tokens: list[Token], source: SqlText) -> TableDdl:
 
 
 def _name_at(tokens: list[Token]) -> int:
-    """Return the index of the table name's token after CREATE [EXTERNAL] TABLE [IF NOT EXISTS]."""
+    """Return the index of the token after CREATE [EXTERNAL] TABLE [IF NOT EXISTS], where the table's name begins."""
     words = [str(token.text).upper() for token in tokens[:8]]
     at = 1
     if words[0] != "CREATE":
@@ -161,7 +161,7 @@ def _column(tokens: Sequence[Token], index: int) -> tuple[Column, int]:
 
 
 def _field_named_twice(kind: str) -> str:
-    """Return a field that occurs twice, ignoring case, in a struct at any depth of a type; empty if there is none."""
+    """Return a field name that occurs twice, ignoring case, in a struct at any depth of a type; empty if none does."""
     inner = [key_type(kind)] if kind.startswith("map<") else []
     inner += [element_type(kind)] if kind.startswith(("array<", "map<")) else []
     names: set[str] = set()
@@ -178,7 +178,7 @@ def _no_type(token: Token) -> tuple[str, int]:
 
 
 def _clause(tokens: Sequence[Token], index: int, clauses: _Clauses) -> int:
-    """Read one clause after the columns; return the index of the token that follows the clause."""
+    """Parse a clause that follows the columns, and return the index of the token after it."""
     token = tokens[index]
     word, length = str(token.text).upper(), 1
     if word == "PARTITIONED" and index + 1 < len(tokens) and is_word(tokens[index + 1], "BY"):
@@ -216,7 +216,7 @@ def _clause(tokens: Sequence[Token], index: int, clauses: _Clauses) -> int:
 
 
 def _take_path(clauses: _Clauses, first: Token) -> None:
-    """Treat `OPTIONS (path '…')` as LOCATION, and reject both together, as Spark does.
+    """Convert `OPTIONS (path '…')` to LOCATION; raise SqlDiagnostic if the location is given twice, as Spark does.
 
     See AstBuilder.cleanTableOptions in Spark 4.2.0.
     """

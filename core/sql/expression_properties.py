@@ -1,4 +1,7 @@
-"""Properties that the text of an expression reveals: type, dependence on row order, and use as a row condition."""
+"""Properties of an expression that follow from its text: its type, and its dependence on the order of rows.
+
+Also decides whether an expression can serve as a condition on a single row.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,7 +37,7 @@ class ConditionFault(FactKind):
 
 
 def condition_fault(condition: str, kinds: Mapping[str, str]) -> Fact[ConditionFault] | None:
-    """Return why an expression cannot be a condition on a single row; None if nothing rules it out.
+    """Return why an expression cannot be a condition on a single row, or None if nothing rules it out.
 
     `kinds` maps columns to types, both in lower case. Raises SqlDiagnostic for an expression that cannot be parsed.
     """
@@ -88,7 +91,7 @@ _CONDITIONS = (exp.Predicate, exp.And, exp.Or, exp.Not)
 
 
 def expression_type(expression: str) -> str:
-    """Return Spark's type of a canonical expression, in lower case; empty if unknown or dependent on a column."""
+    """Return Spark's type of a canonical expression, in lower case; empty if it is unknown or depends on a column."""
     try:
         query = parse_query(tokens_of(open_sql(f"SELECT {expression}", "")), "")
     except (SqlDiagnostic, RecursionError):
@@ -113,7 +116,7 @@ def _type_of(node: Any) -> str:
 
 
 def _normal(text: str) -> str:
-    """Return a type in the form that DDL uses; CHAR and VARCHAR become STRING, because Spark stores them as strings."""
+    """Return a type as DDL writes it; CHAR and VARCHAR become STRING, because Spark stores them as strings."""
     try:
         kind, _ = read_type(tokens_of(open_sql(text, "")), 0)
     except (SqlDiagnostic, LookupError):
@@ -158,7 +161,7 @@ class RowOrder:
 
 
 def row_order(expression: str) -> RowOrder | None:
-    """Return how an expression depends on the row order; None if it does not, or if it cannot be parsed."""
+    """Return how an expression depends on the row order, or None if it does not or cannot be parsed."""
     tree = parsed_expression(expression)
     call = _first(tree) if tree is not None else None
     if call is None:
@@ -168,7 +171,10 @@ def row_order(expression: str) -> RowOrder | None:
 
 
 def _first(node: Any) -> Any:
-    """Return the first call that depends on the row order, unless an enclosing call removes or defines the order."""
+    """Return the first call whose result depends on the row order, or None.
+
+    Calls are ignored inside a function whose result does not depend on the order, and inside WITHIN GROUP.
+    """
     name = _name(node)
     if isinstance(node, exp.WithinGroup) or name in _BLIND:
         return None

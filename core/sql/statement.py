@@ -1,4 +1,4 @@
-"""The contents of an SQL text as frozen values, which can be used without a parser."""
+"""Values that describe the contents of an SQL text; they are frozen and can be used without a parser."""
 
 import re
 from collections.abc import Collection
@@ -33,7 +33,7 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
-    """A reference to a table in a statement; the reads of a statement are in text order."""
+    """A reference to a table in a statement; a statement lists its reads in text order."""
 
     table: TableName
     streaming: bool
@@ -61,7 +61,7 @@ class TableRead:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A stateful operator; a statement lists its operators from the scans upwards."""
+    """A stateful operator; a statement lists its operators in data-flow order, starting nearest to the table scans."""
 
     kind: str
     """One of `aggregate`, `window`, `session_window`, `deduplicate`, `stream_join` or `limit`."""
@@ -74,7 +74,7 @@ class Operator:
 class Column:
     """A column of a table or query.
 
-    For a query, `expression` is canonical SQL, or `*` for a star that stands for many columns.
+    The `expression` of a query's column is canonical SQL, or `*` for a star that stands for many columns.
     """
 
     name: str
@@ -102,7 +102,7 @@ SIMPLIFIED = "; as Spark simplifies "
 
 @dataclass(frozen=True, slots=True)
 class ParsedStatement:
-    """A statement with a query; in a pipeline, always `INSERT INTO <table> [(columns)] SELECT …`."""
+    """A statement that contains a query; in a pipeline, always `INSERT INTO <table> [(columns)] SELECT …`."""
 
     writes: TableName
     """The target table; empty for a statement that writes nothing."""
@@ -130,7 +130,7 @@ class ParsedStatement:
 
     @property
     def read_above(self) -> str:
-        """The expressions because of which Spark may keep fewer aggregates in its state; empty if it keeps all."""
+        """The expressions that may let Spark keep fewer aggregates in its state; empty if it keeps all of them."""
         return self.state.partition(SIMPLIFIED)[2]
 
     @property
@@ -156,7 +156,7 @@ class TableDdl:
     line: int = 1
 
     def location_in(self, data: str) -> str:
-        """Return the absolute location; a relative one is below `data`, the data folder."""
+        """Return the absolute location of the table; `data` is the folder to which a relative location refers."""
         absolute = "://" in self.location or self.location.startswith(("/", "file:"))
         return self.location if absolute else f"{data}/{self.location}"
 
@@ -166,9 +166,9 @@ _STAR = re.compile(r"(?:\b(?:SELECT|DISTINCT|ALL)\s*|(?<!\bcount)\(\s*|,\s*|\.)\
 
 
 def selects_star(parsed: ParsedStatement) -> bool:
-    """Return whether a statement selects columns by a star, at any level.
+    """Return whether a statement contains a star such as `SELECT *`, at any level.
 
-    If so, a column that is added to an input reaches the output without an edit of the statement.
+    If so, a column that is added to an input may reach the output although the statement is not edited.
     """
     return _STAR.search(parsed.canonical) is not None
 
@@ -185,7 +185,10 @@ def line_of(text: str, parsed: ParsedStatement, offset: int) -> int:
 
 
 def with_change_feeds(parsed: ParsedStatement, tables: Collection[str]) -> ParsedStatement:
-    """Return the statement with change feeds streamed for `tables`; reads that already do so are unchanged."""
+    """Return the statement with its streams from `tables` reading the change feed instead of the rows.
+
+    Streams that already read the change feed are unchanged.
+    """
     if not any(read.table in tables for read in parsed.reads):
         return parsed
     return replace(parsed, reads=tuple(_taking(read) if read.table in tables else read for read in parsed.reads))
@@ -202,7 +205,7 @@ _FORM = re.compile(rf"(\w+) WITH \('({AT_VERSION}|{AT_TIME})'='([^']+)'\)\Z")
 
 
 class LogStart(NamedTuple):
-    """The position in a table at which a stream starts; earlier rows are not read."""
+    """The position in a table's log at which a stream starts; earlier commits are not read."""
 
     table: TableName
     option: str
@@ -214,7 +217,7 @@ class LogStart(NamedTuple):
 
 
 def describe_log_start(text: str) -> str:
-    """Describe an entry of `begins_where` in words; a condition is returned unchanged."""
+    """Describe an entry of `begins_where` in English; a condition is returned unchanged."""
     found = read_log_start(text)
     if found is None:
         return text
@@ -224,6 +227,6 @@ def describe_log_start(text: str) -> str:
 
 
 def read_log_start(text: str) -> LogStart | None:
-    """Parse an entry of `begins_where`; None if it is a condition."""
+    """Parse an entry of `begins_where` as a position in a table's log; return None if the entry is a condition."""
     found = _FORM.match(text)
     return LogStart(TableName(found[1]), found[2], found[3]) if found else None

@@ -1,7 +1,7 @@
-"""Conversion between statement values and JSON.
+"""Conversion of parsed statements and DDL to JSON and back.
 
-Fields are stored by position, because a command may read thousands of statements. An encoding is pure ASCII. Spans
-refer to the text of the file, which decoding needs as well.
+Fields are stored by position to keep the encoding small, because a command may read thousands of statements. An
+encoding is pure ASCII. It contains spans of the file's text instead of copies, so decoding needs the same text.
 """
 
 import json
@@ -16,18 +16,18 @@ from core.sql.statement import Column, Operator, ParsedStatement, RequiredColumn
 _dump = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _load = json.JSONDecoder().raw_decode
 _column = lru_cache(4096)(Column)
-"""Return a column; cached, because most columns of a project occur in several tables."""
+"""Return a column, cached because most columns of a project occur in several tables."""
 
 
 def encode_statements(statements: Sequence[ParsedStatement], problems: Sequence[Problem], text: str) -> str:
-    """Encode the result of `read_statements` for a text."""
+    """Encode the statements and Problems that `read_statements` returned for a text."""
     return _dump([[_statement_out(each, text) for each in statements], [_problem_out(each) for each in problems]])
 
 
 def decode_statements(packed: str, text: str, path: str) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
-    """Return the result that `read_statements(text, path)` would have.
+    """Decode the statements and Problems that `read_statements(text, path)` would return.
 
-    A damaged encoding raises the errors of `json` and of unpacking.
+    A damaged encoding raises whatever `json` or the unpacking raises.
     """
     statements, problems = _load(packed)[0]
     return (
@@ -37,18 +37,21 @@ def decode_statements(packed: str, text: str, path: str) -> tuple[tuple[ParsedSt
 
 
 def encode_ddl(ddl: TableDdl | None, problems: Sequence[Problem]) -> str:
-    """Encode the result of `read_ddl` for a text."""
+    """Encode the DDL and Problems that `read_ddl` returned."""
     return _dump([_ddl_out(ddl) if ddl else None, [_problem_out(each) for each in problems]])
 
 
 def decode_ddl(packed: str, path: str) -> tuple[TableDdl | None, tuple[Problem, ...]]:
-    """Return the result that `read_ddl(text, path)` would have; raises the same errors as `decode_statements`."""
+    """Decode the DDL and Problems that `read_ddl(text, path)` would return.
+
+    Raises the same errors as `decode_statements`.
+    """
     ddl, problems = _load(packed)[0]
     return _ddl_in(ddl) if ddl else None, tuple([_problem_in(each, path) for each in problems])
 
 
 def _statement_out(parsed: ParsedStatement, text: str) -> list[Any]:
-    """Encode a statement without its verb: a pipeline contains only INSERT INTO statements."""
+    """Encode a statement without its verb, because pipelines contain only INSERT INTO statements."""
     at = text.find(parsed.select)
     return [
         parsed.writes,
@@ -88,7 +91,7 @@ def _requires(packed: list[list[list[str]]]) -> RequiredColumns:
 
 @lru_cache(4096)
 def _names(*names: str) -> tuple[str, ...]:
-    """Return column names as a tuple; cached, because many statements read the same columns."""
+    """Return column names as a tuple, cached because many statements read the same columns."""
     return names
 
 
@@ -118,7 +121,7 @@ def _read_in(
 
 
 def _column_out(column: Column) -> list[Any]:
-    """Encode a column, leaving out default values at the end; most become `[name, expression]`."""
+    """Encode a column without trailing default values; most become `[name, expression]`."""
     found = [column.name, column.expression, column.type, column.nullable, column.comment]
     for default in ("", True, ""):
         if found[-1] != default:

@@ -1,7 +1,7 @@
-"""Reading of SQL texts into values, with a Problem for every mistake.
+"""Parsing of SQL texts into statements, with a Problem for every mistake.
 
-A mistake is either something that Spark rejects, or something that only a pipeline cannot run. `read_statements`
-returns the statements that a pipeline can run, `read_any` all statements that can be parsed.
+A mistake is either something that Spark rejects, or something that Spark accepts but a pipeline cannot run.
+`read_statements` returns the statements that a pipeline can run, and `read_any` all statements that can be parsed.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ from core.sql.tokens.statement_header import HEADER_REMEDY, PLACED_HEADER, State
 
 @dataclass(slots=True)
 class _StatementDraft:
-    """A statement, as far as it could be read."""
+    """A statement, possibly only partly parsed, and the problems found in it."""
 
     start: int
     """Offset of the statement in the file."""
@@ -47,7 +47,7 @@ class _StatementDraft:
 def read_statements(
     text: str, path: str, *, every_table_streams: bool = False
 ) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
-    """Read the statements of a DML text; a statement with an error Problem is left out of the result.
+    """Parse the statements in the text of a DML file; a statement with an error Problem is left out of the result.
 
     With `every_table_streams`, a table is read as a stream even without STREAM (`defaults: {reads: stream}`).
     """
@@ -69,11 +69,11 @@ def read_statements(
 def read_any(
     text: str, path: str, *, every_table_streams: bool = False
 ) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
-    """Read every statement of any SQL text, whether or not a pipeline could run it.
+    """Parse every statement of any SQL text, whether or not a pipeline could run it.
 
-    Names are in lower case, qualified by database and catalog as written. A Problem is an error if Spark rejects the
-    part or the part reaches outside the query, and a warning if only a pipeline rejects it. Statements that cannot be
-    parsed are left out.
+    Table names are in lower case, with database and catalog if written. A Problem is an error if Spark rejects the SQL
+    or the SQL reaches outside the query, and a warning if only a pipeline rejects it. Statements that cannot be parsed
+    are left out.
     """
     source = open_sql(text, path)
     found: list[ParsedStatement] = []
@@ -182,7 +182,7 @@ def _read_value(entry: NamedRead, names: TableNames, header: StatementHeader, so
 
 
 def _rules(header: StatementHeader, names: TableNames) -> Iterator[SqlDiagnostic]:
-    """Yield Problems for names that tables of a project cannot have."""
+    """Yield a diagnostic for every table name that a project does not allow."""
     if header.target is not None:
         yield from _name_rule(header.target.text, len(header.target.parts), header.target.start)
     for read in names.reads:
@@ -208,7 +208,7 @@ def _executed_as_batch(header: StatementHeader, names: TableNames) -> SqlDiagnos
 
 
 def _columns(query: Any) -> tuple[Column, ...]:
-    """Return the output columns; for a chain of set operations, those of the first part."""
+    """Return the output columns of a query; for a chain of set operations, those of the first operand."""
     while not isinstance(query, exp.Select):
         if not isinstance(query, (exp.Subquery, exp.SetOperation)):
             return ()
@@ -227,9 +227,9 @@ def _columns(query: Any) -> tuple[Column, ...]:
 
 
 def _output_name(node: Any, text: str) -> str:
-    """Return the name that Spark gives to an output; `*` for a generator without an alias.
+    """Return the name that Spark gives to an output column.
 
-    The columns of such a generator have names that depend on the argument.
+    The name is `*` for a generator without an alias, because its column names depend on the argument.
     """
     if _is_named(node):
         return str(node.alias_or_name)
@@ -243,7 +243,7 @@ def _is_named(node: Any) -> bool:
 
 
 def _check_columns(header: StatementHeader, outputs: tuple[Column, ...], rules: list[SqlDiagnostic]) -> None:
-    """Check the list after INSERT INTO t: it must repeat the SELECT's names, since a stream matches by name."""
+    """Report a column list after INSERT INTO that differs from the SELECT's names; a stream matches columns by name."""
     if not header.columns or any(column.name == "*" for column in outputs):
         return
     listed = [str(token.text).lower() for token in header.columns]
@@ -271,10 +271,10 @@ def _nothing_streams(statement: list[Token], names: TableNames) -> SqlDiagnostic
 
 
 def _read_both_ways(names: TableNames) -> Iterator[SqlDiagnostic]:
-    """Yield a diagnostic for a table that is read both as a stream and as a batch table.
+    """Yield a diagnostic for the first table that is read both as a stream and as a batch table.
 
-    Spark 4.2.0 turned `STREAM t … JOIN t` into a stream-stream join of two streams, but not `t JOIN STREAM t`
-    (observed; the cause is unknown).
+    Spark 4.2.0 turned `STREAM t … JOIN t` into a join of two streams, but not `t JOIN STREAM t` (observed; the cause is
+    unknown).
     """
     streamed = {read.name.lower() for read in names.reads if read.mark.streaming}
     for read in names.reads:
@@ -297,7 +297,7 @@ def _named_twice(names: TableNames) -> Iterator[SqlDiagnostic]:
 
 
 def _placed(diagnostic: SqlDiagnostic, start: int) -> SqlDiagnostic:
-    """Give a diagnostic without an offset the offset of its statement."""
+    """Return a diagnostic, with the offset of its statement if it has no offset of its own."""
     if diagnostic.offset < 0:
         diagnostic.offset = start
     return diagnostic

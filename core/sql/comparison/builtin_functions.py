@@ -1,4 +1,4 @@
-"""The functions that are built into Spark; any other function that a statement calls is user-defined."""
+"""Names of the functions built into Spark; any other function that a statement calls is user-defined."""
 
 import re
 
@@ -75,9 +75,9 @@ _ALIAS = re.compile(r"_[tc][0-9]+\Z")
 
 
 def foreign_functions(canonical: str) -> tuple[str, ...]:
-    """Return the functions in a canonical text that are not built into Spark, sorted.
+    """Return the names of the functions that a canonical text calls and that are not built into Spark, sorted.
 
-    No keyword is mistaken for a function, because canonical texts have keywords in upper case.
+    Keywords are not mistaken for functions, because canonical texts write them in upper case.
     """
     called = {found["name"] for found in _CALL.finditer(canonical) if found["name"]}
     return tuple(sorted(name for name in called - BUILTINS if not _ALIAS.match(name)))

@@ -1,8 +1,8 @@
-"""A statement's canonical text as a whole and in three parts: its state, what is below the state, and what is above.
+"""A statement's canonical text, whole and split into the stateful operators, the part below them, and the part above.
 
-A part counts as above the state (`post`) only if Spark's optimizer cannot move it below: the optimizer pushes filters
-on grouping keys through an aggregate, and drops unused aggregates (as seen in optimized plans of 4.2.0). Everything
-uncertain is in `pre`.
+A clause belongs to the part above (`post`) only if Spark's optimizer cannot move it below the stateful operators: the
+optimizer pushes filters on grouping keys through an aggregate, and drops unused aggregates (as seen in optimized plans
+of 4.2.0). Anything uncertain belongs to the part below (`pre`).
 """
 
 import re
@@ -27,7 +27,7 @@ _ABOVE_ONLY = ("distinct", "limit", "offset", "order", "sort", "cluster", "distr
 
 @dataclass(frozen=True, slots=True)
 class CanonicalParts:
-    """Canonical texts of a statement; `core.sql.statement.ParsedStatement` describes the fields."""
+    """The canonical texts of a statement; the fields are documented at `core.sql.statement.ParsedStatement`."""
 
     canonical: str
     state: str
@@ -36,7 +36,10 @@ class CanonicalParts:
 
 
 def canonical_parts_of(query: Any, sources: Iterable[Any], operators: tuple[Operator, ...]) -> CanonicalParts:
-    """Return the canonical texts of a resolved, normalised query; `sources` are all its sources. Modifies the query."""
+    """Return the canonical texts of a query whose names are resolved and whose tree is normalised; modifies the query.
+
+    `sources` are all tables and subqueries in FROM clauses, at any depth.
+    """
     marked = [node for node in sources if "entry" in node.meta or "mark" in node.meta]
     for node in marked:
         if "entry" in node.meta:
@@ -65,7 +68,7 @@ def _operator_text(operator: Operator) -> str:
 
 
 def _name(table: Any) -> None:
-    """Replace a table's qualified name by a single identifier, to which streaming clauses can be appended."""
+    """Replace a table's qualified name with a single identifier, to which streaming clauses can be appended."""
     parts = [table.args.get(key) for key in ("catalog", "db", "this")]
     table.meta["name"] = ".".join(_quoted(str(part.name).lower()) for part in parts if part is not None)
     table.set("catalog", None)
@@ -77,7 +80,7 @@ def _quoted(name: str) -> str:
 
 
 def _label(node: Any, waters: list[str], *, full: bool) -> None:
-    """Write the streaming clauses into a table's name, or into the alias of a source that is not a table."""
+    """Append the streaming clauses to a table's name or, if the source is not a table, to its alias."""
     entry: NamedRead | None = node.meta.get("entry")
     mark: StreamClauses | None = node.meta.get("mark")
     if entry is not None:
@@ -116,7 +119,7 @@ def _clauses(mark: StreamClauses, waters: list[str], name: str) -> str:
 
 
 def _lift(query: Any, operators: tuple[Operator, ...]) -> str:
-    """Remove the clauses that Spark certainly applies above the state, and return their text."""
+    """Remove the clauses that Spark certainly applies after the stateful operators, and return their text."""
     if not isinstance(query, exp.Select) or any(query.args.get(key) is not None for key in _ABOVE_ONLY):
         return ""
     if operators[-1].kind not in ("aggregate", "window", "session_window"):
@@ -140,9 +143,9 @@ def _lift(query: Any, operators: tuple[Operator, ...]) -> str:
 
 
 def _lift_aggregate(select: Any, kept: Sequence[Any] = ()) -> str:
-    """Remove the outputs and the HAVING of an aggregation, and return them as text.
+    """Remove the outputs and the HAVING terms of an aggregation that do not affect its state, and return them as text.
 
-    The keys, the aggregates and `kept` stay part of the state.
+    The SELECT keeps its grouping keys, `kept`, and the outputs to which the remaining HAVING terms refer.
     """
     above = _lift_terms(select, "having", _named_aggregates(select))
     below = {sql_of(each): each.copy() for each in (*kept, *_named_in(select.args.get("having"), select.expressions))}
@@ -152,7 +155,7 @@ def _lift_aggregate(select: Any, kept: Sequence[Any] = ()) -> str:
 
 
 def _reads_all(query: Any) -> bool:
-    """Return whether Spark certainly reads every aggregate that is named above the state."""
+    """Return whether Spark certainly evaluates every aggregate to which the clauses above the aggregation refer."""
     if not isinstance(query, exp.Select):
         return True
     if aggregating(query):
@@ -173,7 +176,7 @@ def _outputs_read(select: Any, clause: str) -> bool:
 
 
 def _named_in(condition: Any, outputs: Sequence[Any]) -> list[Any]:
-    """Return the outputs whose names a condition may refer to."""
+    """Return the aliased outputs to which a condition may refer."""
     columns = condition.find_all(exp.Column) if condition is not None else ()
     names = {column.parts[0].name for column in columns}
     return [each for each in outputs if isinstance(each, exp.Alias) and each.alias in names]
@@ -184,16 +187,16 @@ def _conditions(word: str, lifted: list[str]) -> str:
 
 
 def _named_aggregates(select: Any) -> set[str]:
-    """Return the aliases of aggregates, without those that might instead refer to a column in a group key."""
+    """Return the aliases of outputs that contain aggregates, except those that may also refer to a grouping column."""
     named = {each.alias for each in select.expressions if isinstance(each, exp.Alias) and aggregates_in(each)}
     return named - {column.name for key in group_keys(select) for column in key.find_all(exp.Column)}
 
 
 def _lift_terms(select: Any, clause: str, computed: set[str]) -> list[str]:
-    """Remove the AND terms of WHERE or HAVING that Spark cannot push below the state, and return them.
+    """Remove the terms of a WHERE or HAVING that Spark cannot push below the aggregation, and return their texts.
 
-    If one term compares an aggregate with a key, no term is removed: from `sum(v) = k AND sum(v) > 5` Spark infers `k >
-    5` and pushes it below the state.
+    If any term relates an aggregate to a grouping key, no term is removed: from `sum(v) = k AND sum(v) > 5`, Spark
+    infers `k > 5` and pushes it below the aggregation.
     """
     condition = select.args.get(clause)
     if condition is None:
@@ -218,7 +221,7 @@ def _lift_terms(select: Any, clause: str, computed: set[str]) -> list[str]:
 
 
 def _only_source(query: Any) -> Any:
-    """Return the SELECT in FROM if it is the query's only source; else None."""
+    """Return the SELECT in the FROM clause if it is the query's only source, else None."""
     from_ = query.args.get("from_")
     if from_ is None or query.args.get("joins") or query.args.get("laterals"):
         return None

@@ -1,10 +1,10 @@
-"""Decides which expressions Spark's optimizer leaves intact, so that Spark reads every aggregate and column in them.
+"""Decides which expressions Spark's optimizer leaves intact; Spark evaluates every aggregate and column in those.
 
-An aggregate that nothing reads is not part of Spark's state, and the optimizer may remove the only expression that
-reads it: all of `HAVING count(*) >= count(*) OR sum(v) > 1` is folded away (ConstantFolding, BooleanSimplification,
+An aggregate that no expression uses is not part of Spark's state, and the optimizer may remove the only expression that
+uses it: all of `HAVING count(*) >= count(*) OR sum(v) > 1` is folded away (ConstantFolding, BooleanSimplification,
 SimplifyConditionals, PushFoldableIntoBranches, ConstantPropagation, UnwrapCastInBinaryComparison and similar rules in
-catalyst/optimizer of 4.2.0). Unknown expressions count as not intact; tests/drills/aggregates_that_spark_drops.py
-compares the answers with optimized plans.
+catalyst/optimizer of 4.2.0). Unknown expressions are assumed not to stay intact. The script
+tests/drills/aggregates_that_spark_drops.py compares these decisions with optimized plans.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,13 +42,13 @@ _LARGEST = 2**31 - 1
 
 
 def output_is_whole(node: Any) -> bool:
-    """Return whether Spark certainly reads every aggregate and column in an output."""
+    """Return whether Spark certainly evaluates every aggregate and column in an output expression."""
     node = node.unalias()
     return _value(node) or not _reads(node)
 
 
 def condition_is_whole(node: Any) -> bool:
-    """Return whether Spark can fold no part of a condition, and therefore reads all its aggregates and columns."""
+    """Return whether Spark can fold no part of a condition, and so evaluates every aggregate and column in it."""
     return _condition(list(_terms(node)))
 
 
@@ -57,7 +57,7 @@ def _is_condition(node: Any) -> bool:
 
 
 def _value(node: Any) -> bool:
-    """Return whether Spark certainly evaluates every part of a value."""
+    """Return whether Spark certainly evaluates every part of an expression."""
     if _is_leaf(node):
         return True
     if isinstance(node, (exp.Paren, exp.Neg, exp.TryCast, exp.Cast)):
@@ -90,7 +90,7 @@ def _call(name: str, arguments: list[Any]) -> bool:
 
 
 def _branches(conditions: list[Any], results: list[Any]) -> bool:
-    """Return whether Spark certainly evaluates every part of a CASE or IF; equal results would be simplified."""
+    """Return whether Spark certainly evaluates every part of a CASE or IF; it may simplify one with equal results."""
     texts = {sql_of(each) for each in results}
     known = all(_value(each) or _is_constant(each) or isinstance(each, exp.Null) for each in results)
     if len(texts) < len(results) or not known or not any(_reads(each) for each in results):
@@ -99,7 +99,7 @@ def _branches(conditions: list[Any], results: list[Any]) -> bool:
 
 
 def _terms(node: Any) -> Iterator[Any]:
-    """Yield the terms that a condition combines by AND, OR and NOT."""
+    """Yield the terms that a condition combines with AND, OR and NOT."""
     if isinstance(node, (exp.And, exp.Or)):
         yield from _terms(node.this)
         yield from _terms(node.expression)
@@ -110,14 +110,17 @@ def _terms(node: Any) -> Iterator[Any]:
 
 
 def _condition(terms: list[Any]) -> bool:
-    """Return whether Spark can fold none of the terms at planning time, alone or in combination."""
+    """Return whether Spark can fold none of a condition's terms at planning time, neither alone nor in combination."""
     if not all(_term(each) for each in terms):
         return False
     return all(_apart(one, other) for one, other in combinations(terms, 2))
 
 
 def _apart(one: Any, other: Any) -> bool:
-    """Return whether two terms are independent: they share no value, or are different bounds of one value."""
+    """Return whether two terms are independent.
+
+    They are if they have no column or aggregate in common, or are different bounds of the same one.
+    """
     if not set(_leaves(one)) & set(_leaves(other)):
         return True
     return isinstance(one, _ORDERING) and isinstance(other, _ORDERING) and set(_sides(one)) != set(_sides(other))
@@ -146,7 +149,10 @@ def _term(node: Any) -> bool:
 
 
 def is_read_in_comparisons(node: Any) -> bool:
-    """Return whether Spark certainly evaluates a compared value; casts and branches may move to the other side."""
+    """Return whether Spark certainly evaluates an expression that is compared with another.
+
+    This excludes casts and branches, which Spark may move to the other side of the comparison.
+    """
     kinds = (exp.Cast, exp.TryCast, exp.Case)
     if not _reads(node) or not _value(node) or any(isinstance(each, kinds) for each in _above_leaves(node)):
         return False
@@ -162,7 +168,7 @@ def _is_constant(node: Any) -> bool:
 
 
 def _is_ordinary(node: Any) -> bool:
-    """Return whether the other side of a comparison may have values both below and above a constant."""
+    """Return whether there may be values both below and above a constant in the type that it is compared with."""
     while isinstance(node, (exp.Paren, exp.Neg)):
         node = node.this
     if not isinstance(node, exp.Literal):
@@ -171,7 +177,7 @@ def _is_ordinary(node: Any) -> bool:
 
 
 def _is_whole(node: Any) -> bool:
-    """Return whether a constant is an integer or a string, so that a column of such a type may contain it."""
+    """Return whether a constant is an integer or a string, so that a column of that type may contain it."""
     while isinstance(node, (exp.Paren, exp.Neg)):
         node = node.this
     return (
@@ -194,7 +200,7 @@ def _reads(node: Any) -> bool:
 
 
 def _leaves(node: Any) -> Iterator[str]:
-    """Yield the SQL of each aggregate, and of each column outside aggregates."""
+    """Yield the SQL of every aggregate, and of every column outside aggregates, in an expression."""
     return (sql_of(each) for each in _walked(node) if _is_leaf(each))
 
 

@@ -1,6 +1,6 @@
-"""Canonical texts with qualified columns, so that texts that differ only in qualifiers become equal.
+"""Canonical texts whose columns are all qualified, so that texts that differ only in qualifiers become equal.
 
-A column stays as written if its source is uncertain, as when the columns of one source are unknown.
+A column is left as written if its table is uncertain, for example because a table's columns are unknown.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,10 @@ ColumnsOf = Mapping[TableName, Sequence[str]]
 
 
 def with_qualified_columns(canonical: str, columns: ColumnsOf) -> tuple[object, ...]:
-    """Return a key that is equal for texts that differ only in qualifiers; just the text if it cannot be parsed."""
+    """Return a comparison key that is equal for canonical texts that differ only in the qualifiers of columns.
+
+    If the text cannot be parsed, the key is the text itself.
+    """
     try:
         marks = extract_stream_clauses(tokens_of(open_sql(canonical, "")))
         query = parse_query(marks.tokens, canonical)
@@ -63,7 +66,7 @@ def _hides(join: Any) -> bool:
 
 
 def _columns(source: Any, known: Mapping[str, frozenset[str] | None]) -> frozenset[str] | None:
-    """Return the columns of one source; None if they are uncertain."""
+    """Return the column names of a table or subquery in FROM, or None if they are uncertain."""
     listed = source.args["alias"].args.get("columns") if source.args.get("alias") is not None else None
     if listed:
         return frozenset(each.name for each in listed)

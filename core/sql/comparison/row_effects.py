@@ -1,8 +1,8 @@
-"""Effects of an edit on the rows of a query: which columns get other values, which rows only one version has, and why.
+"""Effects of an edit on the rows of a query: which columns change, which rows only one version has, and why.
 
-Effects are stated only if the texts prove them: a condition on columns that are not in the output yields no predicate,
-and rows cannot be paired after an edit that groups them differently. Even then, both versions have totals in common: a
-sum over the groups of either version, or over ungrouped rows, is the sum over all rows.
+An effect is stated only if the texts prove it: a condition on columns that are not in the output yields no predicate,
+and rows cannot be paired after an edit that groups them differently. Even then, the totals of both versions can be
+compared: a sum over the groups of either version, or over ungrouped rows, is the sum over all rows.
 """
 
 import re
@@ -87,17 +87,17 @@ class TotalsDoubt(FactKind):
 
 
 class RowSide(StrEnum):
-    """The version that has a row; `CHANGED` if both have it."""
+    """Which version has the row: the old one, the new one, or both with different values."""
 
     OLD = "old"
     NEW = "new"
     CHANGED = "changed"
-    """Both versions have a row with the same key, but with different values."""
+    """Both versions have a row with this key, but its other values differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowEffect:
-    """Rows that only one version has, or whose values differ."""
+    """A group of rows that only one version has, or whose values differ between the versions."""
 
     side: RowSide
     why: str
@@ -126,7 +126,7 @@ class CommonTotal:
 
 @dataclass(frozen=True, slots=True)
 class CommonTotals:
-    """What can still be compared if two versions group their rows differently."""
+    """The totals that can be compared even if two versions group their rows differently."""
 
     keys: tuple[str, ...]
     """Columns with the same meaning in both versions, in lower case; totals are compared for each value of these."""
@@ -137,7 +137,7 @@ class CommonTotals:
 
 @dataclass(frozen=True, slots=True)
 class StatementEffects:
-    """How an edit changes the output of a statement."""
+    """The effects of an edit on the output rows of a statement."""
 
     changed: Mapping[str, Cause] = field(default_factory=dict)
     """For each output column whose values change, the edit that changes them."""
@@ -157,7 +157,7 @@ class StatementEffects:
     withheld: RowSide | None = None
     """The only version with DISTINCT, which withholds rows until the watermark has passed them; else None."""
     totals: CommonTotals | None = None
-    """What can still be compared if the two versions group rows differently; None if they do not."""
+    """The totals that can be compared if the two versions group rows differently; None if they do not."""
     rewritten: bool = False
     """Whether rows cannot be paired because the query itself changed, not just its groups."""
 
@@ -202,7 +202,7 @@ def row_effects(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASE
 
 
 def _branches(texts: tuple[str, str], aliases: tuple[Aliases, Aliases]) -> StatementEffects | None:
-    """Return the effects of adding, removing or changing branches of a UNION ALL; None if there are other edits."""
+    """Return the effects of adding, removing or changing branches of a UNION ALL, or None if there are other edits."""
     before, after = (Counter(_branch_texts(*each)) for each in zip(texts, aliases, strict=True))
     if not before or not after or not before & after:
         return None
@@ -219,7 +219,7 @@ def _branches(texts: tuple[str, str], aliases: tuple[Aliases, Aliases]) -> State
 
 
 def _branch_edit(old: str, new: str) -> str:
-    """Describe the edit of one branch by its filters and columns if they can be compared, else by both texts."""
+    """Describe the edit of a UNION branch by its filters and columns or, if these cannot be compared, by both texts."""
     found = row_effects(old, new)
     words = dict.fromkeys((*(row.why for row in found.rows), *map(str, found.changed.values())))
     return "; ".join(words) if words and not found.anything else f"{old} → {new}"
@@ -243,7 +243,7 @@ def _branch_texts(text: str, aliases: Aliases) -> list[str]:
 
 
 def renamed_predicate(predicate: str, names: Mapping[str, str]) -> str:
-    """Return a predicate with its columns renamed; empty if it is empty or has a column that `names` lacks."""
+    """Return a predicate with its columns renamed; empty if it is empty or `names` lacks one of its columns."""
     tree = parsed_expression(predicate) if predicate else None
     if tree is None:
         return ""
@@ -257,14 +257,14 @@ def renamed_predicate(predicate: str, names: Mapping[str, str]) -> str:
 
 
 def makes_nulls(expression: str) -> bool:
-    """Return whether an expression can produce NULL on purpose; a `try_…` function alone does not count."""
+    """Return whether an expression produces NULL by design, as nullif() does; a `try_…` function does not count."""
     lacks_else = "CASE" in expression.upper() and not re.search(r"\bELSE\b", expression, re.I)
     return lacks_else or bool(_MAKES_NULLS.search(_TRIES.sub("(", expression)))
 
 
 @dataclass(slots=True)
 class _Effects:
-    """The effects found so far, from which the `StatementEffects` are made."""
+    """Collects the effects of an edit, from which a `StatementEffects` is made."""
 
     grouped: bool
     changed: dict[str, Cause] = field(default_factory=dict)
@@ -281,11 +281,14 @@ class _Effects:
     withheld: RowSide | None = None
 
     def lack(self, side: RowSide, why: Cause, predicate: str = "", *, alike: bool = True) -> None:
-        """Add rows that only one version has; `side` is that version."""
+        """Record that only one version, `side`, has certain rows."""
         self.rows.append(RowEffect(side, str(why), predicate, alike))
 
     def values_of(self, select: Any) -> Iterator[tuple[str, Cause]]:
-        """Yield every output that is not computed from group keys alone, with the edit that changes its values."""
+        """Yield the outputs whose values change because an edit changes aggregates over groups, with that edit.
+
+        Outputs that are computed from grouping keys alone do not change.
+        """
         keys = group_key_texts(select)
         for each in select.expressions:
             if self.values is not None and not (keys and _is_of_keys(each.unalias(), keys)):
@@ -352,7 +355,7 @@ def _outputs(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
 
 
 def _drop_empty_explodes(select: Any, side: RowSide, why: Cause, found: _Effects) -> None:
-    """Record that a lateral view drops rows whose collection is empty.
+    """Record that a lateral view drops rows whose collection is empty, and that therefore only version `side` has them.
 
     Nothing is recorded for a view that is OUTER or whose collection is a non-empty literal.
     """
@@ -370,7 +373,7 @@ def _is_filled(node: Any) -> bool:
 
 
 def _joins(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
-    """Compare joins: an added LEFT JOIN keeps every row, an added INNER JOIN may drop rows."""
+    """Record the effects of edited joins: an added LEFT JOIN keeps every row, an added INNER JOIN may drop rows."""
     for was, now in zip_longest(old.args.get("joins") or [], new.args.get("joins") or []):
         if was is None or now is None:
             _join_added_or_removed(was, now, found)
@@ -414,7 +417,7 @@ def _same_but_side(was: Any, now: Any) -> bool:
 
 
 def _regrouping(old: Any, new: Any) -> Iterator[tuple[RowCause, str, str]]:
-    """Yield every clause that determines what one row represents, with its text in both versions."""
+    """Yield the clauses that determine what a single row represents, each with its text in both versions."""
     yield RowCause.SOURCE, _source(old), _source(new)
     for key, kind in (
         ("laterals", RowCause.LATERAL_VIEW), ("limit", RowCause.LIMIT), ("qualify", RowCause.QUALIFY)
@@ -445,7 +448,7 @@ def _aggregates(select: Any) -> bool:
 
 
 def _key_columns(select: Any) -> tuple[str, ...]:
-    """Return the outputs that are computed from group keys only; empty unless every key occurs in one of them."""
+    """Return the output columns computed from grouping keys only; empty unless they include every key."""
     keys = group_key_texts(select)
     if not keys:
         return ()
@@ -455,7 +458,7 @@ def _key_columns(select: Any) -> tuple[str, ...]:
 
 
 def _is_of_keys(node: Any, keys: frozenset[str]) -> bool:
-    """Return whether an expression is computed from at least one group key and nothing else."""
+    """Return whether an expression is computed from grouping keys and literals only."""
     if sql_of(node) in keys:
         return True
     if isinstance(node, exp.Column) or aggregate_function(node) is not None:
@@ -474,9 +477,9 @@ def _clip(text: str) -> str:
 
 
 def _shown_condition(term: str, old: Any, new: Any) -> str:
-    """Return a condition rewritten over output columns; empty if the output lacks an expression in the condition.
+    """Return a condition rewritten in terms of output columns; empty if the output lacks some of its expressions.
 
-    An output column can replace an expression only if it is computed by that expression in both versions.
+    An output column can replace an expression only if both versions compute it by that expression.
     """
     tree = parsed_expression(term)
     if tree is None or tree.find(exp.Query) is not None:
@@ -492,7 +495,10 @@ def _shown_condition(term: str, old: Any, new: Any) -> str:
 
 
 def _show(parent: Any, shown: Mapping[str, str]) -> bool:
-    """Replace expressions by output columns with the same value, outermost first; return False if a column is left."""
+    """Replace expressions with the output columns that have their value, outermost first.
+
+    Returns False if a column remains that the output does not contain.
+    """
     for child in list(parent.iter_expressions()):
         if (name := shown.get(sql_of(child))) is not None:
             child.replace(exp.column(exp.to_identifier(name, quoted=True)))
@@ -502,7 +508,10 @@ def _show(parent: Any, shown: Mapping[str, str]) -> bool:
 
 
 def _unmatched_rows(table: str, old: Any, new: Any) -> str:
-    """Return the predicate of unmatched rows: all output columns of the joined table are NULL; empty if none exist."""
+    """Return a predicate for rows without a match: all output columns of the joined table are NULL.
+
+    It is empty if the output contains no column of that table in both versions.
+    """
     after = {each.alias_or_name: sql_of(each.unalias()) for each in new.expressions}
     shown = [
         each.alias_or_name
@@ -518,7 +527,7 @@ def _unmatched_rows(table: str, old: Any, new: Any) -> str:
 def _common_totals(old: Any, new: Any, texts: tuple[str, str]) -> CommonTotals:
     """Return the keys and totals by which two differently grouped SELECTs can be compared.
 
-    `texts` are the canonical texts of their queries.
+    `texts` are the canonical texts of the old and the new query.
     """
     (old_keys, old_totals), (new_keys, new_totals) = _keys_and_totals(old), _keys_and_totals(new)
     keys = tuple(name for name, text in old_keys.items() if new_keys.get(name) == text)
@@ -531,7 +540,11 @@ def _common_totals(old: Any, new: Any, texts: tuple[str, str]) -> CommonTotals:
 
 
 def _keys_and_totals(select: Any) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
-    """Return the group keys by output column, and by expression each total's SQL over the output and its column."""
+    """Return the grouping keys and the totals of a SELECT.
+
+    The keys map output columns to expressions. The totals map each aggregate expression to the SQL that computes it
+    from the output rows, and to the output column that this SQL aggregates.
+    """
     grouped = group_key_texts(select)
     keys: dict[str, str] = {}
     totals: dict[str, tuple[str, str]] = {}
@@ -553,7 +566,7 @@ def _keys_and_totals(select: Any) -> tuple[dict[str, str], dict[str, tuple[str, 
 
 
 def _totals_doubt(selects: Sequence[Any], texts: Sequence[str]) -> Fact[TotalsDoubt] | None:
-    """Return why totals may legitimately differ: some groups are not emitted yet, or HAVING removes groups."""
+    """Return why totals may legitimately differ, or None: some groups are not emitted yet, or HAVING removes groups."""
     if any(select.args.get("having") is not None for select in selects):
         return TotalsDoubt.HAVING.of()
     was, now = (_withholding_keys(select, text) for select, text in zip(selects, texts, strict=True))
@@ -563,13 +576,13 @@ def _totals_doubt(selects: Sequence[Any], texts: Sequence[str]) -> Fact[TotalsDo
 
 
 def _withholding_keys(select: Any, text: str) -> frozenset[str]:
-    """Return the group keys over event time, whose groups are withheld until the watermark has passed them."""
+    """Return the grouping keys on event time; their groups are withheld until the watermark has passed them."""
     names = {found.rpartition(".")[2].strip("`") for found in _WATERMARK.findall(text)}
     return frozenset(key for key in group_key_texts(select) if "window(" in key or names & set(re.findall(r"\w+", key)))
 
 
 def _expand_window_fields(select: Any) -> None:
-    """Write `window.start` as a field of the window in GROUP BY, so that the expression is unambiguous."""
+    """Replace `window.start` in the outputs with a field of the window in GROUP BY, which is unambiguous."""
     windows = [node for node in (select.args.get("group") or exp.Group()).iter_expressions() if _is_window(node)]
     if len(windows) != 1:
         return

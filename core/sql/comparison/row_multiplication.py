@@ -1,4 +1,4 @@
-"""Edits after which the same input may yield more rows: joins, lateral views, windows, UNION and DISTINCT."""
+"""Edits after which the same input may yield more rows, such as those of joins, lateral views, windows and DISTINCT."""
 
 import re
 from collections import Counter
@@ -44,7 +44,7 @@ class RowMultiplier:
 
 
 def row_multipliers(old: ParsedStatement, new: ParsedStatement, columns: ColumnsOf) -> tuple[RowMultiplier, ...]:
-    """Return the edits that may multiply rows; `columns` resolves unqualified columns."""
+    """Return the edits that may multiply rows; `columns` is needed to resolve unqualified columns."""
     try:
         before, after = compared_blocks(old.canonical, new.canonical, aliases_of_both(old, new))
     except (SqlDiagnostic, RecursionError):
@@ -63,7 +63,7 @@ class _Join:
 
     @property
     def name(self) -> str:
-        """The name of `side` in the canonical texts."""
+        """The name of the source in `side`, as in the canonical text."""
         return sql_of(self.side) if isinstance(self.side, exp.Table) else self.side.alias_or_name
 
 
@@ -113,7 +113,7 @@ def _joins_of(select: Any) -> Iterator[_Join]:
 
 
 def _links(term: str, select: Any, called: str) -> bool:
-    """Return whether a term of WHERE relates a source to another source."""
+    """Return whether a WHERE term relates the source called `called` to another source."""
     where = select.args["where"]
     node = next(each for each in and_terms(where.this) if sql_of(each) == term)
     tables = {column.table for column in node.find_all(exp.Column)}
@@ -121,7 +121,7 @@ def _links(term: str, select: Any, called: str) -> bool:
 
 
 def _equated(join: _Join, columns: ColumnsOf) -> frozenset[str]:
-    """Return the columns of `side` that the join equates with an expression over other sources."""
+    """Return the columns of `join.side`, in lower case, that the join equates with an expression over other sources."""
     called, table = (str(name).removeprefix(_STREAM) for name in (join.side.alias_or_name, join.side.name))
     others = {name for other, names in columns.items() if other != table for name in names}
     own = {*columns.get(TableName(table), ())} - others
