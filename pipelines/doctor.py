@@ -1,9 +1,9 @@
-"""`python -I -m pipelines.doctor --json`: checks of the Spark side for `headgate doctor`, as JSON; starts no pool.
+"""`python -I -m pipelines.doctor --json`: checks Java, Spark and external tables for `headgate doctor`.
 
-`headgate doctor` runs it as a child process and adds its own checks. `--project`, `--env` and `--home` select an
-environment whose jars are checked as at the start of its pool. With `--inputs`, paths of DDL files below `--project`,
-only the external tables that they declare are checked; relative locations are below `--data`. With `--delta`, only the
-columns of that external table are printed.
+`headgate doctor` runs this module as a child process and adds its own checks. No pool is started. `--project`, `--env`
+and `--home` select an environment; its connector jars are checked as they would be when its pool starts. With
+`--inputs`, a list of DDL files below `--project`, only the external tables declared in them are checked; their relative
+locations are resolved against `--data`. With `--delta`, only the columns of that external table are printed.
 """
 
 import argparse
@@ -33,7 +33,7 @@ ENGINE = "4.2.0"
 
 
 def main(words: Sequence[str]) -> int:
-    """Print the results of the checks; returns 0 even if a check fails, because the caller decides what that means."""
+    """Print the results of the checks; returns 0 even if a check fails, because the caller interprets the results."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--json", action="store_true")
     for name in ("--project", "--env", "--home", "--data", "--delta"):
@@ -62,7 +62,7 @@ def java() -> dict[str, Any]:
 
 
 def engine() -> dict[str, Any]:
-    """Check the installed version of PySpark."""
+    """Check that the supported version of PySpark is installed."""
     try:
         installed = version("pyspark")
     except PackageNotFoundError:
@@ -75,7 +75,7 @@ def engine() -> dict[str, Any]:
 
 
 def pool_program() -> dict[str, Any]:
-    """Check the libraries that Spark Connect needs besides PySpark."""
+    """Check that the libraries that Spark Connect needs in addition to PySpark are installed."""
     missing = [name for name in ("grpc", "pandas", "pyarrow") if find_spec(name) is None]
     if missing:
         return _verdict(
@@ -85,7 +85,7 @@ def pool_program() -> dict[str, Any]:
 
 
 def connectors(project: Path, environment: str, home: Path) -> list[dict[str, Any]]:
-    """Check the jars that a local pool would be started with; no checks for another pool or without connectors."""
+    """Check the connector jars of a local pool; returns no checks for a remote pool or without connectors."""
     try:
         manifest = read_manifest((project / MANIFEST_PATH).read_text("utf-8-sig"), [])
     except (OSError, UnicodeDecodeError):
@@ -97,7 +97,7 @@ def connectors(project: Path, environment: str, home: Path) -> list[dict[str, An
 
 
 def inputs(project: Path, data: str, paths: Sequence[str]) -> list[dict[str, Any]]:
-    """Check that tables written by others exist and match the DDL files that declare them."""
+    """Check that external tables exist and match the DDL files that declare them."""
     from pipelines.storage.checkpoints import TableCheckpoints
 
     files, wrong = TableCheckpoints(""), []
@@ -118,7 +118,7 @@ def inputs(project: Path, data: str, paths: Sequence[str]) -> list[dict[str, Any
 
 
 def columns_of(folder: str) -> dict[str, Any]:
-    """Check that a folder contains a Delta table, and return its columns by its log."""
+    """Check that a folder contains a Delta table, and list the table's columns as recorded in its log."""
     from pipelines.storage.checkpoints import TableCheckpoints
 
     files, format = TableCheckpoints(""), "delta"

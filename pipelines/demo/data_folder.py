@@ -1,4 +1,4 @@
-"""Files in a demo's data folder: events, and the generator's control, status and state; all written atomically."""
+"""Reads and writes a demo's data folder: event files, and the generator's settings, status, state and lock."""
 
 import fcntl
 import json
@@ -17,18 +17,18 @@ from pipelines.demo.event_simulation import FEEDS, GeneratorState, LinesByFeed, 
 
 @dataclass(frozen=True, slots=True)
 class DemoDataFolder:
-    """The data folder of one environment."""
+    """The data folder of one environment of a demo, with the paths of its files."""
 
     path: Path
 
     @property
     def control(self) -> Path:
-        """`feeds.json`: written by people and tests, read every second."""
+        """`feeds.json`: the feed settings, edited by users and tests; the generator reads it every second."""
         return self.path / "feeds.json"
 
     @property
     def status(self) -> Path:
-        """`generator.json`: what the generator is doing; written every second."""
+        """`generator.json`: the generator's current status, written every second."""
         return self.path / "generator.json"
 
     @property
@@ -42,7 +42,7 @@ class DemoDataFolder:
         return self.path / "generator.book.json"
 
     def feed(self, feed: str) -> Path:
-        """Return the folder in which the files of a feed land."""
+        """Return the landing folder of a feed."""
         return self.path / "landing" / feed
 
     def landed(self, feed: str) -> list[Path]:
@@ -71,7 +71,10 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def land(folder: DemoDataFolder, book: GeneratorState, lines: LinesByFeed) -> dict[str, int]:
-    """Write the events of a second; returns their count by feed. The state is saved first, so that no id repeats."""
+    """Write the events of one second, and return their number by feed.
+
+    The generator's state is saved first, so that no id is ever used twice.
+    """
     book.landed = {feed: count + len(lines[feed]) for feed, count in book.landed.items()}
     book.file += any(lines.values())
     write_whole(folder.book, json.dumps(book.as_json()))
@@ -82,7 +85,7 @@ def land(folder: DemoDataFolder, book: GeneratorState, lines: LinesByFeed) -> di
 
 
 def read_generator_state(folder: DemoDataFolder) -> GeneratorState | None:
-    """Read the state at the end of the last run; None if there was no run. Raises UsageError for an invalid file."""
+    """Read the state that the last run saved; None if there was no run. Raises UsageError for an invalid file."""
     if not folder.book.exists():
         return None
     try:
@@ -136,7 +139,7 @@ def _lock_file(folder: DemoDataFolder) -> Path:
 
 
 def _taken_within(lock: TextIO, seconds: float) -> bool:
-    """Acquire the lock within `seconds`, and return whether that succeeded; closing the file releases it."""
+    """Try for `seconds` to acquire the lock, and return whether that succeeded; closing the file releases the lock."""
     until = time.monotonic() + seconds
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The event generator: writes events every second until it is stopped, then closing events that end all windows."""
+"""Generates events every second until stopped, and then, on request, closing events that end all open windows."""
 
 import json
 import os
@@ -39,7 +39,7 @@ RATE_MAX = 2_000.0
 
 @dataclass(frozen=True, slots=True)
 class Bursts:
-    """Alternates between the normal rate for `off_s` seconds and `factor` times that rate for `on_s` seconds."""
+    """Burst settings: `off_s` seconds at the normal rate alternate with `on_s` seconds at `factor` times that rate."""
 
     factor: float = 5.0
     on_s: float = 30.0
@@ -48,7 +48,7 @@ class Bursts:
 
 @dataclass(frozen=True, slots=True)
 class Feeds:
-    """The settings in `feeds.json`."""
+    """The settings of the event feeds, as stored in `feeds.json`."""
 
     rate: float = 8.0
     """Orders per second outside of bursts; the rates of the other feeds follow from it."""
@@ -56,7 +56,7 @@ class Feeds:
     bursts: Bursts | None = Bursts()
 
     def rate_at(self, elapsed_s: float) -> float:
-        """Return the orders per second at `elapsed_s` after the generator's start."""
+        """Return the rate in orders per second, `elapsed_s` seconds after the generator's start."""
         if self.paused or self.bursts is None:
             return 0.0 if self.paused else self.rate
         phase = elapsed_s % (self.bursts.on_s + self.bursts.off_s)
@@ -88,10 +88,10 @@ class GeneratorClock(Protocol):
     """The clock of the generator, which tests replace."""
 
     def now(self) -> float:
-        """Return epoch seconds."""
+        """Return the current time, in seconds since the epoch."""
 
     def wait(self, seconds: float) -> bool:
-        """Wait; returns whether the generator was asked to stop."""
+        """Wait for `seconds`, or until the generator is asked to stop; returns whether it was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +122,9 @@ def generate(
     limits: GeneratorLimits = GeneratorLimits(),
     free_bytes: Callable[[DemoDataFolder], int] = lambda folder: shutil.disk_usage(folder.path).free,
 ) -> dict[str, Any]:
-    """Write events until a limit is reached; returns the last status. If `feeds` is None, feeds.json stays unchanged.
+    """Write events until a limit is reached or a stop is requested; returns the final status.
 
-    Raises Refused if another generator is running.
+    If `feeds` is None, an existing feeds.json stays unchanged. Raises Refused if another generator is running.
     """
     with exclusive_lock(folder):
         run = _begin(folder, clock.now(), feeds, seed)
@@ -170,7 +170,7 @@ def _reason_to_stop(run: _Run, now: float, limits: GeneratorLimits, free: int) -
 
 
 def _control(folder: DemoDataFolder, before: Feeds) -> tuple[Feeds, str]:
-    """Read feeds.json and return the feeds with a note; if it is missing or invalid the feeds stay unchanged."""
+    """Read the settings in feeds.json; return `before` if the file is missing, and also a note if it is invalid."""
     value = read_object(folder.control)
     if value is None:
         return before, f"{folder.control.name} is unreadable; the feeds stay as they were" * folder.control.exists()
@@ -221,7 +221,7 @@ STOP_S_MAX = 15.0
 
 @dataclass(frozen=True, slots=True)
 class ClosingRound:
-    """A round of closing events that was written."""
+    """A round of closing events that has been written, one event per feed."""
 
     number: int
     """Number of the round in this data folder, starting at 1; its events have the negative number as their id."""
@@ -233,9 +233,9 @@ class ClosingRound:
 
 
 def how_many_rounds(project: Project) -> int:
-    """Return how many closing rounds close all windows.
+    """Return how many rounds of closing events are needed to close all windows of a project.
 
-    That is one more than the largest number of stateful statements in a chain of tables.
+    That is one more than the largest number of stateful statements along any path of streaming reads.
     """
 
     @cache

@@ -1,4 +1,7 @@
-"""Simulates one second of the pizzeria as lines of its feeds; uses no clock, and an event depends only on its id."""
+"""Simulates the sample pizzeria second by second, and returns its events as lines of JSON.
+
+Nothing here reads a clock. The random choices in an event depend only on the seed, the feed and the event's id.
+"""
 
 import csv
 import json
@@ -25,14 +28,14 @@ CLOSING = "closing"
 
 @cache
 def menu() -> dict[int, tuple[str, int]]:
-    """Return name and price in cents by pizza id; pizza 0 belongs to closing events."""
+    """Return the name and the price in cents of each pizza, by id; id 0 is reserved for closing events."""
     lines = (FOLDER / "reference" / "pizzas" / "pizzas.json").read_text().splitlines()
     return {row["id"]: (row["name"], row["price_cents"]) for row in map(json.loads, lines)}
 
 
 @cache
 def dining_tables() -> dict[int, tuple[str, int]]:
-    """Return name and number of seats by table id; table 0 belongs to closing events."""
+    """Return the name and the number of seats of each dining table, by id; id 0 is reserved for closing events."""
     with (FOLDER / "reference" / "tables" / "tables.csv").open(newline="") as file:
         return {int(row["id"]): (row["name"], int(row["seats"])) for row in csv.DictReader(file)}
 
@@ -96,7 +99,10 @@ def generator_state_from_json(value: dict[str, Any]) -> GeneratorState:
 
 
 def simulate_second(book: GeneratorState, now_ms: int, rate: float) -> LinesByFeed:
-    """Simulate a second at `rate` orders per second; due lines land before new ones, so that lateness stays bounded."""
+    """Simulate one second at `rate` orders per second, and return the lines that land in it.
+
+    Pending lines that are due land before new ones, so that lateness stays bounded.
+    """
     second = _Second(book, now_ms, take_pending(book, now_ms))
     if not book.clients and rate > 0:
         for _ in range(FIRST_CLIENTS):
@@ -112,7 +118,7 @@ def simulate_second(book: GeneratorState, now_ms: int, rate: float) -> LinesByFe
 
 
 def take_pending(book: GeneratorState, until_ms: int | None) -> LinesByFeed:
-    """Remove and return the lines due by `until_ms` (None: all), oldest first.
+    """Remove and return the pending lines due by `until_ms`, or all of them if it is None, oldest first.
 
     A line and its duplicate are never returned together.
     """
@@ -146,7 +152,7 @@ def closing_events(book: GeneratorState, at_ms: int) -> LinesByFeed:
 
 
 def timestamp(ms: int) -> str:
-    """Format epoch milliseconds as Spark's JSON reader parses them in any session time zone."""
+    """Format epoch milliseconds as a timestamp that Spark's JSON reader parses correctly in any session time zone."""
     return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{ms % 1000:03d}Z"
 
 
@@ -159,7 +165,7 @@ def _earned(book: GeneratorState, feed: str, rate: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Second:
-    """One second of the pizzeria, which adds to the generator's state and to the lines that land."""
+    """Simulates one second of the pizzeria: updates the generator's state, and collects the lines that land."""
 
     book: GeneratorState
     now_ms: int
@@ -222,14 +228,14 @@ def _promise_payment(book: GeneratorState, order: int, ordered_ms: int, cents: i
 
 
 def _next(book: GeneratorState, feed: str) -> tuple[int, Random]:
-    """Return the next id of a feed, and a random source that only depends on seed, feed and id."""
+    """Return the next event id of a feed, and a random generator that depends only on the seed, the feed and the id."""
     number = book.next_id[feed]
     book.next_id[feed] = number + 1
     return number, Random(f"{book.seed}/{feed}/{number}")
 
 
 def _event_ms(chance: Random, now_ms: int) -> int:
-    """Return an event time within the second before `now_ms`, or up to LATE_MS_MAX before it for a late event."""
+    """Choose a random event time: within the second before `now_ms`, or up to LATE_MS_MAX before it if late."""
     return now_ms - (chance.randint(1_000, LATE_MS_MAX) if chance.random() < LATE_SHARE else chance.randint(0, 999))
 
 

@@ -1,4 +1,4 @@
-"""The demo's five changes: edits of the copied project's texts, which can be repeated safely."""
+"""The five changes of `headgate demo change`: edits of files in the copied project that are safe to repeat."""
 
 import re
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ class TextReplacement:
 
 @dataclass(frozen=True, slots=True)
 class DemoChange:
-    """A change of one statement, with the expected plan in words."""
+    """A sample change to one statement, with a description of the plan that it should lead to."""
 
     table: str
     expected: str

@@ -1,4 +1,4 @@
-"""Copies of the sample project, each with a fresh id and a marker file that lists everything a purge deletes."""
+"""Copies the sample project; a copy has its own project id, and a marker file that lists what a purge deletes."""
 
 import json
 import os
@@ -22,7 +22,7 @@ PROGRAM = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True)
 class SampleCopy:
-    """A copy of the sample."""
+    """A copy of the sample project."""
 
     folder: Path
     project_id: str
@@ -31,7 +31,7 @@ class SampleCopy:
 
     @property
     def data(self) -> Path:
-        """The data folder of the default environment."""
+        """The data folder of the copy's default environment."""
         return self.folder / "data"
 
 
@@ -64,14 +64,14 @@ def copy_sample(folder: str | Path, format: str = "") -> SampleCopy:
 
 
 def project_id(folder: Path) -> str | None:
-    """Read the project id from the marker of a demo's folder; None if it has no valid marker."""
+    """Return the project id in the marker file of a demo's folder; None if there is no valid marker file."""
     marker = read_object(folder / MARKER) or {}
     value = marker.get("project_id")
     return value if marker.get("made_by") == "headgate demo" and isinstance(value, str) else None
 
 
 def _copy(target: Path, identity: str, format: str) -> SampleCopy:
-    """Build the copy in a temporary folder and move it into place, so that no incomplete copy is taken for a demo."""
+    """Build the copy in a temporary folder, then move it into place, so that an incomplete copy is never used."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as beside:
         building = Path(beside) / "copy"
@@ -94,10 +94,10 @@ def _copy(target: Path, identity: str, format: str) -> SampleCopy:
 
 
 def _trigger_seldom(folder: Path) -> None:
-    """Lengthen all triggers: on a pool with two cores, each commit to a log is expensive, however few rows it has.
+    """Lengthen the trigger intervals of all statements, because every commit to a transaction log is expensive.
 
-    With the triggers of the parquet sample, 19 statements on Delta never became idle. The batches of keyed tables,
-    with a dozen jobs each, queued behind those of the others and did not finish within 290 s (4.4.0).
+    With the intervals of the Parquet sample, 19 statements on Delta never became idle on two cores. The batches of
+    keyed tables, with a dozen jobs each, queued behind other batches and did not finish within 290 s (Delta 4.4.0).
     """
     for file in (folder / "headgate.yml", *folder.glob("pipelines/**/*.yml")):
         text = file.read_text()
@@ -105,7 +105,7 @@ def _trigger_seldom(folder: Path) -> None:
 
 
 def _store_tables(folder: Path, format: str) -> str:
-    """Change the format of all tables that statements write; returns the lines that headgate.yml needs for it."""
+    """Set the format in the DDL of every table that a statement writes; returns the lines that headgate.yml needs."""
     for ddl in folder.glob("pipelines/**/ddl.*.sql"):
         text = ddl.read_text()
         ddl.write_text(text.replace(f"\nUSING {WRITTEN[0]};", f"\nUSING {format};"))

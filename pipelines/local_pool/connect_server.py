@@ -119,7 +119,7 @@ class ServerRecord:
 
 
 class LocalPool:
-    """The server of one environment's home; a new agent finds the server that an earlier agent started."""
+    """Starts, finds and ends the Spark Connect server of one environment, even one that an earlier agent started."""
 
     def __init__(
         self,
@@ -130,9 +130,9 @@ class LocalPool:
         connectors: tuple[Connector, ...] = (),
         project: str | Path = "/",
     ) -> None:
-        """Manage the server of a home; it locks the folder `data`, if one is given.
+        """Manage the server of the environment with this home; the server locks the folder `data`, if given.
 
-        Relative paths of a connector's jars are relative to `project`.
+        Relative paths of connector jars are resolved against `project`.
         """
         self._home = Path(os.path.realpath(home))
         self._jars = ConnectorJars(self._home, Path(project), connectors, dict(pool.conf))
@@ -157,13 +157,13 @@ class LocalPool:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the server; None if it does not run."""
+        """Process id of the server; None if it is not running."""
         server = self._read()
         return server.pid if server and self._is_ours(server) else None
 
     @property
     def named(self) -> str:
-        """The recorded process id in parentheses, for messages, even if the process is gone; empty if unknown."""
+        """The text ` (pid N)` for messages, even if the process is gone; empty if no process id is recorded."""
         server = self._read()
         return f" (pid {server.pid})" if server and server.pid else ""
 
@@ -174,15 +174,15 @@ class LocalPool:
         return tuple(server.connectors) if server else ()
 
     def check_java(self) -> JavaCheck:
-        """Check the Java that a start would use."""
+        """Find and check the Java that the server would be started with."""
         return find_java()
 
     def start(self, say: Callable[[str], object] = lambda doing: None) -> bool:
-        """Start the server unless it runs; returns whether it was started, before it is ready.
+        """Start the server unless it is running; returns whether it was started, without waiting until it is ready.
 
-        Missing jars of connectors are downloaded first, after a call of `say` with a description. The server holds
-        locks on home and data folder for its lifetime, whatever `pool.json` says (`server_locks`). Raises
-        PoolUnreachable if another process holds one of these locks, or if there is no usable Java.
+        Missing connector jars are downloaded first; `say` is called with a description before the download. The server
+        keeps the home and the data folder locked for its lifetime, whatever `pool.json` contains (`server_locks`).
+        Raises PoolUnreachable if another process holds one of these locks, or if there is no usable Java.
         """
         if self.alive():
             return False
@@ -227,14 +227,14 @@ class LocalPool:
         self._write(replace(server, pid=self._child.pid, started=started))
 
     def alive(self) -> bool:
-        """Return whether the started process still runs; it may not answer yet."""
+        """Return whether the server's process is running; the server may not answer yet."""
         if self._child is not None:
             self._child.poll()
         server = self._read()
         return server is not None and self._is_ours(server)
 
     def ready(self, seconds: float = READY_S) -> None:
-        """Return once the server answers; raises PoolUnreachable if it ends first or does not answer in time."""
+        """Wait until the server answers; raises PoolUnreachable if it ends first or does not answer in time."""
         # Imported here, because it imports Spark's client, which commands that only read the record do not need.
         from pipelines.spark_connect.session import probe
 
@@ -257,7 +257,7 @@ class LocalPool:
             time.sleep(0.1)
 
     def end(self) -> None:
-        """End the server and its child processes, if they run, and return once they are gone."""
+        """End the server if it is running, wait until it is gone, and kill the Python processes that it left."""
         server = self._known if self._known is not None and self._is_ours(self._known) else self._read()
         if server is None:
             return
@@ -270,7 +270,7 @@ class LocalPool:
         self._end_workers(server)
 
     def bound_log(self) -> None:
-        """Copy the end of a large log to `pool.log.1` and truncate the log; the server continues to append to it."""
+        """Truncate a large log after copying its end to `pool.log.1`; the server continues to append to the log."""
         log = self._home / "pool.log"
         with suppress(OSError):
             if log.stat().st_size > LOG_BYTES:
@@ -280,7 +280,7 @@ class LocalPool:
                 os.truncate(log, 0)
 
     def last_words(self) -> str:
-        """Return the last line of the server's log that reports an error, or else the last line; empty without a log.
+        """Return the last line of the server's log that reports an error, else its last line; empty without a log.
 
         Lines of stack traces are ignored.
         """
@@ -301,7 +301,7 @@ class LocalPool:
         return self._home / "pool"
 
     def _java_home(self, java: JavaCheck) -> str:
-        """Return JAVA_HOME for Spark's launcher; for the bundled Java, a folder with a wrapper script."""
+        """Return the JAVA_HOME for Spark's launcher; for the bundled Java, it is a folder with a wrapper script."""
         return str(write_java_home(self._work / "java", java.path)) if java.bundled else java.home
 
     def _see(self) -> str:
@@ -341,7 +341,7 @@ class LocalPool:
         return [*command, "spark-internal"]
 
     def _make_room(self) -> None:
-        """Create the server's folder without the temporary files of an earlier server, and rotate the logs."""
+        """Prepare the server's folder: delete old temporary files, write configuration files, and rotate the logs."""
         shutil.rmtree(self._work / "tmp", ignore_errors=True)
         (self._work / "tmp").mkdir(parents=True, mode=0o700)
         (self._work / "pid").unlink(missing_ok=True)
@@ -359,9 +359,9 @@ class LocalPool:
         return server
 
     def _read(self) -> ServerRecord | None:
-        """Return the recorded server.
+        """Return the server recorded in `pool.json`, or the last known server if that record is gone.
 
-        If the record is gone, return the known server, so that it is not started again.
+        Otherwise a server whose record was deleted would be started a second time. None if no server is known.
         """
         found = self._record()
         if found is not None and (self._known is None or not self._is_ours(self._known)):
@@ -408,7 +408,8 @@ class LocalPool:
     def _end_workers(self, server: ServerRecord) -> None:
         """Kill the Python processes of a server that is gone.
 
-        The writer of a keyed table in the middle of a batch would try to reach its server for minutes (Spark 4.2.0).
+        Otherwise the writer of a keyed table, interrupted in a batch, would try to reach its server for minutes
+        (Spark 4.2.0).
         """
         if server.home == str(self._home) and not self._is_ours(server):
             for pid in process_locks.processes_with(_MARKED, server.marker):

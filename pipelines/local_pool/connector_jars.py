@@ -1,4 +1,4 @@
-"""Jars of connectors: downloaded once into the home by Spark's own resolver, or taken from given paths."""
+"""Connector jars: downloaded once into the environment's home by Spark's own resolver, or given by path."""
 
 import json
 import os
@@ -54,11 +54,11 @@ _CONF: Mapping[str, tuple[tuple[str, str], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class ConnectorJars:
-    """The jars of a pool's connectors, in its home."""
+    """Finds and downloads the jars that a pool's connectors need."""
 
     home: Path
     project: Path
-    """Folder that relative paths of jars are relative to."""
+    """Folder against which relative paths of jars are resolved."""
     connectors: tuple[Connector, ...]
     conf: Mapping[str, str]
     """Settings of the pool."""
@@ -69,9 +69,9 @@ class ConnectorJars:
         return Path(fetched_folder(str(self.home), self.connectors))
 
     def obtain(self, spark: Path, java_home: str, say: Callable[[str], object]) -> tuple[str, ...]:
-        """Return the paths of all jars; missing ones are downloaded after a call of `say`.
+        """Return the paths of all jars, after downloading missing ones; `say` is called before a download.
 
-        Raises PoolUnreachable with the name of the missing artifact or path.
+        Raises PoolUnreachable, which names the missing artifact or path.
         """
         given = self.given()
         if not any(connector.coordinates for connector in self.connectors):
@@ -84,7 +84,7 @@ class ConnectorJars:
         return (*fetched, *given)
 
     def given(self) -> tuple[str, ...]:
-        """Return the jars that are given by path.
+        """Return the jars that headgate.yml specifies by path.
 
         Raises PoolUnreachable for a path without a jar, a damaged file, and jars that do not fit together.
         """
@@ -128,7 +128,7 @@ class ConnectorJars:
         return [str(path) for path in found]
 
     def _fetch(self, spark: Path, java_home: str) -> None:
-        """Download into a temporary folder that is moved into place once complete: no partial download is used."""
+        """Download the jars into a temporary folder, and move it into place once it is complete."""
         self.folder.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
         with TemporaryDirectory(prefix=".fetch-", dir=self.folder.parent) as beside:
             work = Path(beside)

@@ -75,7 +75,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> JavaCheck:
 
 
 def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield each place to look for Java, and the path of its `java` program (empty if there is none).
+    """Yield JAVA_HOME, if set, and PATH, each with the path of the `java` program found there (empty if none).
 
     JAVA_HOME comes first, as in `bin/spark-class`.
     """
@@ -85,7 +85,7 @@ def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _judge(path: str, environ: Mapping[str, str], *, bundled: bool = False) -> JavaCheck:
-    """Check one Java; the bundled one need not have the module, because it is started without it."""
+    """Check whether a Java can run Spark; the bundled one may lack the vector module, as it is started without it."""
     home = os.path.dirname(os.path.dirname(os.path.realpath(path)))
     try:
         said = _output([path, "-version"], environ)
@@ -130,7 +130,7 @@ def _output(command: list[str], environ: Mapping[str, str]) -> str:
 
 
 def _version(said: str) -> int:
-    """Return the major version: 17 for `version "17.0.15"`, and 8 for `version "1.8.0_402"`."""
+    """Return the major version: 17 for `version "17.0.15"`, 8 for `version "1.8.0_402"`; 0 if unknown."""
     found = re.search(r'version "(?:1\.)?(\d+)', said)
     return int(found[1]) if found else 0
 
@@ -181,9 +181,9 @@ def bundled_java() -> str:
 
 
 def write_java_home(folder: Path, java: str) -> Path:
-    """Create a JAVA_HOME whose `bin/java` starts `java` without the missing module; returns `folder`.
+    """Create a JAVA_HOME in `folder` whose `bin/java` starts `java` without the module that it lacks; returns `folder`.
 
-    The script is replaced atomically, so that a process starting meanwhile finds the old or the new one.
+    The script is replaced atomically, so that a process that starts meanwhile finds the old or the new one.
     """
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
@@ -204,9 +204,9 @@ def spark_home() -> Path:
 
 
 def spark_environment(spark: Path, java_home: str) -> dict[str, str]:
-    """Return this process's environment variables for a server, without those of Python and Spark that could affect it.
+    """Return the environment variables for a Spark process: those of this process without Python's and Spark's own.
 
-    The variables that Spark needs are set here. The system's default path is appended to PATH, because Spark's
+    The variables that Spark needs are then set. The system's default path is appended to PATH, because Spark's
     launcher is a bash script and Hadoop calls `chmod`.
     """
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYSPARK", "SPARK_"))}
@@ -220,10 +220,12 @@ def spark_environment(spark: Path, java_home: str) -> dict[str, str]:
 
 
 def write_spark_home(folder: Path, spark: Path) -> Path:
-    """Create a SPARK_HOME that links to everything in `spark` but its zipped Python; returns the folder to use.
+    """Create a SPARK_HOME with links to the programs and jars in `spark`, but not to its zipped PySpark.
+
+    Returns the folder to use as SPARK_HOME.
 
     Spark puts that zip before the installed package on the path of each Python process, which must then compile every
-    module: a writer's process took 1.4 s of CPU to start, and 0.55 s without the zip (4.2.0). If the package is found
+    module: a writer's process took 1.4 s of CPU to start, but 0.55 s without the zip (Spark 4.2.0). If PySpark is found
     only through PYTHONPATH, which the server does not inherit, the zip is needed and `spark` itself is returned.
     """
     if str(spark.parent) in os.environ.get("PYTHONPATH", "").split(os.pathsep):

@@ -1,4 +1,4 @@
-"""Identifies processes, and holds the locks that keep a second server from writing the same checkpoints.
+"""Identifies processes, and acquires the locks that keep a second server from writing to the same checkpoints.
 
 One lock is in the server's home. The other is in the data folder, because a restored or copied home has a lock file of
 its own.
@@ -18,7 +18,7 @@ from core.model.names import whole_number
 
 
 def process_start(pid: int) -> str | None:
-    """Return a process's start as an opaque text that never changes; None if it does not exist or is a zombie."""
+    """Return a process's start time as an opaque, constant text; None if it does not exist or is a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace")
     except FileNotFoundError:
@@ -31,7 +31,7 @@ def process_start(pid: int) -> str | None:
 
 
 def process_command_line(pid: int) -> str:
-    """Return the command line, with arguments separated by blanks; empty if it cannot be read."""
+    """Return a process's command line, with arguments separated by blanks; empty if it cannot be read."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
     except OSError:
@@ -39,7 +39,7 @@ def process_command_line(pid: int) -> str:
 
 
 def processes_with(name: str, value: str) -> list[int]:
-    """List the processes that have a variable in their environment, if it can be read; empty without /proc (macOS)."""
+    """List the ids of processes whose environment contains `name=value`; empty without /proc (macOS)."""
     wanted, found = f"{name}={value}".encode(), []
     for place in Path("/proc").glob("[0-9]*"):
         try:
@@ -52,7 +52,7 @@ def processes_with(name: str, value: str) -> list[int]:
 
 
 def _boot() -> str:
-    """Return the id of the boot: start times count from the boot, so an earlier boot's process ids are meaningless."""
+    """Return the kernel's boot id, because process start times are comparable only within one boot."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
@@ -60,7 +60,7 @@ def _boot() -> str:
 
 
 def _ask_ps(pid: int, column: str) -> str | None:
-    """Ask `ps` for a column of a process, on systems without /proc (macOS); None if it is gone or a zombie."""
+    """Return a column of `ps` for a process, on systems without /proc (macOS); None if it is gone or a zombie."""
     command = ["ps", "-ww", "-p", str(pid), "-o", "stat=", "-o", column]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     state, _, value = done.stdout.strip().partition(" ")
@@ -77,10 +77,10 @@ GONE_S = 5.0
 
 @contextmanager
 def server_locks(home: Path, data: Path | None) -> Iterator[tuple[int, ...]]:
-    """Acquire the locks and yield their descriptors; a child that inherits the descriptors keeps the locks.
+    """Acquire a server's locks and yield their file descriptors; a child that inherits them keeps the locks.
 
-    Raises PoolUnreachable if another process holds one. A data folder that is not writable has no lock, but nothing can
-    start on checkpoints below it either.
+    Raises PoolUnreachable if another process holds one. A data folder that is not writable is not locked, but no
+    statement can start there either.
     """
     with ExitStack() as held:
         what = "a server of this home that pool.json does not name: it was restored or replaced"
@@ -96,16 +96,17 @@ def server_locks(home: Path, data: Path | None) -> Iterator[tuple[int, ...]]:
 
 
 def name_holder(locks: tuple[int, ...], pid: int) -> None:
-    """Write the process id of the holder into the lock files."""
+    """Write the process id of the server that holds the locks into the lock files."""
     for lock in locks:
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(pid).encode("ascii"), 0)
 
 
 def server_over(data: Path) -> int | None:
-    """Return the process id of the server that locks a data folder: 0 if it is not written yet, None without a server.
+    """Return the id of the server process that locks a data folder: 0 if not yet written, None if there is no server.
 
-    Waits for a server that is just starting to write its id, and for a killed one to release the lock.
+    If the recorded process is gone, wait a few seconds: a killed server may still hold the lock, or a new one may not
+    have written its id yet.
     """
     try:
         descriptor = os.open(data / DATA_LOCK, os.O_RDONLY)
@@ -139,7 +140,10 @@ def _locked(place: Path, what: str) -> Iterator[int]:
 
 
 def _take(descriptor: int, kind: int = fcntl.LOCK_EX) -> None:
-    """Acquire a lock; raises BlockingIOError if a live process holds it, or a child of a process that is gone."""
+    """Acquire a file lock; raises BlockingIOError if a live process holds it.
+
+    If the recorded holder is gone, wait up to GONE_S; a child process may have inherited the lock and still hold it.
+    """
     ends_at = time.monotonic() + GONE_S
     while True:
         try:

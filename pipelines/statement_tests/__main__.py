@@ -1,7 +1,7 @@
-"""`python -I -m pipelines.statement_tests FOLDER`: runs cases on a Spark server that ends with this process.
+"""`python -I -m pipelines.statement_tests FOLDER`: runs test cases on a Spark server that ends with this process.
 
-The request is one line of JSON on stdin; answers are lines of JSON on stdout. When stdin ends, the caller is gone, and
-server and folder are removed.
+The request is one line of JSON on stdin; answers are lines of JSON on stdout. The end of stdin means that the caller is
+gone: the server is then ended, and FOLDER is deleted.
 """
 
 import json
@@ -38,7 +38,7 @@ _MEMORY = "1g"
 
 
 class CaseServer:
-    """A Spark server for one request, in a folder of its own; restarted if a case has crashed it."""
+    """A Spark server for the test cases of one request, in its own folder; restarted if a case has crashed it."""
 
     def __init__(self, folder: Path, settings: dict[str, str]) -> None:
         conf = {**settings, "spark.sql.runSQLOnFiles": "false"}
@@ -47,7 +47,7 @@ class CaseServer:
         self._closed = False
 
     def session(self) -> Session:
-        """Return a new session, and start the server if it does not run; raises PoolUnreachable."""
+        """Return a new session, after starting the server if it is not running; raises PoolUnreachable."""
         try:
             with self._lock:
                 if self._closed:
@@ -61,18 +61,18 @@ class CaseServer:
         return session
 
     def end(self) -> None:
-        """End the server if it runs."""
+        """End the server if it is running."""
         self._pool.end()
 
     def close(self) -> None:
-        """End the server, even while it starts, and never start it again."""
+        """End the server, even while it is starting, and prevent another start."""
         with self._lock:
             self._closed = True
             self._pool.end()
 
 
 def answers(request: CaseRequest, server: CaseServer, folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the answers to a request; raises HeadgateError."""
+    """Yield progress messages, and the result of each test case or the case that was recorded; raises HeadgateError."""
     tables = _tables(request)
     cases, _ = read_cases(request.tests, tables)
     wanted = {path: place for place, path in enumerate(request.cases)}
@@ -117,7 +117,7 @@ def _runner(request: CaseRequest, server: CaseServer, folder: Path, tables: dict
 
 
 def main() -> int:
-    """Answer one request; returns 0 even if a case fails, because the caller decides what that means."""
+    """Answer one request; returns 0 even if a test case fails, because the caller interprets the results."""
     folder = Path(sys.argv[1])
     request = request_from_json(json.loads(sys.stdin.readline()))
     server = CaseServer(folder, dict(request.settings))

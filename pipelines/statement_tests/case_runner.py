@@ -1,4 +1,4 @@
-"""Runs cases on a Spark session, one after the other; a case that fails or hangs does not affect the others."""
+"""Runs test cases in a Spark session, one after another; a case that fails or hangs does not affect the others."""
 
 import itertools
 import shutil
@@ -32,7 +32,7 @@ STOP_S = 20.0
 
 
 class CaseFailed(Exception):
-    """A case ended before its rows could be compared; carries the result, whose case is filled in later."""
+    """Raised if a test case ends before its rows can be compared; the case's name is added to `result` later."""
 
     def __init__(self, outcome: CaseOutcome, summary: str, *, detail: str = "", verdict: str = "") -> None:
         super().__init__(summary)
@@ -40,7 +40,7 @@ class CaseFailed(Exception):
 
 
 class CaseRunner:
-    """Runs cases in one session; each trial has its own number, table names and folder."""
+    """Runs test cases in one session; every trial run has its own number, table names and folder."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class CaseRunner:
         self._running: tuple[StreamTrial, TrialStatement] | None = None
 
     def run(self, case: StatementCase) -> CaseResult:
-        """Compare the rows that a statement writes with those that its case expects."""
+        """Run a statement on the input rows of a test case, and compare the rows it writes with the expected ones."""
         return self._ended(case, lambda: self._compared(case))
 
     def upgrade(self, case: StatementCase, old: TrialStatement | None) -> CaseResult:
-        """Run a case once for each place between two parts, switching there from the old text to the new one.
+        """Test an upgrade after every part but the last: the old text reads the parts up to it, the new text the rest.
 
         Both texts use the same checkpoint. Returns the worst result. `old` is None if the old text cannot be
         parsed.
@@ -71,7 +71,7 @@ class CaseRunner:
         return self._ended(case, lambda: self._upgraded(case, old), trials=len(case.parts))
 
     def record(self, case: StatementCase) -> tuple[Row, ...]:
-        """Return the rows that the statement writes for the parts of a case; raises HeadgateError."""
+        """Return the rows that the statement writes for the input rows of a case; raises HeadgateError."""
         written: list[tuple[Row, ...]] = []
 
         def look() -> CaseResult:
@@ -84,7 +84,7 @@ class CaseRunner:
         return written[0]
 
     def _ended(self, case: StatementCase, judge: Callable[[], CaseResult], *, trials: int = 1) -> CaseResult:
-        """Run a case and return its result, even if Spark refuses the statement or the time limit passes."""
+        """Run a case and return its result, even if Spark refuses the statement or the time limit is exceeded."""
         began, seconds = time.monotonic(), self._case_s * trials
         try:
             result = call_deadlines.call(seconds, judge)
@@ -143,7 +143,7 @@ class CaseRunner:
         return worst
 
     def _fresh_rows(self, new: TrialStatement, case: StatementCase) -> list[tuple[Row, ...]]:
-        """Return the rows that the table holds after each part if only the new text is run."""
+        """Return the rows in the table after each part of a case when only the new text is run."""
         trial = self._trial()
         rows = []
         for part in case.parts:
@@ -208,7 +208,7 @@ class CaseRunner:
         trial.run(statement, part)
 
     def _stop(self) -> None:
-        """Stop the query of a case that hangs; if the server does not answer, the next call to it fails."""
+        """Stop the query of a case that hangs; errors are ignored, because the next call would report them."""
         if self._running is not None:
             trial, statement = self._running
             with suppress(HeadgateError):

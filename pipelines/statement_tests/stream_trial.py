@@ -1,4 +1,4 @@
-"""Runs one statement over fixtures, with its own tables and checkpoint; each part is processed by one start."""
+"""Runs one statement on test rows, with its own tables and checkpoint; it is started once for each part of a case."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -36,12 +36,12 @@ class TrialStatement:
 
     @property
     def columns(self) -> TypedColumns:
-        """Declared columns as (name, type)."""
+        """Declared columns of the statement's table, as (name, type)."""
         return tuple((column.name, column.type) for column in self.ddl.columns)
 
 
 class StreamTrial:
-    """Tables, files and checkpoint of one trial; all names end in its number, so that trials can share a session."""
+    """One trial run of a statement: its table names end in the trial's number, so that trials can share a session."""
 
     def __init__(self, session: Session, folder: Path, number: int, tables: Mapping[TableName, Table]) -> None:
         self._session = session
@@ -53,9 +53,10 @@ class StreamTrial:
         self._made: set[str] = set()
 
     def run(self, statement: TrialStatement, part: Part) -> None:
-        """Land a part, and run the statement until it has read the part and written what the new watermark allows.
+        """Write the input rows of a part, and run the statement until it has processed them and ended.
 
-        Each part is a new start on the same checkpoint; raises EngineRefused, PoolUnreachable.
+        Rows that the new watermark completes are written as well. Every part is a new start on the same checkpoint.
+        Raises EngineRefused or PoolUnreachable.
         """
         reads = {read.table for read in statement.parsed.reads}
         if changes := next((read.table for read in statement.parsed.reads if read.takes_changes), ""):
@@ -86,7 +87,7 @@ class StreamTrial:
         self._queries.stop(self.query(statement))
 
     def written_types(self, statement: TrialStatement) -> tuple[tuple[str, str, str], ...]:
-        """List the columns that are written with a type other than the declared one, as (name, declared, written)."""
+        """List the columns whose written type is not the declared one, as (name, declared type, written type)."""
         physical = {}
         for table in {read.table for read in statement.parsed.reads}:
             self._land(table, ())
@@ -102,7 +103,7 @@ class StreamTrial:
         return tuple(found)
 
     def rows(self, statement: TrialStatement) -> tuple[Row, ...]:
-        """Read the table's declared columns; at most MOST_FOUND + 1 rows."""
+        """Return the rows that the statement has written, at most MOST_FOUND + 1, with the declared columns."""
         columns = statement.columns
         schema = ", ".join(f"{quoted_name(name)} {_stored(kind)}" for name, kind in columns)
         with spark_errors():
@@ -119,7 +120,7 @@ class StreamTrial:
         return tuple(zip(*values, strict=True))
 
     def _land(self, table: TableName, rows: Iterable[Row]) -> None:
-        """Add a file of rows to an input table, which is created on first use."""
+        """Write rows to an input table as a new file; the table is created on first use."""
         ddl = self._tables[table].parsed_ddl
         # All fixtures are parquet: rows are read the same way from every format, and parsing of the declared format is
         # not part of the statement.
@@ -141,7 +142,7 @@ class StreamTrial:
             frame.write.mode("append").format("parquet").partitionBy(*ddl.partitioning).save(str(place))
 
     def _make(self, ddl: TableDdl) -> str:
-        """Create the output table; if an older revision has created it, add the missing columns."""
+        """Create the output table, or add missing columns if an older revision created it; returns its name."""
         name = f"{ddl.table}__v{self._number}"
         if name in self._made:
             self._catalog.add_columns(name, tuple((column.name, column.type) for column in ddl.columns))
@@ -160,12 +161,12 @@ class StreamTrial:
 
 
 def _stored(kind: str) -> str:
-    """Return the type that files contain: Spark stores CHAR and VARCHAR as strings."""
+    """Return the type as which Spark stores a column in files: CHAR and VARCHAR become strings."""
     return _CHAR.sub("string", kind)
 
 
 def _plain(kind: str) -> str:
-    """Return a type without the details in which a declaration and a schema may differ, for comparison."""
+    """Normalize a type for comparison: remove details in which a declaration and Spark's schema may differ."""
     return re.sub(r" collate \w+| not null", "", _stored(kind)).replace("`", "").replace(" ", "").lower()
 
 
@@ -180,5 +181,5 @@ def _spark_value(value: object, kind: str) -> object:
 
 
 def _written_as(ddl: TableDdl) -> str:
-    """Return the format to write: the table's, or that of its data files if Spark lacks the connector for it."""
+    """Return the format of the table's data files, which is written because the test server has no connectors."""
     return table_format(ddl.format).data_files or ddl.format
