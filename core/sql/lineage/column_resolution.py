@@ -1,4 +1,4 @@
-"""Resolution of each name in an expression to a column of a source, or to a reason why it cannot be resolved.
+"""Resolution of the names in an expression to columns of sources in FROM, or to reasons why they cannot be resolved.
 
 Spark tries, in this order (4.2, analysis/ColumnResolutionHelper.scala): a column of the sources, an earlier alias of
 the same SELECT, and a column of the outer query. A name before a dot may be a source or, failing that, a struct.
@@ -55,7 +55,7 @@ class ResolutionScope:
 
 @dataclass(slots=True)
 class ColumnResolver:
-    """Resolves the names of one statement, and collects references and unresolved names."""
+    """Resolves the column names of one statement, and collects the references and the unresolved names."""
 
     columns_of: ColumnsOf
     query: Callable[[Any, Mapping[str, Relation], tuple[JoinSide, ...]], Relation]
@@ -64,7 +64,7 @@ class ColumnResolver:
     references: list[ColumnReference] = field(default_factory=list)
 
     def miss(self, name: str, reason: str, within: str, offset: int, lacking: Iterable[Relation] = ()) -> None:
-        """Record an unresolved name; `lacking` are relations whose columns are known but do not include that name."""
+        """Record an unresolved name; `lacking` are relations with known columns, none of which has the name."""
         sources = list(lacking)
         # A column named by Spark, such as `count(1)`, may exist under a name that only Spark knows.
         sure = name.replace(".", "_").isidentifier() and name.lower() not in LITERAL_FUNCTIONS
@@ -75,7 +75,10 @@ class ColumnResolver:
         ] = None
 
     def item(self, node: Any, place: ResolutionScope, name: str = "", label: str = "") -> RelationColumn:
-        """Return the column of an expression; its text has tables or WITH queries as qualifiers, not aliases."""
+        """Return a column computed by an expression, with the origins of all names in the expression.
+
+        For display, the names in its text are qualified by tables or WITH queries instead of aliases.
+        """
         inner = node.unalias() if isinstance(node, exp.Alias) else node
         if self._is_path(inner):
             path = self._path_item(inner, place)
@@ -91,7 +94,7 @@ class ColumnResolver:
         return found
 
     def _struct_fields(self, node: Any, place: ResolutionScope) -> dict[str, RelationColumn]:
-        """Return the fields of `struct(…)` and `named_struct(…)`, each with its own origins."""
+        """Return the fields of a `struct(…)` or `named_struct(…)` call by name, each with its own origins."""
         if isinstance(node, exp.Struct):
             pairs = [
                 (each.this.name, each.expression) if isinstance(each, exp.PropertyEQ) else (each.alias_or_name, each)
@@ -108,7 +111,7 @@ class ColumnResolver:
         return {name.lower(): self.item(value.copy(), place, name.lower()) for name, value in pairs}
 
     def _expression(self, node: Any, place: ResolutionScope, found: RelationColumn) -> None:
-        """Add all inputs of an expression to a column; long chains of AND or + need no recursion."""
+        """Add the origins of all names in an expression to a column, without recursion into long chains of AND or +."""
         waiting: list[tuple[Any, InputKind]] = [(node, InputKind.VALUE)]
         while waiting:
             each, kind = waiting.pop()
@@ -127,7 +130,7 @@ class ColumnResolver:
     def _children(
         self, node: Any, kind: InputKind, place: ResolutionScope, found: RelationColumn
     ) -> list[tuple[Any, InputKind]]:
-        """Return a node's children, each with its kind of input, in reverse order, as the last is visited first."""
+        """Return a node's children with their kinds of input, in reverse order because the last is visited first."""
         if _counts_rows(node):
             _add(found, rows_of(place.sides[0].tables()), kind)
         if isinstance(node, exp.Filter):
@@ -156,7 +159,7 @@ class ColumnResolver:
         _add(found, rows_of(relation.tables), InputKind.CONDITION)
 
     def _star(self, star: Any, place: ResolutionScope, found: RelationColumn, kind: InputKind) -> None:
-        """Add the inputs of `*` as an argument: rows for an aggregate (`count(*)`), else all columns."""
+        """Add the inputs of `*` as an argument: for an aggregate such as `count(*)` the rows, else all columns."""
         parent = star.parent
         if isinstance(parent, exp.Anonymous) and str(parent.this) in AGGREGATES:
             _add(found, rows_of(place.sides[0].tables()), kind)
@@ -165,7 +168,10 @@ class ColumnResolver:
             _use(found, item, kind)
 
     def starred(self, star: Any, place: ResolutionScope) -> list[tuple[str, RelationColumn]]:
-        """Return the columns of `*`, `t.*` or `s.*` without those in EXCEPT, each with the alias of its source."""
+        """Return the columns that `*`, `t.*` or `s.*` stands for, each with the alias of its source.
+
+        Columns and struct fields that EXCEPT names are left out.
+        """
         side, within = place.sides[0], place.within
         parts = list(qualifiers_of(star))
         found: list[tuple[str, RelationColumn]]
@@ -188,7 +194,7 @@ class ColumnResolver:
     def _without(
         self, star: Any, found: list[tuple[str, RelationColumn]], place: ResolutionScope, *, missing: bool
     ) -> list[tuple[str, RelationColumn]]:
-        """Remove what EXCEPT names: whole columns, or single fields of structs."""
+        """Return the columns of a star without the columns and struct fields that EXCEPT names."""
         side, qualifiers = place.sides[0], qualifiers_of(star)
         # Fields of `s.*` have no source: a name before a dot is a field.
         of_struct = len(qualifiers) > 1 or any(each.name not in side.relations for each in qualifiers)
@@ -218,7 +224,7 @@ class ColumnResolver:
         return isinstance(node, exp.Column) and not isinstance(node.this, exp.Star)
 
     def _path_item(self, node: Any, place: ResolutionScope) -> RelationColumn | None:
-        """Return the column of a path such as `a.b.c`, `a[0].b` or `m['k']`; None if the path cannot be resolved."""
+        """Return the column at a path such as `a.b.c`, `a[0].b` or `m['k']`, or None if it cannot be resolved."""
         names: list[Any] = []
         while isinstance(node, (exp.Dot, exp.Bracket)):
             names.append(node.expression if isinstance(node, exp.Dot) else node.expressions[0])
@@ -226,7 +232,11 @@ class ColumnResolver:
         return self._resolve([*name_parts(node), *reversed(names)], place, node)
 
     def _resolve(self, parts: list[Any], place: ResolutionScope, column: Any = None) -> RelationColumn | None:
-        """Resolve a dotted name; None if it is a call without brackets, or is recorded as missing or ambiguous."""
+        """Resolve a dotted name to a column.
+
+        Returns None for a function call without brackets, such as `current_date`, and for a missing or ambiguous name,
+        which is recorded as unresolved.
+        """
         bare = parts[0].name.lower()
         for depth, side in enumerate(place.sides):
             relation = side.relations.get(bare) if len(parts) > 1 else None
@@ -264,7 +274,7 @@ class ColumnResolver:
         return None
 
     def refer(self, item: RelationColumn, offset: int) -> None:
-        """Record a reference to a table's column; a column that the query computes is ignored."""
+        """Record a reference to a table's column; columns that the query computes are ignored."""
         if item.plain and not item.label:
             self.references += [ColumnReference(origin, offset) for origin in item.values]
 
@@ -298,12 +308,12 @@ class ColumnResolver:
 
 
 def offset_of(part: Any) -> int:
-    """Return the offset of a name in the text; 0 if the offset is unknown."""
+    """Return the offset of a name in the SQL text, or 0 if it is unknown."""
     return int(part.meta.get("start", 0))
 
 
 def _renamed(path: RelationColumn, name: str) -> RelationColumn:
-    """Return the column of a path under the name of its output, with all inputs of the path."""
+    """Return a column named `name` that has the value and all inputs of the column at a path."""
     found = RelationColumn(name or path.name, dict(path.values), dict(path.conditions), uses=(path,), kind=path.kind)
     found.plain, found.fields = path.plain, path.fields
     return found
@@ -328,7 +338,7 @@ def _add(found: RelationColumn, origins: Any, kind: InputKind) -> None:
 
 
 def _counts_rows(node: Any) -> bool:
-    """Return whether a call depends on rows but on no column, such as `count(1)` or `row_number() OVER …`."""
+    """Return whether a call depends on the rows but on no column, such as `count(1)` or `row_number() OVER …`."""
     if isinstance(node, exp.Window):
         return node.this.find(exp.Column, exp.Star) is None
     if isinstance(node.parent, exp.WithinGroup):
@@ -338,7 +348,7 @@ def _counts_rows(node: Any) -> bool:
 
 
 def _show(column: Any, side: JoinSide, *, outer: bool) -> None:
-    """Set a column's qualifier for display: none for a single source, else the table or WITH query."""
+    """Qualify a column for display: by its table or WITH query if there are several sources, else not at all."""
     parts = name_parts(column)
     first, several = parts[0].name, outer or len(side.relations) > 1
     if len(parts) > 1 and first in side.relations:
@@ -360,7 +370,7 @@ def _indexes(node: Any) -> list[Any]:
 
 
 def _element(item: RelationColumn) -> RelationColumn:
-    """Return the column of `item[i]`, which has the same origins as the array."""
+    """Return the column for `item[i]`, which has the origins of the whole array or map."""
     return RelationColumn(
         item.name, item.values, item.conditions, uses=(item,), kind=element_type(item.kind), plain=item.plain
     )
@@ -371,5 +381,5 @@ def _struct(item: RelationColumn) -> list[tuple[str, object]]:
 
 
 def _has_unit_first(node: Any) -> bool:
-    """Return whether the first argument is a unit of time, which sqlglot parses as a column: `dateadd(DAY, 1, ts)`."""
+    """Return whether the first argument is a time unit, which sqlglot parses as a column: `dateadd(DAY, 1, ts)`."""
     return str(node.this) in _UNIT_FIRST and len(node.expressions) == 3 and isinstance(node.expressions[0], exp.Column)

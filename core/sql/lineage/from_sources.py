@@ -1,4 +1,4 @@
-"""The sources in FROM: tables, WITH queries, subqueries, joins, lateral views and table functions."""
+"""Sources in FROM and their columns: tables, WITH queries, subqueries, joins, lateral views and table functions."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -40,7 +40,7 @@ METADATA = (
 
 
 class FromSources:
-    """Reads the sources in FROM of one statement."""
+    """Resolves the sources in FROM of one statement to relations."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class FromSources:
         """Offset of the first read of each table."""
 
     def read(self, root: Any, ctes: Ctes, outer: Sides) -> JoinSide:
-        """Read a source or a group of joined sources."""
+        """Return the relation of a single source, or the joined relations of a group."""
         if is_group(root):
             side = self.read(root.this, ctes, outer)
             for join in root.this.args["joins"]:
@@ -73,7 +73,7 @@ class FromSources:
         return side
 
     def _source(self, source: Any, ctes: Ctes, outer: Sides) -> Relation:
-        """Read one source in FROM; the name for display may still change when the source is joined."""
+        """Return the relation of a single source; its display name may still change when it is joined."""
         written = source.meta.get("written") or (source.name if isinstance(source, exp.Table) else "")
         entry: NamedRead | None = source.meta.get("entry")
         if entry is not None:
@@ -115,7 +115,7 @@ class FromSources:
         return Relation([*own, *self._feed(entry, own)], {}, {table: None}, missing, table, hidden=hidden)
 
     def _feed(self, entry: NamedRead, known: Iterable[RelationColumn]) -> list[RelationColumn]:
-        """Return the columns that a change feed adds to its table; none unless this read streams the feed."""
+        """Return the columns that the change feed adds to a table; empty if this read does not stream the feed."""
         if entry.start not in self._changes:
             return []
         names = {item.name for item in known}
@@ -123,7 +123,10 @@ class FromSources:
         return [table_column(table, each.name, each.type) for each in CHANGE_COLUMNS if each.name not in names]
 
     def _watermarked(self, mark: StreamClauses | None, source: Any, relation: Relation, ctes: Ctes) -> Relation:
-        """Add the column of `WATERMARK expression AS name`; stateful statements drop late rows by this column."""
+        """Add the column that `WATERMARK expression AS name` defines.
+
+        In a stateful statement, also record that the column decides which rows are dropped as late.
+        """
         if mark is None or mark.watermark is None:
             return relation
         delay: WatermarkClause = mark.watermark
@@ -143,7 +146,7 @@ class FromSources:
         return relation
 
     def _put(self, tree: Any, end: int) -> None:
-        """Set the offsets of names in a WATERMARK clause, whose text was parsed separately."""
+        """Set the offsets of the names in a WATERMARK clause, which was parsed separately from the statement."""
         before = self._text[:end].lower()
         start = before.rfind("watermark")
         for name in tree.find_all(exp.Identifier):
@@ -207,7 +210,7 @@ class FromSources:
 
 
 def fold_names(tree: Any) -> None:
-    """Convert names to lower case, and keep the written aliases for display."""
+    """Convert names in a tree to lower case, and keep the written aliases for display."""
     for node in tree.walk():
         node.comments = None
         if isinstance(node, exp.Identifier):
@@ -224,14 +227,14 @@ def fold_names(tree: Any) -> None:
 def add_row_decision(
     clause: str, node: Any, place: ResolutionScope, walk: ColumnResolver, deciding: dict[RowDecision, None]
 ) -> None:
-    """Record that a clause decides which rows exist; does nothing if the clause is absent or constant."""
+    """Record in `deciding` that a clause decides which rows exist, unless the clause is absent or a constant."""
     if node is not None and not isinstance(node, exp.Boolean):
         place.within = clause
         deciding[RowDecision(clause, walk.item(node, place))] = None
 
 
 def add_explode_decision(call: Any, relation: Relation, clause: str, deciding: dict[RowDecision, None]) -> None:
-    """Record that an exploded collection decides how many rows exist."""
+    """Record in `deciding` that an exploded collection decides how many rows exist."""
     found = made_column("", relation.items, sql_of(call))
     found.offset = first_offset(call, 0)
     deciding[RowDecision(clause, found)] = None
@@ -243,7 +246,7 @@ def _column_aliases(source: Any) -> tuple[str, ...]:
 
 
 def _hide_alias(source: Any) -> None:
-    """Replace the internal alias of a source by the written one, or drop it, once all names are resolved."""
+    """Replace a source's internal alias with the written one, or drop it; all names must have been resolved."""
     written = source.meta.get("written", "")
     if isinstance(source, exp.Table) or not written:
         source.set("alias", None)
@@ -252,7 +255,7 @@ def _hide_alias(source: Any) -> None:
 
 
 def _show_apart(left: JoinSide, right: JoinSide) -> None:
-    """Number sources that have the same name for display, so that texts distinguish them."""
+    """Number the sources that share a display name, so that they can be distinguished in texts."""
     for relation in right.relations.values():
         name, number = relation.shown, 1
         while any(relation.shown == each.shown for each in left.relations.values()):

@@ -1,4 +1,4 @@
-"""Relations made in FROM by a generator call or a PIVOT: explode, inline, stack, PIVOT, UNPIVOT.
+"""Relations that a generator call or a pivot in FROM produces: explode, inline, stack, PIVOT, UNPIVOT.
 
 Names and numbers of columns are those of Spark 4.2.0 (tested; function group generator_funcs, and
 analysis/PivotTransformer.scala).
@@ -32,12 +32,15 @@ ROW_GENERATORS = frozenset(
 
 
 def is_generator(node: Any) -> bool:
-    """Return whether a node is a call that generates rows."""
+    """Return whether a node is a call of a generator, which turns one row into any number of rows."""
     return isinstance(node, exp.Anonymous) and str(node.this) in ROW_GENERATORS
 
 
 def generated_relation(call: Any, place: ResolutionScope, walk: ColumnResolver, names: tuple[str, ...]) -> Relation:
-    """Read a generator or table function; `names` are the column aliases, of which there may be fewer than columns."""
+    """Return the relation that a generator or table function produces.
+
+    `names` are the column aliases, of which there may be fewer than columns.
+    """
     function = str(call.this).removesuffix("_outer") if isinstance(call, exp.Anonymous) else ""
     arguments = list(call.expressions) if isinstance(call, exp.Anonymous) else []
     found: list[RelationColumn] = []
@@ -76,7 +79,10 @@ def _exploded(collection: RelationColumn, count: int) -> list[RelationColumn]:
 
 
 def _inlined(collection: RelationColumn, count: int) -> tuple[list[RelationColumn], str]:
-    """Return a column for each field of an array of structs; with no column, the reason why they are unknown."""
+    """Return a column for each field of an array of structs.
+
+    If neither the fields nor their number is known, return no column and the reason.
+    """
     fields = fields_of(element_type(collection.kind))
     if not fields:
         found = [_part(f"col{number + 1}", collection) for number in range(count)]
@@ -90,7 +96,7 @@ def _inlined(collection: RelationColumn, count: int) -> tuple[list[RelationColum
 
 
 def _stacked(arguments: list[Any], place: ResolutionScope, walk: ColumnResolver) -> list[RelationColumn]:
-    """Return the columns of `stack(n, a, b, …)`, which distributes the values row by row over n rows."""
+    """Return the columns of `stack(n, a, b, …)`, which distributes its values over n rows, row by row."""
     rows, values = arguments[0], [walk.item(each, place) for each in arguments[1:]]
     count = (whole_number(rows.name) or 1) if isinstance(rows, exp.Literal) else 1
     width = -(-len(values) // count)
@@ -102,7 +108,7 @@ def _part(name: str, whole: RelationColumn, kind: str = "") -> RelationColumn:
 
 
 def pivoted_relation(pivot: Any, relation: Relation, ctes: Mapping[str, Relation], walk: ColumnResolver) -> Relation:
-    """Return the relation after a PIVOT or UNPIVOT; unsupported forms are recorded as unresolved."""
+    """Return a relation after a PIVOT or UNPIVOT; an unsupported form is recorded as unresolved."""
     fields = pivot.args.get("fields") or []
     place = ResolutionScope((side_of("", relation),), "PIVOT", ctes)
     single = len(fields) == 1 and isinstance(fields[0], exp.In)
@@ -138,7 +144,7 @@ def _pivoted(pivot: Any, field: Any, relation: Relation, place: ResolutionScope,
 
 
 def _keys(node: Any) -> list[Any]:
-    """Return the columns of `FOR a` or `FOR (a, b)`."""
+    """Return the columns in `FOR a` or `FOR (a, b)`."""
     return list(node.expressions) if isinstance(node, exp.Tuple) else [node]
 
 

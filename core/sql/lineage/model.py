@@ -1,4 +1,4 @@
-"""Origins of a statement's columns and rows, as frozen values that can be used without a parser.
+"""Lineage of a statement's columns and rows, as frozen values that can be used without a parser.
 
 An input is either a *value*, which flows into a column, or a *condition*, which decides which rows or groups exist. The
 test of a CASE is a value, because it selects a value within its own row. FILTER is a condition, and so are the
@@ -29,7 +29,7 @@ class ColumnOrigin:
 
 @dataclass(frozen=True, slots=True)
 class LineageStep:
-    """A column of a CTE or subquery between an output and its origin."""
+    """A column of a CTE or subquery, on the path from an output to its origin."""
 
     name: str
     """Name of the column as `part.column`, where the part is named as in the statement."""
@@ -52,7 +52,7 @@ class LineageInput:
 
 @dataclass(frozen=True, slots=True)
 class LineageOutput:
-    """A column that the statement writes; without inputs, a constant, unless part of the expression is unresolved."""
+    """A column that the statement writes; it is constant if it has no inputs and all its names are resolved."""
 
     name: str
     """Column name in lower case; streams match columns by name."""
@@ -70,7 +70,7 @@ class LineageCondition:
     clause: str
     """Name of the clause: WHERE, JOIN, GROUP BY, HAVING, DISTINCT, WATERMARK, LATERAL VIEW, FROM …
 
-    FROM means that the output's rows depend on the table's rows at all.
+    FROM means that the output's rows depend on the rows of a table in FROM.
     """
     expression: str
     inputs: tuple[LineageInput, ...]
@@ -79,7 +79,7 @@ class LineageCondition:
 
 @dataclass(frozen=True, slots=True)
 class UnresolvedName:
-    """A name that cannot be resolved, and why."""
+    """A name that cannot be resolved, with the reason."""
 
     name: str
     """The name as written, without backticks."""
@@ -96,7 +96,7 @@ class UnresolvedName:
 
 @dataclass(frozen=True, slots=True)
 class ColumnReference:
-    """An occurrence in the statement of the name of a table's column."""
+    """A place in a statement where a column of a table is named."""
 
     origin: ColumnOrigin
     offset: int

@@ -1,4 +1,4 @@
-"""Relations and their columns, each with the table columns that it depends on.
+"""Relations and their columns, with the table columns on which every column depends.
 
 Names are in lower case, because Spark ignores case. A column is not modified once another column uses it.
 """
@@ -20,7 +20,7 @@ _WHOLE = frozenset({""})
 
 @dataclass(slots=True, eq=False)
 class RelationColumn:
-    """A column of a table or of a part of the query, or an expression that has no name yet."""
+    """A column of a table, CTE or subquery, or an expression that has no name yet."""
 
     name: str
     values: Origins = field(default_factory=dict)
@@ -56,7 +56,7 @@ class RowDecision:
 
 @dataclass(slots=True)
 class Relation:
-    """The relation that a source in FROM yields."""
+    """The columns and row conditions of a source in FROM, or of a query."""
 
     items: list[RelationColumn]
     deciding: dict[RowDecision, None] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Relation:
     _by_name: dict[str, list[RelationColumn]] = field(default_factory=dict)
 
     def named(self, name: str) -> list[RelationColumn]:
-        """Return the columns with a given name."""
+        """Return the columns with the given name, including hidden ones if no other column has that name."""
         if not self._by_name:
             for item in self.items:
                 self._by_name.setdefault(item.name, []).append(item)
@@ -83,7 +83,7 @@ class Relation:
 
 @dataclass(slots=True)
 class JoinSide:
-    """The sources of one SELECT that have been joined so far, and the names that they make visible."""
+    """The sources of a SELECT that have been joined so far, and the column names that they make visible."""
 
     relations: dict[str, Relation] = field(default_factory=dict)
     """The joined relations, by alias."""
@@ -94,15 +94,15 @@ class JoinSide:
     _by_name: dict[str, list[tuple[str, RelationColumn]]] = field(default_factory=dict)
 
     def deciding(self) -> dict[RowDecision, None]:
-        """Return the row decisions of all sources."""
+        """Return the conditions on the rows of all joined sources."""
         return {each: None for relation in self.relations.values() for each in relation.deciding}
 
     def tables(self) -> dict[TableName, None]:
-        """Return the tables whose rows the sources are made from."""
+        """Return the tables from whose rows the joined sources are made."""
         return {table: None for relation in self.relations.values() for table in relation.tables}
 
     def bare(self, name: str) -> list[tuple[str, RelationColumn]]:
-        """Return the columns that an unqualified name may refer to, each with the alias of its source."""
+        """Return the columns to which an unqualified name may refer, each with the alias of its source."""
         if not self._by_name:
             for alias, item in self.visible:
                 self._by_name.setdefault(item.name, []).append((alias, item))
@@ -123,17 +123,17 @@ class JoinSide:
         return sorted(relation.items, key=place)
 
     def missing(self) -> str:
-        """Return why an unqualified name might refer to an unknown column; empty if all columns are known."""
+        """Return why an unqualified name may refer to an unknown column; empty if all columns are known."""
         return next((each.missing for each in self.relations.values() if each.missing), "")
 
 
 def side_of(alias: str, relation: Relation) -> JoinSide:
-    """Return a join side with a single source."""
+    """Return a join side that consists of a single source."""
     return JoinSide({alias: relation}, [(alias, item) for item in relation.items])
 
 
 def joined_sides(left: JoinSide, right: JoinSide, kind: str, using: Iterable[str]) -> JoinSide:
-    """Join two sides; the columns in USING are merged and come first (natural and using joins of Spark 4.2.0)."""
+    """Join two sides; the columns in USING are merged and come first (as in NATURAL and USING joins of Spark 4.2.0)."""
     merged: list[tuple[str, RelationColumn]] = []
     for name in using:
         ours = [item for _, item in left.visible if item.name == name]
@@ -150,7 +150,7 @@ def joined_sides(left: JoinSide, right: JoinSide, kind: str, using: Iterable[str
 
 
 def hides_right(kind: str) -> bool:
-    """Return whether a join outputs the columns of its left side only."""
+    """Return whether a join outputs only the columns of its left side."""
     return "SEMI" in kind or "ANTI" in kind
 
 
@@ -162,7 +162,7 @@ def _merged(left: RelationColumn, right: RelationColumn, kind: str) -> RelationC
 
 
 def made_column(name: str, uses: Iterable[RelationColumn], expression: str = "") -> RelationColumn:
-    """Return a new column with the inputs of all given columns."""
+    """Return a new column that has the inputs of all given columns."""
     found = tuple(uses)
     item = RelationColumn(name, expression=expression, uses=found)
     for each in found:
@@ -172,13 +172,13 @@ def made_column(name: str, uses: Iterable[RelationColumn], expression: str = "")
 
 
 def labelled_column(item: RelationColumn, part: str) -> RelationColumn:
-    """Make a column a named step of lineage, as a column of a subquery or of the statement itself."""
+    """Turn a column into a named step of lineage, as for a column of a subquery or an output of the statement."""
     item.label = f"{part}.{item.name}" if part else item.name
     return item
 
 
 def passed_on_column(item: RelationColumn, part: str) -> RelationColumn:
-    """Return the column that `*` yields for a column of a source; a table's own column is returned unchanged."""
+    """Return the output column that `*` makes of a source's column; a table's own column is returned unchanged."""
     if not item.label:
         return item
     found = RelationColumn(
@@ -189,7 +189,7 @@ def passed_on_column(item: RelationColumn, part: str) -> RelationColumn:
 
 
 def renamed_relation(relation: Relation, alias: Any, part: str) -> Relation:
-    """Rename columns according to the column list of an alias, as in `AS t(a, b)`; does nothing without a list."""
+    """Rename a relation's columns by the column list of its alias, as in `AS t(a, b)`; without a list, do nothing."""
     names = [each.name.lower() for each in alias.args.get("columns") or []] if alias is not None else []
     for index, (item, name) in enumerate(zip(list(relation.items), names, strict=False)):
         found = replace(item, name=name)
@@ -198,7 +198,7 @@ def renamed_relation(relation: Relation, alias: Any, part: str) -> Relation:
 
 
 def united_column(item: RelationColumn, other: RelationColumn) -> RelationColumn:
-    """Return a UNION's column with the column of one more branch added; `item` has the branches so far."""
+    """Return the column of a UNION with another branch's column added; `item` is the column of the branches so far."""
     united = {
         name: united_column(replace(inner, branches=()), more)
         for (name, inner), more in zip(item.fields.items(), other.fields.values(), strict=False)
@@ -219,14 +219,14 @@ def united_column(item: RelationColumn, other: RelationColumn) -> RelationColumn
 
 
 def add_origins(into: Origins, more: Origins) -> None:
-    """Add origins to `into`; the paths of an origin that is in both are combined."""
+    """Add origins to `into`; an origin that is in both gets the field paths of both."""
     for origin, paths in more.items():
         known = into.get(origin)
         into[origin] = paths if known is None else known | paths
 
 
 def all_origins(item: RelationColumn) -> Origins:
-    """Return the origins of values and of conditions together."""
+    """Return the origins of a column's values and conditions together."""
     found: Origins = dict(item.values)
     add_origins(found, item.conditions)
     return found
@@ -238,12 +238,12 @@ def table_column(table: TableName, name: str, kind: str) -> RelationColumn:
 
 
 def rows_of(tables: Iterable[TableName]) -> Origins:
-    """Return the rows of tables as origins."""
+    """Return origins that stand for the rows of the given tables."""
     return {ColumnOrigin(table): _WHOLE for table in tables}
 
 
 def field_of(item: RelationColumn, path: Iterable[str]) -> RelationColumn | None:
-    """Return the column of `item.a.b`; None if the type is known and has no such field."""
+    """Return the column for a nested field such as `item.a.b`, or None if the type is known and has no such field."""
     for name in path:
         if item.fields:
             inner = item.fields.get(name)
@@ -266,9 +266,10 @@ def field_of(item: RelationColumn, path: Iterable[str]) -> RelationColumn | None
 def excepted_column(
     name: LeftOut, found: Sequence[tuple[str, RelationColumn]], sources: Mapping[str, Relation]
 ) -> tuple[RelationColumn | None, tuple[str, ...], str]:
-    """Return the column that a name in EXCEPT refers to, the path of a removed field, and why the name is unresolved.
+    """Resolve a name in EXCEPT to a column of the star, the path of the removed field, and the reason of a failure.
 
-    A source takes precedence over a struct of the same name.
+    The path is empty for a whole column, and the reason is empty on success. A source takes precedence over a struct of
+    the same name.
     """
     given, column, fields = [item for _, item in found], name.column, name.fields
     named = [item for item in given if item.name == column]
@@ -285,12 +286,12 @@ def excepted_column(
 
 
 def overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Return whether one path contains the other, in which case EXCEPT may not name both."""
+    """Return whether one path is a prefix of the other, in which case EXCEPT may not name both."""
     return one[: len(other)] == other[: len(one)]
 
 
 def without_fields(item: RelationColumn, gone: Iterable[tuple[str, ...]]) -> RelationColumn:
-    """Return a struct without the given fields, each denoted by its lower-case path within the struct."""
+    """Return a struct column without some fields, which are given as lower-case paths within the struct."""
     inner: dict[str, list[tuple[str, ...]]] = {}
     for path in gone:
         inner.setdefault(path[0], []).append(path[1:])
@@ -305,7 +306,7 @@ def without_fields(item: RelationColumn, gone: Iterable[tuple[str, ...]]) -> Rel
 
 
 def inputs_of(item: RelationColumn) -> tuple[LineageInput, ...]:
-    """Return the inputs of an output: the values, then the conditions that are not also values; each is sorted."""
+    """Return the inputs of an output: first its values, then the conditions that are not also values, each sorted."""
     steps = _steps(item)
     values = [_input(item, origin, InputKind.VALUE, steps) for origin in sorted(item.values)]
     others = sorted(origin for origin in item.conditions if origin not in item.values)
@@ -324,9 +325,9 @@ def _input(
 
 
 def _text(item: RelationColumn, origin: ColumnOrigin) -> str:
-    """Return the expressions of the UNION branches that involve an origin.
+    """Return the expressions of those UNION branches that depend on an origin.
 
-    For a column without branches, its own expression is returned.
+    For a column that has no branches, return its own expression.
     """
     if not item.branches:
         return item.expression or item.name
@@ -335,7 +336,7 @@ def _text(item: RelationColumn, origin: ColumnOrigin) -> str:
 
 
 def _steps(item: RelationColumn) -> dict[ColumnOrigin, dict[LineageStep, None]]:
-    """Return, for each origin, the named steps between a column and that origin, nearest first."""
+    """Return, for each origin, the named columns between a column and the origin, nearest to the column first."""
     found: dict[ColumnOrigin, dict[LineageStep, None]] = {}
     seen: set[int] = set()
     waiting = list(item.uses)

@@ -1,8 +1,8 @@
-"""The columns that the tables of a statement must have, so that all names in the statement resolve.
+"""The columns that the tables of a statement must have for all names in the statement to resolve.
 
-They are collected from the tree while a statement is read: a first plan can then rule out missing columns without
+They are collected from the tree while a statement is read, so that a first plan can rule out missing columns without
 tracing the lineage of every statement. If the tables have these columns, `lineage_of` reports no missing column; the
-reverse does not hold. For statements with rarer syntax, the columns are unknown.
+reverse does not hold. For statements with rarer syntax, the required columns are unknown.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -30,12 +30,12 @@ _UNTRACED = (exp.Query, exp.Lambda, exp.Lateral, exp.Values, exp.Pivot, exp.Alia
 
 
 class _Untraced(Exception):
-    """Raised at syntax that only the full lineage can follow."""
+    """Raised for syntax that only the full lineage can follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The columns that one source in FROM certainly has, and the tables whose columns it passes on."""
+    """A source in FROM: the columns that it certainly has, and the tables whose columns it passes on."""
 
     names: frozenset[str] = frozenset()
     tables: tuple[TableName, ...] = ()
@@ -45,9 +45,9 @@ _Sources = dict[str, _Source]
 
 
 def required_columns(query: Any) -> RequiredColumns | None:
-    """Return the columns that a query, with resolved table names, requires of its tables.
+    """Return the columns that a query requires of its tables, or None if only the full lineage could find them.
 
-    None if finding them would take the full lineage.
+    The table names in the query must be resolved.
     """
     found = _Requirements()
     try:
@@ -151,7 +151,7 @@ class _Requirements:
         self._expressions(join.args.get("on"), sources, ())
 
     def _expressions(self, given: Any, sources: _Sources, named: Collection[str]) -> None:
-        """Require every column below a node; names in `named`, such as output aliases, are not columns of a table."""
+        """Record the columns below a node as required, except those in `named`, such as output aliases."""
         waiting = list(given) if isinstance(given, list) else [given]
         while waiting:
             node = waiting.pop()
@@ -189,7 +189,7 @@ def _refuse_if(untraced: object) -> None:
 
 
 def _starred(star: Any, sources: _Sources) -> Iterator[_Source]:
-    """Return the sources whose columns a star stands for."""
+    """Return the sources whose columns `*` or `t.*` stands for."""
     if isinstance(star, exp.Star):
         _refuse_if(any(star.args.values()))
         return iter(sources.values())
@@ -199,7 +199,7 @@ def _starred(star: Any, sources: _Sources) -> Iterator[_Source]:
 
 
 def _time_windows(select: Any) -> Iterator[str]:
-    """Yield the names of the structs that Spark adds to a SELECT for its time windows."""
+    """Yield the names of the structs, `window` or `session_window`, that Spark adds to a SELECT with time windows."""
     for node in (select.args.get("group"), *select.expressions):
         for call in node.find_all(exp.Anonymous) if node is not None else ():
             name = plain_function_name(str(call.this))

@@ -1,4 +1,4 @@
-"""Column lineage of one statement: the table columns that each output depends on, and the conditions on its rows.
+"""Column lineage of one statement: the table columns on which each output depends, and the conditions on its rows.
 
 Names are resolved by Spark's rules; `core.sql.parsing.table_names` resolves CTEs and aliases. sqlglot's own lineage
 covers only the SELECT list, without conditions and lateral views, and treats unknown or ambiguous names as leaves.
@@ -51,7 +51,11 @@ from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
 
 
 def lineage_of(parsed: ParsedStatement, columns_of: ColumnsOf) -> StatementLineage:
-    """Return the lineage of a parsed statement, in time linear in the text for each WITH query that is read."""
+    """Return the lineage of a parsed statement.
+
+    If the statement cannot be traced, every column is unresolved. The time is linear in the text for each WITH query
+    that is read.
+    """
     try:
         source = open_sql(parsed.select, "")
         marks = extract_stream_clauses(tokens_of(source))
@@ -82,14 +86,14 @@ def lineage_of(parsed: ParsedStatement, columns_of: ColumnsOf) -> StatementLinea
 
 
 class _StatementTracer:
-    """Reads one statement, innermost queries first."""
+    """Traces the queries of one statement, innermost first."""
 
     def __init__(self, columns_of: ColumnsOf, text: str, *, stateful: bool, changes: frozenset[int]) -> None:
         self.walk = ColumnResolver(columns_of, self.query)
         self.sources = FromSources(self.walk, self.query, text, stateful=stateful, changes=changes)
 
     def query(self, query: Any, ctes: Ctes, outer: Sides, label: str = "") -> Relation:
-        """Read a query; `label` is the name that steps of lineage show for it."""
+        """Return the relation that a query yields; `label` is its name in lineage steps."""
         with_ = query.args.get("with_")
         if with_ is not None:
             inner = dict(ctes)
@@ -132,7 +136,7 @@ class _StatementTracer:
         return Relation(items, deciding, side.tables(), missing)
 
     def _name_windows(self, select: Any, place: ResolutionScope) -> None:
-        """Add the struct `window` to the names of a SELECT that groups by a time window.
+        """Make the struct `window` or `session_window` available in a SELECT that uses such a time window.
 
         See analysis/ResolveTimeWindows.scala in Spark 4.2.
         """
@@ -243,6 +247,6 @@ class _StatementTracer:
 
 
 def _inner(query: Any, key: str) -> Any:
-    """Return the contents of a clause; None if the SELECT lacks the clause."""
+    """Return the contents of a clause, or None if the SELECT has no such clause."""
     clause = query.args.get(key)
     return clause.this if isinstance(clause, (exp.Where, exp.Having, exp.Qualify)) else clause

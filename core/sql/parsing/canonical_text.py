@@ -1,7 +1,7 @@
-"""Canonical text of a query: conditions in a fixed order, necessary brackets only, names in lower case.
+"""Canonical text of a query: conditions in a fixed order, only the necessary brackets, and names in lower case.
 
-Texts that Spark might distinguish must never become equal: a missed equality costs a restart, a false one corrupts a
-table.
+Texts that Spark might distinguish must never become equal: a missed equality costs a restart, but a false one corrupts
+a table.
 """
 
 import re
@@ -35,7 +35,7 @@ _ATOMS = (exp.Paren, exp.Dot, exp.Kwarg, exp.PropertyEQ)
 
 
 def sql_of(node: Any) -> str:
-    """Return a node as Spark SQL on one line, without comments; raises SqlDiagnostic if sqlglot cannot write it."""
+    """Return the Spark SQL of a node on one line, without comments; raises SqlDiagnostic if sqlglot cannot write it."""
     if isinstance(node, exp.Column) and (plain_name := _plain_column(node)):
         return plain_name
     try:
@@ -53,9 +53,9 @@ def sql_of(node: Any) -> str:
 
 
 def _plain_column(column: Any) -> str:
-    """Return the text of `a` or `t.a`, and an empty text for any other column.
+    """Return the text of a column written as `a` or `t.a`; empty for any other column.
 
-    About half of all nodes are such columns, and this is faster than a call of sqlglot.
+    About half of all nodes are such columns, and this function is faster than sqlglot.
     """
     parts = column.args
     this, table = parts.get("this"), parts.get("table")
@@ -73,7 +73,7 @@ def _needs_no_quotes(name: Any) -> bool:
 
 
 def normalise(tree: Any) -> Any:
-    """Bring a whole tree, whose names are resolved, into canonical form; in place where possible."""
+    """Return a tree in canonical form, modifying it in place where possible; names must be resolved."""
     queries = 0
     for node in tree.walk():
         node.comments = None
@@ -93,7 +93,7 @@ def normalise(tree: Any) -> Any:
 
 
 def and_terms(condition: Any) -> list[Any]:
-    """Return the terms that a condition joins by AND, in order; empty for None."""
+    """Return the terms that a condition combines with AND, in order; empty for None."""
     found: list[Any] = []
     waiting = [condition] if condition is not None else []
     while waiting:
@@ -108,7 +108,7 @@ def and_terms(condition: Any) -> list[Any]:
 
 
 def is_plain(name: str) -> bool:
-    """Return whether a lower-case name needs no backticks."""
+    """Return whether a lower-case name can be written without backticks."""
     return _PLAIN.match(name) is not None and name not in _RESERVED
 
 
@@ -138,7 +138,7 @@ def _fold(name: Any) -> None:
 
 
 def _simplified(node: Any, tree: Any) -> Any:
-    """Rewrite one node whose children are canonical; return the tree, whose root may be a new node."""
+    """Apply the rule for a node whose children are canonical, and return the tree, whose root may be a new node."""
     rule = _rule(node.__class__)
     replacement = None if rule is None else rule(node)
     if replacement is None:
@@ -152,7 +152,7 @@ def _simplified(node: Any, tree: Any) -> Any:
 
 @cache
 def _rule(kind: type) -> Callable[[Any], Any] | None:
-    """Return the rule that rewrites nodes of a class; None for most classes."""
+    """Return the rule that rewrites nodes of a class, or None; most classes have no rule."""
     return next((rule for kinds, rule in _RULES if issubclass(kind, kinds)), None)
 
 
@@ -174,7 +174,7 @@ def _oriented(comparison: Any) -> None:
 
 
 def _short_join(join: Any) -> None:
-    """Drop INNER, and OUTER after LEFT, RIGHT or FULL: both are optional words."""
+    """Drop the optional keywords INNER, and OUTER after LEFT, RIGHT or FULL."""
     if join.kind == "INNER" or (join.side and join.kind == "OUTER"):
         join.set("kind", None)
 
@@ -185,7 +185,7 @@ def _short_alias(alias: Any) -> Any:
 
 
 def _may_open(paren: Any) -> bool:
-    """Return whether brackets can be removed; where operators need brackets, they are added again later."""
+    """Return whether brackets can be removed; the brackets that operators need are added again later."""
     if isinstance(paren.parent, (exp.Dot, exp.Bracket, exp.Cast, exp.Collate)):
         return isinstance(paren.this, (exp.Column, exp.Anonymous, exp.Paren))
     if isinstance(paren.parent, (exp.Any, exp.All)):
@@ -210,7 +210,7 @@ def _wrap_children(node: Any) -> None:
 
 
 def _sorted_terms(node: Any) -> Any:
-    """Flatten a chain of AND or OR, starting at its top node, and sort the terms by their texts."""
+    """Flatten and sort a chain of AND or OR, given its top node; terms that occur twice are merged if deterministic."""
     kind = type(node)
     if isinstance(node.parent, kind) or (isinstance(node.parent, exp.Paren) and isinstance(node.parent.parent, kind)):
         return None
@@ -238,16 +238,16 @@ def _sorted_terms(node: Any) -> Any:
 
 
 def _place(term: tuple[str, Any]) -> tuple[str, str]:
-    """Return the sort key of a term, in which the aliases of a subquery have no numbers.
+    """Return the sort key of a term, in which aliases of a subquery have no number.
 
-    The numbers depend on the position of the term.
+    The numbers would depend on the position of the term.
     """
     text, node = term
     return (_OWN_ALIAS.sub("_t", text) if node.find(exp.Query) is not None else text, text)
 
 
 def _as_function(node: Any) -> Any:
-    """Write POSITION(a IN b) and one-sided TRIM as the equivalent function calls."""
+    """Return the function call that is equivalent to POSITION(a IN b) or a one-sided TRIM."""
     if isinstance(node, exp.StrPosition):
         found = [node.args.get("substr"), node.this, node.args.get("position")]
         return exp.Anonymous(this="locate", expressions=[each for each in found if each is not None])
@@ -257,7 +257,7 @@ def _as_function(node: Any) -> Any:
 
 
 def _as_it_is(node: Any) -> None:
-    """Leave the node as it is: `a LIKE b ESCAPE c` cannot be parsed with brackets around the LIKE."""
+    """Leave ESCAPE as it is: `a LIKE b ESCAPE c` cannot be parsed with brackets around the LIKE."""
 
 
 _FOLDS: dict[type, Callable[[Any], None]] = {

@@ -1,9 +1,9 @@
-"""Normalisation of FROM clauses, whatever brackets the text has; rejects anything outside Spark's grammar.
+"""Normalisation of FROM clauses, however they are bracketed; anything outside Spark's grammar is rejected.
 
 Spark (SqlBaseParser.g4 of 4.2.0, `relation` and `relationPrimary`) has two kinds of brackets in FROM: around a query,
-and around a relation with its joins. Brackets around a relation have no meaning by themselves, but turn the relation
-into a query if an alias, PIVOT, WATERMARK or TABLESAMPLE follows: `(a JOIN b) AS t` hides `a` and `b` like `(SELECT *
-FROM a JOIN b) AS t`. PIVOT and UNPIVOT apply to everything joined so far.
+and around a relation with its joins. Brackets around a relation have no meaning of their own, but turn the relation
+into a query if an alias, PIVOT, WATERMARK or TABLESAMPLE follows: `(a JOIN b) AS t` hides `a` and `b` like
+`(SELECT * FROM a JOIN b) AS t`. PIVOT and UNPIVOT apply to everything joined so far.
 
 After normalisation, FROM and JOIN are followed by a *source*: a table, a table function, VALUES, LATERAL or a query in
 brackets. JOIN may also be followed by a *group*: brackets without an alias around a source with joins of its own. A
@@ -57,7 +57,7 @@ _SYNTAX = "PARSE_SYNTAX_ERROR"
 
 
 def shape_from_clauses(tree: Any, *, nested: bool) -> None:
-    """Normalise every FROM of a parsed query, in place; raises SqlDiagnostic for anything that Spark rejects.
+    """Normalise all FROM clauses of a parsed query, in place; raises SqlDiagnostic for anything that Spark rejects.
 
     `nested` is False if the query contains no other query, which saves a walk through the tree.
     """
@@ -75,19 +75,19 @@ def shape_from_clauses(tree: Any, *, nested: bool) -> None:
 
 
 def is_group(source: Any) -> bool:
-    """Return whether a source is a group: brackets around joined sources, whose joins are in `source.this`."""
+    """Return whether a source is a group, that is, brackets around joined sources; the joins are in `source.this`."""
     return (
         isinstance(source, exp.Subquery) and isinstance(source.this, _SOURCES) and bool(source.this.args.get("joins"))
     )
 
 
 def sources_in(tree: Any) -> list[Any]:
-    """Return all sources at any depth below a node."""
+    """Return all sources below a node, at any depth."""
     return list(tree.find_all(*_SOURCES))
 
 
 def sources_of(source: Any) -> list[Any]:
-    """Return a single source itself, or the sources that a group joins, from left to right."""
+    """Return the sources that a group joins, from left to right, or just the source itself if it is no group."""
     if not is_group(source):
         return [source]
     return [source.this, *(each for join in source.this.args["joins"] for each in sources_of(join.this))]
@@ -99,7 +99,7 @@ def join_words(join: Any) -> str:
 
 
 def joined_by(select: Any) -> tuple[list[Any], list[Any]]:
-    """Return the sources of a SELECT from left to right, and all joins of the SELECT, including those inside groups."""
+    """Return the sources of a SELECT from left to right, and all its joins, including those inside groups."""
     from_, waiting = select.args.get("from_"), list(select.args.get("joins") or [])
     sources = [] if from_ is None else sources_of(from_.this)
     joins: list[Any] = []
@@ -114,12 +114,12 @@ def joined_by(select: Any) -> tuple[list[Any], list[Any]]:
 
 
 def aliases_of(select: Any) -> frozenset[str]:
-    """Return the names that qualify the columns of a SELECT's sources, including LATERAL VIEWs."""
+    """Return the aliases of a SELECT's sources and LATERAL VIEWs."""
     return frozenset(source.alias for source in [*joined_by(select)[0], *(select.args.get("laterals") or [])])
 
 
 def first_offset(node: Any, default: int = -1) -> int:
-    """Return the offset of the first name below a node; `default` if there is no name with an offset."""
+    """Return the offset of the first name below a node, or `default` if no name has an offset."""
     return min((each.meta["start"] for each in node.find_all(exp.Identifier) if "start" in each.meta), default=default)
 
 
@@ -159,7 +159,7 @@ def _shape_select(select: Any) -> None:
 
 
 def _chain(first: Any, joins: list[Any]) -> tuple[Any, list[Any]]:
-    """Return a source and its joins, without redundant brackets and with subqueries for PIVOTs between joins."""
+    """Return a source and its joins, without redundant brackets; whatever precedes a PIVOT becomes a subquery."""
     source, found = _opened(first)
     for join in joins:
         pivots = _shape_join(join)
@@ -170,7 +170,7 @@ def _chain(first: Any, joins: list[Any]) -> tuple[Any, list[Any]]:
 
 
 def _opened(node: Any) -> tuple[Any, list[Any]]:
-    """Return the source that follows FROM or JOIN, and the joins inside its brackets if these are redundant."""
+    """Return the source after FROM or JOIN without redundant brackets, and the joins that were inside these."""
     if not isinstance(node, _SOURCES):
         # sqlglot takes FROM FROM (SELECT …) for a query without brackets, and loses what it reads.
         raise SqlDiagnostic("a table is missing after FROM or JOIN", "write its name, or a query in parentheses", -1)
@@ -187,7 +187,7 @@ def _opened(node: Any) -> tuple[Any, list[Any]]:
 
 
 def _shape_join(join: Any) -> list[Any]:
-    """Normalise a joined source; return the PIVOTs after it, which apply to everything joined so far."""
+    """Normalise the source of a join, and return the PIVOTs after it, which apply to everything joined so far."""
     _check(join)
     _check_join(join)
     pivots = join.args.pop("pivots", None) or []
@@ -224,7 +224,7 @@ def _check_join(join: Any) -> None:
 
 
 def _pivoted(source: Any, pivots: list[Any]) -> Any:
-    """Attach PIVOTs to a source; everything before a PIVOT with an alias becomes a subquery."""
+    """Attach PIVOTs to a source, and return it; a PIVOT with an alias turns everything before it into a subquery."""
     waiting: list[Any] = []
     for pivot in pivots:
         values = [value for each in pivot.args.get("fields") or [] for value in each.expressions]
@@ -248,7 +248,7 @@ def _select_all(source: Any, joins: list[Any]) -> Any:
 
 
 def _is_query(node: Any) -> bool:
-    """Return whether a node is a query, possibly in brackets; a name or join in brackets is a relation instead."""
+    """Return whether a node is a query, possibly in brackets; a name or a join in brackets is a relation instead."""
     while isinstance(node, exp.Subquery) and not _is_dressed(node) and not node.args.get("joins"):
         node = node.this
     return isinstance(node, (exp.Select, exp.SetOperation))
@@ -259,7 +259,7 @@ def _is_dressed(node: Any) -> bool:
 
 
 def _check(node: Any) -> None:
-    """Raise SqlDiagnostic for a clause that Spark's grammar does not allow at a node."""
+    """Raise SqlDiagnostic if a node has a clause that Spark's grammar does not allow there."""
     allowed = _ALLOWED[type(node)]
     for key, value in node.args.items():
         if not value or key in allowed:
@@ -283,6 +283,6 @@ def _check_lateral(lateral: Any) -> None:
 
 
 def _refused(what: str, node: Any, remedy: str) -> SqlDiagnostic:
-    """Return the diagnostic for an unsupported clause, named by its SQL keywords."""
+    """Return the diagnostic for an unsupported clause, which is named by its SQL keywords."""
     words = _WORDS.get(what, what).upper().replace("_", " ")
     return SqlDiagnostic(f"this part is not understood: {words}", remedy, first_offset(node), condition=_SYNTAX)

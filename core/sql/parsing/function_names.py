@@ -1,4 +1,4 @@
-"""Function names that sqlglot must not replace by its own classes, and the functions that aggregate.
+"""Function names that sqlglot must not replace with its own classes, and the names of aggregate functions.
 
 Every function keeps its written name: sqlglot maps several Spark functions to the same class, after which they could no
 longer be distinguished.
@@ -62,7 +62,7 @@ _RENAMED = _KNOWN | (frozenset(name.upper() for name in AGGREGATES) - _OWN_SYNTA
 
 
 def with_plain_functions(tokens: list[Token]) -> list[Token]:
-    """Mark function names so that sqlglot keeps them as written."""
+    """Return the tokens with a prefix on function names, so that sqlglot keeps these names as written."""
     found = list(tokens)
     for index in range(len(tokens) - 1):
         token, after = tokens[index], tokens[index + 1]
@@ -76,14 +76,14 @@ def with_plain_functions(tokens: list[Token]) -> list[Token]:
 
 
 def plain_function_name(name: str) -> str:
-    """Return the name of a function in lower case and without the mark."""
+    """Return a function's name in lower case, without the prefix that `with_plain_functions` adds."""
     return name.lower().removeprefix(PREFIX)
 
 
 def _is_operator(tokens: list[Token], index: int, word: str) -> bool:
-    """Return whether a word is not a function's name here.
+    """Return whether a word before a bracket is a keyword or an operator rather than the name of a function.
 
-    Such words are FILTER after an aggregate, ANY and SOME after LIKE, and DIV as an operator.
+    Such words are FILTER after an aggregate, ANY and SOME after LIKE, and DIV.
     """
     before = tokens[index - 1].token_type if index else None
     if word == "FILTER":

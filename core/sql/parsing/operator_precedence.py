@@ -1,10 +1,9 @@
-"""Spark's operator precedence, made explicit by brackets before sqlglot parses a text.
+"""Spark's operator precedence, made explicit with brackets before sqlglot parses a text.
 
-In Spark (SqlBaseParser.g4 of 4.2.0, `valueExpression` and `predicate`), `* / % DIV` bind tighter than `+ -
-
-`, followed by shifts, `&`, `^`, `|`, and finally all comparisons with the same precedence. The operand of IN, LIKE,
-BETWEEN and IS is a whole comparison, and these predicates cannot be chained without brackets. COLLATE binds tightest.
-Texts without such operators stay as they are.
+In Spark (SqlBaseParser.g4 of 4.2.0, `valueExpression` and `predicate`), `* / % DIV` bind tighter than `+ - ||`,
+followed by shifts, `&`, `^`, `|`, and finally all comparisons, which share one level. The operand of IN, LIKE, BETWEEN
+and IS is a whole comparison, and these predicates cannot be chained without brackets. COLLATE binds tightest. Texts
+that sqlglot groups as Spark does are left unchanged.
 """
 
 from collections.abc import Sequence
@@ -43,12 +42,12 @@ Tokens = list[Token]
 
 
 def with_precedence(tokens: Tokens) -> Tokens:
-    """Add brackets where sqlglot groups operators differently; raises SqlDiagnostic for what Spark rejects."""
+    """Add brackets where sqlglot groups operators differently; raises SqlDiagnostic for texts that Spark rejects."""
     return _Grouping(tokens).all() if _matters(tokens) else tokens
 
 
 def _matters(tokens: Sequence[Token]) -> bool:
-    """Return whether a text has operators that sqlglot groups differently, or chained comparisons."""
+    """Return whether a text has operators that sqlglot groups differently from Spark, or chained comparisons."""
     around: list[bool] = []
     compared = between = False
     before = None
@@ -78,14 +77,14 @@ def _matters(tokens: Sequence[Token]) -> bool:
 
 
 class _Grouping:
-    """Adds the brackets in one pass over the tokens."""
+    """Adds brackets in one pass over the tokens."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
         self._at = 0
 
     def all(self) -> Tokens:
-        """Return all tokens, including the added brackets."""
+        """Consume and return all tokens, with the added brackets."""
         found: Tokens = []
         while self._at < len(self._tokens):
             found += self._sequence()
@@ -104,7 +103,7 @@ class _Grouping:
         return list(self._tokens[self._at - count : self._at])
 
     def _sequence(self, *, case: bool = False) -> Tokens:
-        """Consume tokens up to a closing bracket, or up to the END of a CASE."""
+        """Consume and return tokens up to a closing bracket, or up to the END of a CASE."""
         found: Tokens = []
         while (kind := self._kind()) is not None and kind not in _OPENING.values() and not (case and kind is _T.END):
             separates = kind in _SEPARATORS and not (kind in _JOINS and self._kind(1) is _T.L_PAREN)
@@ -118,7 +117,7 @@ class _Grouping:
         return found
 
     def _condition(self) -> Tokens:
-        """Consume a value and the predicate that follows it."""
+        """Consume and return a value and the predicate after it, if any."""
         value, level = self._value(1)
         if not self._is_predicate():
             return value
@@ -154,7 +153,7 @@ class _Grouping:
         return self._kind() in _PREDICATES or (self._kind() is _T.NOT and self._kind(1) in _PREDICATES)
 
     def _value(self, least: int) -> tuple[Tokens, int]:
-        """Consume operands while the operators between them bind at least as tightly as `least`.
+        """Consume operands as long as the operators between them bind at least as tightly as level `least`.
 
         Returns the tokens, and the level of the outermost operator.
         """
@@ -180,7 +179,7 @@ class _Grouping:
         return left, level
 
     def _operator(self) -> tuple[int, int] | None:
-        """Return the level and the number of tokens of the operator at the current position; None if there is none."""
+        """Return the level and the token count of the operator at the current position, or None if there is none."""
         kind = self._kind()
         if kind in (_T.LT, _T.GT) and self._kind(1) is kind and self._touches(1):
             unsigned = kind is _T.GT and self._kind(2) is kind and self._touches(2)
@@ -192,7 +191,7 @@ class _Grouping:
         return bool(self._tokens[at - 1].end + 1 == self._tokens[at].start)
 
     def _unit(self) -> Tokens:
-        """Consume one operand with its signs, without an alias after it."""
+        """Consume and return one operand with its signs, but without an alias."""
         signs: Tokens = []
         while self._kind() in _SIGNS:
             signs += self._take()
@@ -212,7 +211,7 @@ class _Grouping:
         return [*signs, *found]
 
     def _goes_on(self, found: Tokens, kind: TokenType) -> bool:
-        """Return whether the next token is still part of the current operand."""
+        """Return whether the next token, of type `kind`, continues the operand whose tokens so far are `found`."""
         if kind is _T.STAR:
             return not found or found[-1].token_type is _T.DOT
         if kind in (_T.CASE, _T.VALUES) and not found:
@@ -233,7 +232,7 @@ class _Grouping:
         return [*found, *self._take()] if self._at < len(self._tokens) else found
 
     def _type(self) -> Tokens:
-        """Consume a type such as `ARRAY<…>`."""
+        """Consume and return a type such as `ARRAY<…>`."""
         found, depth = self._take(), 0
         while self._at < len(self._tokens):
             depth += (self._kind() is _T.LT) - (self._kind() is _T.GT)
@@ -250,7 +249,7 @@ def _bracketed(tokens: Tokens) -> Tokens:
 
 
 def _like(token: Token, kind: TokenType, text: str) -> Token:
-    """Return a new token at the position of another token."""
+    """Return a new token that has the position of an existing one."""
     return Token(kind, text, token.line, token.col, token.start, token.end, [])
 
 

@@ -1,4 +1,4 @@
-"""The only entry to sqlglot's parser: every failure of sqlglot becomes a SqlDiagnostic."""
+"""The only entry to sqlglot's parser; every failure of sqlglot becomes a SqlDiagnostic."""
 
 import re
 from collections.abc import Sequence
@@ -19,7 +19,10 @@ from core.text.wording import did_you_mean
 
 
 class _WithAnyType(Spark):
-    """sqlglot's Spark dialect, but with any name accepted as a type; names stand for types it cannot read."""
+    """sqlglot's Spark dialect, extended to accept any name as a type.
+
+    Such names stand for types that sqlglot cannot read.
+    """
 
     SUPPORTS_USER_DEFINED_TYPES = True
 
@@ -51,10 +54,10 @@ _LAST_EDIT = "compare it with a text that works: the last edit is the likely cau
 
 
 def parse_query(tokens: Sequence[Token], text: str, *, bare_calls: bool = True) -> Any:
-    """Parse one query without streaming clauses, and normalise its FROM clauses.
+    """Parse a query whose streaming clauses have been removed, and normalise its FROM clauses.
 
-    `text` is the whole file, for positions in messages. With `bare_calls`, a name such as `current_date` is read as a
-    call of that function; without it, the name stays a column, because a table may have such a column.
+    `text` is the whole file; error messages quote it. With `bare_calls`, a name such as `current_date` becomes a call
+    of that function; without it, the name stays a column, because a table may have such a column.
     """
     start, queries, views, calls = tokens[0].start if tokens else 0, 0, False, False
     casts = clusters = False
@@ -95,7 +98,7 @@ def parse_query(tokens: Sequence[Token], text: str, *, bare_calls: bool = True) 
 
 
 def _with_hidden_types(tokens: Sequence[Token]) -> tuple[list[Token], list[str]]:
-    """Replace each cast type that sqlglot cannot read by a name with an index into the returned types."""
+    """Replace each cast type that sqlglot cannot read with a name that contains its index in the returned types."""
     found: list[Token] = []
     types: list[str] = []
     index = 0
@@ -117,7 +120,7 @@ def _with_hidden_types(tokens: Sequence[Token]) -> tuple[list[Token], list[str]]
 
 
 def _is_unread(held: Sequence[Token], at: int) -> bool:
-    """Return whether a token of a type is one that sqlglot cannot read; names of struct fields do not count."""
+    """Return whether a token of a type is a word that sqlglot cannot read, rather than the name of a struct field."""
     if held[at].token_type is TokenType.NEQ:
         return True
     word = word_of(held[at]).lower()
@@ -151,7 +154,7 @@ def _type_end(tokens: Sequence[Token], start: int) -> int:
 
 
 def _type_text(tokens: Sequence[Token]) -> str:
-    """Return a type in lower case, with spaces between words only."""
+    """Return the text of a type in lower case, with spaces only between words."""
     text = ""
     for token in tokens:
         part = quoted_string_literal(str(token.text)) if token.token_type is TokenType.STRING else token.text.lower()
@@ -161,7 +164,7 @@ def _type_text(tokens: Sequence[Token]) -> str:
 
 
 def _show_types(query: Any, types: Sequence[str]) -> None:
-    """Replace the names of hidden types by the types' texts; raise SqlDiagnostic for any name that is not a type."""
+    """Replace the names of hidden types with the types' texts; raise SqlDiagnostic for a name that is not a type."""
     for node in query.find_all(exp.DataType):
         if node.this is exp.DataType.Type.USERDEFINED:
             name = str(node.args.get("kind") or "")
@@ -171,7 +174,7 @@ def _show_types(query: Any, types: Sequence[str]) -> None:
 
 
 def _with_partitioned_windows(tokens: Sequence[Token]) -> list[Token]:
-    """Write `OVER (CLUSTER BY …)` as PARTITION BY, which has the same meaning in a window (4.2.0, `windowSpec`)."""
+    """Replace `OVER (CLUSTER BY …)` with PARTITION BY, which is equivalent in a window (4.2.0, `windowSpec`)."""
     pairs = zip([None, *tokens], tokens, strict=False)
     return [
         word_at(TokenType.PARTITION_BY, "PARTITION BY", token)
@@ -182,14 +185,17 @@ def _with_partitioned_windows(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _call_without_brackets(query: Any) -> None:
-    """Replace the names that Spark reads as function calls, unless a column has the same name."""
+    """Replace names such as `current_date` with calls of the functions of that name."""
     for column in list(query.find_all(exp.Column)):
         if (made := bare_call(column)) is not None:
             column.replace(made)
 
 
 def bare_call(column: Any) -> Any:
-    """Return the call that an unqualified, unquoted name such as `current_date` stands for; None for other names."""
+    """Return the call of a function that needs no brackets, such as `current_date`, or None for any other column.
+
+    The name must be unqualified and unquoted.
+    """
     made = _FUNCTIONS_BY_NAME.get(column.name.lower())
     if made is None or column.table or column.this.args.get("quoted") or isinstance(column.parent, (exp.Dot, exp.Star)):
         return None
@@ -197,7 +203,7 @@ def bare_call(column: Any) -> Any:
 
 
 def parse_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
-    """Parse `expression [[AS] name]`; return the expression and the name, which is empty if not given."""
+    """Parse `expression [[AS] name]`; return the expression and its name, which is empty if there is none."""
     first = tokens[0]
     select = Token(TokenType.SELECT, "SELECT", first.line, first.col, first.start, first.end, [])
     query = parse_query([select, *tokens], "")
@@ -216,7 +222,7 @@ def too_deep(offset: int) -> SqlDiagnostic:
 
 
 def _with_named_views(tokens: Sequence[Token]) -> list[Token]:
-    """Insert the optional AS before the columns of a LATERAL VIEW, as in `LATERAL VIEW explode(a) t c`."""
+    """Insert the optional AS before the column of a LATERAL VIEW, as in `LATERAL VIEW explode(a) t AS c`."""
     found = list(tokens)
     for index in range(len(tokens) - 1, 0, -1):
         if tokens[index].token_type is not TokenType.VIEW or tokens[index - 1].token_type is not TokenType.LATERAL:
@@ -230,7 +236,7 @@ def _with_named_views(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _unreadable(error: ParseError, tokens: Sequence[Token], text: str, start: int) -> SqlDiagnostic:
-    """Return the diagnostic for a parse error: the unexpected token, and what was expected if sqlglot says so."""
+    """Return the diagnostic for a parse error: the unexpected token and, if sqlglot reports it, what was expected."""
     first = error.errors[0] if error.errors else {}
     place = (first.get("line"), first.get("col"))
     at = next((index for index, token in enumerate(tokens) if (token.line, token.col) == place), None)
@@ -260,7 +266,7 @@ def _first_line(quoted: str) -> str:
 
 
 def _misspelt(tokens: Sequence[Token]) -> str:
-    """Suggest the keyword that a name may have been meant as; empty if there is none."""
+    """Return the suggestion to write a keyword of which a name may be a misspelling; empty if there is none."""
     for name in (token.text.upper() for token in tokens if token.token_type is TokenType.VAR):
         if name in ("GROUP", "ORDER"):
             return f"write {name} BY"

@@ -1,4 +1,4 @@
-"""Stars, and the columns that EXCEPT removes from them.
+"""Stars such as `*` and `t.*`, and the columns that EXCEPT removes from them.
 
 Spark resolves each name in EXCEPT against the columns of the star, and prefers a source to a struct of the same name. A
 struct from which a field is removed stays a struct (tested on 4.2.0; analysis/unresolved.scala).
@@ -13,7 +13,7 @@ from sqlglot import exp
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A name in EXCEPT (…)."""
+    """A column or struct field that is named in EXCEPT (…)."""
 
     alias: str
     """The source that qualifies the name; empty if there is none."""
@@ -35,7 +35,7 @@ def qualifiers_of(star: Any) -> tuple[Any, ...]:
 
 
 def left_out(star: Any, aliases: Collection[str]) -> tuple[LeftOut, ...]:
-    """Return the names in a star's EXCEPT, in text order and lower case; `aliases` are the SELECT's sources."""
+    """Return the names in a star's EXCEPT, in text order and lower case; `aliases` are the SELECT's source aliases."""
     own = star if isinstance(star, exp.Star) else _star_of(star)
     found = []
     for name in (own.args.get("except_") or []) if own is not None else []:
@@ -47,7 +47,7 @@ def left_out(star: Any, aliases: Collection[str]) -> tuple[LeftOut, ...]:
 
 
 def name_parts(name: Any) -> list[Any]:
-    """Return the parts of a dotted name, outermost first; sqlglot nests names of more than four parts in a Dot."""
+    """Return the parts of a dotted name, outermost first; sqlglot nests a name of more than four parts in a Dot."""
     if isinstance(name, exp.Dot):
         return [*name_parts(name.this), name.expression]
     return [part for part in (name.args.get(key) for key in ("catalog", "db", "table", "this")) if part is not None]

@@ -1,6 +1,6 @@
 """Spark's streaming clauses, which are removed from the tokens before sqlglot parses them.
 
-The removed clauses are recorded by the offset of their table.
+A removed clause is recorded under the offset of its table's name.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ _LONGEST_TIME = 100
 
 @dataclass(frozen=True, slots=True)
 class WatermarkClause:
-    """A WATERMARK clause, with its texts in canonical form."""
+    """A WATERMARK clause; its texts are in canonical form."""
 
     text: str
     """The expression, such as `ts` or `to_timestamp(k) AS z`."""
@@ -62,7 +62,7 @@ class WatermarkClause:
 
 @dataclass(frozen=True, slots=True)
 class StreamClauses:
-    """The streaming clauses around one table name, or after one subquery."""
+    """The streaming clauses of one table name or subquery."""
 
     streaming: bool = False
     options: tuple[tuple[str, str], ...] = ()
@@ -78,7 +78,7 @@ class StreamClauses:
 
 @dataclass(slots=True)
 class ExtractedClauses:
-    """Tokens that sqlglot can parse, and the clauses that were removed from them."""
+    """The tokens that are left for sqlglot, and the clauses that were removed from them."""
 
     tokens: list[Token] = field(default_factory=list)
     by_start: dict[int, StreamClauses] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class ExtractedClauses:
 
 @dataclass(slots=True)
 class _Level:
-    """One level of brackets in a query: its current clause, and whether a table may come next."""
+    """The state of one level of brackets: its current clause, and whether a table may come next."""
 
     clause: str = ""
     selects: bool = False
@@ -160,7 +160,7 @@ def extract_stream_clauses(tokens: Sequence[Token]) -> ExtractedClauses:
 
 
 def _step(level: _Level, tokens: Sequence[Token], index: int) -> None:
-    """Update the current clause of a bracket level according to the next token."""
+    """Update the state of a bracket level for the token at `index`."""
     kind, before = tokens[index].token_type, tokens[index - 1] if index else None
     level.expects = False
     if kind is TokenType.SELECT:
@@ -217,7 +217,7 @@ def _after(tokens: Sequence[Token], index: int) -> Token | None:
 
 
 def _streams(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether STREAM is the keyword here rather than the name of a table."""
+    """Return whether STREAM is a keyword here; raise SqlDiagnostic where Spark misreads a table named stream."""
     after = tokens[index + 1] if index + 1 < len(tokens) else None
     if after is None:
         return False
@@ -237,7 +237,7 @@ def _streams(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _delays(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether WATERMARK begins a clause here rather than being an alias."""
+    """Return whether WATERMARK begins a clause here, rather than being an alias."""
     depth = 0
     for at in range(index + 1, min(len(tokens), index + _LONGEST_TIME)):
         kind = tokens[at].token_type
@@ -260,7 +260,10 @@ def _delays(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _take_stream(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -> int:
-    """Remove and record the STREAM of `STREAM t …` or `STREAM(t) …`; the tokens of the table name stay."""
+    """Remove the clauses of `STREAM t …` or `STREAM(t) …`, and record them; the table name remains.
+
+    Returns the index of the token after them.
+    """
     bracket = tokens[index + 1].token_type is TokenType.L_PAREN
     first = index + 2 if bracket else index + 1
     last = name_end(tokens, first)
@@ -306,7 +309,10 @@ def _has_options(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _take_table(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -> int:
-    """Remove and record the options of `t WITH (…)`; the tokens of the table name stay."""
+    """Remove the options of `t WITH (…)`, and record them; the table name remains.
+
+    Returns the index of the token after them.
+    """
     last = name_end(tokens, index)
     end = closing_bracket(tokens, last + 2)
     options = options_in(tokens[last + 3 : end], marks.diagnostics)
@@ -337,7 +343,10 @@ def _take_clauses(tokens: Sequence[Token], index: int, marks: ExtractedClauses) 
 
 
 def _take_hidden(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -> int:
-    """Remove the WATERMARK of a subquery or plain table, and encode it in an alias."""
+    """Remove the WATERMARK of a subquery or of a table without STREAM, and put an alias in its place that refers to it.
+
+    Returns the index of the token after the clause and its alias.
+    """
     start = tokens[index]
     watermark, index = watermark_at(tokens, index)
     end, alias = end_of(tokens[index - 1]), ""
@@ -399,7 +408,7 @@ _TRACKING = frozenset(("schematrackinglocation", "schemalocation", "streamingsou
 
 
 def unknown_option(name: str) -> str | None:
-    """Return the remedy for an option that no known source accepts; None for a known option."""
+    """Return the remedy for an option that no known source accepts, or None for a known option."""
     lowered = name.lower()
     if lowered in _TRACKING:
         return (
@@ -415,7 +424,7 @@ _OPTION_VALUES = (TokenType.STRING, TokenType.NUMBER)
 
 
 def options_in(tokens: Sequence[Token], diagnostics: list[SqlDiagnostic]) -> tuple[tuple[str, str], ...]:
-    """Read options as Spark does, such as `'k'='v', a.b = 1, c 2`; unknown options are added to `diagnostics`."""
+    """Parse options as Spark does, such as `'k'='v', a.b = 1, c 2`; add a diagnostic for each unknown option."""
     found: list[tuple[str, str]] = []
     if not tokens:
         raise SqlDiagnostic("WITH () contains no options", "write WITH ('name'='value')", -1)
@@ -432,7 +441,7 @@ def options_in(tokens: Sequence[Token], diagnostics: list[SqlDiagnostic]) -> tup
 
 
 def source_name(token: Token, after: Token | None) -> str:
-    """Read the name after IDENTIFIED BY; `after` is the token that follows the name."""
+    """Return the name after IDENTIFIED BY; `after` is the token that follows the name."""
     if after is not None and after.token_type is TokenType.DOT:
         summary = "a source name has one part"
         raise SqlDiagnostic(summary, "write IDENTIFIED BY name", token.start, condition="PARSE_SYNTAX_ERROR")
@@ -448,7 +457,10 @@ def source_name(token: Token, after: Token | None) -> str:
 
 
 def watermark_at(tokens: Sequence[Token], index: int) -> tuple[WatermarkClause, int]:
-    """Read `WATERMARK expression [AS name] DELAY OF INTERVAL …`; `index` is the index of the token WATERMARK."""
+    """Parse the clause `WATERMARK expression [AS name] DELAY OF INTERVAL …` at `index`.
+
+    Returns the clause and the index of the token after it.
+    """
     start = index
     index += 1
     depth, first = 0, index
@@ -482,14 +494,14 @@ def watermark_at(tokens: Sequence[Token], index: int) -> tuple[WatermarkClause, 
 
 
 def _column_or_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
-    """Read the event-time expression; a plain column name, the usual case, needs no parser."""
+    """Parse the event-time expression; a plain column name, the usual case, needs no parser."""
     if len(tokens) == 1 and tokens[0].token_type is TokenType.VAR:
         return exp.Column(this=exp.Identifier(this=str(tokens[0].text), quoted=False)), ""
     return parse_expression(tokens)
 
 
 def _interval(tokens: Sequence[Token], index: int) -> tuple[str, int]:
-    """Read `1 MINUTE 30 SECONDS` or `'1:30' MINUTE TO SECOND` as `1 minute 30 second`."""
+    """Convert `1 MINUTE 30 SECONDS` or `'1:30' MINUTE TO SECOND` to normalised text, such as `1 minute 30 second`."""
     words: list[str] = []
     while index + 1 < len(tokens):
         sign = "-" if tokens[index].token_type is TokenType.DASH else ""

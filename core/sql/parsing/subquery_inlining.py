@@ -1,7 +1,7 @@
 """Inlining of WITH queries that are read once, and of SELECTs that only project and filter.
 
-Inlining never changes the meaning or the layout of Spark's state: a plain SELECT below a join stays, because the state
-of a join depends on the column order of its inputs.
+Inlining changes neither the meaning of a query nor the layout of Spark's state: a plain SELECT below a join stays,
+because the state of a join depends on the column order of its inputs.
 """
 
 from itertools import islice
@@ -35,7 +35,7 @@ _CLAUSES = {"with_": 0, "from_": 1, "joins": 2, "laterals": 3}
 
 
 def inline_query_names(query: Any) -> None:
-    """Inline the WITH queries and subqueries of a query, in place; names must be resolved and normalised."""
+    """Inline WITH queries and subqueries of a query, in place; the query's names must be resolved and normalised."""
     _inline(query)
     for select in reversed(list(query.find_all(exp.Select))):
         _merge(select)
@@ -43,7 +43,7 @@ def inline_query_names(query: Any) -> None:
 
 
 def _inline(query: Any) -> None:
-    """Inline every WITH query that is read exactly once, by its plain name."""
+    """Inline every WITH query that is read exactly once, by its name and without extra clauses."""
     withs = list(query.find_all(exp.With))
     readers: dict[str, list[Any]] = {}
     for table in query.find_all(exp.Table) if withs else ():
@@ -67,7 +67,7 @@ def _place(cte: Any, table: Any) -> None:
 
 
 def _merge(select: Any) -> None:
-    """Merge `SELECT … FROM (SELECT columns FROM one WHERE …)` into one SELECT if the meaning stays the same."""
+    """Merge `SELECT … FROM (SELECT columns FROM one WHERE …)` into one SELECT if its meaning stays the same."""
     from_ = select.args.get("from_")
     source = from_.this if from_ is not None else None
     if not isinstance(source, exp.Subquery) or not _is_plain(source, {"this", "alias"}) or "mark" in source.meta:
@@ -91,7 +91,7 @@ def _merge(select: Any) -> None:
 
 
 def _outputs(inner: Any) -> dict[str, Any] | None:
-    """Return the expression of each output; empty for a lone `*`, None if an output cannot be replaced."""
+    """Return the expressions of a SELECT's outputs by name; empty for a lone `*`, and None if any cannot be inlined."""
     if len(inner.expressions) == 1 and is_star(inner.expressions[0]):
         return {} if _is_whole(inner.expressions[0]) else None
     found: dict[str, Any] = {}
@@ -107,13 +107,13 @@ def _outputs(inner: Any) -> dict[str, Any] | None:
 
 
 def _is_whole(star: Any) -> bool:
-    """Return whether a star stands for all columns of its source, without a struct before it or EXCEPT after it."""
+    """Return whether a star stands for all columns of its source, that is, has no qualifier and no EXCEPT."""
     own = star.this if isinstance(star, exp.Column) and _is_plain(star, {"this"}) else star
     return isinstance(own, exp.Star) and _is_plain(own, frozenset())
 
 
 def _is_long(value: Any) -> bool:
-    """Return whether a value is too long to be inlined, since nested inlining could double its length at each level."""
+    """Return whether an expression is too long to be inlined; nested inlining could double its length at each level."""
     return len(list(islice(value.walk(), LONGEST_INLINED + 1))) > LONGEST_INLINED
 
 
@@ -141,12 +141,15 @@ def _can_replace(select: Any, stands_for: dict[str, Any]) -> bool:
 
 
 def _fits(value: Any, column: Any) -> bool:
-    """Return whether a value can replace a column; a struct's column needs a column of the same name."""
+    """Return whether a value can replace a column reference.
+
+    A reference to a struct field needs a column that has the struct's name.
+    """
     return len(column.parts) == 1 or _is_same(value, column.parts[0].name)
 
 
 def _keeps_its_name(output: Any, stands_for: dict[str, Any]) -> bool:
-    """Return whether merging keeps an output's name, which without an alias is the text of the expression."""
+    """Return whether merging keeps an output's name, which is the text of the expression if there is no alias."""
     if is_star(output):
         return _is_whole(output)
     if isinstance(output, (exp.Alias, exp.Column)):
@@ -226,12 +229,12 @@ def _aliases(query: Any) -> list[Any]:
 
 
 def _is_plain(node: Any, keys: frozenset[str] | set[str]) -> bool:
-    """Return whether a node has no arguments other than `keys`."""
+    """Return whether no argument of a node is set except those in `keys`."""
     return all(key in keys or value is None or value is False or value == [] for key, value in node.args.items())
 
 
 def is_pure(value: Any) -> bool:
-    """Return whether a value certainly depends on nothing but its columns, and is a single value per row."""
+    """Return whether an expression certainly depends only on its columns and yields a single value per row."""
     for each in value.walk():
         if isinstance(each, exp.Anonymous):
             if str(each.this).lower() not in _PURE:

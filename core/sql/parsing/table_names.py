@@ -36,7 +36,10 @@ class NamedRead:
 
 @dataclass(slots=True)
 class TableNames:
-    """The result of resolving table names; the meta of each node holds its read, or the new name of its CTE."""
+    """The reads found by resolving table names.
+
+    The resolution of a name is in its node's meta: `entry` for a table, `cte` for a WITH query.
+    """
 
     marks: ExtractedClauses
     every_table_streams: bool = False
@@ -51,7 +54,7 @@ class TableNames:
     """Starts of the reads whose bare name qualifies a column, so that compiling must add the name as an alias."""
 
     def alias(self) -> str:
-        """Return a new alias."""
+        """Return the next unused alias, such as `_t1`."""
         self.aliases += 1
         return f"_t{self.aliases}"
 
@@ -65,7 +68,7 @@ AliasScope = dict[str, str]
 
 
 def resolve_table_names(query: Any, marks: ExtractedClauses, *, every_table_streams: bool = False) -> TableNames:
-    """Resolve all names of a query and rename its aliases, in place; raises SqlDiagnostic for unsupported reads."""
+    """Resolve a query's table names and rename its aliases, in place; raises SqlDiagnostic for unsupported reads."""
     names = TableNames(marks, every_table_streams)
     _query(query, {}, [], names)
     names.reads.sort(key=lambda read: read.start)
@@ -180,13 +183,16 @@ def _select(select: Any, ctes: AliasScope, outer: list[AliasScope], names: Table
 
 
 def _connector(join: Any, marks: ExtractedClauses) -> tuple[int, bool] | None:
-    """Return the keyword or comma that introduces a join: the last one before the joined name."""
+    """Return the offset of the keyword or comma that introduces a join, and whether CROSS precedes it.
+
+    It is the last one before the joined name; None if there is none.
+    """
     start = first_offset(join.this, 0)
     return next((each for each in reversed(marks.connectors) if each[0] < start), None)
 
 
 def _source(source: Any, ctes: AliasScope, outer: list[AliasScope], scope: AliasScope, names: TableNames) -> None:
-    """Resolve one source in FROM or JOIN, together with its alias."""
+    """Resolve a source in FROM or JOIN, and rename its alias."""
     if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier):
         _table(source, ctes, names)
     elif isinstance(source, exp.Table):
@@ -247,7 +253,7 @@ def _table(table: Any, ctes: AliasScope, names: TableNames) -> None:
 
 
 def _check_function(table: Any) -> None:
-    """Reject a table function that Spark does not have: it may read tables that Headgate does not see."""
+    """Raise SqlDiagnostic for a table function that is not built into Spark: it may read tables unknown to Headgate."""
     inner, place = table.this, first_offset(table, 0)
     if isinstance(inner, exp.Dot):
         remedy = "write catalog.database.table, or the table name alone"
@@ -268,7 +274,7 @@ def _check_function(table: Any) -> None:
 
 
 def _rename(source: Any, scope: AliasScope, names: TableNames) -> None:
-    """Give a source its new alias, and attach the watermark that the old alias carries."""
+    """Give a source a new alias, and attach the watermark that its old alias encodes."""
     written = source.alias or (source.name if isinstance(source, exp.Table) else "")
     alias = source.args.get("alias")
     if written.startswith(HIDDEN):
@@ -296,7 +302,7 @@ def _rename(source: Any, scope: AliasScope, names: TableNames) -> None:
 
 
 def _each_expression(nodes: Iterable[Any], ctes: AliasScope, outer: list[AliasScope], names: TableNames) -> None:
-    """Resolve expressions that cannot refer to any source."""
+    """Resolve the names in expressions that cannot refer to a source of their own query."""
     for node in nodes:
         _expressions(node, ctes, outer, {}, names, single=True)
 
@@ -304,7 +310,7 @@ def _each_expression(nodes: Iterable[Any], ctes: AliasScope, outer: list[AliasSc
 def _expressions(
     node: Any, ctes: AliasScope, outer: list[AliasScope], scope: AliasScope, names: TableNames, *, single: bool
 ) -> None:
-    """Rename the qualifiers in everything below a node; for nested queries, `scope` becomes an outer scope."""
+    """Rename the qualifiers of columns below a node, and resolve nested queries with `scope` as an outer scope."""
     waiting = [node] if isinstance(node, exp.Expression) else []
     while waiting:
         each = waiting.pop()
@@ -344,7 +350,7 @@ def _expressions(
 
 
 def _column(column: Any, outer: list[AliasScope], scope: AliasScope, names: TableNames, *, single: bool) -> None:
-    """Replace or drop the longest known qualifier of a column; a column without one stays as it is."""
+    """Replace the longest known qualifier of a column with the new alias, or drop it if there is a single source."""
     if column.args.get("table") is None:
         return
     parts = [part for part in (column.args.get(key) for key in ("catalog", "db", "table", "this")) if part is not None]
@@ -372,9 +378,9 @@ def _column(column: Any, outer: list[AliasScope], scope: AliasScope, names: Tabl
 
 
 def unread_tables(sources: Iterable[Any], names: TableNames, marks: ExtractedClauses) -> Iterator[SqlDiagnostic]:
-    """Yield a diagnostic for each table that was resolved to neither a read nor a WITH query.
+    """Yield a diagnostic for each table that was resolved neither to a read nor to a WITH query.
 
-    This check is independent of the resolution: it compares the sources of the parsed tree with the tokens.
+    This check is independent of the resolution: it compares the tables in the parsed tree with those in the tokens.
     """
     named = {*marks.named, *marks.by_start}
     # Tables that the tokens do not show are SQL of another engine: sqlglot joins c in `WHERE a = b, c`.
