@@ -1,4 +1,4 @@
-"""The gate of a rebuild: whether the new version has caught up, and whether its replay lost any rows."""
+"""The catch-up gate of a rebuild: checks that the new version has caught up and that its replay lost no rows."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ POLLS = 3
 """Number of consecutive measurements that must be within the limit."""
 
 LAG_ROWS = 100
-"""A lag of at most this many rows counts as caught up, if the table holds at least a hundred times the lag."""
+"""Lag in rows up to which a version has caught up, but at most a hundredth of the rows in its table."""
 
 SILENT_S = 600.0
 """The gate fails after this many seconds with pending input and no commit."""
@@ -21,15 +21,15 @@ UNKNOWN_S = 600.0
 """The gate fails after this many seconds without a known lag."""
 
 FRESH_S = 60.0
-"""Maximum age, in seconds, of a measurement that allows a swap; a version is measured every 5 s."""
+"""Maximum age, in seconds, of a measurement on which a swap is based; a version is measured every 5 s."""
 
 FALLING_S = 6 * 3600.0
-"""The gate fails after this many seconds in which the lag has not reached a new low."""
+"""The gate fails if the lag has not reached a new minimum for this many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateReading:
-    """The result of one check of a gate."""
+    """Result of one check of a gate: whether it is open or has failed, with a note."""
 
     open: bool
     note: str
@@ -38,34 +38,34 @@ class GateReading:
 
 @dataclass(slots=True)
 class CatchUpGate:
-    """Counts consecutive measurements of one version within the limit.
+    """Counts how many consecutive measurements of a version were within the limit.
 
-    Waits use the monotonic clock. The times of measurements are only tested for equality, because the wall clock
-    may jump.
+    Waits are measured with the monotonic clock. Times of measurements are only tested for equality, because the wall
+    clock may jump.
     """
 
     opened_at: float
     """When the wait began, in seconds of `AgentContext.monotonic`."""
     whole: bool = False
-    """Whether the version must have read all input, because its reader joins it and never sees later rows."""
+    """Whether the version must have read all input, because a reader that joins it does not see later rows."""
     good: int = 0
     looked: bool = False
     seen_at: float | None = None
-    """Time of the measurement that was judged last."""
+    """Time of the last measurement that was checked."""
     batch: int | None = None
     moved_at: float = 0.0
     known_at: float = 0.0
-    """When the lag was last known."""
+    """When the lag was last known, in seconds of `AgentContext.monotonic`."""
     there_at: float = 0.0
-    """When all sources were last present."""
+    """When no source was last missing, in seconds of `AgentContext.monotonic`."""
     up_at: float = 0.0
-    """When the version was last in any state but stopped."""
+    """When the version was last not stopped, in seconds of `AgentContext.monotonic`."""
     lowest: tuple[str, int] | None = None
-    """The lowest lag so far, with its unit."""
+    """Unit and value of the lowest lag so far."""
     fell_at: float = 0.0
 
     def look(self, agent: AgentContext, deployment: Deployment) -> GateReading:
-        """Judge the newest measurement; one that was judged before, or that precedes the first look, does not count."""
+        """Check a version's newest measurement; each is counted once, and the one found by the first check is not."""
         now = agent.monotonic()
         measured = {(m.table, m.version): m for m in agent.ledger.measurements()}
         mine = measured.get((deployment.table, deployment.version))
@@ -95,7 +95,7 @@ class CatchUpGate:
         return GateReading(False, f"{_behind(mine)}{limit}, {self.good} of {POLLS} checks within the limit")
 
     def _hopeless(self, deployment: Deployment, now: float) -> Sentence | None:
-        """Explain why the state of a version keeps it from catching up; None if it does not."""
+        """Return why a version cannot catch up in its current state; None if it can."""
         if deployment.state == State.FAILED:
             return Sentence(f"failed: {deployment.error_class} {deployment.error}".strip())
         if deployment.deleted:
@@ -108,7 +108,7 @@ class CatchUpGate:
         return Sentence(f"it has been stopped for {SILENT_S:.0f} s") if is_over else None
 
     def _unjudgeable(self, mine: Measurement | None, now: float) -> Sentence | None:
-        """Explain why the version's lag has been unknown for too long; None if it is known or may become known."""
+        """Return why the gate must fail because the lag has been unknown for too long; None if it may become known."""
         if mine is not None and mine.lag_files is not None:
             self.known_at = now
         if self._is_past(self.known_at, UNKNOWN_S, now):
@@ -121,7 +121,7 @@ class CatchUpGate:
         return None
 
     def _stuck(self, mine: Measurement, now: float) -> Sentence | None:
-        """Explain why the version will never catch up: it commits nothing, or too little; None if it may."""
+        """Return why the version will not catch up, because it commits nothing or falls behind; None if it may."""
         if mine.batch != self.batch:
             self.batch, self.moved_at = mine.batch, now
         if self._is_past(self.moved_at, SILENT_S, now) and mine.lag_files:
@@ -139,7 +139,7 @@ class CatchUpGate:
 
     @staticmethod
     def why_closed(agent: AgentContext, deployment: Deployment) -> Sentence | None:
-        """Return why a version must not serve, by its newest measurement alone; None if it may."""
+        """Return why a version must not serve now, according to its newest measurement; None if it may."""
         measured = {(m.table, m.version): m for m in agent.ledger.measurements()}
         mine = measured.get((deployment.table, deployment.version))
         blue = next((d for d in agent.ledger.versions(deployment.table) if d.active), None)
@@ -155,10 +155,10 @@ class CatchUpGate:
 
 
 def _lost(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> Sentence | None:
-    """Report that a replay dropped late rows; None if it dropped none, or if the serving version drops rows too.
+    """Report that the replay of a new version dropped late rows; None if it did not, or if the serving one does too.
 
-    Spark counts dropped rows after partial aggregation, so only zero or not zero matters. A version that has served
-    before does not replay.
+    Spark counts dropped rows after a partial aggregation, so the number only shows whether there were any. A version
+    that has served before does not replay.
     """
     habit = bool(theirs and theirs.dropped_by_watermark) or deployment.served_at is not None
     if mine.dropped_by_watermark and not habit:
@@ -167,12 +167,12 @@ def _lost(mine: Measurement, theirs: Measurement | None, deployment: Deployment)
 
 
 def _gone(measured: Measurement) -> str:
-    """Return the names of missing sources, whose lag cannot be known; empty if there are none."""
+    """Return the names of a version's missing sources, which make its lag unknown; empty if there are none."""
     return ", ".join(str(source.get("table", "")) for source in measured.sources if source.get("missing"))
 
 
 def _holds_all(mine: Measurement) -> bool:
-    """Return whether no input is pending; before the first batch, this requires that the sources are empty."""
+    """Return whether a version has no pending input; before its first batch, whether its sources are empty."""
     return mine.lag_files == 0 and (mine.batch is not None or all(source.get("rows") == 0 for source in mine.sources))
 
 
@@ -188,9 +188,9 @@ def _caught_up(mine: Measurement, theirs: Measurement | None, deployment: Deploy
 
 
 def _limits(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> tuple[int, float]:
-    """Return the lag in rows and the age in seconds up to which a version counts as caught up.
+    """Return the maximum lag in rows and age in seconds with which a version counts as caught up.
 
-    The limit in rows allows for the lag of the serving version.
+    The maximum lag is raised to that of the serving version, with a margin, if that is higher.
     """
     few = min(LAG_ROWS, (mine.rows_total or 0) // 100)
     # A version that is rewritten in place has no other version to compare with: it serves itself.
@@ -200,7 +200,7 @@ def _limits(mine: Measurement, theirs: Measurement | None, deployment: Deploymen
 
 
 def _limit_words(mine: Measurement, theirs: Measurement | None, deployment: Deployment, *, whole: bool = False) -> str:
-    """Describe the age of pending input and the limits, to append to a lag; empty if nothing is pending.
+    """Describe the age of pending input and the limits, as a suffix to a lag; empty if no input is pending.
 
     For example: `, 12 s behind, limit 100 rows or 25 s`.
     """

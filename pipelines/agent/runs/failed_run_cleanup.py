@@ -1,7 +1,7 @@
-"""Cleans up after a cancelled or failed run: its half-made versions, pointers, and moves to or from the trash.
+"""Cleans up after a cancelled or failed run: unfinished new versions, pointers, and moves to or from the trash.
 
-New versions that do not serve are stopped. Whatever a step has not recorded in the ledger is undone, even if an agent
-was killed in between.
+New versions that do not serve are stopped. Effects of a step that the ledger does not record are undone, even if an
+agent was killed in between.
 """
 
 import logging
@@ -31,10 +31,10 @@ Versions = tuple[tuple[str, int], ...]
 
 
 def give_up(agent: AgentContext, versions: Versions, *, since: int) -> tuple[Deployment, ...]:
-    """Record that versions that do not serve should be stopped; returns these versions, readers first.
+    """Record that versions that do not serve should not run any more; returns these versions, readers first.
 
-    A version keeps running as long as anything reads it, or if it was started by a command later than `since`. That
-    is the serial of the cancel, which may be carried out late or twice.
+    A version that is still read keeps running, and so does one that was started by a command later than `since`, the
+    serial of the cancel, which may be handled late or twice.
     """
     given_up = []
     for table, version in reversed(versions):
@@ -55,9 +55,9 @@ def give_up(agent: AgentContext, versions: Versions, *, since: int) -> tuple[Dep
 
 
 def call_off_starts(agent: AgentContext, row: RunRow) -> None:
-    """Record that versions which a run has not started yet should no longer run; raises like `holding`.
+    """Record that versions that a run was about to start should not run any more; raises Busy like `holding`.
 
-    Waits for a start that was sent and not answered, because its query may still appear.
+    Waits for a start call without an answer, because its query may still appear.
     """
     for key in dict.fromkeys((TableName(step.table), step.version) for step in row.steps if step.table):
         found = agent.ledger.deployment(*key)
@@ -68,9 +68,9 @@ def call_off_starts(agent: AgentContext, row: RunRow) -> None:
 
 
 def stop_failed(agent: AgentContext, row: RunRow) -> None:
-    """Record that failed new versions of a run should be stopped, so that a retry of the run starts them again.
+    """Record that failed new versions of a run should not be running, so that a retry of the run starts them again.
 
-    Steps start only versions that are to be stopped, not those that have failed.
+    Steps start versions that should not be running, but not failed ones.
     """
     begun = ((TableName(step.table), step.version) for step in row.steps if step.do in _BEGINS)
     for deployment in (agent.ledger.deployment(*key) for key in dict.fromkeys(begun)):
@@ -80,9 +80,9 @@ def stop_failed(agent: AgentContext, row: RunRow) -> None:
 
 
 def abort(agent: AgentContext, run_id: str, given_up: Iterable[Deployment]) -> None:
-    """Stop the given-up versions of a run; tables and checkpoints stay.
+    """Stop the versions that a run has given up; their tables and checkpoints are kept.
 
-    Versions that cannot be stopped now are already recorded as to be stopped, and the reconciler stops them.
+    The reconciler stops those that cannot be stopped now, because the ledger already records that they should not run.
     """
     for deployment in given_up:
         key = (deployment.table, deployment.version)
@@ -99,9 +99,9 @@ def abort(agent: AgentContext, run_id: str, given_up: Iterable[Deployment]) -> N
 
 
 def undo_cancelled(agent: AgentContext, run: Run) -> None:
-    """Undo the started steps of a cancelled run; raises TryAgain if it must be repeated.
+    """Undo the unfinished steps of a cancelled run; raises TryAgain if the caller must repeat this.
 
-    Does not wait for the pool; anything that cannot be undone becomes an event.
+    Does not wait for the pool; an effect that cannot be undone is reported as an event.
     """
     cut_off = [p.step for p in run.steps if p.tries and p.state is StepState.CANCELLED]
     for step in reversed(cut_off):
@@ -116,9 +116,9 @@ def undo_cancelled(agent: AgentContext, run: Run) -> None:
 
 
 def lead_to_serving(agent: AgentContext, run_id: str, tables: Iterable[TableName]) -> None:
-    """Point tables to the versions that serve according to the ledger, and record those versions in the data folder.
+    """Point tables to their serving versions in the ledger, and record those versions in the data folder.
 
-    If there is no pool, the reconciler corrects the pointers.
+    If the pool is unreachable, the reconciler corrects the pointers.
     """
     if not (names := sorted(tables)):
         return

@@ -1,8 +1,7 @@
-"""Steps that let a new version begin later than with the earliest row: fork and seed.
+"""Steps that let a new version begin after rows that were already processed: fork and seed.
 
-For a table with a log, a fork clones the rows of the earlier version (a shallow clone). Then the clone's log records
-the batch, so that a start can compare table and checkpoint. This is done last, so that a repeated step knows that the
-clone is complete.
+If the table has a log, a fork makes a shallow clone of the earlier version's rows. Last, it records the batch in the
+clone's log: a start compares it with the checkpoint, and a repeated step finds that the clone is complete.
 """
 
 from collections.abc import Mapping
@@ -76,7 +75,7 @@ def fork(run: RunContext, step: Step) -> RunEvidence:
 
 
 def seed(run: RunContext, step: Step) -> RunEvidence:
-    """Let the step's version treat every file that its sources hold now as read."""
+    """Create a checkpoint with which the step's version starts after everything that its sources contain now."""
     made, agent = run.deployed(step), run.agent
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
@@ -101,7 +100,7 @@ def seed(run: RunContext, step: Step) -> RunEvidence:
 
 
 def _before(run: RunContext, origin: Deployment, made: Deployment) -> str:
-    """Return the DDL that registers the rows from before a version as the previous version has stored them."""
+    """Return the DDL for a version's second table, which contains older rows in the format of the previous version."""
     name = run.agent.layout.before_name(made.table, made.version)
     return compile_before(origin.texts, made.table, name, place_before(made))
 
@@ -111,11 +110,11 @@ def _folders(deployment: Deployment) -> VersionFolders:
 
 
 CLONE_CALL_S = 120.0
-"""Deadline of a clone, in seconds: it writes the names of all files in one commit."""
+"""Deadline of a clone, in seconds; its single commit contains the names of all files."""
 
 
 def take_rows(run: RunContext, origin: Deployment, made: Deployment, cut: Cut, rows: OriginRows) -> dict[str, Any]:
-    """Create the rows that a version begins with, and return the fields to record in the registry. Idempotent."""
+    """Clone the older rows that a version inherits, and return the fields to record in the registry. Idempotent."""
     if cut.batch is None:
         return {}
     if _recorded(run, made, cut) is None:
@@ -128,7 +127,7 @@ def take_rows(run: RunContext, origin: Deployment, made: Deployment, cut: Cut, r
 
 
 def record_cut(run: RunContext, made: Deployment, cut: Cut) -> None:
-    """Record in the log of the version's table the batch that its checkpoint continues after."""
+    """Record in the log of the version's table after which batch its checkpoint continues."""
     if cut.batch is None or _recorded(run, made, cut) is not None:
         return
     pool, place = run.agent.pool.connection(), table_format(made.format).place_in(made.folder)
@@ -136,7 +135,7 @@ def record_cut(run: RunContext, made: Deployment, cut: Cut) -> None:
 
 
 def place_before(made: Deployment) -> str:
-    """Return the location of the rows from before a version, which are served next to its own."""
+    """Return the location of a version's second table, with older rows that are served along with its own."""
     return table_format(made.format).place_in(VersionFolders(made.folder, made.checkpoint).before)
 
 

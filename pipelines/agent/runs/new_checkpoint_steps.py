@@ -1,9 +1,9 @@
 """Steps that give a statement a new checkpoint on the same table: seam and rewrite.
 
-A seam continues over another version of the streamed table. A seam is exact or refused: the statement must be at one of
-its batches, and the other version must have a batch that had read exactly what the old upstream version had read by
-then. A rewrite writes a keyed table again in place from the earliest row, and moves its old checkpoint to the trash.
-Nothing changes until the ledger records the new checkpoint.
+A seam continues over another version of the streamed table. It must be exact: at one of the statement's batches, the
+new upstream version must have a batch that had read the same input as the old upstream version, or the seam is
+refused. A rewrite writes a keyed table again in place, from the earliest row, and moves its old checkpoint to the
+trash. Nothing changes until the ledger records the new checkpoint.
 """
 
 from dataclasses import dataclass
@@ -24,24 +24,25 @@ from pipelines.agent.runs.version_comparison import version_histories
 from pipelines.agent.statements.deployment_lifecycle import refuse_unready, stop, written_batch
 
 WAIT_S = 300.0
-"""Longest wait for a matching batch, in seconds; as both versions keep reading, their batches match again and again."""
+"""Longest wait for a matching batch, in seconds; batches match again and again while both versions keep reading."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeamPlace:
-    """Position at which a statement can continue over another upstream version."""
+    """A position at which a statement can switch to another upstream version."""
 
     batch: int
     """The statement's last batch over the old upstream version."""
     parent: Version
     parent_batch: int
-    """Batch of the new upstream version up to which everything counts as read."""
+    """Batch of the new upstream version up to which its rows are skipped."""
 
 
 def seam(run: RunContext, step: Step) -> RunEvidence:
-    """Move a version to the parent in the plan, with a checkpoint on which everything read so far counts as read.
+    """Switch a version to the parent in the plan, with a new checkpoint that skips everything read so far.
 
-    Until a batch matches, the version reads on as before; after `WAIT_S` the step fails without any change.
+    Until a batch of the parent matches, the version keeps reading the old parent; after `WAIT_S` the step fails, and
+    nothing has changed.
     """
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
@@ -69,14 +70,15 @@ def seam(run: RunContext, step: Step) -> RunEvidence:
 
 
 def has_moved(run: RunContext, step: Step) -> bool:
-    """Return whether the ledger already has the bindings of the plan for the step's version."""
+    """Return whether the ledger already has the plan's bindings for the step's version."""
     return {*run.deployed(step).bindings} == {*run.node(step).bindings}
 
 
 def find_place(agent: AgentContext, deployment: Deployment, node: PlanNode) -> SeamPlace | Unaligned:
-    """Find the batch at which the new upstream version had read what the old one had at this version's last batch.
+    """Find the batch of the new upstream version that matches the old one at this version's last batch.
 
-    Raises TryAgain if files cannot be reached.
+    Two batches match if both upstream versions had read the same input by then. Returns Unaligned, with the reason, if
+    there is no such batch. Raises TryAgain if files cannot be reached.
     """
     key = (deployment.table, deployment.version)
     before, after = (next(b for b in found.bindings if b.streamed) for found in (deployment, node))
@@ -101,10 +103,10 @@ def find_place(agent: AgentContext, deployment: Deployment, node: PlanNode) -> S
 def _unless_half_done(
     agent: AgentContext, deployment: Deployment, place: SeamPlace | Unaligned
 ) -> SeamPlace | Unaligned:
-    """Return `place`, or Unaligned if a table with a log has a batch that is written but not committed.
+    """Return `place`, or Unaligned if the statement has written a batch to its table without committing it.
 
-    That batch must be committed first: after the seam, the table would skip the batch of the same number as a
-    repetition.
+    Such a batch must be committed first: after the seam, the log of the table would make Spark skip the batch with the
+    same number as a repetition.
     """
     if isinstance(place, Unaligned) or not table_format(deployment.format).transaction_log:
         return place
@@ -115,7 +117,7 @@ def _unless_half_done(
 
 
 def _move(run: RunContext, step: Step, deployment: Deployment, place: SeamPlace) -> None:
-    """Create the new checkpoint, then record it in the ledger in one write with text and bindings."""
+    """Create the new checkpoint, then record it in the ledger in one write, together with texts and bindings."""
     agent, layout = run.agent, run.agent.layout
     parent = agent.ledger.deployment(*place.parent)
     assert parent is not None, "its history was read"
@@ -153,7 +155,7 @@ _OLDER = "rows that earlier texts wrote"
 
 
 def rewrite(run: RunContext, step: Step) -> RunEvidence:
-    """Stop a version and start it with the new texts on an empty checkpoint."""
+    """Stop a version, and start it with the new texts on an empty checkpoint, to write its table again."""
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
     deployment, checkpoint = run.deployed(step), run.agent.layout.rewrite_folder(step.table, step.version, run.id)
@@ -171,7 +173,7 @@ def rewrite(run: RunContext, step: Step) -> RunEvidence:
 
 
 def _make_checkpoint(run: RunContext, step: Step, deployment: Deployment, checkpoint: str) -> None:
-    """Create the checkpoint with a new query id, then record it in the ledger in one write with text and writer."""
+    """Create the checkpoint with a new query id, then record it in the ledger in one write, with text and writer."""
     agent, built = run.agent, run.built(step)
     note = {**run.folder_note(deployment), "run": deployment.made_by or run.id, "checkpoint": checkpoint}
     made = agent.files.seed(VersionFolders(deployment.folder, checkpoint), (), note)

@@ -1,4 +1,4 @@
-"""Steps on pointers: the hold before a swap, the swap with a last check of each version, its tickets, and unpoint."""
+"""Steps on pointers: hold, which waits for an operator; swap, which checks each version once more; and unpoint."""
 
 import logging
 from collections.abc import Collection, Iterator, Mapping
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def swap(run: RunContext, step: Step) -> RunEvidence:
-    """Move every pointer of the step to its new version, or none, then record the serving versions."""
+    """Move all pointers of the step to the new versions, or none of them, and record the serving versions."""
     targets = run.versions(step)
     if (not_yet := _not_servable(run, step, targets)) is not None:
         _put_back_moved(run, step)
@@ -42,7 +42,7 @@ def swap(run: RunContext, step: Step) -> RunEvidence:
 
 
 def passed_over(run: RunContext, tables: Collection[TableName]) -> str:
-    """List the tables whose comparison an operator has skipped, each with the reason; empty if there are none."""
+    """List the tables whose comparison an operator has skipped, with the reasons; empty if there are none."""
     row = run.agent.ledger.run(run.id)
     skipped = [
         f"; {found.table}: {found.note}"
@@ -53,7 +53,7 @@ def passed_over(run: RunContext, tables: Collection[TableName]) -> str:
 
 
 def moves_in_words(run: RunContext, step: Step) -> str:
-    """List the version that each pointer moves to; if the pointer keeps its version, it shows all columns of it."""
+    """Describe to which version each pointer moves, or that it shows new columns of the same version."""
     return ", ".join(_move_in_words(run, table, version) for table, version in run.versions(step))
 
 
@@ -65,7 +65,7 @@ def _move_in_words(run: RunContext, table: TableName, version: int) -> str:
 
 
 def has_swapped(run: RunContext, step: Step) -> bool:
-    """Return whether the ledger records that this run has swapped the step's versions in."""
+    """Return whether the ledger records that this run has put the step's versions into service."""
     found = [run.agent.ledger.deployment(table, version) for table, version in run.versions(step)]
     return all(each is not None and each.active and each.served_by == run.id for each in found)
 
@@ -73,7 +73,7 @@ def has_swapped(run: RunContext, step: Step) -> bool:
 def leave(run: RunContext, step: Step) -> None:
     """Abandon an interrupted swap: point its tables back to the versions that serve according to the ledger.
 
-    If the pool is unreachable, the reconciler does it.
+    If the pool is unreachable, the reconciler corrects the pointers.
     """
     if _has_begun(run, step):
         lead_to_serving(run.agent, run.id, (table for table, _ in run.versions(step)))
@@ -81,7 +81,7 @@ def leave(run: RunContext, step: Step) -> None:
 
 
 def _put_back_moved(run: RunContext, step: Step) -> None:
-    """Put back the pointers of a swap that was interrupted by a kill or a silent pool and cannot continue now."""
+    """Move pointers back if this swap was interrupted, by a kill or a silent pool, and cannot continue now."""
     if not _has_begun(run, step):
         return
     agent, tables = run.agent, {table for table, _ in run.versions(step)}
@@ -98,7 +98,7 @@ def _has_begun(run: RunContext, step: Step) -> bool:
 
 
 def _served(run: RunContext, targets: list[tuple[TableName, int]]) -> int:
-    """Record the serving versions; if the data folder cannot be written, put the pointers back."""
+    """Record the serving versions in the data folder; if that fails, move the pointers back and raise TryAgain."""
     try:
         return serve(run.agent, dict(targets), run.id)
     except (Busy, LedgerUnavailable, PoolUnreachable):
@@ -109,7 +109,7 @@ def _served(run: RunContext, targets: list[tuple[TableName, int]]) -> int:
 
 
 def _record(run: RunContext, targets: list[tuple[TableName, int]]) -> None:
-    """Record when and by which run each version was put into service, for rollbacks after a loss of the ledger.
+    """Record in the data folder when and by which run each version was put into service, for later rollbacks.
 
     Versions that cannot be recorded now are recorded by the next round of `RegistryRecords`.
     """
@@ -121,11 +121,11 @@ def _record(run: RunContext, targets: list[tuple[TableName, int]]) -> None:
 
 
 def _not_servable(run: RunContext, step: Step, targets: list[tuple[TableName, int]]) -> RunEvidence | None:
-    """Return why pointers must not move now; None if they may.
+    """Return the evidence of a swap that cannot be made now: the step waits or fails. None if pointers may move.
 
-    Gates are checked again, unless an operator skipped them, because they may have opened long ago. A failed or
-    stopped version never serves, even without a gate. For a version that already serves, only the columns are
-    updated. During a freeze the step waits.
+    Gates may have opened long ago, so they are checked again, unless an operator skipped them. A failed or stopped
+    version never serves, even without a gate. Versions that already serve are not checked, because only their columns
+    change. During a freeze, the step waits.
     """
     gates = {(s.table, s.version): s.n for s in run.plan.steps if s.do is StepKind.CATCH_UP}
     row = run.agent.ledger.run(run.id)
@@ -169,7 +169,7 @@ def unpoint(run: RunContext, step: Step) -> RunEvidence:
 
 
 def hold(run: RunContext, step: Step) -> RunEvidence:
-    """Begin the wait for an operator's swap; restart versions that an operator had stopped before a retry."""
+    """Start waiting for an operator's swap; restart versions that an operator had stopped before a retry of the run."""
     for table, version in run.versions(step):
         if (failed := run.begun_again(step, table, version)) is not None:
             return failed
@@ -177,9 +177,9 @@ def hold(run: RunContext, step: Step) -> RunEvidence:
 
 
 def look_at_held(run: RunContext, step: Step) -> RunEvidence:
-    """Check the versions on hold: fail the step if one has failed or been stopped; otherwise keep waiting.
+    """Check the versions on hold: keep waiting, or fail the step if one of them has failed, was stopped or is missing.
 
-    A swap would leave such a version out. A version that is missing from the registry fails the step as well.
+    The swap would leave such a version out.
     """
     for table, version in run.versions(step):
         deployment = run.agent.ledger.deployment(table, version)
@@ -205,9 +205,9 @@ DAY_S = 86400.0
 
 
 def tickets_of(run: RunContext, targets: Mapping[TableName, int]) -> tuple[MigrationTicket, ...]:
-    """Return a ticket for each statement that stays on the old version, and for each exposure that reads the pointer.
+    """Return a ticket for each reader that stays on an old version: statements, and exposures that read the pointer.
 
-    The deadline is the retention of deleted versions, `drop_after_d` of the environment.
+    The deadline is the environment's retention of deleted versions, `drop_after_d`.
     """
     # Checked before the transaction of the ledger that writes the tickets.
     return tuple(_tickets(run, targets, checked_now(run.agent)))

@@ -1,4 +1,4 @@
-"""Computes which differences between two versions of a table a release accounts for, and the reason for each."""
+"""Determines which differences between two versions of a table a release explains, with the reason for each."""
 
 import json
 import re
@@ -26,12 +26,12 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import parsed_ddl, parsed_statement
 
 _LEFT_OUT = re.compile(r"NOT coalesce\((.*), false\)\Z", re.I | re.S)
-"""Predicate of rows that a filter leaves out."""
+"""Matches the predicate for rows that a filter drops."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionPair:
-    """Two versions of a table, and the position, read by both, at which they are compared."""
+    """Two versions of a table, with the position at which they are compared, which both have read."""
 
     old: Deployment
     new: Deployment
@@ -39,7 +39,7 @@ class VersionPair:
 
 
 def expected_of(agent: AgentContext, pair: VersionPair) -> Expectation:
-    """Return the differences that the release explains, including rows that one side withholds or has dropped."""
+    """Return the differences that a release explains, including rows that one version withholds or has dropped."""
     deployed = {(found.table, found.version): found for found in agent.ledger.deployments()}
     expected = of_release(agent, deployed, pair.old, pair.new)
     # A group exists once, however late its rows were.
@@ -48,9 +48,9 @@ def expected_of(agent: AgentContext, pair: VersionPair) -> Expectation:
 
 
 def begins_alone(expected: Expectation) -> bool:
-    """Return whether the only expected difference is the rows from before the old version's start position.
+    """Return whether only rows from before the old version's start position are expected to differ.
 
-    False if rows depend on each other, because then other rows may differ too.
+    False if rows depend on each other, because then other rows may differ as well.
     """
     rows = expected.rows
     return (
@@ -59,7 +59,7 @@ def begins_alone(expected: Expectation) -> bool:
 
 
 def _nulls_apart(effects: Iterable[RowEffect]) -> Iterator[RowEffect]:
-    """Yield separate effects for the rows that a condition drops because it is NULL; `x <> 1` does so unexpectedly."""
+    """Yield the effects, preceded by one for the NULL rows of each filter, because `x <> 1` also drops NULLs."""
     for effect in effects:
         if condition := _LEFT_OUT.match(effect.predicate):
             yield replace(effect, why=f"{effect.why}, which is NULL there", predicate=f"({condition[1]}) IS NULL")
@@ -67,7 +67,7 @@ def _nulls_apart(effects: Iterable[RowEffect]) -> Iterator[RowEffect]:
 
 
 def _not_distinct_yet(pair: VersionPair, expected: Expectation) -> Iterator[RowEffect]:
-    """Explain rows that the version with DISTINCT withholds until its watermark has passed them."""
+    """Yield an effect for the rows that a version with DISTINCT withholds until its watermark has passed them."""
     for side, column in expected.withheld:
         passed = pair.at.green_watermark_ms if side is RowSide.NEW else pair.at.blue_watermark_ms
         other = RowSide.OLD if side is RowSide.NEW else RowSide.NEW
@@ -78,7 +78,7 @@ def _not_distinct_yet(pair: VersionPair, expected: Expectation) -> Iterator[RowE
 def of_release(
     agent: AgentContext, deployed: Mapping[Version, Deployment], old: Deployment, new: Deployment
 ) -> Expectation:
-    """Return the differences explained by the edits of a table and of everything that was rebuilt upstream."""
+    """Return the differences explained by the edits of a table, and by those of rebuilt tables upstream."""
     before = {binding.parent: binding.version for binding in old.bindings}
     parents: dict[TableName, Expectation] = {}
     ddls = {}
@@ -113,7 +113,7 @@ def of_release(
 
 
 def _static_side(agent: AgentContext, old: Deployment, side: Deployment) -> Expectation:
-    """Explain rows that were added to a static side after its reader started, which the reader has not seen."""
+    """Return the differences due to changes of a static side after the old version was started."""
     found = agent.files.contents(side.folder, side.stored_as)
     if found is None or found.newest is None or old.started_at is None or found.newest <= old.started_at:
         return Expectation()
@@ -122,7 +122,7 @@ def _static_side(agent: AgentContext, old: Deployment, side: Deployment) -> Expe
 
 
 def _earlier_texts(agent: AgentContext, old: Deployment) -> tuple[RevisionTexts, ...]:
-    """Return the other texts that a version ran with, from the plans of the runs that started and restarted it."""
+    """Return the earlier texts of a version, from the plans of the runs that created, restarted or rewrote it."""
     found: dict[tuple[str, str], RevisionTexts] = {}
     for run in agent.ledger.runs_of(old.table):
         began = {StepKind.CREATE, StepKind.RESTART, StepKind.REWRITE}
@@ -142,7 +142,7 @@ def _statement(deployment: Deployment) -> ComparedStatement:
 
 
 def _withheld(pair: VersionPair) -> tuple[RowEffect, ...]:
-    """Explain rows that one version has already emitted because its watermark, or one upstream, is ahead."""
+    """Return effects for rows that only one version has emitted yet, because its watermark is ahead."""
     at = pair.at
     if at.same_watermarks:
         return ()
@@ -154,7 +154,7 @@ def _withheld(pair: VersionPair) -> tuple[RowEffect, ...]:
 
 
 def _dropped(agent: AgentContext, deployed: Mapping[Version, Deployment], pair: VersionPair) -> tuple[RowEffect, ...]:
-    """Explain late rows that a watermark of the serving version, or one upstream, has dropped."""
+    """Return effects for late rows that a watermark of the old version, or of one upstream, has dropped."""
     measured = {(m.table, m.version): m for m in agent.ledger.measurements()}
     open_, seen = [(pair.old.table, pair.old.version)], set()
     while open_:

@@ -25,7 +25,7 @@ from state.plans import local_time
 
 @dataclass(slots=True)
 class OpenUpkeep:
-    """One OPTIMIZE or VACUUM while its step is open."""
+    """An OPTIMIZE or VACUUM in progress, for one step."""
 
     tag: str
     work: "Future[None]" = field(default_factory=Future)
@@ -35,7 +35,7 @@ class OpenUpkeep:
 
 @dataclass(slots=True)
 class OpenValidation:
-    """One validation while its step is open."""
+    """A validation in progress, for one step."""
 
     opened_at: float
     """When the step began, in seconds of `AgentContext.monotonic`."""
@@ -47,7 +47,7 @@ class OpenValidation:
 
 
 def overtaken(agent: AgentContext, node: PlanNode) -> str:
-    """Return the version that serves a node's table, if the node does not replace or create it; empty otherwise."""
+    """Return the serving version of a node's table if the node neither replaces nor creates it; empty otherwise."""
     serving = next((d for d in agent.ledger.versions(node.table) if d.active and not d.deleted), None)
     if serving is None or serving.external or serving.version in (node.from_version, node.version):
         return ""
@@ -55,7 +55,7 @@ def overtaken(agent: AgentContext, node: PlanNode) -> str:
 
 
 def running_readers(agent: AgentContext, table: TableName, version: int) -> str:
-    """Return, as text, the readers of a version that should be running; empty if there are none."""
+    """List, as text, those readers of a version that should be running; empty if there are none."""
     return ", ".join(
         sorted(
             query_name(d.table, d.version)
@@ -68,7 +68,7 @@ def running_readers(agent: AgentContext, table: TableName, version: int) -> str:
 
 
 class RunContext:
-    """One run, while its steps are performed."""
+    """Data of one run that its steps share."""
 
     def __init__(self, agent: AgentContext, plan: Plan, run_id: str) -> None:
         self.agent = agent
@@ -82,38 +82,39 @@ class RunContext:
         self.upkeep: dict[int, OpenUpkeep] = {}
         """Running OPTIMIZE and VACUUM operations by step number."""
         self.half_moved: dict[int, bool] = {}
-        """Whether an unfinished swap may have moved some of its pointers, by step number."""
+        """Whether a swap that is not done may have moved some of its pointers, by step number."""
         self.waits: dict[int, float] = {}
-        """Monotonic time at which each step began to wait for its start, by step number."""
+        """When each step began to wait for a matching batch, in seconds of `AgentContext.monotonic`, by step number."""
         self._rested: dict[tuple[str, int], WordRow | None] = {}
-        """The command that a start has replaced for a version that was to stay stopped, by query name and serial."""
+        """The command that a run's start replaced, to be restored if the start is refused, by query name and serial."""
 
     def versions(self, step: Step) -> list[tuple[TableName, int]]:
-        """Return the versions that a step acts on."""
+        """Return the versions that a step affects."""
         return [(table, self.nodes[table].version) for table in step.tables] or [(step.table, step.version)]
 
     def frozen(self) -> str | None:
-        """Explain why no pointer may move now; None outside of a freeze. Rollbacks are exempt from freezes."""
+        """Return why no pointer may move now; None outside of a freeze. Rollbacks are exempt from freezes."""
         until = self.agent.frozen() if self.plan.request.verb != "rollback" else None
         return None if until is None else f"waits: {self.agent.layout.environment.name} is {until}: no pointer moves"
 
     def stopped_by_operator(self, table: TableName, version: int) -> bool:
-        """Return whether an operator has stopped a version during this run, so that no step starts or serves it."""
+        """Return whether an operator has stopped a version during this run, so that no step may start or serve it."""
         locks, ledger = self.agent.locks, self.agent.ledger
         waits = locks.has_unrecorded_stop((table, version), after=ledger.run_word(self.id).serial)
         return waits or ledger.stopped_during(self.id, table, version) is not None
 
     def stopped_words(self, table: TableName, version: int) -> str:
-        """Describe which table was stopped, by whom and when (if recorded), and what can be done about it."""
+        """Describe who stopped a table and when, if the ledger records it, and how the run can continue."""
         word = self.agent.ledger.stopped_during(self.id, table, version)
         who = f"{word.actor} at {local_time(word.at)}" if word else "an operator"
         retry, cancel = (f"headgate runs {word} {self.id}" for word in ("retry", "cancel"))
         return f"{table} was stopped by {who} during this run; {retry} starts it anyway, {cancel} leaves it"
 
     def begun_again(self, step: Step, table: TableName, version: int) -> StepFailed | GatePolled | None:
-        """Start a version of this run again if it was stopped before a retry, or if a kill interrupted its start.
+        """Restart a version of this run that was stopped before a retry, or whose start was interrupted by a kill.
 
-        Returns None if it runs. A paused run starts nothing, although its gates are still checked.
+        Returns None if the version was started or needs no start. A paused run starts nothing, but its gates are
+        checked.
         """
         deployment = self.agent.ledger.deployment(table, version)
         if deployment is None or deployment.external:
@@ -131,10 +132,10 @@ class RunContext:
     def start_unless_stopped(
         self, step: Step, before: Callable[[Deployment], bool] = lambda found: False, *, after_stop: bool = False
     ) -> Deployment | StepFailed:
-        """Start the step's version after calling `before`; a stop by an operator during this run always wins.
+        """Call `before`, and start the step's version, unless an operator has stopped it during this run.
 
-        `before` returns whether it has stopped a running query; if the caller has already done so, it passes
-        `after_stop`. A version that was to stay stopped stays so if the start is refused.
+        `before` returns whether it has stopped a running query; if the caller has already stopped it, `after_stop` is
+        set. If the start is refused, a version that should not be running before remains so.
         """
         key, word = (step.table, step.version), self.agent.ledger.run_word(self.id)
         stops, name = self.agent.locks.stops(key), query_name(*key)
@@ -158,17 +159,17 @@ class RunContext:
         return self.deployed(step)
 
     def take_back(self, step: Step) -> None:
-        """Undo the start command of a version that was to stay stopped, because its start was refused or abandoned."""
+        """Undo a start command that was refused or abandoned, for a version that should not be running before it."""
         name, word = query_name(step.table, step.version), self.agent.ledger.run_word(self.id)
         if (name, word.serial) in self._rested:
             self.agent.ledger.take_back(step.table, step.version, word, self._rested[name, word.serial])
 
     def start_as_before(self, step: Step, before: Deployment) -> Deployment | StepFailed:
-        """Restart a version that the step stopped in vain, unless it was to stay stopped before."""
+        """Restart a version that the step stopped without success, unless it should not be running anyway."""
         return before if self._is_to_rest(before) else self.start_unless_stopped(step, after_stop=True)
 
     def _is_to_rest(self, found: Deployment) -> bool:
-        """Return whether a version is wanted stopped, even if the ledger does not have the stop yet."""
+        """Return whether a version should not be running, including a stop that the ledger does not record yet."""
         waits = self.agent.locks.has_unrecorded_stop((found.table, found.version))
         return waits or found.wanted == WantedState.STOPPED
 
@@ -176,7 +177,7 @@ class RunContext:
         return self.nodes[step.table]
 
     def built(self, step: Step) -> Deployment:
-        """Compile the step's version from the texts in the plan."""
+        """Compile the step's version from the plan's texts."""
         node = self.node(step)
         return compile_deployment(
             replace(node, version=step.version),
@@ -186,7 +187,7 @@ class RunContext:
         )
 
     def deployed(self, step: Step) -> Deployment:
-        """Return the step's version from the registry; raises TryAgain if it is missing."""
+        """Return the registry's row of the step's version; raises TryAgain if there is none."""
         found = self.agent.ledger.deployment(step.table, step.version)
         if found is None:
             raise TryAgain(
@@ -196,11 +197,11 @@ class RunContext:
         return found
 
     def running_readers(self, step: Step) -> str:
-        """Return, as text, the readers of the step's version that should be running; empty if there are none."""
+        """List, as text, those readers of the step's version that should be running; empty if there are none."""
         return running_readers(self.agent, step.table, step.version)
 
     def folder_note(self, built: Deployment) -> dict[str, Any]:
-        """Return the note for table and checkpoint folders, with which restarts and adoptions need no catalog."""
+        """Return the note to store in table and checkpoint folders, so that restarts and adoptions need no catalog."""
         return {
             "table": built.table,
             "version": built.version,

@@ -1,6 +1,6 @@
-"""Drives open runs, each in a thread of its own, step by step; a new agent resumes them.
+"""Drives open runs step by step, each in its own thread; a new agent resumes them.
 
-The next step is decided by `core.run.state_machine`, from what the ledger and the last step report.
+`core.run.state_machine` decides on the next step, from the ledger and the result of the last step.
 """
 
 import json
@@ -53,22 +53,22 @@ POLL_S = 1.0
 """Seconds between two checks of a run's gates."""
 
 POOL_WAIT_S = 900.0
-"""Longest time for which a step is retried without a pool, in seconds; then it fails, and the run can be retried."""
+"""Longest time, in seconds, for which a step is retried without a pool before it fails; the run can be retried."""
 
 
 class OpenRuns:
-    """Drives all open runs. Operator commands reach a run through the ledger, and never wait for a gate to open."""
+    """Drives all open runs. Operator commands reach a run through the ledger, and do not wait for a gate to open."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
         self._woken: dict[str, threading.Event] = {}
-        """Events by run id, set if the ledger may have commands that the run has not read."""
+        """Events by run id; set when the ledger may have commands that the run has not read."""
         self._broken: set[str] = set()
-        """Runs stopped by an internal error: they wait for a new command or for the next agent."""
+        """Runs that are stuck on an internal error until a new command arrives or a new agent starts."""
         self._lock = threading.Lock()
 
     def resume_open(self) -> None:
-        """Resume the runs that an earlier agent left open or with pending commands."""
+        """Resume runs that are open or have pending commands, except those stuck on an internal error."""
         left = [row.id for row in self._agent.ledger.open_runs()]
         for run_id in (*left, *self._agent.ledger.runs_with_words()):
             if run_id not in self._broken:
@@ -81,12 +81,12 @@ class OpenRuns:
                 self._begin(run_id, threading.Event())
 
     def tell(self, run_id: str, word: OperatorControl) -> None:
-        """Record an operator's command and wake its run; the command has no effect if `tell_run` raises."""
+        """Record an operator's command and wake its run; if `tell_run` raises, the command has no effect."""
         self._agent.ledger.tell_run(run_id, word, at=self._agent.clock(), drawn=self._agent.locks.newest_serial())
         self.wake(run_id)
 
     def wake(self, run_id: str) -> None:
-        """Let a run read the commands in the ledger; a failed run is resumed."""
+        """Have a run read its commands in the ledger; a run that is not being driven is resumed."""
         with self._lock:
             self._broken.discard(run_id)
             woken = self._woken.get(run_id) or threading.Event()
@@ -120,9 +120,10 @@ class OpenRuns:
                     self._begin(run_id, woken)
 
     def _stand_still(self, run_id: str, woken: threading.Event, error: Exception) -> None:
-        """Keep the next rounds from resuming a run that hit an internal error, and record that nothing drives it.
+        """Record that a run is stuck on an internal error, and keep later rounds from resuming it.
 
-        A command that arrived meanwhile resumes it once. If the ledger is unavailable, the next round resumes it too.
+        A command that arrived in the meantime resumes the run once. If the ledger is unavailable, the next round
+        resumes it.
         """
         if woken.is_set():
             return
@@ -138,7 +139,7 @@ class OpenRuns:
                 self._broken.add(run_id)
 
     def _drive_or_end(self, run_id: str, woken: threading.Event) -> None:
-        """Drive a run; end a run that this version cannot execute, so that it is not resumed every second."""
+        """Drive a run, or end it if this version cannot execute it, so that it is not resumed every second."""
         row = self._agent.ledger.run(run_id)
         assert row is not None, f"run {run_id} is not in the ledger"
         try:
@@ -153,10 +154,10 @@ class OpenRuns:
 
 
 class RunDriver:
-    """The loop of one run: performs steps, and decides by the results what comes next; both are recorded."""
+    """The loop of one run: performs steps, derives the next ones from the results, and records both."""
 
     def __init__(self, agent: AgentContext, row: RunRow, woken: threading.Event) -> None:
-        """Take up a run; raises UsageError if its plan is missing or unreadable for this version."""
+        """Load a run and its plan; raises UsageError if the plan is missing, or unreadable for this version."""
         self._agent = agent
         self._woken = woken
         self._row = row
@@ -214,9 +215,9 @@ class RunDriver:
                 self._wait()
 
     def _goes_on(self) -> bool:
-        """Return whether the ledger still lets the run continue, after reloading it if somebody has retried it.
+        """Return whether the run may continue according to the ledger; a run that was retried is reloaded first.
 
-        An adoption ends runs whose tables were changed under a newer ledger.
+        It may not if it was ended, for instance by an adoption because its tables had changed.
         """
         row = self._read()
         if row.state != self._row.state:
@@ -237,7 +238,7 @@ class RunDriver:
         return found
 
     def _with_recorded_swaps(self) -> Run:
-        """Return the run with all swaps that the ledger records marked as done, so that a cancel does not undo them."""
+        """Return the run with each swap that the ledger records marked as done, so that a cancel does not undo it."""
         run = self._run
         for progress in (p for p in run.steps if p.state in (StepState.RUNNING, StepState.GATE)):
             if (found := self._executor.recorded(progress.step)) is not None:
@@ -245,18 +246,18 @@ class RunDriver:
         return run
 
     def _waiting(self) -> tuple[RunWordRow, ...]:
-        """Return the commands that were accepted and not carried out yet, in order."""
+        """Return the accepted commands that have not been carried out yet, oldest first."""
         return self._agent.ledger.run_words(self._row.id)
 
     def _wait(self) -> None:
-        """Wait for the next check of the gates or for an operator's command, whichever comes first."""
+        """Wait until the gates are due for a check or an operator's command arrives."""
         self._woken.wait(POLL_S)
 
     def _perform(self, step: Step) -> RunEvidence:
-        """Perform a step; retry for a limited time while the pool cannot be reached.
+        """Perform a step; while the pool cannot be reached, retry for a limited time, then fail the step.
 
-        Pause and cancel are checked before each attempt and make the step wait again. An unavailable ledger is waited
-        for without limit, because a failed step must be recorded as well; then the step gets one more attempt.
+        Before each attempt, pause and cancel are checked; they put the step off. An unavailable ledger is waited for
+        without a limit, because a failure must be recorded as well, and then the step gets one more attempt.
         """
         until, said, last = self._agent.monotonic() + POOL_WAIT_S, "", False
         while True:
@@ -284,11 +285,11 @@ class RunDriver:
                 return self._left(step, _unforeseen(step, error))
 
     def _left(self, step: Step, found: RunEvidence) -> RunEvidence:
-        """Abandon a step: return `found`, or the evidence of a swap that the ledger records as done."""
+        """Abandon a step; returns `found`, or the evidence of a swap if the ledger records the swap as done."""
         return self._retrying(partial(self._executor.leave, step)) or found
 
     def _poll(self, step: Step) -> RunEvidence:
-        """Check a gate; if something cannot be reached now, leave the gate as it is and check it again later."""
+        """Check a gate; if the pool or the ledger cannot be reached, the gate stays as it is until the next check."""
         try:
             return self._executor.poll(step)
         except (PoolUnreachable, LedgerUnavailable, Busy) as error:
@@ -298,9 +299,9 @@ class RunDriver:
             return self._left(step, _unforeseen(step, error))
 
     def _put(self, run: Run, heard: Iterable[RunWordRow] = ()) -> bool:
-        """Record changed steps before acting on them, with the commands carried out and their events.
+        """Record changed steps, the commands carried out and their events, before acting on the changes.
 
-        Waits for the ledger. Returns False, without writing, if the run was ended or retried by somebody else.
+        Waits for the ledger. Returns False, without writing, if the run was ended or retried in the meantime.
         """
         before = {step.n: step for step in self._row.steps}
         changed = [p for p in run.steps if _differs(p, before.get(p.step.n))]
@@ -365,7 +366,7 @@ class RunDriver:
                     raise
 
     def _how_it_ended(self, run: Run) -> str:
-        """Describe the failed steps; after a cancel, name the serving, the stopped and the still running versions."""
+        """Describe the failed steps or, after a cancel, which versions serve, were stopped or keep running."""
         if run.state is not RunState.CANCELLED:
             failed = [p for p in run.steps if p.state is StepState.FAILED]
             return "; ".join(f"{act_words(p.step.do)} {p.step.table}: {p.note}" for p in failed)
@@ -377,7 +378,7 @@ class RunDriver:
 
 
 def run_of(row: RunRow, plan: Plan) -> Run:
-    """Build the run as a value from its rows and the plan's steps."""
+    """Build the run's domain value from its row and the steps of its plan."""
     rows = {step.n: step for step in row.steps}
     steps = tuple(
         StepProgress(step, StepState(rows[step.n].state), rows[step.n].tries, rows[step.n].note)
@@ -389,7 +390,7 @@ def run_of(row: RunRow, plan: Plan) -> Run:
 
 
 def _unforeseen(step: Step, error: Exception) -> StepFailed:
-    """Return a failed step for an internal error; if the thread died instead, the run would be resumed forever."""
+    """Return a failed step for an internal error; if the thread ended instead, the run would be resumed forever."""
     log.error("step %s %s failed unexpectedly", step.n, step.do, exc_info=error)
     return StepFailed(
         step.n, f"the agent failed unexpectedly on this step ({type(error).__name__}); see headgate logs agent"

@@ -1,6 +1,6 @@
-"""Ends runs: events and audit entries of an end, late commands, and runs that cannot continue.
+"""Ends runs: events and audit entries for the end, late commands, and runs that cannot continue.
 
-A run cannot continue if this version cannot execute it or its environment has changed. Events are rows, written in the
+A run cannot continue if this version cannot execute it or if its environment has changed. Events are written in the
 transaction that records what they report (`RunWrites.advance_run`).
 """
 
@@ -23,20 +23,20 @@ from state.runs import RunWordRow, control_of
 
 
 def end_of(run: RunRow, at: float, detail: str) -> tuple[EventRow, AuditRow]:
-    """Return the event and the audit entry for the end of a run; both contain its final state."""
+    """Return the event and the audit entry for the end of a run; both contain the run's final state."""
     audited = AuditRow(0, at, run.actor, "run", run.id, plan_hash=run.plan_hash, outcome=run.state)
     event = event_row(at, EventKind.RUN, f"run {run.id} {run.state}", detail=detail)
     return replace(event, state=run.state, cause=EventCause.RUN, by=run.id), audited
 
 
 def dropped_word(run_id: str, state: str, word: RunWordRow, at: float, why: str = "") -> EventRow:
-    """Return the event for a command that a run could not carry out because it is in `state`."""
+    """Return the event for a command that was not carried out because the run is in `state`."""
     summary = f"the command to {word.act} run {run_id} was not carried out: the run is {state}"
     return event_row(at, EventKind.RUN, summary, detail="; ".join(filter(None, (f"asked for by {word.actor}", why))))
 
 
 def refused_words(before: Run, after: Run, words: Iterable[RunWordRow], at: float) -> tuple[EventRow, ...]:
-    """Return the events for commands that arrived too late to have an effect, which their authors do not know yet."""
+    """Return the events with which the authors of commands learn that these arrived too late to have an effect."""
     told = []
     for word in words:
         if word.act == "skip":
@@ -59,12 +59,12 @@ def _has_ended_a_hold(before: Run, after: Run) -> bool:
 
 
 def end_unreadable(agent: AgentContext, row: RunRow, why: str, words: Sequence[RunWordRow]) -> None:
-    """End a run as failed, or as cancelled if one of the commands is a cancel; its tables are free either way.
+    """End a run as failed, or as cancelled if one of the commands is a cancel; either way, its tables are released.
 
-    A run that is done or cancelled stays as it is. A failed run can be retried by a version that can read it, and
-    cancelled by any. Its versions are locked, so no step is in progress and none begins afterwards; raises Busy if one
-    takes too long. Pending commands are deleted, with an event for each author, so that only a later command resumes
-    the run. A cancel that is not among `words` stays and is carried out next if the run has failed.
+    A run that is done or cancelled is not changed. A failed run can be retried by a version that can read it, and
+    cancelled by any. The run's versions are locked, so that no step is in progress and none begins afterwards; raises
+    Busy if a step takes too long. Pending commands are deleted, with an event for each author, so that only a later
+    command resumes the run. A cancel that is not among `words` is kept, and is carried out next if the run has failed.
     """
     keys = {(TableName(step.table), step.version) for step in row.steps if step.table}
     with agent.locks.holding(*keys, by=f"the end of run {row.id}"):
@@ -93,7 +93,7 @@ def end_unreadable(agent: AgentContext, row: RunRow, why: str, words: Sequence[R
 
 
 def _with_recorded_swap(agent: AgentContext, row: RunRow) -> tuple[StepRow, ...]:
-    """Return the steps; a swap is marked done if the registry records it, because its versions already serve."""
+    """Return a run's steps, with a swap marked done if the registry shows that its versions were put into service."""
     steps = []
     for step in row.steps:
         found = agent.ledger.deployment(TableName(step.table), step.version) if step.do == StepKind.SWAP else None
@@ -104,7 +104,7 @@ def _with_recorded_swap(agent: AgentContext, row: RunRow) -> tuple[StepRow, ...]
 
 
 def _cancelled(agent: AgentContext, row: RunRow, word: RunWordRow) -> tuple[StepRow, ...]:
-    """Stop what the run started and undo what it has begun, as far as the rows of its steps show.
+    """Stop the versions that a run has started, and undo its unfinished steps, as far as their rows show.
 
     A step of a newer version, with an unknown kind or state, is cancelled but not undone.
     """
@@ -130,7 +130,7 @@ def _after_cancel(step: StepRow, progress: StepProgress | None) -> StepRow:
 
 
 def _step(row: RunRow, step: StepRow) -> Step:
-    """Rebuild a step from its row; a swap covers its own table and every table with a catch-up gate."""
+    """Rebuild a step from its row; the tables of a swap are its own and those with a catch-up gate."""
     gates = {TableName(found.table) for found in row.steps if found.do == StepKind.CATCH_UP}
     tables = tuple(sorted({TableName(step.table), *gates})) if step.do == StepKind.SWAP else ()
     return Step(
@@ -139,7 +139,7 @@ def _step(row: RunRow, step: StepRow) -> Step:
 
 
 def _failed(agent: AgentContext, row: RunRow, why: str) -> tuple[StepRow, ...]:
-    """Show the error at the first unfinished step."""
+    """Return a run's steps, with the first unfinished one failed with the reason `why`."""
     steps = _with_recorded_swap(agent, row)
     open_step = next((step for step in steps if step.state not in FINISHED), None)
     return tuple(

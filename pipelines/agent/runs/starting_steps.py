@@ -1,4 +1,4 @@
-"""Steps that create, start and change versions: register, create, start, restart, alter, record; proof of a start."""
+"""Steps that create, start and change versions (register, create, start, restart, alter, record); proof of a start."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -32,7 +32,7 @@ PENDING = "started, first batch pending"
 
 
 def register(run: RunContext, step: Step) -> RunEvidence:
-    """Register an external table in the catalog."""
+    """Register an external table in the catalog and in the registry."""
     built = run.built(step)
     pool, logs, id = run.agent.pool.connection(), None, ""
     if table_format(built.format).transaction_log:
@@ -47,7 +47,7 @@ def register(run: RunContext, step: Step) -> RunEvidence:
 
 
 def create(run: RunContext, step: Step) -> RunEvidence:
-    """Create the table of a version and its empty checkpoint."""
+    """Create a version's table and its empty checkpoint."""
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
     built = run.built(step)
@@ -70,7 +70,7 @@ def create(run: RunContext, step: Step) -> RunEvidence:
 
 
 def _why_not_begun(run: RunContext, built: Deployment) -> Sentence | None:
-    """Explain why a version cannot begin at its positions in the logs of its sources; None if it can."""
+    """Return why a version cannot begin at its start positions in the logs of its sources; None if it can."""
     starts = [start for start in map(read_log_start, built.begins_where) if start is not None]
     if not starts or run.agent.ledger.deployment(built.table, built.version) is not None:
         return None
@@ -87,13 +87,13 @@ def _why_not_begun(run: RunContext, built: Deployment) -> Sentence | None:
 
 
 def start(run: RunContext, step: Step) -> RunEvidence:
-    """Start a version, unless an operator stops it during this run."""
+    """Start a version, unless an operator has stopped it during this run."""
     found = run.start_unless_stopped(step)
     return found if isinstance(found, StepFailed) else GateOpened(step.n, PENDING)
 
 
 def restart(run: RunContext, step: Step) -> RunEvidence:
-    """Stop a version and start it with the new texts on the same checkpoint."""
+    """Stop a version, and start it with the new texts on the same checkpoint."""
 
     def take_over(deployment: Deployment) -> bool:
         after = replace(deployment, **_texts(run.built(step)))
@@ -114,10 +114,10 @@ def restart(run: RunContext, step: Step) -> RunEvidence:
 
 
 def begin_moved(run: RunContext, step: Step) -> Deployment | StepFailed:
-    """Start a version on its recorded checkpoint, then move the former checkpoints to the trash.
+    """Start a version on its recorded checkpoint, then move its former checkpoints to the trash.
 
-    The version must be started first: while its query runs, Spark refuses a late start of the same name on a former
-    checkpoint. Checkpoints that cannot be moved are reported as an event and do not fail the step.
+    The start comes first: while the version's query runs, Spark refuses a late start of the same name on a former
+    checkpoint. If checkpoints cannot be moved, an event is recorded, and the step does not fail.
     """
     begun = run.start_unless_stopped(step, after_stop=True)
     try:
@@ -132,7 +132,7 @@ def begin_moved(run: RunContext, step: Step) -> Deployment | StepFailed:
 
 
 def look_for_proof(run: RunContext, step: Step) -> RunEvidence:
-    """Check whether a start has succeeded: it has if a batch was committed, or if a trigger found no input."""
+    """Check whether a start has succeeded, which is shown by a committed batch or by a trigger without input."""
     deployment, seam = run.deployed(step), run.seams.get(step.n, "")
     if deployment.state == State.FAILED:
         return StepFailed(step.n, f"{deployment.error_class}: {deployment.error}")
@@ -148,9 +148,9 @@ def look_for_proof(run: RunContext, step: Step) -> RunEvidence:
 
 
 def alter(run: RunContext, step: Step) -> RunEvidence:
-    """Add new columns and wider types to the table, its note and its registration; pause the queries that would fail.
+    """Add new columns and wider types to a table, its note and its registration, while affected queries are paused.
 
-    A table that was already altered is left as it is.
+    Changes that were already made are not repeated.
     """
     node = run.node(step)
     name = run.agent.layout.catalog_name(step.table, step.version)
@@ -175,19 +175,19 @@ def alter(run: RunContext, step: Step) -> RunEvidence:
 
 
 def take_over_texts(run: RunContext, step: Step, **more: Any) -> None:
-    """Write the new texts and the fields in `more` into the deployment: from now on a restart uses the new text."""
+    """Write the new texts and the fields in `more` to the registry; restarts use the new texts from then on."""
     texts = _texts(run.built(step))
     run.agent.ledger.update_deployment(step.table, step.version, **texts, plan_hash=run.plan.hash, **more)
 
 
 def _texts(built: Deployment) -> dict[str, Any]:
-    """Return the fields that a restart takes over from the newly compiled version."""
+    """Return the fields of a newly compiled version that a restart takes over."""
     names = ("revision", "texts", "compiled", "trigger", "bindings")
     return {name: getattr(built, name) for name in names}
 
 
 def record(run: RunContext, step: Step) -> RunEvidence:
-    """Write the declared revision into the registry."""
+    """Write the declared revision and owner to the registry; the statement keeps running."""
     node = run.node(step)
     run.agent.ledger.update_deployment(
         step.table,
@@ -205,11 +205,11 @@ STOPS_AT_ONCE = 8
 
 @contextmanager
 def paused_readers(run: RunContext, step: Step, *, static_too: bool) -> Iterator[tuple[str, ...]]:
-    """Lock and pause the step's version and its streaming readers for a block; yields the names of those that ran.
+    """Lock and pause the step's version and its streaming readers for a block; yields the names of those paused.
 
-    `static_too` includes the readers that join the version as a static side, which fail at a wider type but not at
-    a new column. Raises Busy if a version is locked, and the errors of a refused start or a failed stop; then the
-    table is unchanged.
+    With `static_too`, readers that join the version as a static side are included: they fail if a type becomes wider,
+    but not if a column is added. Raises Busy if a version is locked, or the error of a refused restart or failed stop;
+    the table is then unchanged.
     """
     agent, here = run.agent, (step.table, step.version)
     reads = {

@@ -1,4 +1,4 @@
-"""Performs the steps of a run. Each step checks first whether its effect exists, so that repeating it is safe."""
+"""Performs the steps of a run. Each step first checks whether its effect exists, so that repeating it is safe."""
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -45,11 +45,11 @@ _EFFECTS: Mapping[StepKind, Callable[[RunContext, Step], RunEvidence]] = {
     StepKind.OPTIMIZE: upkeep_steps.look_after,
     StepKind.VACUUM: upkeep_steps.look_after,
 }
-"""The function that performs each kind of step; the executor itself opens and polls CATCH_UP gates."""
+"""The function that performs each kind of step; CATCH_UP gates are handled by the executor itself."""
 
 
 class StepExecutor:
-    """Performs the steps of one run; decides by a step's `do` alone, never by a reason or evidence in the plan."""
+    """Performs the steps of one run. A step's effect depends on its `do`, never on a reason or evidence in the plan."""
 
     def __init__(self, agent: AgentContext, plan: Plan, run_id: str) -> None:
         self._agent = agent
@@ -57,13 +57,12 @@ class StepExecutor:
         self._joined = joined_whole(plan)
         self._gates: dict[int, CatchUpGate] = {}
         self._waiting: dict[int, float] = {}
-        """When each gate began to wait, by the monotonic clock; a new agent starts the wait again."""
+        """When each gate began to wait, by the monotonic clock; a new agent begins the wait again."""
 
     def perform(self, step: Step) -> RunEvidence:
         """Perform one step and return its result.
 
-        Raises PoolUnreachable, LedgerUnavailable or Busy if the caller should simply perform the step again
-        later.
+        Raises PoolUnreachable, LedgerUnavailable or Busy if the caller should perform the step again later.
         """
         try:
             self._agent.identity.refuse_doubt()
@@ -84,9 +83,9 @@ class StepExecutor:
         return self.recorded(step) or _EFFECTS[step.do](self._run, step)
 
     def leave(self, step: Step) -> StepDone | None:
-        """Abandon a step: undo a partial swap, and the command of a start.
+        """Abandon a step: undo a partial swap, or a start command that had no effect.
 
-        Returns the evidence of a swap that the ledger records, which is done whatever has failed since.
+        Returns the evidence of a swap that the ledger records, because such a swap is done in spite of later failures.
         """
         self._run.take_back(step)
         done = self.recorded(step)
@@ -95,17 +94,17 @@ class StepExecutor:
         return done
 
     def recorded(self, step: Step) -> StepDone | None:
-        """Return the evidence of a swap that the ledger records although its step was not ended."""
+        """Return the evidence of a swap that the ledger records although its step is unfinished; None otherwise."""
         if step.do is not StepKind.SWAP or not pointer_steps.has_swapped(self._run, step):
             return None
         skipped = pointer_steps.passed_over(self._run, {table for table, _ in self._run.versions(step)})
         return StepDone(step.n, pointer_steps.moves_in_words(self._run, step) + skipped)
 
     def poll(self, step: Step) -> RunEvidence:
-        """Check a gate: whether a version has caught up, may be swapped in, or has committed its first batch.
+        """Check an open step: whether its version has caught up, may be swapped in, or has committed its first batch.
 
-        A gate that stays closed or unreachable for longer than the environment allows fails its step. The time of a
-        freeze does not count.
+        A gate that stays closed, or cannot be checked, for longer than the environment allows fails its step. Time
+        during a freeze is not counted.
         """
         if step.do in MOVES_POINTERS | {StepKind.HOLD} and self._is_frozen():
             self._waiting[step.n] = self._agent.monotonic()
@@ -132,7 +131,7 @@ class StepExecutor:
         return False
 
     def end_waits(self, waiting: Collection[int] = ()) -> None:
-        """End the background work of all steps but those in `waiting`, by number."""
+        """End the background work of all steps except those whose numbers are in `waiting`."""
         validation_step.end_comparisons(self._run, waiting)
         upkeep_steps.end_upkeep(self._run, waiting)
 
@@ -177,7 +176,7 @@ class StepExecutor:
 
 
 def joined_whole(plan: Plan) -> frozenset[tuple[TableName, int]]:
-    """Return the versions that a plan's nodes join as static sides, and those from which the plan fills them."""
+    """Return the versions that a plan's nodes join as static sides, and all versions upstream of those in the plan."""
     bindings = {(node.table, node.version): node.bindings for node in plan.nodes}
     open_ = [(b.parent, b.version) for found in bindings.values() for b in found if not b.streamed]
     joined: set[tuple[TableName, int]] = set()
