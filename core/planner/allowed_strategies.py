@@ -1,4 +1,4 @@
-"""The strategies that a statement allows, each with a note, and why the others are ruled out."""
+"""The strategies by which a statement can be started, restarted or rebuilt, and the reasons that rule out others."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -51,13 +51,16 @@ _SAME_QUERY = frozenset(
 
 
 Offer = tuple[str, Fact[StrategyNote] | None]
-"""A strategy with its note."""
+"""A strategy with its note, None if there is nothing to note."""
 
 
 def strategies_of(
     context: PlanningContext, scope: PlanScope, decisions: Mapping[TableName, TableDecision], table: TableName
 ) -> dict[str, Fact[StrategyNote] | None]:
-    """Return the strategies that a decided table allows, with their notes; empty for an external table."""
+    """Return the strategies that a table of the plan allows, each with its note or None.
+
+    The result is empty if the table is external or not declared.
+    """
     declared = context.declared.tables.get(table)
     if declared is None or declared.parsed is None:
         return {}
@@ -72,7 +75,7 @@ def why_not(
     table: TableName,
     strategy: str,
 ) -> Refusal | None:
-    """Return why a decided table does not allow a strategy; None if there is no specific reason."""
+    """Return why a table of the plan does not allow a strategy; None if it does, or if there is no specific reason."""
     declared, decision = context.declared.tables.get(table), decisions[table].default
     if declared is None or declared.parsed is None:
         return StrategyRefusal.NO_STATEMENT.of()
@@ -82,7 +85,7 @@ def why_not(
 
 
 def forgotten_sequences(context: PlanningContext, table: Table) -> Fact[StrategyRefusal] | None:
-    """Return why a new version would accept older rows: it does not know the keys that the serving version has seen.
+    """Return why a new version would accept outdated rows: it does not know the latest sequence of each key.
 
     None if the table has no sequence or is not deployed.
     """
@@ -96,7 +99,7 @@ def forgotten_sequences(context: PlanningContext, table: Table) -> Fact[Strategy
 
 @dataclass(frozen=True, slots=True)
 class StrategyCase:
-    """A statement, what is decided about it, and what is decided about the other tables of the plan.
+    """Determines which strategies a statement allows, given the decisions on it and on the other tables of the plan.
 
     Each `not_…` method returns why a strategy is not allowed, or None if it is allowed.
     """
@@ -108,7 +111,10 @@ class StrategyCase:
     decision: TableDecision
 
     def offers(self) -> Iterator[Offer]:
-        """Yield the offers of a statement, the default first, regardless of what the formats of its sources support."""
+        """Yield the strategies that suit the decision, the default first, each with its note.
+
+        `not_positioned` may still rule one of them out.
+        """
         match self.decision.action:
             case Action.START:
                 yield Strategy.FIRST, None
@@ -185,12 +191,12 @@ class StrategyCase:
 
     @property
     def _own(self) -> Change:
-        """The statement's own change."""
+        """The change of the statement itself, regardless of changes to its parents."""
         return self.context.changes.of(self.table.name)
 
     @property
     def _edits(self) -> frozenset[ChangeKind]:
-        """The kinds of all edits of the statement itself."""
+        """The kinds of all differences between deployed and declared revision; empty if the former is unknown."""
         compared = self.context.changes.compared(self.table.name)
         return kinds_between(*compared) if compared is not None else frozenset()
 
@@ -199,7 +205,7 @@ class StrategyCase:
         return recreated_parents(self.table, self.decisions)
 
     def not_positioned(self, strategy: str) -> Fact[StrategyRefusal] | None:
-        """Return why a statement cannot start at the position that a strategy implies."""
+        """Return why a statement cannot start from new rows only (SEEDED); None for any other strategy."""
         if strategy != Strategy.SEEDED or self.table.parsed is None:
             return None
         tables = self.context.declared.tables
@@ -240,7 +246,7 @@ class StrategyCase:
         return StrategyRefusal.OTHER_STATE if self._stateful else StrategyRefusal.NO_STATE
 
     def _other_positions(self) -> Fact[StrategyRefusal] | None:
-        """Return why offsets of the old version mean nothing in a new version; None if they keep their meaning."""
+        """Return why the old version's offsets are not valid in a new version; None if they are."""
         context, name = self.context, self.table.name
         if lost := self._lost():
             return lost
@@ -262,11 +268,11 @@ class StrategyCase:
         return StrategyRefusal.LOST.of(what=lost) if lost is not None else None
 
     def not_keyed(self) -> Fact[StrategyRefusal] | None:
-        """Return why the rows cannot be upserted into the same table again."""
+        """Return why the statement cannot write its rows into the existing table again, by upsert."""
         return not_keyed(self.context, self.table, self.decision, self.decisions)
 
     def not_chained(self) -> Fact[StrategyRefusal] | None:
-        """Return why a new version cannot hold only new rows while the pointer also serves those of the old version."""
+        """Return why a new version cannot contain only new rows while the pointer serves the union of both versions."""
         context, name = self.context, self.table.name
         changes_inputs = any(kind.definition.changes_inputs_or_key for kind in self._edits)
         if self.decision.change.kind is not ChangeKind.TABLE_FORMAT or changes_inputs:
@@ -295,7 +301,7 @@ class StrategyCase:
         return StrategyRefusal.PARENT_RECREATED.of() if self._recreated else self.not_restarted()
 
     def not_restarted(self) -> Refusal | None:
-        """Return why a rebuild cannot be replaced by a restart, regardless of the parents."""
+        """Return why a restart from the checkpoint cannot replace the rebuild, ignoring re-created parents."""
         pair, change = self.context.changes.compared(self.table.name), self.decision.change
         if self.decision.reason is Reason.UNPROVEN and change.evidence and pair is not None:
             return StrategyRefusal.UNPROVEN.of(evidence=evidence_words(change.evidence[0]))
@@ -309,7 +315,7 @@ class StrategyCase:
         return refused.of() if refused is not None else None
 
     def not_seamed(self) -> Fact[StrategyRefusal] | None:
-        """Return why a statement cannot keep its own table when a parent is re-created."""
+        """Return why a statement cannot keep its table and continue reading from a re-created parent."""
         if self.decision.reason is Reason.WITH_ITS_SET:
             return StrategyRefusal.SET_REBUILT.of()
         if self.decision.reason not in _MOVED:
@@ -317,7 +323,7 @@ class StrategyCase:
         return self._not_moved()
 
     def _not_moved(self) -> Fact[StrategyRefusal] | None:
-        """Return why a statement cannot continue with another version of the table that it streams."""
+        """Return why a statement cannot continue with a different version of the table that it streams."""
         if self.table.parsed is None or self._stateful:
             return StrategyRefusal.KEEPS_STATE.of()
         if [read.source_name for read in self.table.parsed.reads if read.streaming] != [""]:

@@ -1,4 +1,4 @@
-"""Columns of a deployed table that are widened in place, and what that means for the table's readers."""
+"""Columns of a deployed table that are widened in place, and the effect on the readers of the table."""
 
 import re
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ class WiderType:
 
 
 def wider_types(context: PlanningContext, table: TableName) -> tuple[WiderType, ...]:
-    """Return the columns that a table's own change widens in place, in declaration order."""
+    """Return the columns that a table's pending change widens in place, in declaration order; empty if none."""
     if context.changes.of(table).kind is not ChangeKind.COLUMN_WIDENED:
         return ()
     old = context.revisions.deployed(table)
@@ -42,15 +42,15 @@ def wider_types(context: PlanningContext, table: TableName) -> tuple[WiderType, 
 
 
 def end_at_change(context: PlanningContext, table: TableName) -> Fact[Notice]:
-    """Return the notice that Spark ends the readers of a table when the table is altered."""
+    """Return the notice that Spark ends the queries that read a table when the table is altered."""
     widened = context.changes.of(table).kind is ChangeKind.COLUMN_WIDENED
     return Notice.ENDS_AT_TYPE.of(parent=table) if widened else Notice.ENDS_AT_COLUMN.of(parent=table)
 
 
 def use_of_wider_types(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
-    """Return where a reader uses a widened column; None if it uses none.
+    """Return a notice of where a reader uses a widened column of its parent; None if it uses none.
 
-    A stateful statement uses every column that its text may name, a star included.
+    A stateful statement uses a column if its text mentions the name, or contains a star.
     """
     reader = walk.context.declared.tables.get(child)
     if reader is None or reader.parsed is None:
@@ -68,9 +68,9 @@ def use_of_wider_types(walk: DeployWalk, child: TableName, parent: TableName) ->
 
 
 def refuse_unfit_reader(walk: DeployWalk, reader: TableName, table: TableName) -> None:
-    """Refuse a wider type that a reader's state, files or precision cannot hold.
+    """Refuse to widen a column if the state, the files or the precision of a reader cannot hold the wider type.
 
-    If only large values would end the reader, warn instead.
+    Warn instead if only large values would make the reader fail.
     """
     known = walk.found.by_table.get(reader)
     begins = known is not None and known.action in (Action.START, Action.REBUILD)

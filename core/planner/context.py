@@ -1,6 +1,6 @@
-"""The input of a plan by subject: declared tables, observed tables, revisions, changes and bindings.
+"""The planner's input, divided by subject: declared tables, observed tables, revisions, changes and bindings.
 
-A function that needs one subject takes only that one; every answer is computed once per table.
+A function takes only the subjects that it needs. Results are computed once per table.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ from core.project_reader.revision_reader import read_revision, revision_of
 
 
 class DeclaredTables:
-    """The tables that a project declares, for one environment."""
+    """The tables that a project declares, with the environment to plan for."""
 
     def __init__(self, project: Project, environment: Environment, like: "DeclaredTables | None" = None) -> None:
         self.project = project
@@ -39,12 +39,12 @@ class DeclaredTables:
 
     @cached_property
     def graph(self) -> TableGraph:
-        """The graph of declared readers; shared with `like` if all tables read the same there."""
+        """The graph of declared reads; the graph of `like` is reused if its tables read the same tables."""
         same = self._like is not None and _read_the_same(self.tables, self._like.tables)
         return self._like.graph if same and self._like is not None else table_graph(self.project)
 
     def statement_set(self, name: TableName) -> tuple[TableName, ...]:
-        """Return the statement set of a declared table, sorted and including the table; empty for an external table."""
+        """Return the sorted tables of a table's statement set, including itself; empty if external or undeclared."""
         declared = self.tables.get(name)
         return () if declared is None or declared.external else self._statement_sets[declared.folder]
 
@@ -65,7 +65,7 @@ def _read_the_same(tables: Mapping[TableName, Table], others: Mapping[TableName,
 
 
 class ObservedTables:
-    """The deployments of one environment, read together with its declared tables."""
+    """The observed deployments of one environment, completed with the help of the declared tables."""
 
     def __init__(self, declared: DeclaredTables, observed: Mapping[TableName, ObservedDeployment]) -> None:
         self._declared = declared
@@ -73,7 +73,7 @@ class ObservedTables:
         """Observations by table, sorted by name, with missing versions filled in."""
 
     def statistics(self, table: TableName) -> TableStatistics:
-        """Return the measurements of a table; empty if there are none."""
+        """Return the measurements of a table; all of them are unknown if nothing was measured."""
         return self.deployment(table).statistics or _NOT_MEASURED
 
     def tables(self) -> tuple[TableName, ...]:
@@ -86,17 +86,17 @@ class ObservedTables:
         return {*self.tables(), *(table for table, seen in self.deployments.items() if seen.in_trash is not None)}
 
     def deployment(self, table: TableName) -> ObservedDeployment:
-        """Return the observation of a table with versions filled in; an unobserved table counts as absent."""
+        """Return what was observed of a table, with missing versions filled in; ABSENT if nothing was observed."""
         return self.deployments.get(table, _ABSENT)
 
     def runs_on(self, table: TableName) -> tuple[tuple[int, tuple[Binding, ...]], ...]:
-        """Return the replaced versions that are kept running, including failed ones, with their bindings."""
+        """Return a table's replaced versions that are kept running, including failed ones, each with its bindings."""
         seen = self.deployment(table)
         former = (seen.former,) if seen.former is not None and seen.former.version in seen.retained else ()
         return tuple((version.version, version.bindings) for version in (*former, *seen.runs_on))
 
     def is_deployed(self, table: TableName) -> bool:
-        """Return whether a table has a version."""
+        """Return whether a table is deployed, regardless of its state."""
         return self.deployment(table).state != State.ABSENT
 
     def is_running(self, table: TableName) -> bool:
@@ -114,19 +114,18 @@ class ObservedTables:
         return self.is_deployed(table) and self.deployment(table).version == 0
 
     def next_version(self, table: TableName) -> int:
-        """Return the version that a start or rebuild creates; 0 for an external table."""
+        """Return the number of the version that a start or rebuild would create; 0 for an external table."""
         return 0 if self.is_external(table) else self.deployment(table).highest_version + 1
 
     def serving_version(self, table: TableName) -> int:
-        """Return the serving version, or the first version that will serve."""
+        """Return a table's serving version, or the next version to be created if the table is not deployed."""
         seen = self.deployment(table)
         return seen.version if seen.state != State.ABSENT else self.next_version(table)
 
     def _complete(self, table: TableName, seen: ObservedDeployment) -> ObservedDeployment:
-        """Fill in version 1 and its pointer if a document gives only the state.
+        """Fill in version 1 and its pointer if the observation gives only the state of a table.
 
-        If a table will track columns, columns renamed or dropped in its streams do not count as a lost
-        checkpoint.
+        If the declared table tracks columns, a checkpoint that was lost to renamed or dropped columns counts as intact.
         """
         declared = self._declared.tables.get(table)
         tracks = declared is not None and declared.settings.schema_tracking
@@ -146,7 +145,7 @@ _NOT_MEASURED = TableStatistics()
 
 
 class TableRevisions:
-    """The declared and deployed texts of tables as revisions; `parse_cache` and `like` only save time."""
+    """The declared and deployed revisions of tables; `parse_cache` and `like` only save parsing a text twice."""
 
     def __init__(
         self,
@@ -171,17 +170,17 @@ class TableRevisions:
         return self._declared[table]
 
     def is_of(self, declared: Table) -> bool:
-        """Return whether this very object is the table declared under its name."""
+        """Return whether `declared` is the same object as the table declared here under its name."""
         return self._declared_tables.tables.get(declared.name) is declared
 
     def deployed(self, table: TableName) -> Revision | None:
-        """Return the deployed revision; None if its texts are unknown or unreadable."""
+        """Return the deployed revision of a table; None if its texts are unknown or unreadable."""
         if table not in self._deployed:
             self._deployed[table] = self._read_deployed(table)
         return self._deployed[table]
 
     def of_texts(self, table: TableName, texts: RevisionTexts) -> Revision | None:
-        """Return the declared or deployed revision that has these texts; None if neither does."""
+        """Return the declared or the deployed revision of a table, whichever has these texts; None if neither has."""
         declared = table in self._declared_tables.tables
         found = (self.declared(table) if declared else None, self.deployed(table))
         return next((revision for revision in found if revision is not None and revision.texts == texts), None)
@@ -200,10 +199,10 @@ class TableRevisions:
 
 
 class TableChanges:
-    """The changes of declared tables, each classified once.
+    """The changes from deployed to declared revisions, classified once per table.
 
-    `answers` holds Spark's packed answers by question key, and the results of upgrade tests. `engine` is the pool's
-    version of Spark, empty if unknown.
+    `answers` contains Spark's answers as JSON by question key, and the results of upgrade tests. `engine` is the Spark
+    version of the pool, empty if unknown.
     """
 
     def __init__(
@@ -223,7 +222,7 @@ class TableChanges:
         self._changes: dict[TableName, Change] = {}
 
     def of(self, table: TableName) -> Change:
-        """Return the change of a table that is both declared and deployed."""
+        """Return the change from the deployed to the declared revision of a table."""
         if table not in self._changes:
             found = self._find(table)
             if found.kind is not ChangeKind.NONE:
@@ -233,11 +232,14 @@ class TableChanges:
         return self._changes[table]
 
     def first_start(self, table: TableName) -> Change:
-        """Return the change of a table that starts for the first time, including Spark's verdict on the text."""
+        """Return the change of a table that starts for the first time, including Spark's verdict on its statement."""
         return self._cross_checked(table, Change(ChangeKind.NONE, Action.START))
 
     def question(self, table: TableName) -> AnalysisQuestion | None:
-        """Return the question to Spark about a declared table: the new SQL, and the deployed SQL if there is any."""
+        """Return the request for Spark to analyse the declared SQL of a table, and its deployed SQL if there is any.
+
+        None if there is nothing to analyse.
+        """
         return question_of(
             self._revisions.declared(table),
             self._revisions.deployed(table) if self._observed.is_deployed(table) else None,
@@ -246,7 +248,10 @@ class TableChanges:
         )
 
     def compared(self, table: TableName) -> tuple[Revision, Revision] | None:
-        """Return the deployed and the declared revision with parents, pool and engine; None if nothing is deployed."""
+        """Return the deployed and the declared revision of a table; None if the deployed one is unknown.
+
+        For a statement, the columns of the parents, the pool and the engine are included.
+        """
         seen, old, new = (
             self._observed.deployment(table),
             self._revisions.deployed(table),
@@ -289,7 +294,7 @@ class TableChanges:
         return classify(*compared) if compared is not None else unproven_change(Notice.TEXTS_UNREADABLE.of())
 
     def _elsewhere(self, seen: ObservedDeployment, new: Revision) -> Change:
-        """Return the change of pool or engine while the texts stay the same; an unknown value counts as unchanged."""
+        """Return the change of pool or engine of a table with unchanged texts; unknown values count as unchanged."""
         moved = (seen.pool is not None and seen.pool != self._pool) or (
             seen.engine and self._engine and seen.engine != self._engine
         )
@@ -300,7 +305,7 @@ class TableChanges:
         )
 
     def _parents(self, revision: Revision, *, deployed: bool) -> dict[TableName, tuple[str, ...]]:
-        """Return the known columns of the tables that a revision reads, as deployed or as declared."""
+        """Return the columns of each table that a revision reads, deployed or declared; unknown tables are left out."""
         found = {}
         for table in {read.table for read in revision.parsed.reads} if revision.parsed is not None else ():
             known = deployed and self._observed.deployment(table).deployed is not None
@@ -326,7 +331,7 @@ class TableChanges:
 
 
 class TableBindings:
-    """The bindings of deployments in both directions, computed in time linear in deployments and bindings."""
+    """The bindings of deployed tables, by reader and by parent; built in time linear in tables and bindings."""
 
     def __init__(
         self, declared: DeclaredTables, observed: ObservedTables, revisions: TableRevisions, changes: TableChanges
@@ -343,15 +348,15 @@ class TableBindings:
         self._readers = {parent: tuple(found) for parent, found in readers.items()}
 
     def of(self, table: TableName) -> tuple[Binding, ...]:
-        """Return the bindings of the serving version, derived from its texts if they were not observed."""
+        """Return the bindings of a table's serving version, derived from its SQL if they were not observed."""
         return self._bindings.get(table, ())
 
     def readers(self, table: TableName) -> tuple[TableName, ...]:
-        """Return the deployments that are bound to any version of a table, sorted by name."""
+        """Return the deployed tables that are bound to any version of a table, sorted by name."""
         return self._readers.get(table, ())
 
     def bind(self, revision: Revision) -> tuple[Binding, ...]:
-        """Return the bindings of a revision to the versions that serve, or to the first versions that will."""
+        """Return the bindings of a revision to the serving versions of its parents, or to their next versions."""
         reads = revision.parsed.reads if revision.parsed is not None else ()
         found = {Binding(read.table, self._observed.serving_version(read.table), read.streaming) for read in reads}
         return tuple(sorted(found, key=by_parent))
@@ -370,13 +375,13 @@ class TableBindings:
 
 
 def by_parent(binding: Binding) -> tuple[str, int, bool]:
-    """Return the key by which bindings are sorted."""
+    """Return the sort key of a binding: parent, version, and streamed before static."""
     return (binding.parent, binding.version, not binding.streamed)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanningContext:
-    """Everything from which a plan of one environment is computed."""
+    """The project and the observed state of one environment, as the planner reads them."""
 
     declared: DeclaredTables
     observed: ObservedTables
@@ -397,7 +402,7 @@ def planning_context(
 ) -> PlanningContext:
     """Return the planning context of a project and its deployments, in time linear in tables and bindings.
 
-    `like` is another context that shares many texts with this one; their parsed revisions are reused.
+    `like` is another context with mostly the same texts; its parsed revisions are reused.
     """
     declared = DeclaredTables(project, environment, like.declared if like else None)
     deployments = ObservedTables(declared, observed)

@@ -1,4 +1,4 @@
-"""Observations in a document that contradict each other or the project; they are checked before a plan uses them."""
+"""Checks a document for observations that contradict each other or the project, before a plan uses them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -40,7 +40,7 @@ def impossible_observations(
 
 
 def with_places(problems: tuple[Problem, ...], places: Mapping[tuple[TableName, str], Where]) -> tuple[Problem, ...]:
-    """Return problems with the locations of their keys, in document order."""
+    """Return problems with the positions of their keys in the document, sorted by position."""
     found = []
     for problem in problems:
         table = TableName(problem.subject)
@@ -117,7 +117,10 @@ def _wrong_with_parents(
     observed: Mapping[TableName, ObservedDeployment],
     table: TableName,
 ) -> _Wrong:
-    """Check the inputs that a running statement's text names; an undeclared input may be external."""
+    """Yield the inputs of a running statement, as named in its SQL, that are declared but were never deployed.
+
+    An undeclared input may be external, and is not reported.
+    """
     for parent in dict.fromkeys(binding.parent for binding in bindings.of(table)):
         source = declared.tables.get(parent)
         never = not _highest(observed.get(parent, ObservedDeployment()))
@@ -127,7 +130,7 @@ def _wrong_with_parents(
 
 
 def _has_known_text(context: PlanningContext, table: TableName) -> bool:
-    """Return whether the text that a table runs is known."""
+    """Return whether the deployed text of a table is known."""
     seen, declared = context.observed.deployment(table), context.declared.tables.get(table)
     if seen.deployed is not None:
         return True
@@ -139,7 +142,7 @@ def _list_parent(parent: TableName, version: int) -> str:
 
 
 def _existing(seen: ObservedDeployment) -> frozenset[int]:
-    """Return the versions that exist; a table with only a state has version 1."""
+    """Return the existing versions of a table; a table observed only by its state has version 1."""
     if seen.state == State.ABSENT:
         return frozenset()
     orphans = (orphan.version for orphan in seen.orphan_versions)

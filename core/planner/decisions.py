@@ -1,4 +1,4 @@
-"""What a deploy decides for each table, before versions, steps and costs are known."""
+"""The decisions of a deploy on each table, before versions, steps and costs are determined."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -32,7 +32,7 @@ DEFAULT_STRATEGY = {
 
 
 class DownstreamOutcome(IntEnum):
-    """What the readers of a table find after the plan, from mildest to most severe."""
+    """The condition in which a plan leaves a table for its readers, from mildest to most severe."""
 
     KEPT = 0
     """The same table: kept, recorded or restarted in place."""
@@ -43,12 +43,12 @@ class DownstreamOutcome(IntEnum):
     CHAINED = 3
     """A new version that holds only new rows."""
     CREATED = 4
-    """A new version that reads from the beginning; offsets of the old version mean nothing in it."""
+    """A new version that reads from the beginning; offsets of the old version are not valid in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableDecision:
-    """What happens to one table."""
+    """The decision on one table: the action, its reason and the strategy."""
 
     action: Action
     reason: Reason
@@ -66,7 +66,7 @@ class TableDecision:
 
     @property
     def strategy(self) -> str:
-        """The chosen strategy or the action's default; empty if nothing is started."""
+        """The operator's strategy, or else the action's default; empty if the action starts no query."""
         return self.chosen_strategy or str(DEFAULT_STRATEGY.get(self.action, ""))
 
     @property
@@ -76,7 +76,7 @@ class TableDecision:
 
     @property
     def lowered(self) -> bool:
-        """Return whether the operator's choice does less than the default: it keeps the table, without a rebuild."""
+        """Return whether the operator's choice does less than a rebuild: it keeps the table, or some of its rows."""
         return self.keeps_rows or (self.action is Action.RESTART and self.default.action is Action.REBUILD)
 
     @property
@@ -86,12 +86,12 @@ class TableDecision:
 
     @property
     def moves(self) -> bool:
-        """Return whether the table will read the newest versions of its streamed parents."""
+        """Return whether the decision binds the table to the newest versions of its streamed parents."""
         return self.action in (Action.START, Action.REBUILD) or self.strategy == Strategy.SEAM
 
     @property
     def outcome(self) -> DownstreamOutcome:
-        """What the readers of the table find after the plan."""
+        """The condition in which the plan leaves the table for its readers."""
         if self.action is Action.REBUILD:
             return _OUTCOMES.get(self.strategy, DownstreamOutcome.CREATED)
         return (
@@ -105,7 +105,7 @@ _OUTCOMES = {str(Strategy.KEYED): DownstreamOutcome.REWRITTEN, str(Strategy.CHAI
 
 
 def recreated_parents(table: Table, decisions: Mapping[TableName, TableDecision]) -> tuple[TableName, ...]:
-    """Return the streamed parents that the same plan re-creates: the table's current offsets mean nothing in them."""
+    """Return the streamed parents that the same plan re-creates; the table's current offsets are not valid in them."""
     streamed = dict.fromkeys(read.table for read in table.parsed.reads if read.streaming) if table.parsed else {}
     known = ((name, decisions[name]) for name in streamed if name in decisions)
     return tuple(name for name, found in known if found.makes_version and found.reason is not Reason.REGISTERED)
@@ -113,7 +113,7 @@ def recreated_parents(table: Table, decisions: Mapping[TableName, TableDecision]
 
 @dataclass(slots=True)
 class PlanRemarks:
-    """Refusals and warnings collected while a plan is decided."""
+    """The refusals and warnings collected while a plan is being decided."""
 
     refusals: list[PlanRefusal] = field(default_factory=list)
     warnings: list[PlanWarning] = field(default_factory=list)
@@ -129,23 +129,23 @@ class PlanRemarks:
 
 @dataclass(slots=True)
 class DeployDecisions(PlanRemarks):
-    """The decisions of a deploy while they are being made."""
+    """The decisions of a deploy made so far, with refusals and warnings."""
 
     by_table: dict[TableName, TableDecision] = field(default_factory=dict)
     left_behind: list[LeftBehind] = field(default_factory=list)
     causes: dict[TableName, dict[TableName, Evidence | None]] = field(default_factory=dict)
-    """For each table, further tables that brought it into the plan, with the evidence; see `because_of`."""
+    """For each table, the further tables because of which it is in the plan, with the evidence; see `because_of`."""
 
     def put(self, table: TableName, decision: TableDecision) -> None:
         """Record the decision on a table, replacing an earlier one."""
         self.by_table[table] = decision
 
     def add_cause(self, table: TableName, cause: TableName, evidence: Evidence | None = None) -> None:
-        """Record that another table brought a table into the plan, with the evidence."""
+        """Record that the plan includes `table` because of `cause`, with the evidence if there is any."""
         self.causes.setdefault(table, {})[cause] = evidence
 
     def settle(self) -> None:
-        """Write the causes into the decisions, sorted by name, once all causes are known."""
+        """Copy all recorded causes and their evidence into the decisions, sorted by name; call this last."""
         for table, causes in self.causes.items():
             known = self.by_table[table]
             seen = (causes[cause] for cause in sorted(causes))
@@ -160,7 +160,7 @@ class DeployDecisions(PlanRemarks):
 
 @dataclass(slots=True)
 class DeployWalk:
-    """The input of the walk over the tables of a deploy, and the decisions made so far."""
+    """The state of the walk over the tables of a deploy: its input, and the decisions made so far."""
 
     context: PlanningContext
     scope: PlanScope
@@ -172,6 +172,6 @@ class DeployWalk:
         self.choices = {choice.table: choice for choice in self.scope.request.choices}
 
     def may_touch(self, table: TableName) -> bool:
-        """Return whether the walk downstream may change a table that was not requested."""
+        """Return whether the plan may change a table as a reader: it must be declared, not external, and in scope."""
         declared = self.context.declared.tables.get(table)
         return declared is not None and not declared.external and self.scope.may_touch(table, declared.product)

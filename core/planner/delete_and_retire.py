@@ -1,4 +1,4 @@
-"""Deleting tables, and retiring the versions that were replaced; nothing is removed while something still reads it."""
+"""Plans that delete tables or retire replaced versions; nothing is removed while something still reads it."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Set
@@ -25,13 +25,13 @@ from core.sql.statement import describe_log_start, read_log_start
 
 @dataclass(slots=True)
 class DeleteDecisions(PlanRemarks):
-    """The tables to delete, collected while a delete is decided."""
+    """The tables that a delete includes, with the refusals and warnings found so far."""
 
     tables: set[TableName] = field(default_factory=set)
 
 
 def delete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
-    """Draft a delete: stop statements from sinks to sources, drop the pointers, then trash every version."""
+    """Draft a delete: stop statements from sinks to sources, drop the pointers, then move all versions to the trash."""
     found = decide_delete(context, scope)
     versions = {table: context.observed.deployment(table).version for table in found.tables}
     bindings = {table: context.bindings.of(table) for table in found.tables}
@@ -57,14 +57,14 @@ def delete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
 
 
 def _newest_first(seen: ObservedDeployment, *, rest: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the serving version, other running versions and `rest`, newest first; an external table has none."""
+    """Return the serving and running versions of a table and `rest`, newest first; empty for an external table."""
     return tuple(sorted({seen.version, *seen.retained, *rest} - {0}, reverse=True))
 
 
 def decide_delete(context: PlanningContext, scope: PlanScope) -> DeleteDecisions:
-    """Decide which tables are deleted.
+    """Decide which tables a delete includes.
 
-    Of the tables that still have readers, those named in the request are refused, and all others stay.
+    If a table that the request names still has readers, the request is refused; any other table with readers is kept.
     """
     found = DeleteDecisions()
     named = scope.named
@@ -91,7 +91,7 @@ def decide_delete(context: PlanningContext, scope: PlanScope) -> DeleteDecisions
 
 
 def _take_readers(context: PlanningContext, scope: PlanScope, found: DeleteDecisions) -> None:
-    """Add the readers that the request includes, down to the sinks."""
+    """Add the readers that the request allows to be deleted, down to the sinks."""
     waiting = sorted(found.tables - scope.upstream)
     while waiting:
         for reader in context.bindings.readers(waiting.pop()):
@@ -102,12 +102,15 @@ def _take_readers(context: PlanningContext, scope: PlanScope, found: DeleteDecis
 
 
 def _deployed_set(context: PlanningContext, table: TableName) -> tuple[TableName, ...]:
-    """Return the deployed tables of the statement set that a table belongs to, including the table itself."""
+    """Return the deployed tables in the statement set of a table, including the table itself."""
     return tuple(other for other in context.declared.statement_set(table) if context.observed.is_deployed(other))
 
 
 def _keep_what_others_need(context: PlanningContext, named: Set[TableName], found: DeleteDecisions) -> None:
-    """Keep every unnamed table that a remaining table reads or shares a statement set with, up to the sources."""
+    """Keep each unnamed table that a remaining table reads, or that belongs to a remaining table's statement set.
+
+    The same then applies to the parents of each kept table.
+    """
     waiting = deque(sorted(table for table in found.tables if table not in named))
     while waiting:
         table = waiting.popleft()
@@ -157,7 +160,7 @@ def _refuse_under_pointers(observed: ObservedTables, found: DeleteDecisions) -> 
 
 
 def _refuse_under_what_runs_on(observed: ObservedTables, found: DeleteDecisions) -> None:
-    """Refuse to delete a table that is still read by a replaced version kept running."""
+    """Refuse to delete a table that is read by a replaced, still running version of a remaining table."""
     for other in sorted(set(observed.tables()) - found.tables):
         for version, bindings in observed.runs_on(other):
             for table in sorted({b.parent for b in bindings} & found.tables):
@@ -166,7 +169,7 @@ def _refuse_under_what_runs_on(observed: ObservedTables, found: DeleteDecisions)
 
 
 def _warn_of_other_versions(observed: ObservedTables, table: TableName, found: DeleteDecisions) -> None:
-    """Warn about the other versions that are deleted with a table."""
+    """Warn about the former versions that are deleted together with a table."""
     seen = observed.deployment(table)
     never_served = {orphan.version for orphan in seen.orphan_versions}
     stays, bases = {seen.version}, dict(seen.clones)
@@ -194,7 +197,7 @@ def _with_products(declared: DeclaredTables, readers: Iterable[TableName]) -> tu
 
 @dataclass(slots=True)
 class ReplacedVersions(PlanRemarks):
-    """The versions to retire, collected while a retirement is decided."""
+    """The replaced versions to retire, with the refusals and warnings found so far."""
 
     by_table: dict[TableName, tuple[int, ...]] = field(default_factory=dict)
     """Versions of each table, newest first."""
@@ -203,9 +206,9 @@ class ReplacedVersions(PlanRemarks):
 def retire_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     """Draft a plan that retires every version that once served and no longer does, readers first.
 
-    Versions that still run are stopped; then files and checkpoints go to the trash until their deadline. The plan
-    is refused while anything reads such a version. Clones that never served are retired as well, because they keep
-    the files of their base.
+    Versions that still run are stopped; then files and checkpoints go to the trash, where they stay until they are
+    purged. The plan is refused while anything reads such a version. Clones that never served are retired as well,
+    because they keep the files of the version from which they were cloned.
     """
     found = ReplacedVersions()
     for table in scope.requested:
@@ -250,9 +253,9 @@ def _take_replaced(observed: ObservedTables, table: TableName, found: ReplacedVe
 
 
 def _refuse_retiring_under_readers(context: PlanningContext, table: TableName, found: ReplacedVersions) -> None:
-    """Refuse to retire versions that something reads or that have an open ticket; warn if a rollback is lost.
+    """Refuse to retire versions that are read or have an open ticket; warn if a reader loses its rollback.
 
-    Serving versions and running older versions count as readers.
+    Both serving versions and older versions that still run count as readers.
     """
     observed = context.observed
     going = {(table, version): physical_name(table, version) for version in found.by_table[table]}
@@ -280,7 +283,7 @@ def _refuse_retiring_under_readers(context: PlanningContext, table: TableName, f
 
 
 def _refuse_under_clones(observed: ObservedTables, table: TableName, found: ReplacedVersions) -> None:
-    """Refuse to retire a version whose files hold the rows of a clone that stays."""
+    """Refuse to retire a version whose files a remaining clone still uses."""
     going = found.by_table[table]
     for clone, base in observed.deployment(table).clones:
         if base in going and clone not in going:
@@ -289,7 +292,7 @@ def _refuse_under_clones(observed: ObservedTables, table: TableName, found: Repl
 
 
 def _names_read(bindings: Iterable[Binding], going: Mapping[tuple[TableName, int], str]) -> list[str]:
-    """Return the names of the retiring physical tables that the bindings read."""
+    """Return the physical names of those versions to retire that the bindings refer to."""
     return [going[b.parent, b.version] for b in bindings if (b.parent, b.version) in going]
 
 

@@ -1,4 +1,4 @@
-"""The draft of a deploy before its guards: decisions on every affected table, with versions, bindings and steps."""
+"""The draft of a deploy, before guards are applied: the decisions on all affected tables, and the resulting steps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +32,7 @@ from core.text.sentence import Fact
 
 
 def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool = True) -> PlanBody:
-    """Draft what a deploy does to every affected table."""
+    """Draft a deploy: the nodes of all affected tables, the steps, left-behind readers, refusals and warnings."""
     found = decide_deploy(context, scope)
     rebuilt = {t for t, d in found.by_table.items() if d.action is Action.REBUILD and d.makes_version}
     versions = {
@@ -84,7 +84,10 @@ def _use_orphan_versions(
     decisions: dict[TableName, TableDecision],
     versions: dict[TableName, int],
 ) -> dict[TableName, OtherVersion]:
-    """Use an orphan of the failed run for each rebuild that would create an identical version."""
+    """Reuse an orphan of the failed run for each rebuild that would create an identical version.
+
+    Returns these orphans by table, and updates `decisions` and `versions`.
+    """
     used: dict[TableName, OtherVersion] = {}
     rebuilt = [t for t, d in decisions.items() if d.action is Action.REBUILD and d.strategy == Strategy.EARLIEST]
     for table in upstream_first(context.declared, rebuilt):
@@ -111,7 +114,7 @@ def _set_aside(
     versions: dict[TableName, int],
     bindings: dict[TableName, tuple[Binding, ...]],
 ) -> tuple[RetiredVersion, ...]:
-    """Return the orphans to move to the trash; an orphan that is read stays, and so does everything it reads."""
+    """Return the orphans to move to the trash; an orphan with readers stays, and so does every version it reads."""
     stays = {(version.table, version.version) for version in old if version.readers}
     fresh = [table for table, decision in found.by_table.items() if decision.action is Action.START]
     tables = tuple(found.by_table) if scope.request.continues else fresh
@@ -136,7 +139,7 @@ def _set_aside(
 
 
 def _old_version_stays(observed: ObservedTables, old: RetiredVersion) -> Fact[PlanWarningKind]:
-    """Return the warning that an old version stays for its readers, and whether that version still gets new rows."""
+    """Return the warning that an old version is kept for its readers, either running or at rest."""
     seen = observed.deployment(old.table)
     if old.version == seen.version and seen.state in AT_REST:
         return PlanWarningKind.OLD_VERSION_RESTS.of(version=old.version, state=seen.state, readers=old.readers)
@@ -150,7 +153,7 @@ def _keep(
     versions: dict[TableName, int],
     bindings: dict[TableName, tuple[Binding, ...]],
 ) -> None:
-    """Add a kept table of which the plan only stops an old version."""
+    """Add a table to the plan as kept, because the plan ends an old version or an orphan of it."""
     decisions[table] = TableDecision(Action.KEEP, Reason.SERVES, Change(ChangeKind.NONE, Action.KEEP))
     versions[table], bindings[table] = context.observed.deployment(table).version, context.bindings.of(table)
 
@@ -200,7 +203,10 @@ _UNUSED = "it is an orphan version, and this plan does not use it"
 def _read_until_the_swap(
     observed: ObservedTables, bindings: TableBindings, aside: Sequence[RetiredVersion]
 ) -> tuple[tuple[RetiredVersion, ...], tuple[RetiredVersion, ...]]:
-    """Split orphans into those that nothing reads and those that a serving version reads, directly or indirectly."""
+    """Split orphans into those that nothing reads, and those that a serving version reads, directly or indirectly.
+
+    Returns the two groups in this order.
+    """
     reads = {
         (v.table, orphan.version): orphan.bindings
         for v in aside
@@ -222,7 +228,11 @@ def _read_until_the_swap(
 def _bindings_then(
     context: PlanningContext, table: TableName, decision: TableDecision, versions: Mapping[TableName, int]
 ) -> tuple[Binding, ...]:
-    """Return the bindings of a table after the plan: a new version reads the newest parents, any other stays bound."""
+    """Return the bindings of a table after the plan.
+
+    A new version or a seam is bound to the newest versions of all parents, a restart only to those of its static sides.
+    Any other action leaves the bindings as they are.
+    """
     if decision.action is Action.KEEP and not context.observed.is_deployed(table):
         return ()
     if decision.action in (Action.KEEP, Action.RESUME, Action.RECORD):
@@ -235,7 +245,7 @@ def _bindings_then(
 
 
 def _at(binding: Binding, versions: Mapping[TableName, int]) -> Binding:
-    """Return a binding with the version that the parent has after the plan."""
+    """Return a binding to the version that the parent has after the plan."""
     version = versions.get(binding.parent, binding.version)
     return binding if version == binding.version else replace(binding, version=version)
 

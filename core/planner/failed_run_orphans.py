@@ -1,7 +1,7 @@
-"""Orphans: unfinished versions of a failed run; which of them a plan uses, and which it moves to the trash.
+"""Orphans, the unfinished versions of a failed run: which of them a plan reuses, and which it moves to the trash.
 
-Only orphans of tables in the plan, and what reads these orphans, are considered: a plan cannot be applied while another
-open run holds one of its tables.
+Only the orphans of tables in the plan, and the orphans that read them, are considered: a plan cannot be applied while
+another open run holds one of its tables.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ from core.planner.retired_versions import RetiredVersion, reads_any
 
 
 def without_orphans(observed: Mapping[TableName, ObservedDeployment]) -> dict[TableName, ObservedDeployment]:
-    """Return observations whose retained versions contain no orphans, for a plan that continues a failed run."""
+    """Return the observations without orphans among the retained versions, for a plan that continues a failed run."""
     return {
         table: replace(seen, retained=tuple(set(seen.retained) - {orphan.version for orphan in seen.orphan_versions}))
         for table, seen in observed.items()
@@ -32,7 +32,7 @@ def without_orphans(observed: Mapping[TableName, ObservedDeployment]) -> dict[Ta
 def usable_orphan(
     observed: ObservedTables, revisions: TableRevisions, table: TableName, reads: Iterable[Binding]
 ) -> OtherVersion | None:
-    """Return the newest intact orphan with the declared texts and exactly the bindings `reads`; None if none fits."""
+    """Return the newest intact orphan with the declared texts and the bindings `reads`; None if there is none."""
     wanted = sorted(reads, key=by_parent)
     revision = revisions.declared(table).hash
     fitting = (
@@ -64,10 +64,10 @@ def unused_orphans(
     fresh: Iterable[TableName],
     bindings_then: Mapping[TableName, tuple[Binding, ...]],
 ) -> tuple[RetiredVersion, ...]:
-    """Return the orphans of `tables` that the plan does not use, sinks first, with their readers.
+    """Return the orphans of `tables` that the plan does not use, sinks first, each with its readers.
 
-    For a table that starts anew (`fresh`), the version that never ran counts as an orphan. Orphans that read a
-    returned orphan are returned as well.
+    For a table that starts anew (`fresh`), the version that never ran counts as an orphan. Orphans that read a returned
+    orphan are returned as well.
     """
     anew = set(fresh)
     found: set[tuple[TableName, int]] = set()

@@ -1,4 +1,7 @@
-"""Verdicts on a plan: losing rows is always denied; measurements and policy decide the rest; unknown is never ok."""
+"""The guards that judge a plan: its checkpoints, lost rows, replay, disk, load on the pool and approvals.
+
+A guard that denies becomes a refusal. An unknown measurement never counts as within a limit.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -36,12 +39,12 @@ class GuardInput:
     nodes: Sequence[PlanNode]
     steps: Sequence[Step]
     policy: Policy
-    """The policy in force, with recorded and declared protections added."""
+    """The recorded policy, or else the declared one, with the declared protections added."""
     headroom: Headroom
 
     @cached_property
     def rebuilt(self) -> tuple[PlanNode, ...]:
-        """Nodes that get a new version next to the old one."""
+        """Nodes that are rebuilt as a new version next to the old one."""
         return tuple(n for n in self.nodes if n.action is Action.REBUILD and n.version != n.from_version)
 
     @cached_property
@@ -52,7 +55,7 @@ class GuardInput:
 
     @cached_property
     def running(self) -> frozenset[TableName]:
-        """Statements that run now, counted over the whole environment."""
+        """Statements that are running now, anywhere in the environment."""
         observed = self.observed
         return frozenset(t for t in observed.tables() if observed.is_running(t) and not observed.is_external(t))
 
@@ -63,19 +66,19 @@ class GuardInput:
         return len(self.running) + sum(len(observed.deployment(table).retained) for table in observed.tables())
 
     def protects(self, table: TableName) -> bool:
-        """Return whether a table must not be changed in place."""
+        """Return whether a table is protected, so that it must not be changed in place."""
         return self.policy.protected or table in self.policy.protected_tables
 
 
 @dataclass(frozen=True, slots=True)
 class GuardVerdicts:
-    """The guards of a plan, with the refusals and the number of approvals that follow."""
+    """The guards of a plan, with the refusals and the number of approvals that follow from them."""
 
     guards: tuple[Guard, ...]
 
     @property
     def refusals(self) -> tuple[PlanRefusal, ...]:
-        """Refusals for the guards that deny, with their remedies."""
+        """One refusal for each guard that denies the plan, with its remedy."""
         return tuple(
             PlanRefusal("", g.summary, g.remedy or Sentence(""), g.name, kind=g.kind, fields=g.fields)
             for g in self.guards
@@ -84,7 +87,7 @@ class GuardVerdicts:
 
     @property
     def approvals(self) -> int:
-        """Number of other logins that must approve: 1 if there is any reason, otherwise 0."""
+        """Number of people other than the author who must approve: 1 if a guard asks for approval, otherwise 0."""
         return int(any(guard.verdict == NEEDS_APPROVAL for guard in self.guards))
 
 
@@ -98,7 +101,7 @@ def judge_plan(
     policy: Policy,
     headroom: Headroom,
 ) -> GuardVerdicts:
-    """Judge the nodes and steps of a plan under a policy and the declared protections."""
+    """Return the verdicts of all guards on a plan's nodes and steps, given a policy and the declared protections."""
     case = GuardInput(
         declared, observed, request, nodes, steps, policy=_protecting(declared, policy), headroom=headroom
     )
@@ -133,7 +136,7 @@ def _checkpoints(case: GuardInput) -> Guard:
 
 
 def _harm(case: GuardInput, tables: Iterable[TableName]) -> tuple[str, ...]:
-    """Return what a new checkpoint on these tables would do, by table format: lose rows, write rows twice, or both."""
+    """Return what a new checkpoint would do to tables of these formats: lose rows, write rows twice, or both."""
     declared = map(case.declared.tables.get, tables)
     repeated = {
         table is not None and table_format(table.parsed_ddl.format).repeated_by_new_checkpoint for table in declared
@@ -166,10 +169,9 @@ def _readers(case: GuardInput) -> Guard:
 
 
 def _rates(case: GuardInput) -> Guard:
-    """Deny a rate-limited rebuild below a watermark, because it drops rows when history is read in small batches.
+    """Deny rebuilding a statement with a rate limit and a watermark, because small batches of history drop rows.
 
-    For a statement that starts or resumes this is only a warning, because rows are dropped only if the backlog is
-    large.
+    A statement that merely starts or resumes gets a warning, because it drops rows only if its backlog is large.
     """
     limited = [
         node for node in case.nodes if node.action in _READING and _is_limited(case.declared.tables.get(node.table))
@@ -208,7 +210,10 @@ def _is_in_place(node: PlanNode) -> bool:
 
 
 def policy_guards(case: GuardInput) -> tuple[Guard, ...]:
-    """Return the guards that depend on measurements or the policy, in a fixed order; unset rules yield none."""
+    """Return the guards that depend on measurements or the policy, in a fixed order.
+
+    A rule that the policy does not set yields no guard.
+    """
     found = (
         _history(case),
         _replay(case),
@@ -223,7 +228,7 @@ def policy_guards(case: GuardInput) -> tuple[Guard, ...]:
 
 
 def _history(case: GuardInput) -> Guard:
-    """Deny a replay whose input files are gone, because the rows in them would be lost."""
+    """Deny a replay whose input files are gone, because rows would be lost; `--from earliest` accepts the loss."""
     replayed = [node for node in case.nodes if node.action is Action.REBUILD]
     if not replayed:
         return Guard.of("history", OK, GuardFinding.NOTHING_REPLAYED.of())
@@ -266,7 +271,7 @@ def _replay(case: GuardInput) -> Guard | None:
 
 
 def _time(case: GuardInput) -> Guard | None:
-    """Judge the longest replay: a level replays in parallel, and a table's time includes that of its parents."""
+    """Judge the longest replay: tables replay in parallel, and the time of a table includes that of its parents."""
     if case.policy.max_replay_h is None:
         return None
     seconds = max((node.eta_s for node in case.replaying if node.eta_s is not None), default=0.0)
@@ -305,7 +310,7 @@ def _disk(case: GuardInput) -> Guard:
 
 
 def _pool(case: GuardInput) -> Guard:
-    """Judge the additional statements of a plan; while a table is rebuilt, both of its versions run."""
+    """Judge how many more statements the plan runs; while a table is rebuilt, both of its versions run."""
     begun = [node for node in case.nodes if node.version and _begins(node, case)]
     name = case.declared.environment.pool.name
     if not begun:
@@ -387,7 +392,7 @@ def _acted_on(case: GuardInput, action: Action) -> tuple[TableName, ...]:
 
 
 def _freeze(case: GuardInput) -> Guard | None:
-    """List the freeze windows; whether one is active is judged when the plan is applied."""
+    """Return a guard that lists the freeze windows; whether one is active is checked when the plan is applied."""
     windows = case.policy.freeze
     return Guard.of("freeze", OK, GuardFinding.FROZEN.of(windows=tuple(windows))) if windows else None
 
@@ -395,7 +400,10 @@ def _freeze(case: GuardInput) -> Guard | None:
 def _bounded(
     name: str, found: Finding, *, unknown: bool, limit: Finding | None, denial: GuardFinding | None = None
 ) -> Guard:
-    """Return the verdict on a measurement; `limit` is the policy's, and `denial` is set if the limit is exceeded."""
+    """Return the guard for a measured value: denied, approval needed, unknown, or ok.
+
+    `limit` is the limit that the policy sets, if any, and `denial` is given if the value exceeds it.
+    """
     if denial is not None:
         return Guard.of(name, DENY, denial.of(found=found, limit=limit))
     if unknown and limit is not None:
@@ -430,7 +438,7 @@ def _sum(nodes: Iterable[PlanNode], cost: Callable[[PlanNode], int | None]) -> t
 
 
 def _known(amount: Finding, value: float, unknown: Sequence[TableName]) -> Finding:
-    """Return a sum as exact, as a minimum, or as unknown, depending on which values are unknown."""
+    """Return an amount as exact, as a minimum if values are unknown, or as unknown if the known ones sum to 0."""
     if not unknown:
         return amount
     if not value:

@@ -1,4 +1,4 @@
-"""Readers that a plan does not move: statements left on an old version at any depth, and exposures outside Headgate."""
+"""Readers that a plan does not move to a new version: statements at any depth, and exposures outside Headgate."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -33,7 +33,7 @@ def find_left_behind(walk: DeployWalk) -> None:
 
 
 def _goes_along(walk: DeployWalk, child: TableName, parent: TableName, depth: int) -> bool:
-    """Return whether the plan moves a reader to the new version; for an indirect reader, a restart is not enough."""
+    """Return whether the plan moves a reader to its parent's new version; a restart is enough only for a direct one."""
     known = walk.found.by_table.get(child)
     if known is None:
         return False
@@ -41,7 +41,7 @@ def _goes_along(walk: DeployWalk, child: TableName, parent: TableName, depth: in
 
 
 def _restarts_beside(walk: DeployWalk, known: TableDecision, child: TableName, parent: TableName) -> bool:
-    """Return whether the reader restarts and reads the parent as a static side, which every start binds anew."""
+    """Return whether the reader restarts and reads the parent only as a static side, which every start binds anew."""
     streams = any(b.parent == parent and b.streamed for b in walk.context.bindings.of(child))
     return known.action is Action.RESTART and not streams
 
@@ -75,7 +75,7 @@ def exposures(declared: DeclaredTables, observed: ObservedTables, nodes: Sequenc
 def exposures_of(
     declared: DeclaredTables, observed: ObservedTables, after_by_table: Mapping[TableName, str]
 ) -> tuple[Exposure, ...]:
-    """Return the exposures of tables, each with what the table's pointer will serve, sorted by table and name."""
+    """Return the exposures of tables, each with the name that the table's pointer will serve, by table and name."""
     found = []
     for table, after in after_by_table.items():
         made = declared.tables.get(table)
@@ -86,7 +86,7 @@ def exposures_of(
 
 
 def _after(node: PlanNode) -> str | None:
-    """Return what the pointer serves after the plan, empty if it is dropped; None if exposures notice no change."""
+    """Return the name that the pointer serves after the plan, empty after a delete; None if exposures see no change."""
     if node.action is Action.DELETE:
         return ""
     if node.action in (Action.REBUILD, Action.ROLLBACK, Action.UNDELETE) or (

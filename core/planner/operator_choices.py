@@ -1,4 +1,7 @@
-"""The operator's choices `--strategy`, `--from` and `--keep-table`; a refusal lists the allowed choices."""
+"""The operator's choices `--strategy`, `--from` and `--keep-table`, applied to the decisions of a deploy.
+
+A choice that a table does not allow is refused, and the refusal lists the allowed strategies.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,7 +26,7 @@ from core.text.sentence import Fact
 
 
 def with_chosen_strategy(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
-    """Return the decision with the strategy that the request names for the table, if the table allows it."""
+    """Return the decision with the requested strategy, or unchanged if none is requested or allowed for the table."""
     choice = walk.choices.get(table)
     if choice is None:
         kept = walk.scope.request.keep_table and table in walk.scope.requested and decision.action is Action.REBUILD
@@ -46,7 +49,7 @@ def with_chosen_strategy(walk: DeployWalk, table: TableName, decision: TableDeci
 def _in_the_same_table(
     walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice
 ) -> TableDecision:
-    """Return a rebuild that rewrites the existing table, with a notice of the rows that stay in it."""
+    """Return the decision to rewrite the existing table, with a notice about the old rows that stay in it."""
     declared = walk.context.declared.tables[table]
     kept = replace(_with(decision, choice), keeps_rows=keys_stay(walk.context, declared))
     return _seeing(kept, rows_that_stay(walk.context, declared))
@@ -57,7 +60,7 @@ def _with(decision: TableDecision, choice: StrategyChoice) -> TableDecision:
 
 
 def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> TableDecision:
-    """Return a restart instead of a rebuild if the strategy is allowed; otherwise the decision unchanged."""
+    """Return the decision to restart instead of rebuild, or the given decision if the strategy is not allowed."""
     declared = walk.context.declared.tables.get(table)
     if declared is None:
         return decision
@@ -71,7 +74,10 @@ def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, stra
 
 
 def _may_make(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> bool:
-    """Return whether CHAIN or KEYED is allowed, because both affect readers; other strategies are judged at the end."""
+    """Return whether a strategy is allowed, checking only CHAIN and KEYED, because these two affect readers.
+
+    The others are checked by `refuse_unmet_choices`, after all decisions have been made.
+    """
     declared = walk.context.declared.tables.get(table)
     if declared is None:
         return False
@@ -86,7 +92,7 @@ def _case(walk: DeployWalk, declared: Table, decision: TableDecision) -> Strateg
 
 
 def apply_start(walk: DeployWalk) -> None:
-    """Start the requested tables at the position of `--from`, and align every start position to a window."""
+    """Apply `--from` to the requested tables that start or are rebuilt, and align every start position to a window."""
     start = walk.scope.request.start
     _warn_of_overridden_start(walk, start)
     for table in walk.scope.requested if start not in ("", EARLIEST) else ():
@@ -117,7 +123,7 @@ def _warn_of_overridden_start(walk: DeployWalk, start: str) -> None:
 
 
 def _positioned(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
-    """Return the decision with the start position aligned to a window, and the conditions on the streams."""
+    """Return the decision with its start position aligned to a window, and with the conditions on its streams."""
     declared = walk.context.declared.tables.get(table)
     assert declared is not None
     if decision.chosen_strategy == Strategy.SEEDED:
@@ -146,17 +152,17 @@ def _positioned(walk: DeployWalk, table: TableName, decision: TableDecision) -> 
 
 
 def _conditions(conditions: Mapping[TableName, str]) -> tuple[str, ...]:
-    """Return the conditions on the streams of a version, each with its table, sorted."""
+    """Return the conditions on the streams of a version, each prefixed with its table, sorted by table."""
     return tuple(f"{table}.{condition}" for table, condition in sorted(conditions.items()))
 
 
 def _begun(decision: TableDecision, declared: Table, begins: Fact[Notice]) -> TableDecision:
-    """Return a decision with evidence of the start position; an upserted table keeps only the newest rows."""
+    """Return the decision with a notice of the start position; for an upserted table, the notice mentions its keys."""
     return _seeing(decision, Notice.NEWEST_OF_KEY.of(begins=begins) if declared.settings.upserts else begins)
 
 
 def _begun_in_log(decision: TableDecision, declared: Table) -> TableDecision:
-    """Return a decision under which each stream starts at a version or commit time in its log."""
+    """Return the decision with every stream starting at a version or commit time in the log of its table."""
     starts, at = log_starts(declared, decision.at), decision.at
     tables = tuple(start.table for start in starts)
     version = Notice.BEGINS_AT_VERSION.of(at=at, tables=tables)
@@ -170,7 +176,7 @@ def _seeing(decision: TableDecision, seen: Evidence) -> TableDecision:
 
 
 def refuse_unmet_choices(walk: DeployWalk) -> None:
-    """Refuse every choice that the table does not allow, listing the strategies that the table does allow."""
+    """Refuse every choice that its table does not allow, and list the strategies that the table does allow."""
     for table, choice in sorted(walk.choices.items()):
         decision = walk.found.by_table.get(table)
         if decision is None:
@@ -190,7 +196,7 @@ def refuse_unmet_choices(walk: DeployWalk) -> None:
 
 
 def _report_unheld_rewrite(walk: DeployWalk, table: TableName) -> None:
-    """Report that a rewrite in place cannot be held: as a refusal with `--hold`, otherwise as a warning."""
+    """Report that the swap of a rewrite in place cannot be held: a refusal with `--hold`, otherwise a warning."""
     if walk.scope.request.hold:
         walk.found.refuse(table, PlanRefusalKind.CANNOT_BE_HELD.of())
     else:
@@ -223,7 +229,7 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
 def _wrong_position(
     walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice
 ) -> Refusal | None:
-    """Return why a strategy cannot start at the chosen position; None if it can, or if no position was chosen."""
+    """Return why a strategy cannot start at the chosen position, or that it needs one; None if neither applies."""
     declared, at = walk.context.declared.tables.get(table), choice.at
     if choice.strategy == Strategy.PARTIAL and declared is not None and decision.strategy == Strategy.PARTIAL:
         wrong = not_partial(walk.context.declared.tables, declared, at)
@@ -239,8 +245,8 @@ def _wrong_position(
 def _why_not_in_log(walk: DeployWalk, declared: Table, at: str) -> Fact[StrategyRefusal] | None:
     """Return why a statement cannot start at a log position; None if no obstacle is known.
 
-    Obstacles are a parent that the plan re-creates, a forgotten sequence, and a log that is incomplete after the
-    position.
+    Obstacles are a parent that the plan re-creates, a sequence whose latest values a new version would not know, and
+    commits that are missing from the log.
     """
     if recreated := recreated_parents(declared, walk.found.by_table):
         return StrategyRefusal.LOG_OF_NEW_VERSION.of(parents=recreated)
@@ -250,7 +256,7 @@ def _why_not_in_log(walk: DeployWalk, declared: Table, at: str) -> Fact[Strategy
 
 
 def _refuse_other_tables(walk: DeployWalk) -> None:
-    """Refuse to create, alter or swap a table if `--keep-table` is given."""
+    """Refuse every table that the plan would create, rebuild or alter, because `--keep-table` rules that out."""
     for table, decision in walk.found.by_table.items():
         if walk.context.observed.is_external(table):
             continue

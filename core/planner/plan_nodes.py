@@ -1,4 +1,4 @@
-"""The nodes of a plan, one per table, built from declaration, observation and decision; and their topological order."""
+"""The nodes of a plan, one per table, built from declaration, observation and decision, and their levels."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ def changed_node(
 ) -> PlanNode:
     """Return the node of a table in a deploy, with the new and the deployed texts.
 
-    Its costs are those of the chosen strategy, which is the first offer.
+    Its costs are those of the first offer, which is the chosen strategy.
     """
     seen, declared = context.observed.deployment(table), context.declared.tables.get(table)
     action = decision.action
@@ -89,7 +89,7 @@ def changed_node(
 
 
 def _begins_where(seen: ObservedDeployment, decision: TableDecision) -> tuple[str, ...]:
-    """Return the conditions on the streams of a version; a kept or forked version retains those of the old one."""
+    """Return the start conditions on a version's streams; a kept or forked version retains the existing ones."""
     anew = decision.action in (Action.START, Action.REBUILD) and decision.strategy not in FORKS
     return decision.begins_where if anew else seen.begins_where
 
@@ -97,7 +97,7 @@ def _begins_where(seen: ObservedDeployment, decision: TableDecision) -> tuple[st
 def _texts_then(
     observed: ObservedTables, revisions: TableRevisions, table: TableName, decision: TableDecision
 ) -> RevisionTexts:
-    """Return the SQL texts that a declared table has once the plan is executed; empty if it is not acted on."""
+    """Return the SQL texts of a declared table after the plan; empty if the plan keeps the table as it is."""
     if decision.action is Action.KEEP:
         return RevisionTexts()
     deployed = observed.deployment(table).deployed
@@ -107,7 +107,7 @@ def _texts_then(
 
 
 def deleted_node(context: PlanningContext, table: TableName, level: int) -> PlanNode:
-    """Return the node of a table in a delete; the table may no longer be declared."""
+    """Return the node of a table in a delete; a deployed table may no longer be declared."""
     node = kept_node(context, table, level)
     what = "table data, offsets and state" if node.stateful else "table data and offsets"
     when = purged_after(context.declared.environment)
@@ -125,7 +125,7 @@ def purged_after(environment: Environment) -> str:
 
 
 def kept_node(context: PlanningContext, table: TableName, level: int) -> PlanNode:
-    """Return the node of a kept table, from its deployment and, if there is one, its declaration."""
+    """Return the node of a table that the plan keeps, from its deployment and its declaration if there is one."""
     seen, declared = context.observed.deployment(table), context.declared.tables.get(table)
     texts = seen.deployed or (context.revisions.declared(table).texts if declared else RevisionTexts())
     old = context.revisions.deployed(table) if declared is None else None
@@ -163,10 +163,10 @@ def plan_levels(
     *,
     every_version: bool,
 ) -> dict[TableName, int]:
-    """Return the topological generation of each table within the plan.
+    """Return each table's level in the plan: 0 without parents in the plan, otherwise one more than its highest parent.
 
-    A deploy is ordered by the versions that will serve, a delete (`every_version`) by all bindings. If the bindings
-    form a cycle, the declared order is used, because declarations have no cycles.
+    Bindings to other versions than those in `versions` are ignored unless `every_version` is set, as for a delete. If
+    the bindings form a cycle, the declared reads are used, because declarations have no cycles.
     """
     parents = {
         table: [b.parent for b in found if b.parent in versions and (every_version or b.version == versions[b.parent])]

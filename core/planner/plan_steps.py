@@ -18,7 +18,7 @@ _CAUGHT_UP = "the pointer moves only to a version that has caught up with its in
 
 
 class StepBuilder:
-    """Builds the numbered steps of a plan, and keeps track of what later steps wait for."""
+    """Builds the numbered steps of a plan, and records which steps later ones must wait for."""
 
     def __init__(self) -> None:
         self.all: list[Step] = []
@@ -51,7 +51,7 @@ class StepBuilder:
         return n
 
     def _add(self, do: StepKind, node: PlanNode, after: Iterable[int] = (), *, why: str | Sentence) -> int:
-        """Append a step for the version that a node has after the plan."""
+        """Append a step for the version that a node has after the plan, and return the number of the step."""
         return self.add(do, node.table, node.version, after, why=why)
 
     def deploy(
@@ -62,10 +62,10 @@ class StepBuilder:
         existing: OtherVersion | None = None,
         pauses_readers: bool = False,
     ) -> None:
-        """Add the steps of one node that come before the swap; call this in topological order.
+        """Add the steps of one node that precede the swap; call this in topological order of the nodes.
 
-        `pauses_readers`: the table cannot be altered while anything streams it. `existing`: the version to
-        continue with, either an orphan of a failed run or a version that served before.
+        `pauses_readers` means that the table cannot be altered while anything streams it. `existing` is the version to
+        continue with: an orphan of a failed run, or a version that served before.
         """
         self._nodes[node.table, node.version] = node
         match node.action:
@@ -98,7 +98,7 @@ class StepBuilder:
     def validate(self, nodes: Sequence[PlanNode]) -> None:
         """Add a comparison of each rebuilt version with the serving version, once the new version has caught up.
 
-        Versions whose strategy leaves rows out are not compared, and neither are their readers.
+        Versions whose strategy leaves rows out are not compared, and neither are versions that read them.
         """
         moved = [node for node in nodes if node.action is Action.REBUILD and node.version != node.from_version]
         others: set[TableName] = set()
@@ -112,7 +112,7 @@ class StepBuilder:
             self._validated[key] = self.add(StepKind.VALIDATE, *key, (self._caught_up[key],), why=why)
 
     def swap(self, nodes: Sequence[PlanNode], *, hold: bool = False) -> int | None:
-        """Add the single swap of all nodes that change their version, sinks first; return its step, or None.
+        """Add the single swap of all nodes that change their version, sinks first; return its number, or None.
 
         With `hold`, the swap waits for an operator once every version has caught up and been compared.
         """
@@ -145,19 +145,19 @@ class StepBuilder:
                 self._point(node, n)
 
     def stop(self, old: RetiredVersion, readers: Sequence[TableName], after: Iterable[int], *, why: str) -> None:
-        """Stop an old version once its readers have stopped or moved to another version."""
+        """Add a step that stops an old version after its readers have stopped or moved to another version."""
         behind = [n for reader in readers for n in self._stopped.get(reader, ())]
         behind += [self._restarted[reader] for reader in readers if reader in self._restarted]
         n = self.add(StepKind.STOP, old.table, old.version, (*after, *behind), why=why)
         self._stopped.setdefault(old.table, []).append(n)
 
     def soak(self, old: RetiredVersion, swap: int) -> None:
-        """Keep an old version running for a while after the swap; the agent stops it later, after its readers."""
+        """Add a step that keeps an old version running after the swap; the agent stops it later, after its readers."""
         why = "a rollback takes seconds while it runs"
         self.add(StepKind.SOAK, old.table, old.version, (swap,), why=why)
 
     def set_aside(self, table: TableName, version: int, swap: int | None) -> None:
-        """Move an orphan version to the trash, once the orphan is stopped and its replacement exists."""
+        """Add a step that moves an orphan to the trash, once it is stopped and its replacement has started."""
         started = [n for (of, _), n in self._ready.items() if of == table]
         after = (*self._stopped.get(table, ()), *started, *((swap,) if swap else ()))
         why = f"{physical_name(table, version)} is an orphan version, and nothing reads it"
@@ -171,10 +171,10 @@ class StepBuilder:
         readers_of: Mapping[TableName, Sequence[TableName]],
         clones: Mapping[TableName, Clones],
     ) -> None:
-        """Add the stops from sinks to sources, then the pointer drops, then the move of every version to the trash.
+        """Add steps that stop statements from sinks to sources, drop the pointers, and move every version to the trash.
 
-        `nodes` are ordered sinks first. `existing` lists versions newest first, because a clone must go before
-        the older version from which it was cloned.
+        `nodes` are ordered sinks first. `existing` lists versions newest first, because a clone must go before the
+        older version from which it was cloned.
         """
         stops = self._stopped
         for node in nodes:
@@ -195,14 +195,14 @@ class StepBuilder:
                 aside[version] = self.trash(node.table, version, after)
 
     def trash(self, table: TableName, version: int, after: Iterable[int]) -> int:
-        """Move a version with its checkpoint to the trash, and return the step."""
+        """Add a step that moves a version with its checkpoint to the trash, and return the number of the step."""
         why = f"{physical_name(table, version)} and its checkpoint are in the trash"
         return self.add(StepKind.TOMBSTONE, table, version, after, why=why)
 
     def _needs(self, node: PlanNode) -> tuple[int, ...]:
-        """Return the steps after which this node's parents can be read, or have all rows if they are static sides.
+        """Return the steps that a node waits for: streamed parents must be readable, and static sides complete.
 
-        A node that merely resumes waits only until its parents have been altered.
+        A node that merely resumes waits only until altered parents have been altered.
         """
         found = []
         for binding in node.bindings:
@@ -216,7 +216,8 @@ class StepBuilder:
     def _complete(self, key: tuple[TableName, int]) -> int | None:
         """Return the step after which a static side and everything upstream have all rows; None if they have them now.
 
-        External tables, and tables that the plan does not touch, are complete.
+        Steps that wait for this are added where they are missing. External tables, and tables that the plan does not
+        touch, are complete.
         """
         ready, node = self._caught_up.get(key, self._ready.get(key)), self._nodes.get(key)
         if ready is None or node is None or not node.version or key in self._caught_up:
@@ -239,7 +240,7 @@ class StepBuilder:
         self._catch_up(node, (self._create(node, why=f"beside {beside}"),))
 
     def _create(self, node: PlanNode, *, why: str) -> int:
-        """Create and start a version at its strategy's position; return the step after which it can be read."""
+        """Add the steps that create and start a version; return the number of the step after which it can be read."""
         ready = self._add(StepKind.CREATE, node, self._needs(node), why=why)
         if node.strategy in FORKS:
             why = f"it goes on after the newest batch of {physical_name(node.table, node.from_version)}"
@@ -251,12 +252,12 @@ class StepBuilder:
         )
 
     def _make_ready(self, node: PlanNode, n: int) -> int:
-        """Record the step after which a version can be read, and return the step."""
+        """Record `n` as the step after which the version of a node can be read, and return it."""
         self._ready[node.table, node.version] = n
         return n
 
     def _rewrite(self, node: PlanNode, *, needs_pointer: bool) -> None:
-        """Read all input again into the same table, upserting each row by its key."""
+        """Add the steps that read all input again into the existing table, upserting each row by its key."""
         why = "on a new checkpoint, from the earliest row, every row is upserted again by its key"
         n = self._restarted[node.table] = self._make_ready(
             node, self._add(StepKind.REWRITE, node, self._needs(node), why=why)
@@ -266,14 +267,14 @@ class StepBuilder:
             self._point(node, n)
 
     def _restore(self, node: PlanNode) -> None:
-        """Take a version out of the trash and resume it."""
+        """Add the steps that take a version out of the trash, resume it and point to it."""
         name = physical_name(node.table, node.version)
         restore = self._add(StepKind.RESTORE, node, self._needs(node), why=f"{name} and its checkpoint are back")
         resume = self._add(StepKind.RESUME, node, (restore, *self._needs(node)), why=node.reason.clause)
         self._point(node, self._make_ready(node, resume))
 
     def _adopt(self, node: PlanNode, existing: OtherVersion) -> None:
-        """Continue with an existing version: an orphan with the same texts and parents, or one that served before."""
+        """Add the steps that continue with an existing version: an orphan, or a version that served before."""
         before = self._needs(node)
         if not existing.running:
             why = f"{physical_name(node.table, node.version)} already exists"

@@ -1,4 +1,4 @@
-"""Plan a request: a pure function of project, environment, observations and request, the same in every process."""
+"""Planning as a pure function of project, environment, observations and request, the same in every process."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -44,11 +44,11 @@ def make_plan(
     headroom: Headroom | None = None,
     durations: StepDurations = MappingProxyType({}),
 ) -> Plan:
-    """Return the plan of a request; a plan with `refusals` has no steps.
+    """Return the plan for a request; a plan with `refusals` has no steps.
 
-    Raises UsageError if the project does not declare the environment. `parse_cache` only saves time. `answers`
-    holds Spark's packed answers by question key; an answer can only raise the severity of a change. `policy` is the
-    policy in force, by default the declared one; `headroom` and `durations` are measurements of disk, pool and
+    Raises UsageError if the project does not declare the environment. `parse_cache` only saves time. `answers` maps
+    question keys to Spark's answers as JSON; an answer can only raise the severity of a change. `policy` is the
+    recorded policy, by default the declared one. `headroom` contains measurements of disk and pool, and `durations` of
     earlier steps. Time is linear in tables and edges.
     """
     if environment not in project.environments:
@@ -96,7 +96,7 @@ def questions_of(
     observed: Mapping[TableName, ObservedDeployment],
     parse_cache: ParseCache | None = None,
 ) -> tuple[AnalysisQuestion, ...]:
-    """Return the questions to Spark about the statements that a plan acts on, in node order."""
+    """Return the requests for Spark to analyse the new and changed statements of a plan, in node order."""
     context = planning_context(project, project.environments[plan.environment], observed, parse_cache or ParseCache())
     found = (
         context.changes.question(node.table) for node in plan.nodes if node.for_spark and node.table in project.tables
@@ -105,7 +105,7 @@ def questions_of(
 
 
 def _predicted(context: PlanningContext, plan: Plan, engine: str, durations: StepDurations) -> Plan:
-    """Return the plan with its predicted duration and its undo, both of which are excluded from the hash."""
+    """Return the plan with its predicted duration and its undo, neither of which is part of the hash."""
     found = predict(plan.nodes, plan.steps, context.observed.statistics, durations)
     ways = undos_of(context, plan.request, plan.nodes, engine=engine, durations=durations)
     nodes = with_undo_words(found.nodes, ways)

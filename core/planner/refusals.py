@@ -1,10 +1,10 @@
-"""Closed sets of reasons why a table does not allow a strategy or start position, and of notes on strategies."""
+"""The closed sets of reasons against a strategy or start position, and of notes on strategies."""
 
 from core.text.sentence import Fact, FactKind
 
 
 class StrategyRefusal(FactKind):
-    """Why a strategy or start position is refused."""
+    """A reason why a strategy or start position is refused."""
 
     NOT_HERE = "it does not apply to this change"
     NO_STATEMENT = "it has no statement"
@@ -94,7 +94,7 @@ class StrategyRefusal(FactKind):
 
 
 class StrategyNote(FactKind):
-    """What an operator should know before choosing a strategy."""
+    """A note that an operator should read before choosing a strategy."""
 
     SEES_BOTH = "{rows}; until it has caught up, readers see old and new rows in any order"
     SAME_AS_OLD = "rows, positions and state are those of the old version, which is kept as a fallback"
@@ -122,4 +122,4 @@ class StrategyNote(FactKind):
 
 
 Refusal = Fact[FactKind]
-"""A `StrategyRefusal`, or the reason why a change of the statement rules a restart out (`CheckpointRefusal`)."""
+"""A `StrategyRefusal`, or a `CheckpointRefusal`: the reason why a changed statement cannot restart."""

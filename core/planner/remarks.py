@@ -1,10 +1,10 @@
-"""Closed sets of a plan's warnings, refusals and guard findings, with their sentences and remedies."""
+"""The closed sets of a plan's warnings, refusals and guard findings, with their sentences and remedies."""
 
 from core.text.sentence import FactKind
 
 
 class PlanWarningKind(FactKind):
-    """What a reviewer should know about a table; the text follows `table: ` and may contain the name as `{table}`."""
+    """A warning for the reviewer of a plan; the sentence follows `table: ` and may contain the table as `{table}`."""
 
     # About its change and its state.
     NOT_CONFIRMED = "{evidence}"
@@ -144,7 +144,7 @@ class PlanWarningKind(FactKind):
 
 
 class JoinCause(FactKind):
-    """What determines how many output rows a join produces per input row."""
+    """The reason why an edited statement may produce more rows per input row."""
 
     KEY_NOT_EQUATED = "it does not equate the key of {joined}, {keys:or}"
     NOTHING_EQUATED = "each row of {joined} that meets it makes a row"
@@ -154,7 +154,7 @@ class JoinCause(FactKind):
 
 
 class PlanRefusalKind(FactKind):
-    """Why a request cannot be planned, as a whole sentence with a remedy; `{table}` is the table in question."""
+    """A reason why a request cannot be planned: a whole sentence and a remedy; `{table}` is the table in question."""
 
     # About the request.
     UNKNOWN_NAME = "there is no {noun} {table}", "see the {noun}s with `headgate ls`"
@@ -280,7 +280,7 @@ class PlanRefusalKind(FactKind):
 
 
 class WayForward(FactKind):
-    """How a table can start again if none of its former versions can resume."""
+    """A remedy for a table none of whose former versions can resume."""
 
     OLD_TEXT = "plan its old text as a new version: headgate plan undo PLAN"
     ANEW = "start it anew: headgate plan {table}"
@@ -289,9 +289,9 @@ class WayForward(FactKind):
 
 
 class GuardFinding(FactKind):
-    """What a guard finds, with a remedy for a denial.
+    """A finding of a guard, with a remedy if the guard denies the plan.
 
-    Some findings are parts of others: amounts, limits, and reasons for an approval.
+    Some findings occur only as parts of others: amounts, limits, and reasons for an approval.
     """
 
     CHECKPOINTS_NEW = "every new checkpoint has a new table"

@@ -20,7 +20,10 @@ from core.planner.remarks import PlanRefusalKind, PlanWarningKind
 
 
 def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...] = ()) -> TableDecision | None:
-    """Decide a table that is requested, or that the plan includes with its own change; None if it is refused."""
+    """Return the decision on a table that is requested, or that the plan includes because of its own change.
+
+    An undeclared table is refused, and the result is None.
+    """
     context = walk.context
     if context.declared.tables.get(table) is None:
         walk.found.refuse(table, PlanRefusalKind.NOT_DECLARED.of())
@@ -36,7 +39,10 @@ def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName
 
 
 def may_start_anew(context: PlanningContext, table: TableName) -> bool:
-    """Return whether the only version of a declared table has other texts, never ran and has no readers."""
+    """Return whether the plan may replace a declared table's only version, which has other texts and never ran.
+
+    The version must have no readers.
+    """
     if context.observed.deployment(table).begun or not context.observed.is_deployed(table):
         return False
     return not context.bindings.readers(table) and context.changes.of(table).action in (Action.RESTART, Action.REBUILD)
@@ -50,13 +56,13 @@ def is_in_catalog(observed: ObservedTables, bindings: TableBindings, table: Tabl
 def start_anew(
     observed: ObservedTables, table: TableName, reason: Reason, because_of: tuple[TableName, ...]
 ) -> TableDecision:
-    """Create a new version of a table whose only version has other texts and never ran."""
+    """Return the decision to start a new version of a table whose only version has other texts and never ran."""
     evidence = (Notice.NEVER_RAN.of(version=observed.deployment(table).version),)
     return TableDecision(Action.START, reason, Change(ChangeKind.NONE, Action.START, evidence), because_of)
 
 
 def is_at_rest(walk: DeployWalk, table: TableName) -> bool:
-    """Return whether an operator stopped a table that the request does not name; only a reader can make it start."""
+    """Return whether an operator stopped a table that the request does not name; it starts only for a reader."""
     seen = walk.context.observed.deployment(table)
     return seen.state == State.STOPPED and seen.wanted == WantedState.STOPPED and table not in walk.scope.named
 
@@ -78,7 +84,7 @@ def would_end(walk: DeployWalk, child: TableName, parent: TableName) -> bool:
 def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
     """Return the decision if the statement can continue from its checkpoint; otherwise refuse the table and keep it.
 
-    The checkpoint must be intact, and all parents must still exist.
+    The checkpoint must be intact, and all parents must still be deployed.
     """
     deleted = [
         b
@@ -102,14 +108,14 @@ def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -
 
 
 def checkpoint_lost_change(seen: ObservedDeployment, change: Change, action: Action) -> Change:
-    """Return a CHECKPOINT_LOST change whose evidence is the loss, followed by the earlier evidence."""
+    """Return a CHECKPOINT_LOST change with a notice of the loss as its first evidence, followed by that of `change`."""
     return Change(ChangeKind.CHECKPOINT_LOST, action, (Notice.LOST.of(what=seen.why_lost), *change.evidence))
 
 
 def rebuild_as_asked(
     walk: DeployWalk, table: TableName, change: Change, because_of: tuple[TableName, ...] = ()
 ) -> TableDecision:
-    """Rebuild a deployed table on request, whether or not anything changed."""
+    """Return the decision to rebuild a deployed table on request, whether or not anything changed."""
     seen = walk.context.observed.deployment(table)
     if seen.checkpoint_ok:
         return TableDecision(Action.REBUILD, Reason.ASKED, change, because_of)
@@ -119,7 +125,7 @@ def rebuild_as_asked(
 
 
 def rebuild_reason(change: Change) -> Reason:
-    """Return the reason for rebuilding a table because of its own change."""
+    """Return the reason for a rebuild that is due to the table's own change; UNPROVEN if the change is unknown."""
     return change.kind.definition.reason if change.classified else Reason.UNPROVEN
 
 
@@ -165,7 +171,10 @@ def _reason(change: Change, unchanged: Reason) -> Reason:
 
 
 def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[Binding, ...]) -> TableDecision:
-    """Move a table to the serving versions of its parents: rebuild it if one is streamed, otherwise restart it."""
+    """Return the decision to move a table to the serving versions of its parents.
+
+    The table is rebuilt if it streams one of these parents or has lost its checkpoint, otherwise restarted.
+    """
     serving = walk.context.observed.serving_version
     evidence = tuple(
         Notice.READS_OLD.of(version=physical_name(b.parent, b.version), parent=b.parent, serving=serving(b.parent))
@@ -183,7 +192,10 @@ def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[B
 
 
 def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...]) -> TableDecision:
-    """Register an external table or the columns added to it; Headgate makes no other change to such a table."""
+    """Return the decision on an external table, which can only be registered, with its new declaration or columns.
+
+    Any other change is refused if the table was requested, and is otherwise a warning.
+    """
     context = walk.context
     if not context.observed.is_deployed(table):
         if is_in_catalog(context.observed, context.bindings, table):
@@ -205,9 +217,9 @@ def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableN
 
 
 def _is_declared_anew(context: PlanningContext, table: TableName) -> bool:
-    """Return whether an external table with a log keeps its format and location, so that it can be registered again.
+    """Return whether an external table can be registered again: it has a log, and keeps its format and location.
 
-    The declared columns are compared with the log before that.
+    Before it is registered, the declared columns are compared with the log.
     """
     old = context.revisions.deployed(table)
     new = context.declared.tables[table].parsed_ddl

@@ -12,7 +12,7 @@ Version = tuple[TableName, int]
 
 @dataclass(frozen=True, slots=True)
 class RetiredVersion:
-    """A version that does not serve after the plan."""
+    """An old version of a table, which does not serve after the plan."""
 
     table: TableName
     version: int
@@ -27,11 +27,11 @@ def retired_versions(
     deleted: Set[TableName] = frozenset(),
     bindings_then: Mapping[TableName, tuple[Binding, ...]],
 ) -> tuple[RetiredVersion, ...]:
-    """Return every old version that this plan may end, sinks first.
+    """Return the old versions that the plan stops or keeps for their readers, sinks first.
 
-    `bindings_then` holds what the tables of the plan read after it; all others keep reading what they read now. The
-    bindings of older versions are not observed, so these versions count as readers of every old version of their
-    parents.
+    `bindings_then` gives the bindings of the plan's tables after the plan; all other tables keep their current
+    bindings. The bindings of older versions are not observed, so these versions count as readers of every old version
+    of their parents.
     """
     return _Retirement(context, rebuilt, deleted, bindings_then).judged()
 
@@ -66,7 +66,7 @@ class _Retirement:
         return tuple(found)
 
     def _candidates(self) -> dict[TableName, tuple[int, ...]]:
-        """Return the old versions by table, newest first; versions of deleted tables go anyway."""
+        """Return the old versions of each table, newest first; those of deleted tables are left out."""
         observed, bindings = self.context.observed, self.context.bindings
         candidates: dict[TableName, tuple[int, ...]] = {}
         for table in observed.tables():
@@ -81,7 +81,7 @@ class _Retirement:
         return candidates
 
     def _sinks_first(self, candidates: Iterable[TableName]) -> list[TableName]:
-        """Sort readers before the tables they read, looking through readers that have no old versions.
+        """Return tables and their downstream tables, each reader before the tables that it reads.
 
         The plan's own tables come first by name, so that tables outside the plan do not affect their order.
         """
@@ -101,7 +101,7 @@ class _Retirement:
         return done
 
     def _stays_bound(self, reader: TableName, old: Version) -> bool:
-        """Return whether a reader, in its serving or an older version, still reads an old version after the plan."""
+        """Return whether a reader, in its serving or an older version, still reads `old` after the plan."""
         if reader in self.deleted:
             return False
         now = self.context.bindings.of(reader)

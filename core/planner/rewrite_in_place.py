@@ -1,6 +1,6 @@
-"""Whether a keyed table may be rewritten in place from the earliest row, and which of its rows would stay.
+"""Whether a keyed table may be rewritten in place from the earliest row, and which of its old rows would stay.
 
-The table's writer replaces a row by a row with the same key that is as new or newer. If both texts produce the same
+The table's writer replaces a row with one that has the same key and is at least as new. If both texts produce the same
 keys and sequences, the result equals that of a rebuild; any other edit may leave rows that a rebuild would not produce.
 """
 
@@ -26,7 +26,7 @@ COMPATIBLE, TOLERANT = "compatible", "tolerant"
 def not_keyed(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> Fact[StrategyRefusal] | None:
-    """Return why the rows of a table cannot be upserted into the same table again; None if they can."""
+    """Return why a table cannot be rewritten in place by upserting all of its rows again; None if it can."""
     if table.settings.mode != "upsert" or not table.settings.key:
         return StrategyRefusal.NOT_UPSERTED.of()
     old = context.revisions.deployed(table.name)
@@ -41,7 +41,7 @@ def not_keyed(
 
 
 def rows_that_stay(context: PlanningContext, table: Table) -> Fact[Notice]:
-    """Return the notice of which rows and deletions stay in the table in addition to what the new text writes."""
+    """Return the notice about old rows and remembered deletions that a rewrite in place leaves in the table."""
     old = context.revisions.deployed(table.name)
     remembers = old is None or bool(old.settings.deletes and old.settings.sequence)
     rows = (Notice.KEYS_STAY if keys_stay(context, table) else Notice.KEYS_KEPT).of()
@@ -49,9 +49,9 @@ def rows_that_stay(context: PlanningContext, table: Table) -> Fact[Notice]:
 
 
 def keys_stay(context: PlanningContext, table: Table) -> bool:
-    """Return whether the table may keep rows whose keys the new text does not produce.
+    """Return whether a rewrite in place may leave rows whose keys the new text does not produce.
 
-    No key disappears if the edit changes only values, and the statement makes each row from one input row.
+    No such row is left if the edit changes only values and the statement makes each row from one input row.
     """
     old = context.revisions.deployed(table.name)
     parsed = table.parsed
@@ -65,7 +65,7 @@ def keys_stay(context: PlanningContext, table: Table) -> bool:
 
 
 def _other_rows(context: PlanningContext, table: Table, old: Revision) -> Fact[StrategyRefusal] | None:
-    """Return why the old table cannot hold the rows of an edited statement; None if it can."""
+    """Return why the existing table cannot hold the rows of the edited statement; None if it can."""
     if columns_of(old.ddl) != columns_of(table.parsed_ddl):
         return StrategyRefusal.COLUMNS_CHANGE.of()
     compared = context.changes.compared(table.name)
@@ -75,7 +75,7 @@ def _other_rows(context: PlanningContext, table: Table, old: Revision) -> Fact[S
 
 
 def _not_declared(context: PlanningContext, table: Table) -> Fact[StrategyRefusal] | None:
-    """Return why rewritten rows are not accepted: the table or a reader lacks the tag; None if all have it."""
+    """Return the refusal if the table lacks the tag `compatible` or a reader lacks `tolerant`, otherwise None."""
     if COMPATIBLE not in table.settings.tags:
         return StrategyRefusal.NOT_COMPATIBLE.of(tag=COMPATIBLE)
     for reader in context.bindings.readers(table.name):
@@ -88,7 +88,7 @@ def _not_declared(context: PlanningContext, table: Table) -> Fact[StrategyRefusa
 def _read_again_differently(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> Fact[StrategyRefusal] | None:
-    """Return why reading everything again cannot reproduce the existing rows; None if it can."""
+    """Return why reading all input again cannot reproduce the existing rows; None if it can."""
     if decision.reason in (Reason.PARENT_REBUILT, Reason.READS_OLD_VERSION) or recreated_parents(table, decisions):
         return StrategyRefusal.UPSTREAM_RECREATED.of()
     for read in table.parsed.reads if table.parsed else ():
@@ -99,7 +99,7 @@ def _read_again_differently(
 
 
 def _other_order(old: Revision, new: Revision, table: Table) -> Fact[StrategyRefusal] | None:
-    """Return why new rows might not replace older ones or might get other keys; None if neither can happen."""
+    """Return why new rows might not replace the old ones, or might have other keys; None if neither can happen."""
     if old.parsed is None or new.parsed is None:
         return StrategyRefusal.CHANGE_UNKNOWN.of()
     if old.settings.sequence != new.settings.sequence:

@@ -27,7 +27,7 @@ from core.text.sentence import Fact
 
 @dataclass(slots=True)
 class FormerVersions(PlanRemarks):
-    """The versions that will serve again, collected while a rollback or undelete is decided."""
+    """The former versions that will serve again, collected while a rollback or undelete is decided."""
 
     by_table: dict[TableName, OtherVersion] = field(default_factory=dict)
     because_of: dict[TableName, TableName] = field(default_factory=dict)
@@ -87,9 +87,9 @@ def undelete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
 def why_not_back(
     former: Mapping[TableName, Iterable[Binding]], then: Callable[[TableName, int], bool]
 ) -> dict[TableName, tuple[Binding, ...]]:
-    """Return the versions that cannot resume, each with the bindings whose tables get no more rows.
+    """Return the tables whose former version cannot resume, each with the bindings to versions that get no more rows.
 
-    `former` holds the bindings of each version; `then` returns whether a version of a table will be filled.
+    `former` gives the bindings of each table's former version; `then` returns whether a version will get rows.
     """
     lacking = {
         table: tuple(b for b in bindings if b.version and not then(b.parent, b.version))
@@ -99,7 +99,7 @@ def why_not_back(
 
 
 def _take_release(observed: ObservedTables, table: TableName, found: FormerVersions) -> None:
-    """Add a table and all other tables that the same run swapped in and that still serve that version."""
+    """Add a table, and all other tables whose serving version was swapped in by the same run."""
     seen = observed.deployment(table)
     if not observed.is_deployed(table):
         kind = PlanRefusalKind.IN_TRASH if seen.in_trash is not None else PlanRefusalKind.NOT_STARTED
@@ -143,7 +143,7 @@ def _refuse_what_cannot_go_on(observed: ObservedTables, table: TableName, found:
 def _way_forward(
     observed: ObservedTables, table: TableName, lacks: Sequence[Binding], found: FormerVersions
 ) -> Fact[WayForward]:
-    """Return the remedy for a table whose inputs get no more rows: undelete them too, or plan the table's text."""
+    """Return the remedy for a table whose inputs get no more rows: undelete them, or plan the table's text again."""
     deleted, trash = not observed.is_deployed(table), {b: observed.deployment(b.parent).in_trash for b in lacks}
     if all(b.parent not in found.by_table and v is not None and v.version == b.version for b, v in trash.items()):
         together = {*(binding.parent for binding in lacks), *(found.by_table if deleted else ())}
@@ -152,7 +152,7 @@ def _way_forward(
 
 
 def _is_filled(observed: ObservedTables, found: FormerVersions, table: TableName, version: int) -> bool:
-    """Return whether a version will get rows: it will serve, or it keeps running for others."""
+    """Return whether a version will get rows, because it will serve or keeps running for its readers."""
     seen = observed.deployment(table)
     if table in found.by_table:
         return found.by_table[table].version == version
@@ -160,7 +160,7 @@ def _is_filled(observed: ObservedTables, found: FormerVersions, table: TableName
 
 
 def _left_behind(context: PlanningContext, now: Mapping[TableName, int]) -> Iterator[LeftBehind]:
-    """Yield the statements outside a release that read the versions it made."""
+    """Yield the statements outside a release that read a version created by it."""
     for table, version in sorted(now.items()):
         for reader in context.bindings.readers(table):
             if reader not in now and any(
@@ -174,7 +174,7 @@ def _left_behind(context: PlanningContext, now: Mapping[TableName, int]) -> Iter
 def _under_what_runs_on(
     context: PlanningContext, now: Mapping[TableName, int], found: FormerVersions
 ) -> dict[TableName, str]:
-    """Return the tables of a release that a replaced version still reads, each with the name of that version."""
+    """Return the tables of a release that a replaced version still reads, each with the name of one such version."""
     return {
         binding.parent: physical_name(table, version)
         for table in context.observed.tables()
@@ -186,7 +186,7 @@ def _under_what_runs_on(
 
 
 def _kept(context: PlanningContext, now: Mapping[TableName, int], read: set[TableName]) -> set[TableName]:
-    """Return the tables whose current version keeps running: those read from outside, and their inputs."""
+    """Return the tables whose current version keeps running: those read from outside the release, and their inputs."""
     waiting, kept = list(read), set(read)
     while waiting:
         for binding in context.bindings.of(waiting.pop()):
@@ -207,7 +207,7 @@ def _begun(
 
 
 def _nodes(context: PlanningContext, found: FormerVersions, action: Action, reason: Reason) -> tuple[PlanNode, ...]:
-    """Return a node per version, sources first, and a kept node for each other table that these versions read."""
+    """Return a node for each former version, sources first, and a kept node for each other table that they read."""
     bindings = {table: former.bindings for table, former in found.by_table.items()}
     versions = {table: former.version for table, former in found.by_table.items()}
     read = {b.parent for former in found.by_table.values() for b in former.bindings} - versions.keys()
@@ -247,7 +247,7 @@ def _warn_of_outlived(table: TableName, former: OtherVersion, found: FormerVersi
 
 
 def _warn_of_files(context: PlanningContext, found: FormerVersions) -> None:
-    """Warn that the next deploy brings the texts in the project's files back."""
+    """Warn about project files that differ from the former texts, because the next deploy applies the files again."""
     other = tuple(
         table
         for table, former in sorted(found.by_table.items())
@@ -270,7 +270,7 @@ TO_FORMER = ("rollback", "undelete", "delete")
 
 
 def undo_by_rollback(context: PlanningContext, nodes: Sequence[PlanNode]) -> Undo | None:
-    """Return the rollback that undoes a plan's swap; None without a swap or if a replaced version cannot resume."""
+    """Return the rollback that undoes a plan's swap; None without a swap, or if a replaced version cannot resume."""
     moved = [node for node in nodes if node.action is Action.REBUILD and node.version != node.from_version]
     now = {node.table: context.observed.deployment(node.table) for node in moved}
     if not moved or not all(map(_serves, now.values())):
@@ -285,7 +285,7 @@ def undo_by_rollback(context: PlanningContext, nodes: Sequence[PlanNode]) -> Und
 
 
 def undos_by_former_versions(context: PlanningContext, verb: str, nodes: Sequence[PlanNode]) -> tuple[Undo, ...]:
-    """Return the undo of a plan that is not a deploy; it has no command for tables that cannot be brought back."""
+    """Return the undo of a plan that is not a deploy; tables that have none get an entry without a command."""
     tables = tuple(node.table for node in nodes if node.action is not Action.KEEP)
     seen = {table: context.observed.deployment(table) for table in tables}
     if verb == "retire":

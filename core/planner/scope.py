@@ -25,7 +25,7 @@ Name = TypeVar("Name", bound=str)
 
 @dataclass(frozen=True, slots=True)
 class PlanScope:
-    """A request resolved against the project."""
+    """A request resolved to tables of the project, with the readers that the plan may change."""
 
     request: PlanRequest
     requested: Mapping[TableName, None]
@@ -48,14 +48,14 @@ class PlanScope:
     """Whether the swap waits for an operator, as requested or as the policy requires."""
 
     def may_touch(self, table: TableName, product: str) -> bool:
-        """Return whether a reader may be rebuilt: it is requested or in an accepted product, and not excluded."""
+        """Return whether a reader may be changed: it is requested or in an accepted product, and not excluded."""
         if table in self.excluded:
             return False
         return table in self.requested or self.request.children == "all" or product in self.products
 
 
 def normal_request(request: PlanRequest) -> PlanRequest:
-    """Return a request sorted and without duplicates, so that equal requests have equal bytes."""
+    """Return a request in normal form, sorted and without duplicates, so that equal requests have equal bytes."""
     children = ",".join(sorted({word.strip() for word in request.children.split(",") if word.strip()}))
     return replace(
         request,
@@ -73,7 +73,7 @@ def normal_request(request: PlanRequest) -> PlanRequest:
 
 
 def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
-    """Resolve a normal request; unknown names are refused, with the most similar known name."""
+    """Resolve a request in normal form; unknown names are refused, with the most similar known name as a suggestion."""
     tables, known = context.declared.tables, frozenset(context.observed.known())
     refusals = list(request_mistakes(request, context.declared.project, known))
     one_by_one = {name for name in (*request.tables, *request.pipelines) if name in known}
@@ -108,7 +108,7 @@ def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
 
 
 def request_mistakes(request: PlanRequest, project: Project, known: Collection[TableName]) -> Iterator[PlanRefusal]:
-    """Yield all that makes a normal request invalid for the project; `known` are declared or deployed tables."""
+    """Yield a refusal for each mistake in a request in normal form; `known` are the tables that it may name."""
     named = (*request.tables, *request.exclude, *request.pipelines, *(choice.table for choice in request.choices))
     unknown = [name for name in dict.fromkeys(named) if name not in known]
     yield from (_unknown("table", name, known if n < SUGGESTED else ()) for n, name in enumerate(unknown))
@@ -172,7 +172,7 @@ def _is_meant(table: Table, request: PlanRequest) -> bool:
 def _is_below(table: Table, folder: str) -> bool:
     """Return whether a table's folder equals `folder`, or one of the two contains the other.
 
-    The folder `sql-scripts` inside a table's folder thus stands for the table.
+    The folder `sql-scripts` inside the folder of a table thus selects that table.
     """
     if folder == ROOT:
         return True
@@ -185,7 +185,7 @@ def _above(sinks: Iterable[TableName], observed: ObservedTables, bindings: Table
 
 
 def _statement_sets(named: set[TableName], declared: DeclaredTables) -> dict[TableName, TableName]:
-    """Return the other tables of the statement sets of named tables, each with the first table that named its set."""
+    """Return the other tables in the statement sets of named tables, each with the first named table of its set."""
     found: dict[TableName, TableName] = {}
     for name in sorted(named):
         for other in declared.statement_set(name):
@@ -195,7 +195,7 @@ def _statement_sets(named: set[TableName], declared: DeclaredTables) -> dict[Tab
 
 
 def _accepted(request: PlanRequest, named: set[TableName], tables: Mapping[TableName, Table]) -> frozenset[str]:
-    """Return the products whose tables may be changed as readers: those of the named tables, and those listed."""
+    """Return the products in which readers may be changed: those of the requested tables, and those in `--children`."""
     if request.children == "none":
         return frozenset()
     own = frozenset(tables[name].product for name in named if name in tables)
@@ -217,7 +217,7 @@ def _warnings_of(request: PlanRequest, found: set[TableName], context: PlanningC
 
 
 def _graph(context: PlanningContext) -> TableGraph:
-    """Return the graph of declared and deployed readers."""
+    """Return the graph of all reads, declared and deployed."""
     declared = (edge for table in context.declared.tables.values() for edge in edges_of(table))
     deployed = (
         TableEdge(binding.parent, table, binding.streamed)
@@ -239,7 +239,7 @@ def _warnings_of_gone(
 
 
 def _warnings_of_settings(request: PlanRequest, environment: str) -> Iterator[PlanWarning]:
-    """Warn about changed settings that a plan does not apply: the agent reads them when it starts, or records them."""
+    """Warn about changed settings that no plan applies: the agent must be restarted, or the policy recorded."""
     since = request.changed_since
     for part in ("pool", "policy", "place"):
         keys = tuple(key.partition(".")[2] for key in request.settings if key.startswith(f"{part}."))

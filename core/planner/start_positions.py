@@ -43,7 +43,7 @@ class EventTime:
     """Parents whose column has no time zone; Spark would interpret it in the session's time zone when comparing."""
 
     def aligned(self, at: str) -> str:
-        """Return the start of the first window that begins at or after a time; an earlier one would be incomplete."""
+        """Return the start of the first window at or after a time, because an earlier window would be incomplete."""
         moment = _moment(at)
         if moment is None or not self.slide:
             return at
@@ -114,7 +114,7 @@ def epoch_of(at: str) -> float | None:
 
 
 def partition_of(at: str) -> tuple[str, str] | None:
-    """Return column and value of `column=value`; None for any other start position."""
+    """Return the column and value of a start position `column=value`; None for any other start position."""
     found = _PARTITION.match(at)
     return (found[1], found[2]) if found else None
 
@@ -127,7 +127,7 @@ def _steps(found: "re.Match[str]") -> tuple[timedelta | None, timedelta, timedel
 
 
 def _span(text: str) -> timedelta | None:
-    """Parse an interval of fixed length; None for months and everything else."""
+    """Return the length of an interval such as `5 minutes`; None if the length is not fixed, as with months."""
     parts = _SPAN.findall(text.lower())
     if not parts or _SPAN.sub("", text.lower()).strip():
         return None
@@ -161,7 +161,7 @@ def is_log_start(at: str) -> bool:
 
 
 def log_starts(table: Table, at: str) -> tuple[LogStart, ...]:
-    """Return where each stream of a statement starts in the log of its table."""
+    """Return the position in its table's log at which each stream of a statement starts."""
     option, value = (AT_VERSION, at) if whole_number(at) is not None else (AT_TIME, at.removeprefix(COMMITTED))
     return tuple(LogStart(name, option, value) for name in _streamed(table))
 
@@ -193,9 +193,9 @@ def why_not_in_log(tables: Mapping[TableName, Table], table: Table, at: str) -> 
 
 
 def why_not_kept(table: Table, at: str, histories: Histories) -> Fact[StrategyRefusal] | None:
-    """Return which commits after a start position are missing from a log, or that the log ends earlier.
+    """Return the refusal if a log lacks commits after the start position, or ends before it.
 
-    None if neither is known.
+    None if neither is the case, or if the log is unknown.
     """
     version = whole_number(at)
     known = ((name, histories(name)) for name in _streamed(table))
@@ -208,7 +208,7 @@ def why_not_kept(table: Table, at: str, histories: Histories) -> Fact[StrategyRe
 
 
 def rows_from(table: Table, at: str, histories: Histories) -> int | None:
-    """Return how many rows a statement reads from a start position on; None if a log does not record this."""
+    """Return how many rows a statement would read from a start position on; None if a log does not record this."""
     total = 0
     for name in _streamed(table):
         history = histories(name)
@@ -258,7 +258,7 @@ def _day(epoch: float) -> str:
 
 
 def partial_notes(tables: Mapping[TableName, Table], table: Table) -> Iterator[tuple[str, Fact[StrategyNote] | None]]:
-    """Yield PARTIAL with a note on the possible start positions; nothing if the statement has none."""
+    """Yield the strategy PARTIAL with a note on the start positions that the statement supports, if there are any."""
     stateful = table.parsed is not None and table.parsed.stateful
     event = event_time_of(table, tables)
     if event is not None:
@@ -281,12 +281,12 @@ def _kind_by_time(event: EventTime, *, stateful: bool) -> StrategyNote:
 
 
 def begins_by_rows(tables: Mapping[TableName, Table], table: Table) -> bool:
-    """Return whether a statement can start at a position given by row values, not only by commit times."""
+    """Return whether a statement can start at an event time or a partition, and not only at a position in a log."""
     return event_time_of(table, tables) is not None or bool(partitions_of(tables, table))
 
 
 def not_partial(tables: Mapping[TableName, Table], table: Table, at: str) -> Fact[StrategyRefusal] | None:
-    """Return why a statement cannot start at the position; None if it can."""
+    """Return why a statement cannot start at the position `at`; None if it can."""
     if not at:
         return StrategyRefusal.NO_START_POSITION.of()
     if is_log_start(at):

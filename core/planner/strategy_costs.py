@@ -41,12 +41,12 @@ _BEGINS_LATER = frozenset({Strategy.CARRY_OVER, Strategy.PARTIAL, Strategy.SEEDE
 
 
 def not_executable_yet(plan: Plan) -> tuple[tuple[TableName, str], ...]:
-    """Return the tables whose change no agent can execute yet, sorted, each with its strategy or new pool."""
+    """Return the tables that no agent can execute yet, sorted, each with its strategy or the text `another pool`."""
     return _not_executable(plan.nodes)
 
 
 def refuse_not_executable(plan: Plan) -> None:
-    """Raise Refused if a plan holds something that no agent can execute yet."""
+    """Raise Refused if a plan contains something that no agent can execute yet."""
     found = not_executable_yet(plan)
     if found:
         named = ", ".join(f"{what} for {table}" for table, what in found)
@@ -58,7 +58,7 @@ def refuse_not_executable(plan: Plan) -> None:
 
 
 def not_executable_warnings(nodes: Iterable[PlanNode]) -> tuple[PlanWarning, ...]:
-    """Return warnings about what agents cannot execute yet, for plans that are made offline."""
+    """Return a warning for each table that no agent can execute yet, for plans that are made offline."""
     kind = PlanWarningKind.NOT_EXECUTABLE
     return tuple(PlanWarning.of(table, kind.of(what=what)) for table, what in _not_executable(nodes))
 
@@ -83,7 +83,7 @@ class CostedOffers:
 
 @dataclass(frozen=True, slots=True)
 class _CostedStatement:
-    """What a cost is computed from: a statement after the plan, with the size of its input."""
+    """A statement as it is after the plan, with the size of its input; its costs are computed from this."""
 
     table: TableName
     decision: TableDecision
@@ -92,11 +92,11 @@ class _CostedStatement:
     rows: int | None
     bytes: int | None
     wait_s: float | None
-    """Seconds until the slowest parent in the same plan has caught up; the levels of a plan overlap."""
+    """Seconds until the slowest parent in the same plan has caught up; None if unknown."""
 
 
 class StrategyCosts:
-    """Computes the costs of the statements of one plan; `of` must be called for parents first."""
+    """Computes the costs of the statements of one plan; call `of` for parents before their readers."""
 
     def __init__(
         self, context: PlanningContext, scope: PlanScope, decisions: Mapping[TableName, TableDecision]
@@ -111,7 +111,10 @@ class StrategyCosts:
         """Tables that lose earlier rows, including those rebuilt from such a table."""
 
     def of(self, table: TableName, bindings: tuple[Binding, ...]) -> CostedOffers | None:
-        """Return the costs of the strategies that a table allows; None for an external table or one not started."""
+        """Return the costs of the strategies that a table allows.
+
+        None if the table is external, or if the plan does not start, restart or rebuild it.
+        """
         decision = self._decisions[table]
         notes = strategies_of(self._context, self._scope, self._decisions, table)
         if decision.action not in _COSTED or not notes:
@@ -208,7 +211,7 @@ class StrategyCosts:
         return history_of(self._context.observed.statistics(table).log)
 
     def _eta_of(self, statement: _CostedStatement, strategy: str, rows: int | None) -> float | None:
-        """Return the seconds until a replay has been read; None if unknown, as for a restart."""
+        """Return the seconds until a replay has been read, including the wait for parents; None if unknown."""
         if strategy in (Strategy.IN_PLACE, Strategy.SEAM) or rows is None or statement.wait_s is None:
             return None
         rate = self._context.observed.statistics(statement.table).rate_rows_s

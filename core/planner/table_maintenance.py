@@ -1,6 +1,6 @@
 """Maintenance of table files: OPTIMIZE merges many small files into few large ones, VACUUM deletes old ones.
 
-Whether a statement still needs old files can change within minutes, so the vacuum step checks that, not the plan.
+Whether a statement still needs old files can change within minutes, so the vacuum step checks it, not the planner.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ from core.project.revision import Revision
 
 
 def upkeep_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
-    """Draft the maintenance of the serving version of each table; the tables are independent of each other."""
+    """Draft the maintenance of the serving version of each requested table; no step waits for another."""
     request, found, steps = scope.request, PlanRemarks(), StepBuilder()
     action = Action(request.verb)
     tables = [table for table in scope.requested if _is_cared_for(context, table, found)]
@@ -43,7 +43,7 @@ def upkeep_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
 
 
 def _is_cared_for(context: PlanningContext, table: TableName, found: PlanRemarks) -> bool:
-    """Return whether Headgate writes a table whose format supports maintenance; if not, record a refusal."""
+    """Return whether Headgate writes a table in a format that supports maintenance; if not, record a refusal."""
     before = len(found.refusals)
     if not context.observed.is_deployed(table):
         found.refuse(table, PlanRefusalKind.NOT_STARTED.of())
@@ -55,7 +55,7 @@ def _is_cared_for(context: PlanningContext, table: TableName, found: PlanRemarks
 
 
 def _vacuumed(context: PlanningContext, node: PlanNode, retain_h: str, found: PlanRemarks) -> PlanNode:
-    """Return the node of a vacuum; refuse a vacuum that would retain less than the table requires."""
+    """Return the node of a table to vacuum; refuse to retain files for less time than the table requires."""
     kept_h = _kept_h(context, node.table)
     if retain_h and kept_h is not None and float(retain_h) < kept_h:
         setting = _format(context, node.table).retention_property
@@ -88,7 +88,7 @@ def _format(context: PlanningContext, table: TableName) -> TableFormat:
 
 
 def _revision(context: PlanningContext, table: TableName) -> Revision | None:
-    """Return the deployed revision of a table, or else the declared one; None if there is neither."""
+    """Return the deployed revision of a table, or else the declared one; None if neither is known."""
     deployed = context.revisions.deployed(table)
     if deployed is None and table in context.declared.tables:
         return context.revisions.declared(table)

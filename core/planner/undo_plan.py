@@ -1,4 +1,4 @@
-"""The undo of a plan: the old texts, planned over the state in which the plan leaves the environment."""
+"""The undo of a plan: the old texts, planned on the environment as the plan leaves it."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -37,14 +37,14 @@ _OF_THE_ENVIRONMENT = "what it runs on is changed outside of plans"
 
 
 def edited_nodes(nodes: Iterable[PlanNode]) -> tuple[PlanNode, ...]:
-    """Return the nodes whose text a plan changes, if the old text is known."""
+    """Return the nodes whose texts a plan changes and whose old texts are known."""
     return tuple(node for node in nodes if node.action in _EDITS and node.old.ddl and node.old != node.texts)
 
 
 def undo_request(
     request: PlanRequest, tables: Iterable[TableName], plan_hash: str, *, rebuild: bool = False
 ) -> PlanRequest:
-    """Return the request that plans the old texts of edited tables, including the same readers."""
+    """Return the request for the old texts of edited tables, with the readers that the original request allowed."""
     return normal_request(
         PlanRequest(
             tables=tuple(tables),
@@ -64,7 +64,10 @@ def undos_of(
     engine: str,
     durations: StepDurations = MappingProxyType({}),
 ) -> tuple[Undo, ...]:
-    """Return what undoes a plan after its execution; every table that the plan acts on is in at least one entry."""
+    """Return the ways to undo a plan after its execution; tables that cannot be undone get an entry without a command.
+
+    Readers that the plan merely pauses have no entry.
+    """
     if request.verb != "deploy":
         return undos_by_former_versions(context, request.verb, nodes)
     released = undo_by_rollback(context, nodes)
@@ -86,7 +89,7 @@ def undos_of(
 
 
 def with_undo_words(nodes: Iterable[PlanNode], ways: Sequence[Undo]) -> tuple[PlanNode, ...]:
-    """Return the nodes, each with its undo as one word; kept nodes have none."""
+    """Return the nodes, each with a word for its undo, such as `back` or `none`; kept nodes stay without one."""
     words: dict[TableName, str] = {}
     for act, word in (("stop", "stop"), ("plan undo", "plan"), *((act, "back") for act in TO_FORMER)):
         words |= {table: word for way in ways if way.act == act for table in way.tables}
@@ -132,7 +135,7 @@ def _back(
     engine: str,
     durations: StepDurations,
 ) -> tuple[Undo, ...]:
-    """Return the undo by planning the old texts; the entry has no command if such a plan would be refused."""
+    """Return the undo that plans the old texts; it has no command if such a plan would be refused."""
     edited = edited_nodes(nodes)
     if not edited:
         return ()
@@ -157,7 +160,7 @@ def _way(words: str, nodes: Sequence[PlanNode]) -> Undo:
 
 
 def _with_costs(way: Undo, nodes: Sequence[PlanNode]) -> Undo:
-    """Return an undo with the sum of the rows to read and the latest predicted end; None stands for unknown."""
+    """Return an undo with the total of the rows to read and the latest predicted end, each None if unknown."""
     reading = [node for node in nodes if node.action in (Action.REBUILD, Action.START) and node.version]
     rows, etas = [node.replay_rows for node in reading], [node.eta_s for node in reading]
     acted = [node for node in nodes if node.action is not Action.KEEP]
@@ -176,7 +179,7 @@ def _latest(seconds: Sequence[float | None]) -> float | None:
 
 
 def _words(node: PlanNode, went: PlanNode | None, edited: Collection[TableName]) -> str:
-    """Return what the undo does to one table; `went` is the table's node in the plan that is undone."""
+    """Return what the undo does to one table; `went` is the node of that table in the plan to be undone."""
     text = " with the old text" if node.table in edited else ""
     match node.action:
         case Action.RECORD:
@@ -209,7 +212,7 @@ def _planned(
     engine: str,
     durations: StepDurations,
 ) -> tuple[tuple[PlanNode, ...], PlanRefusal | None]:
-    """Return the nodes of a plan over different observations, and the first refusal, if any."""
+    """Plan a request on another project and other observations; return the nodes and the first refusal, if any."""
     other = planning_context(project, context.declared.environment, observed, ParseCache(), engine=engine, like=context)
     scope = resolve_scope(request, other)
     body = deploy_body(other, scope, with_steps=bool(durations))
@@ -242,7 +245,7 @@ def _with_old_texts(context: PlanningContext, edited: Iterable[PlanNode]) -> Pro
 def _afterwards(
     context: PlanningContext, nodes: Iterable[PlanNode], engine: str
 ) -> dict[TableName, ObservedDeployment]:
-    """Return the observations after the plan has been executed; everything that the plan starts is running."""
+    """Return the observations as they will be after the plan, when everything that the plan starts is running."""
     found = dict(context.observed.deployments)
     pool = recorded_pool(context.declared.environment.pool)
     for node in nodes:

@@ -1,8 +1,8 @@
-"""Decisions on the readers and parents of tables that are already decided.
+"""Decisions on the readers and parents of tables that have already been decided.
 
-Downstream the walk is breadth-first: each reader is decided by the most severe outcome of its parents, and visited
-again only for a more severe one, so the cost is linear in the edges. Upstream it is depth-first, up to the first tables
-that really run.
+The downstream walk is breadth-first: each reader is decided by the most severe outcome of its parents, and visited
+again only for a more severe one, so the cost is linear in the edges. The upstream walk is depth-first, and ends at
+tables that are running.
 """
 
 import re
@@ -57,7 +57,7 @@ def decide_downstream(walk: DeployWalk) -> None:
 
 
 def _reach(walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome) -> bool:
-    """Decide one reader of a table that has an outcome; return True if the reader's own outcome became more severe."""
+    """Decide a reader, given the outcome of one parent; return True if the reader's own outcome became more severe."""
     known = walk.found.by_table.get(child)
     if not walk.may_touch(child) or (known is not None and known.action is Action.START):
         return False
@@ -83,7 +83,7 @@ def _severity(decision: TableDecision) -> int:
 def _of_child(
     walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome
 ) -> tuple[TableDecision | None, Evidence | None]:
-    """Return the decision that a parent's outcome requires, with evidence; None if nothing has to be done."""
+    """Return the decision that a parent's outcome requires for a reader, with evidence; None if none is required."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     stateful = declared.parsed.stateful
@@ -101,14 +101,14 @@ def _of_child(
 
 
 def _recreated(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecision:
-    """Rebuild a reader; if its own change requires a rebuild as well, use that reason."""
+    """Return the decision to rebuild a reader; if its own change requires a rebuild as well, that is the reason."""
     change = walk.context.changes.of(child)
     own = change.action is Action.REBUILD and reason is Reason.PARENT_REBUILT
     return TableDecision(Action.REBUILD, rebuild_reason(change) if own else reason, change)
 
 
 def _restarted(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecision:
-    """Restart a reader from its checkpoint, or rebuild it if its own change or a lost checkpoint requires that."""
+    """Return the decision to restart a reader, or to rebuild it if its change or a lost checkpoint requires that."""
     change = walk.context.changes.of(child)
     if change.action is Action.REBUILD:
         return TableDecision(Action.REBUILD, rebuild_reason(change), change)
@@ -127,7 +127,10 @@ def _restarted(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecis
 def _of_altered(
     walk: DeployWalk, child: TableName, parent: TableName, *, stateful: bool
 ) -> tuple[TableDecision | None, Evidence | None]:
-    """Return the decision on a reader whose parent gets new columns or wider types, with the evidence."""
+    """Return the decision on a reader whose parent gets new columns or wider types, with the evidence.
+
+    None if the reader is not affected.
+    """
     if stateful and (star := _stars_of_added(walk, child, parent)) is not None:
         change = walk.context.changes.of(child)
         state = replace(change, kind=ChangeKind.STATE_CHANGED, action=Action.REBUILD)
@@ -148,7 +151,7 @@ def _of_altered(
 
 
 def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDecision | None:
-    """Decide a reader that uses an added column: through its own change, or because its star includes the column."""
+    """Return the decision on a reader that uses a changed column of its parent, in its new text or through a star."""
     change = walk.context.changes.of(child)
     if change.action in (Action.RESTART, Action.REBUILD):
         safe = walk.context.observed.deployment(child).checkpoint_ok
@@ -162,7 +165,7 @@ def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDec
 
 
 def _paused(walk: DeployWalk, child: TableName, parent: TableName) -> TableDecision:
-    """Resume a reader unchanged once its parent has been altered, because the reader does not use the change.
+    """Return the decision to resume a reader unchanged after its parent is altered, because it does not use the change.
 
     The reader's own new text is included only if it was requested and merely has to be recorded.
     """
@@ -175,7 +178,7 @@ def _paused(walk: DeployWalk, child: TableName, parent: TableName) -> TableDecis
 
 
 def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
-    """Return how a reader uses a column added to one of its parents; None if it uses none."""
+    """Return a notice of how a reader uses a column added to one of its parents; None if it uses none."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     added = walk.context.changes.added_columns(parent)
@@ -191,7 +194,7 @@ def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact
 
 
 def _stars_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
-    """Return which columns added to a parent are included by a star of the reader, at any level; None if none are."""
+    """Return a notice of the added parent columns that a star of the reader includes, at any level; None if none."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     added = walk.context.changes.added_columns(parent)
@@ -199,7 +202,7 @@ def _stars_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fa
 
 
 def _take_set(walk: DeployWalk, table: TableName) -> list[TableName]:
-    """Rebuild the other tables of a statement set when one is rebuilt: they start, stop and swap together."""
+    """Rebuild the other tables of a rebuilt table's statement set, because they swap together; return them."""
     decision = walk.found.by_table[table]
     if decision.action is not Action.REBUILD:
         return []
@@ -227,7 +230,7 @@ def _with_set(walk: DeployWalk, table: TableName, known: TableDecision | None) -
 
 
 def decide_upstream(walk: DeployWalk, table: TableName) -> None:
-    """Start the upstream tables that a decided table needs; a reader that is only paused needs none."""
+    """Decide the tables upstream of a decided table, starting those that it needs; a paused reader needs none."""
     found = walk.found
     if found.by_table[table].reason in STOPPED_MEANWHILE:
         return
@@ -255,7 +258,7 @@ def _parents(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
 
 
 def _wake(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
-    """Resume a table at rest because a table that starts reads it; return whether that was done."""
+    """Resume a parent at rest if a table that starts reads it; return True if the walk continues upstream of it."""
     known = walk.found.by_table[parent]
     begins = walk.found.by_table[child].action in BEGINS
     if not begins or known.action not in (Action.KEEP, Action.RECORD) or not is_at_rest(walk, parent):

@@ -1,4 +1,4 @@
-"""Warnings about each table of a deploy: states, seams, old inputs, multiplied rows, and readers that would break."""
+"""Warnings about the tables of a deploy: states, seams, old inputs, multiplied rows, and readers that would break."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _SHOWN = frozenset({State.FAILED, State.DEGRADED, State.UNKNOWN, State.COMPLETED
 
 
 def add_warnings(walk: DeployWalk, table: TableName) -> None:
-    """Warn about the states and seams of a table, and refuse a change that would break the text of a reader."""
+    """Warn about the state of a table and its decision, and refuse a change that would break the text of a reader."""
     found, seen = walk.found, walk.context.observed.deployment(table)
     decision = found.by_table[table]
     if decision.change.confirmed is False:
@@ -81,7 +81,7 @@ def _is_cloned(walk: DeployWalk, table: TableName) -> bool:
 
 
 def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDecision) -> None:
-    """Warn about parents whose earlier rows only their pointer serves, because statements do not read pointers."""
+    """Warn about parents whose earlier rows are served only by the pointer, because statements do not read pointers."""
     declared = walk.context.declared.tables.get(table)
     if declared is None or declared.parsed is None or decision.strategy in (*FORKS, Strategy.SEEDED):
         return
@@ -93,9 +93,9 @@ def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDeci
 
 
 def _warn_of_upserted_parents(walk: DeployWalk, table: TableName) -> None:
-    """Warn that a stream of an upserted table reads all changes, or that it reads only first rows.
+    """Warn that a stream of an upserted table reads all changes, or that it reads only the first row of each key.
 
-    The SQL may not show which of the two applies.
+    Which of the two applies may not be obvious from the SQL.
     """
     tables = walk.context.declared.tables
     declared = tables.get(table)
@@ -163,7 +163,7 @@ def _flag_reader(walk: DeployWalk, reader: TableName, table: TableName, kind: Ch
 
 
 def _warn_of_outside_streams(walk: DeployWalk, table: TableName) -> None:
-    """Warn about exposures that Spark ends when the table is altered, because Headgate does not start them again."""
+    """Warn about streaming exposures that Spark ends when the table is altered; Headgate does not start them again."""
     declared = walk.context.declared.tables[table]
     names = tuple(sorted({name for name, _ in declared.settings.outside_readers}))
     if names and table_format(declared.parsed_ddl.format).added_column_stops_readers:
@@ -173,7 +173,7 @@ def _warn_of_outside_streams(walk: DeployWalk, table: TableName) -> None:
 
 
 def _refuse_unfit_star(walk: DeployWalk, reader: TableName, table: TableName) -> None:
-    """Refuse added columns that a reader's star would write into a table that does not have them."""
+    """Refuse added columns that a reader's star would write into a table without these columns."""
     added = walk.context.changes.added_columns(table)
     ddl = walk.context.declared.tables[reader].parsed_ddl
     there = {column.name.lower() for column in ddl.columns}
@@ -185,7 +185,7 @@ def _refuse_unfit_star(walk: DeployWalk, reader: TableName, table: TableName) ->
 
 
 _NAMED = 3
-"""How many re-created tables the warnings about one table name."""
+"""How many re-created tables are named in the warnings about one table."""
 
 _ReadersByTable = Mapping[TableName, Sequence[TableName]]
 
@@ -193,7 +193,7 @@ _ReadersByTable = Mapping[TableName, Sequence[TableName]]
 def warn_of_old_inputs(walk: DeployWalk) -> None:
     """Warn about requested or moved tables that miss a re-created table because a reader in between is left behind.
 
-    For each such reader, time is linear in the edges upstream of these tables.
+    For each reader left behind, time is linear in the edges upstream of these tables.
     """
     stays: dict[TableName, dict[TableName, str]] = {}
     for left in walk.found.left_behind:
@@ -222,7 +222,10 @@ def warn_of_old_inputs(walk: DeployWalk) -> None:
 def _versions_seen(
     parent: TableName, by: Sequence[TableName], between: tuple[TableName, ...], versions: Mapping[TableName, str]
 ) -> Fact[PlanWarningKind]:
-    """Return which versions of a re-created table are seen; `by` are the tables through which the new version is."""
+    """Return the warning about which versions of a re-created table another table sees.
+
+    `by` are the parents through which it sees the new version, `between` the readers that stay on the old ones.
+    """
     old = tuple(dict.fromkeys(versions[reader] for reader in between))
     if not by:
         return PlanWarningKind.WILL_NOT_SEE_NEW.of(parent=parent, between=between, old=old)
@@ -232,7 +235,7 @@ def _versions_seen(
 
 
 def _readers_above(walk: DeployWalk, tables: Iterable[TableName]) -> _ReadersByTable:
-    """Return the readers that everything upstream of some tables has after the plan."""
+    """Return the readers, after the plan, of every table upstream of the given tables."""
     readers: dict[TableName, list[TableName]] = {}
     waiting = sorted(tables)
     known = set(waiting)
@@ -308,7 +311,7 @@ def warn_of_multiplied_rows(walk: DeployWalk, table: TableName) -> None:
 
 
 def _what_decides(table: str, equated: frozenset[str], keys: tuple[frozenset[str], ...]) -> Fact[JoinCause] | None:
-    """Return what determines how many rows a join produces per row; None if no table is joined."""
+    """Return why a join may produce several rows per input row; None if no table is joined."""
     if not table:
         return None
     if keys:
