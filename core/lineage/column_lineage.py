@@ -1,7 +1,8 @@
-"""Column lineage across a project: which columns and rows determine which others. Statements are analysed on demand.
+"""Column lineage across a project: which columns and rows determine which others.
 
-A node without a column represents the rows of a table. Every column depends on the rows of its own table; this edge is
-implied, and upstream traces follow it. The rows of a table depend on the rows of every table that its statement reads.
+Statements are analysed on demand. A node without a column represents the rows of a table. Every column depends on the
+rows of its own table; this edge is implied, and upstream traces follow it. The rows of a table depend on the rows of
+every table that its statement reads.
 """
 
 from bisect import bisect_left
@@ -57,7 +58,7 @@ class LineageNode:
 
 @dataclass(frozen=True, slots=True)
 class LineageGap:
-    """A name that could not be traced to its source; `at` is the column or table with incomplete lineage."""
+    """A name that could not be traced to its source, and the column or table whose lineage is therefore incomplete."""
 
     at: ColumnOrigin
     name: str
@@ -81,7 +82,7 @@ class ColumnLineage:
 
 @dataclass(frozen=True)
 class _StatementEdges:
-    """The edges into one table, by target and by source, with the gaps in its lineage."""
+    """The lineage edges of the statement that writes a table, by target and by source, and the gaps in its lineage."""
 
     by_target: Mapping[ColumnOrigin, tuple[LineageEdge, ...]]
     by_source: Mapping[ColumnOrigin, tuple[LineageEdge, ...]]
@@ -91,7 +92,7 @@ class _StatementEdges:
 
 
 class LineageTracer:
-    """Traces lineage in one project, analysing each statement at most once."""
+    """Traces lineage in a project, analysing each statement at most once."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
@@ -99,7 +100,7 @@ class LineageTracer:
         self._followed: dict[TableName, StatementLineage] = {}
 
     def trace(self, root: ColumnOrigin, direction: str) -> ColumnLineage:
-        """Trace a column, or a whole table if `root` names no column.
+        """Trace a column upstream or downstream, or a whole table if `root` has no column.
 
         The table must be declared. The time is linear in the number of edges.
         """
@@ -143,7 +144,7 @@ class LineageTracer:
         return self._project.tables[table].parsed_ddl.columns
 
     def column(self, table: TableName, name: str) -> ColumnOrigin | None:
-        """Look a column up, ignoring case, and return it as spelled in the DDL; None if there is no such column."""
+        """Return a declared column, spelled as in the DDL, by its name in any case; None if there is no such column."""
         spelled = self._spelled(table, name)
         return ColumnOrigin(table, spelled) if spelled is not None else None
 
@@ -158,7 +159,7 @@ class LineageTracer:
         return tuple(edge for child in children for edge in self._statement(child).by_source.get(at, ()))
 
     def _gaps_at(self, at: ColumnOrigin, direction: str) -> tuple[LineageGap, ...]:
-        """Return the gaps that may hide part of a node's lineage; downstream, all gaps of the table's readers."""
+        """Return the gaps that may hide part of a node's lineage; downstream, all gaps of the table's readers may."""
         if direction == UPSTREAM:
             return self._statement(at.table).gaps.get(at, ())
         children = self._graph.children(at.table)
@@ -242,7 +243,7 @@ class LineNumbers:
         self._breaks = [at for at, char in enumerate(table.parsed.select) if char == "\n"]
 
     def of(self, offset: int) -> int:
-        """Return the line number, counted from 1, of an offset."""
+        """Return the line of the file, counted from 1, that contains an offset in the statement's SELECT."""
         return self._first + bisect_left(self._breaks, offset)
 
 

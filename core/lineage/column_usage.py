@@ -1,6 +1,6 @@
-"""Uses of a column, with line numbers: in statements that read its table, and further downstream in derived columns.
+"""Uses of a column, with line numbers: in statements that read its table, and in derived columns further downstream.
 
-A name that cannot be resolved counts as a use.
+A name that cannot be resolved is treated as a use.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def column_reference_lines(column: str, parent: TableName, reader: Table, tables: Mapping[TableName, Table]) -> str:
-    """Return the lines where a reader references a parent's column, as `dml.x.sql:3,7`; empty if there are none.
+    """Return the lines where a reader refers to a parent's column, as `dml.x.sql:3,7`; empty if there are none.
 
-    `tables` are the tables of the project. The parent's DDL need not declare the column any more.
+    `tables` are the tables of the project. The column need not be declared in the parent's DDL any more.
     """
     if reader.parsed is None or reader.dml is None or all(read.table != parent for read in reader.parsed.reads):
         return ""
@@ -37,7 +37,7 @@ def column_reference_lines(column: str, parent: TableName, reader: Table, tables
 def reads_column(
     statement: ParsedStatement, parent: TableName, column: str, columns: Mapping[TableName, tuple[Column, ...]]
 ) -> bool:
-    """Return whether a statement may read a parent's column; `columns` are the declared columns of all its parents."""
+    """Return whether a statement may read a parent's column; `columns` maps its parents to their declared columns."""
     from core.sql.lineage.statement_lineage import lineage_of
 
     found, name = lineage_of(statement, columns.get), column.lower()
@@ -48,9 +48,9 @@ def reads_column(
 
 
 def reference_lines_in(found: "StatementLineage", columns: Iterable[str], parent: TableName, reader: Table) -> str:
-    """Return the lines where a reader references any of a parent's columns; empty if there are none.
+    """Return the lines where a reader refers to any of the given columns of a parent; empty if there are none.
 
-    `found` is the lineage of the reader's statement.
+    `found` is the lineage of the reader's statement. The lines are written as in `dml.x.sql:3,7`.
     """
     assert reader.parsed is not None and reader.dml is not None, f"{reader.name} is external and has no statement"
     offsets = {offset for column in columns for offset in _references(column.lower(), parent, reader, found)}
@@ -76,7 +76,7 @@ def _references(column: str, parent: TableName, reader: Table, found: "Statement
 
 @dataclass(frozen=True, slots=True)
 class ColumnUse:
-    """The use of a column, or of columns derived from it, by one statement."""
+    """The use that one statement makes of a column, or of columns derived from it."""
 
     place: str
     """Lines that reference the column or a column derived from it, as in `dml.orders.sql:3,7`."""
@@ -90,7 +90,7 @@ class ColumnUse:
 
 
 def column_uses_downstream(tracer: "LineageTracer", at: "ColumnOrigin") -> Mapping[TableName, ColumnUse]:
-    """Return every use of a declared column by tables downstream, at any depth."""
+    """Return all uses of a declared column in downstream tables, at any depth, by table."""
     lost: dict[TableName, set[str]] = {at.table: {at.column.lower()}}
     places: dict[TableName, dict[TableName, str]] = {}
     waiting = [at.table]
@@ -115,7 +115,7 @@ def column_uses_downstream(tracer: "LineageTracer", at: "ColumnOrigin") -> Mappi
 
 
 def column_uses_of_readers(tracer: "LineageTracer", table: TableName) -> Mapping[str, Mapping[TableName, str]]:
-    """Return the lines that reference each column of a declared table, by reader."""
+    """Return, for each column of a declared table, the lines in each reader's file that refer to the column."""
     readers = [(reader, tracer.follow(reader)) for reader in tracer.readers(table)]
     found: dict[str, dict[TableName, str]] = {}
     for column in tracer.columns(table):
@@ -125,7 +125,7 @@ def column_uses_of_readers(tracer: "LineageTracer", table: TableName) -> Mapping
 
 
 def _made(found: "StatementLineage", parent: TableName, columns: set[str]) -> set[str]:
-    """Return the output columns that a statement certainly or possibly derives from the given columns of a parent."""
+    """Return the output columns that a statement derives, or may derive, from the given columns of a parent."""
     from core.sql.lineage.model import InputKind
 
     if not found.outputs:
@@ -150,7 +150,7 @@ def _spelled(tracer: "LineageTracer", table: TableName, columns: Iterable[str]) 
 
 
 def _joined(places: Iterable[str]) -> str:
-    """Merge the line references of each file: `f:3` and `f:3,7` become `f:3,7`."""
+    """Merge the line references to each file: `f:3` and `f:3,7` become `f:3,7`."""
     files: dict[str, set[int]] = {}
     for place in places:
         file, _, lines = place.rpartition(":")

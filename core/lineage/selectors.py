@@ -16,7 +16,7 @@ _SELECTOR = re.compile(r"(?:(?P<up>[0-9]{0,4})\+)?(?P<what>[^+]+)(?:\+(?P<down>[
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """A parsed selector: the tables to start from, and how many levels to add on either side (None for all levels)."""
+    """A parsed selector: the tables to start from, and the number of levels to add in each direction (None for all)."""
 
     tables: tuple[TableName, ...] = ()
     tag: str = ""
@@ -27,7 +27,7 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class SelectableTables:
-    """The graph and the tags that selectors refer to."""
+    """The table graph and the tags that selectors refer to."""
 
     parents: Callable[[TableName], Iterable[TableName]]
     children: Callable[[TableName], Iterable[TableName]]
@@ -36,12 +36,12 @@ class SelectableTables:
 
 
 def is_selector(word: str) -> bool:
-    """Return whether a word has the syntax of a selector rather than being just the name of a table."""
+    """Return whether an argument has the syntax of a selector, rather than being a plain table name."""
     return "+" in word or word.startswith(TAG)
 
 
 def parse_selector(word: str) -> Selector:
-    """Parse one selector; raises UsageError for a syntax error, BadName for an invalid table name."""
+    """Parse a selector; raises UsageError for a syntax error, and BadName for an invalid table name."""
     found = _SELECTOR.match(word.strip())
     if not found:
         raise UsageError(f"{word!r} is not a selector", remedy=FORMS)
@@ -58,10 +58,10 @@ def parse_selector(word: str) -> Selector:
 
 
 def select_tables(words: Iterable[str], among: SelectableTables) -> tuple[TableName, ...]:
-    """Return the tables that the selectors select, without duplicates.
+    """Return the tables that match any of the selectors, without duplicates.
 
-    Each selector yields its own tables, then those upstream, then those downstream. A name need not be in the graph;
-    raises UsageError for a tag that no table has.
+    They are in the order of the selectors; for each, its own tables and those upstream precede those downstream. A
+    named table need not be in the graph. Raises UsageError for a tag that no table has.
     """
     found: dict[TableName, None] = {}
     for word in words:

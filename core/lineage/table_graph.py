@@ -1,4 +1,4 @@
-"""The graph of tables and its topological order; the only user of networkx. A graph never changes after construction.
+"""The graph of tables and its topological order; this is the only user of networkx. A graph is immutable.
 
 Topological order comes from the standard library's `graphlib`. `networkx` is imported only to name the cycles of a
 graph that has some: the import takes 150 ms of CPU, more than half of the time to plan one table. For everything else,
@@ -18,7 +18,7 @@ from core.project.model import Project, Table
 
 @dataclass(frozen=True, slots=True)
 class TableEdge:
-    """An edge from a parent to a table whose statement reads it; `streamed` is set if any of the reads is streaming."""
+    """An edge from a parent to a table that reads it; `streamed` is set if any of the reads is a stream."""
 
     parent: TableName
     child: TableName
@@ -26,7 +26,7 @@ class TableEdge:
 
 
 class TableGraph:
-    """The graph of tables, with an edge from each table to each of its readers; every result is sorted by name."""
+    """The graph of tables, with an edge from each table to each of its readers; sequences are sorted by name."""
 
     def __init__(self, edges: Iterable[TableEdge], tables: Iterable[TableName] = ()) -> None:
         parents: dict[TableName, dict[TableName, TableEdge]] = {table: {} for table in tables}
@@ -43,31 +43,31 @@ class TableGraph:
         self._children = {t: tuple(sorted(found)) for t, found in children.items()}
 
     def tables(self) -> tuple[TableName, ...]:
-        """Return every table of the graph."""
+        """Return the names of all tables in the graph."""
         return tuple(sorted(self._parents))
 
     def parents(self, table: TableName) -> tuple[TableEdge, ...]:
-        """Return the edges from a table's parents; empty for a table outside the graph."""
+        """Return the edges from a table's parents to the table; empty for a table outside the graph."""
         return self._parents.get(table, ())
 
     def children(self, table: TableName) -> tuple[TableName, ...]:
-        """Return the tables that read a table, whether as a stream or not."""
+        """Return the tables that read a table, whether as a stream or not; empty for a table outside the graph."""
         return self._children.get(table, ())
 
     def ancestors(self, *tables: TableName) -> frozenset[TableName]:
-        """Return all tables upstream of `tables`; one of these is included only if upstream of another."""
+        """Return all tables upstream of `tables`; one of `tables` is included only if it is upstream of another."""
         return reach(tables, lambda table: (edge.parent for edge in self.parents(table)))
 
     def descendants(self, *tables: TableName) -> frozenset[TableName]:
-        """Return all tables downstream of `tables`; one of these is included only if downstream of another."""
+        """Return all tables downstream of `tables`; one of `tables` is included only if it is downstream of another."""
         return reach(tables, self.children)
 
     def cycles(self) -> tuple[tuple[TableName, ...], ...]:
-        """Return a cycle for each strongly connected component, from the first table by name; empty if acyclic."""
+        """Return one cycle per strongly connected component, starting at its first table by name; empty if acyclic."""
         return cycles({table: tuple(edge.parent for edge in edges) for table, edges in self._parents.items()})
 
     def generations(self) -> tuple[tuple[TableName, ...], ...]:
-        """Return the topological generations, sources first, each sorted by name; the graph must be acyclic."""
+        """Return the topological generations, sources first; the graph must be acyclic."""
         parents = {table: tuple(edge.parent for edge in edges) for table, edges in self._parents.items()}
         found, knotted = _generations(parents)
         assert not knotted, self.cycles()
@@ -83,7 +83,7 @@ def table_graph(project: Project) -> TableGraph:
 
 
 def edges_of(table: Table) -> tuple[TableEdge, ...]:
-    """Return the edges from the parents of a declared table; empty for an external table."""
+    """Return the edges from the parents of a declared table to the table; empty for an external table."""
     return (
         tuple(TableEdge(read.table, table.name, read.streaming) for read in table.parsed.reads) if table.parsed else ()
     )
@@ -102,15 +102,15 @@ def reach(tables: Iterable[TableName], step: Callable[[TableName], Iterable[Tabl
 
 
 def levels(parents_by_table: Mapping[TableName, Sequence[TableName]]) -> dict[TableName, int] | None:
-    """Return the topological generation of each table, starting at 0; None if there is a cycle."""
+    """Return the topological generation of each table, counted from 0, or None if there is a cycle."""
     found, knotted = _generations(parents_by_table)
     return None if knotted else {table: level for level, tables in enumerate(found) for table in tables}
 
 
 def depths(readings: Iterable[tuple[TableName, Iterable[TableName]]]) -> dict[TableName, int]:
-    """Return each table's distance from its farthest source, starting at 0, given pairs of a table and its parents.
+    """Return the length of the longest path from a source to each table, given pairs of a table and its parents.
 
-    A table may occur in several pairs, one for each of its versions; the parents of all of them count. A graph of
+    A table may occur in several pairs, one for each of its versions; the parents in all of them are used. A graph of
     versions may have cycles even if the declared graph has none: tables in or below a cycle come last.
     """
     parents: dict[TableName, list[TableName]] = {}
@@ -124,7 +124,7 @@ def depths(readings: Iterable[tuple[TableName, Iterable[TableName]]]) -> dict[Ta
 def distances(start: Iterable[TableName], step: Callable[[TableName], Iterable[TableName]]) -> dict[TableName, int]:
     """Return the distance of each table from the nearest table in `start`; the tables in `start` have distance 0.
 
-    `step` returns the tables next to a table. The result is in breadth-first order; the time is linear in the number of
+    `step` returns the neighbours of a table. The result is in breadth-first order; the time is linear in the number of
     edges.
     """
     found = dict.fromkeys(start, 0)
@@ -159,7 +159,7 @@ def cycles(parents_by_table: Mapping[TableName, Sequence[TableName]]) -> tuple[t
 def _generations(
     parents_by_table: Mapping[TableName, Sequence[TableName]],
 ) -> tuple[tuple[tuple[TableName, ...], ...], frozenset[TableName]]:
-    """Return the topological generations, sources first, and the tables in or below a cycle.
+    """Return the topological generations, sources first, and the tables that are in or below a cycle.
 
     Each generation is sorted by name.
     """

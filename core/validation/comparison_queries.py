@@ -1,4 +1,4 @@
-"""Spark SQL queries that compare two versions of a table through two views; each returns few rows.
+"""Spark SQL queries that compare two versions of a table through two views; each query returns only a few rows.
 
 Rows are compared as JSON of the columns that must be equal: NULLs are equal, and floating-point numbers are compared to
 nine digits, because a sum depends on the order of addition.
@@ -21,7 +21,7 @@ _ORDERED = ("string", "date", "timestamp", "timestamp_ntz", "boolean", "char", "
 
 @dataclass(frozen=True, slots=True)
 class ComparedRows:
-    """Parameters of a comparison: two view names, and columns as (name, type)."""
+    """The parameters of a comparison: two view names, and the columns to compare as (name, type)."""
 
     old: str
     new: str
@@ -42,10 +42,10 @@ class ComparedRows:
 
 
 def profile_query(rows: ComparedRows) -> str:
-    """Return a query for the profile of each version.
+    """Return a query that computes row counts and column statistics, with one row per version.
 
-    Each row has `side`, `rows`, and for column i `filled_i`, `distinct_i`, `least_i`, `most_i` and `sum_i` as text,
-    NULL where the type does not have such a value.
+    Its columns are `side`, `rows`, and for column i `filled_i`, `distinct_i`, `least_i`, `most_i` and `sum_i`; the last
+    three are text. A statistic that the column's type does not support is NULL.
     """
     return "\nUNION ALL\n".join(
         f"SELECT {quoted_string_literal(side)} AS side, count(*) AS rows, {_profiles(rows.columns)} FROM {view}"
@@ -54,11 +54,11 @@ def profile_query(rows: ComparedRows) -> str:
 
 
 def duplicates_query(rows: ComparedRows) -> str:
-    """Return a query with one row for each side that has duplicates.
+    """Return a query that counts duplicates, with one row for each version that has any.
 
-    Its columns are `side`, the number of duplicate `keys`, the number of `excess` rows, and two of the keys as
-    JSON, `least` and `most`. Without a key, rows of the new version are duplicates only if their `own` columns are
-    equal too; the old version is compared without the columns that the new version lacks.
+    Its columns are `side`, the number of duplicate `keys`, the number of `excess` rows, and two of the keys as JSON,
+    `least` and `most`. Without a key, rows of the new version are duplicates only if their `own` columns are equal too;
+    rows of the old version are compared by the columns that both versions have.
     """
     own = "''" if rows.key else f"md5({_fields(rows.own)})"
     sides = _sides(rows, f"{_key(rows)} AS k", {RowSide.OLD: ", '' AS w", RowSide.NEW: f", {own} AS w"})
@@ -70,9 +70,9 @@ SELECT side, k, count(*) AS n, count(DISTINCT w) AS d FROM ({sides}) GROUP BY si
 def differences_query(rows: ComparedRows, effects: Sequence[RowEffect]) -> str:
     """Return a query with one row per kind of difference.
 
-    Its columns are `side`, the number of the explaining effect or -1, the row counts of both sides, and three
-    examples `old_1`, `new_1`, …, each a row as JSON or NULL. The key pairs the old and new values of a changed row;
-    without a key, no rows are paired.
+    Its columns are `side`, the index of the effect that explains the difference or -1, the row counts of both versions,
+    and three examples `old_1`, `new_1`, …, each a row as JSON or NULL. The key pairs the old and new values of a
+    changed row; without a key, no rows are paired.
     """
     inner = (
         f"md5({_json(rows, rows.equal)}) AS h, {_key(rows)} AS k, {_json(rows, rows.equal)} AS r, "
@@ -101,7 +101,7 @@ SELECT side, effect, sum(o) AS old_rows, sum(n) AS new_rows, {examples} FROM tol
 
 
 def kept_rows_query(rows: ComparedRows) -> str:
-    """Return a query that counts the old version's rows, and those among them that the new version lacks.
+    """Return a query that counts the rows of the old version, and those of them that the new version lacks.
 
     Its single row has `rows`, the number of distinct rows of the old version, and `gone`, how many of these are
     missing.
@@ -113,7 +113,7 @@ def kept_rows_query(rows: ComparedRows) -> str:
 
 
 def sampling(old_rows: int, new_rows: int) -> int:
-    """Return the sampling rate: one in how many keys is compared."""
+    """Return the sampling rate for two row counts: a rate of n means that one in n keys is compared."""
     most = max(old_rows, new_rows)
     return 1 if most <= SAMPLED_ABOVE else -(-most // SAMPLED_ABOVE)
 
@@ -124,7 +124,7 @@ def summed(kind: str) -> bool:
 
 
 def is_float(kind: str) -> bool:
-    """Return whether sums of a type depend on the order of addition."""
+    """Return whether a type is floating-point, so that a sum depends on the order of addition."""
     return _plain(kind) in _FLOATS
 
 
@@ -160,7 +160,7 @@ def _key(rows: ComparedRows) -> str:
 
 
 def _json(rows: ComparedRows, names: Collection[str]) -> str:
-    """Return SQL for several columns as one text; two texts are equal exactly if all columns are."""
+    """Return SQL for the named columns as JSON text, which is the same for two rows exactly if these columns are."""
     return _fields(((name, kind) for name, kind in rows.columns if name.lower() in names), rows.sorted)
 
 
@@ -180,7 +180,7 @@ def _normal(column: str, kind: str, is_list: bool) -> str:
 
 
 def _explained(effects: Sequence[RowEffect], side: RowSide) -> str:
-    """Return SQL for the number of the first matching effect; an effect without predicate matches any row."""
+    """Return SQL for the index of the first effect that explains a row; an effect with no predicate explains any."""
     whens = "".join(
         f" WHEN {effect.predicate} THEN {n}"
         for n, effect in enumerate(effects)

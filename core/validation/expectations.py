@@ -1,4 +1,4 @@
-"""Expected differences between two versions of a table, from edits of its statement and of the inputs.
+"""Expected differences between two versions of a table, derived from edits of its statement and of its inputs.
 
 An edit determines which columns may change and which rows only one version has; lineage propagates both downstream.
 Every other difference is unexpected.
@@ -36,7 +36,7 @@ _PLAIN = re.compile(r"(?:`?\w+`?\.)?`?(\w+)`?\Z")
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """The differences that an edit explains, between two versions of a table."""
+    """The differences between two versions of a table that an edit explains."""
 
     added: tuple[str, ...] = ()
     """Columns that only the new version has, in lower case; they are not compared."""
@@ -74,7 +74,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class ComparedStatement:
-    """The statement of a version, and the DDL of its table."""
+    """The statement of a version and the DDL of its table."""
 
     parsed: ParsedStatement
     ddl: TableDdl
@@ -88,8 +88,8 @@ def expected_differences(
 ) -> Expectation:
     """Return the expected differences between two versions of a table.
 
-    `ddls` are those of the new version's inputs; `parents` are the expectations of inputs that were rebuilt with
-    the table.
+    `ddls` are those of the new version's inputs; `parents` are the expectations for inputs that were rebuilt together
+    with the table.
     """
     effects = row_effects(old.parsed.canonical, new.parsed.canonical, aliases_of_both(old.parsed, new.parsed))
     lineage = lineage_of(new.parsed, lambda table: _columns(ddls.get(table)))
@@ -141,9 +141,9 @@ def expected_differences(
 
 
 def left_out_by(conditions: Sequence[str], new: ComparedStatement, ddls: Mapping[TableName, TableDdl]) -> str:
-    """Return a predicate for the output rows that start conditions on streams, `table.column >= …`, exclude.
+    """Return a predicate for the output rows excluded by the streams' start conditions, as in `table.column >= …`.
 
-    Empty if the output does not contain the columns, or if rows are aggregated.
+    It is empty if the output does not contain the columns, or if the statement groups rows or has several streams.
     """
     lineage = lineage_of(new.parsed, lambda table: _columns(ddls.get(table)))
     if _groups(lineage) or sum(read.streaming for read in new.parsed.reads) != 1:
@@ -155,10 +155,10 @@ def left_out_by(conditions: Sequence[str], new: ComparedStatement, ddls: Mapping
 
 
 def with_earlier_text(expected: Expectation, earlier: Expectation) -> Expectation:
-    """Extend an expectation for an old version that was edited in place and still has rows of an earlier text.
+    """Extend an expectation for an old version that was edited in place and still has rows of its earlier text.
 
-    `earlier` is the expectation between that text and the new version. Older rows have NULL in a column added in
-    place.
+    `earlier` is the expectation between that text and the new version. The earlier rows have NULL in columns that were
+    added in place.
     """
     lead = "edited in place before: "
     came = {name: f"column {name} was added in place" for name in earlier.added if name not in expected.added}
@@ -181,7 +181,7 @@ def with_earlier_text(expected: Expectation, earlier: Expectation) -> Expectatio
 
 @dataclass(slots=True)
 class _Reached:
-    """The expected differences collected so far."""
+    """Collects the expected differences."""
 
     lineage: StatementLineage
     grouped: bool
@@ -212,7 +212,7 @@ class _Reached:
             self.through(name, str(why))
 
     def take(self, table: TableName, parent: Expectation) -> None:
-        """Add the effects that an input's expectation has on the output."""
+        """Add the effects that the expected differences of an input have on the output."""
         for output in self.lineage.outputs:
             if any(one.origin.table == table and one.origin.column.lower() in parent.volatile for one in output.inputs):
                 self.volatile.add(output.name.lower())
@@ -238,7 +238,7 @@ class _Reached:
             self._rows(table, row, joined=joined)
 
     def other_each_time(self, column: str, why: str) -> None:
-        """Add a column whose values are different each time and therefore not compared."""
+        """Add a column whose values differ on every run, and which is therefore not compared."""
         self.touched.add(column)
         self.changed.setdefault(column, why)
         self.nulls.add(column)
@@ -268,7 +268,7 @@ class _Reached:
                 self._decides(condition, why)
 
     def _decides(self, condition: LineageCondition, why: str) -> None:
-        """Add the effects of a condition that may be decided differently for some rows."""
+        """Add the effects of a condition that may have a different result for some rows."""
         if condition.clause in ("GROUP BY", "DISTINCT"):
             self.anything = self.anything or why
             return
@@ -277,9 +277,9 @@ class _Reached:
             self._groups_differ(why)
 
     def _rows(self, table: TableName, row: RowEffect, *, joined: bool) -> None:
-        """Add the effects of input rows that only one version has.
+        """Add the effects of input rows that only one version has or whose values changed.
 
-        The predicate of the rows is retained if the output contains its columns.
+        The predicate of the rows is kept if the output contains its columns.
         """
         why = f"{table}: {row.why}"
         if row.side is RowSide.CHANGED:
@@ -315,7 +315,7 @@ def _groups(lineage: StatementLineage) -> bool:
 
 
 def _pass_through(outputs: tuple[LineageOutput, ...], table: TableName) -> dict[str, str]:
-    """Return the columns of a table that the output contains unchanged, mapped to their output names."""
+    """Map the columns of a table that the output contains unchanged to their output names."""
     found: dict[str, str] = {}
     for output in outputs:
         if column := _passed(output, table):
@@ -324,7 +324,7 @@ def _pass_through(outputs: tuple[LineageOutput, ...], table: TableName) -> dict[
 
 
 def _passed(output: LineageOutput, table: TableName) -> str:
-    """Return the input column, in lower case, that an output passes through unchanged; empty if there is none."""
+    """Return the column of a table that an output passes through unchanged, in lower case; empty if there is none."""
     values = [one for one in output.inputs if one.kind is InputKind.VALUE]
     if len(values) != 1 or len(output.inputs) != 1 or values[0].origin.table != table or values[0].fields:
         return ""
@@ -333,9 +333,9 @@ def _passed(output: LineageOutput, table: TableName) -> str:
 
 
 def _take_unordered(reached: _Reached, types: Mapping[str, str]) -> None:
-    """Add columns that depend on the order of rows: lists are compared sorted, other values are not compared.
+    """Add columns that depend on the order of rows: lists are compared after sorting, other values not at all.
 
-    Maps count as other values, because Spark does not sort them.
+    Lists that contain maps are not compared either, because Spark cannot sort maps.
     """
     for output in reached.lineage.outputs:
         texts = (output.expression, *(step.expression for one in output.inputs for step in one.through))
@@ -350,13 +350,16 @@ def _take_unordered(reached: _Reached, types: Mapping[str, str]) -> None:
 
 
 def _withheld(side: RowSide | None, parsed: ParsedStatement, shown: Set[str]) -> tuple[tuple[RowSide, str], ...]:
-    """Return the side that withholds rows, with the column of its watermark, if the output contains it."""
+    """Return the version that withholds rows, and the column of its watermark, which is empty if it is not compared.
+
+    The result is empty if no version withholds rows or there is no watermark.
+    """
     columns = [read.watermark.column.lower() for read in parsed.reads if read.watermark]
     return tuple((side, column if column in shown else "") for column in columns[:1]) if side is not None else ()
 
 
 def _of_equal_columns(totals: CommonTotals | None, apart: Set[str]) -> CommonTotals | None:
-    """Omit totals and keys whose columns change for reasons other than the grouping."""
+    """Remove the totals and keys that use a column in `apart`, which changes for reasons other than the grouping."""
     if totals is None:
         return None
     keys = tuple(name for name in totals.keys if name not in apart)
@@ -374,7 +377,7 @@ def _volatile(lineage: StatementLineage) -> list[tuple[str, str]]:
 
 
 def _without_predicate_on(apart: Set[str], row: RowEffect) -> RowEffect:
-    """Remove the predicate of an effect if it uses columns in which the versions differ."""
+    """Return an effect without its predicate if that uses columns in which the versions differ."""
     names = {name.lower() for name in re.findall(r"`([^`]+)`", row.predicate)}
     return replace(row, predicate="") if names & apart else row
 
@@ -384,7 +387,7 @@ def _columns(ddl: TableDdl | None) -> tuple[Column, ...] | None:
 
 
 def _row_by_row(reached: _Reached, *statements: ParsedStatement) -> bool:
-    """Return whether every output row comes from a single streamed row.
+    """Return whether every output row is computed from a single streamed row.
 
     Watermarks then neither drop nor withhold rows.
     """

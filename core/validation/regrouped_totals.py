@@ -1,4 +1,4 @@
-"""Comparison of versions that are grouped differently, by their totals per value of the keys that both have."""
+"""Comparison of two versions that group rows differently, by their totals for each value of the common keys."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,10 +15,11 @@ Row = Mapping[str, Any]
 
 
 def totals_query(rows: ComparedRows, totals: CommonTotals) -> str:
-    """Return a query with one row that compares totals by group.
+    """Return a query, with a single row, that compares the totals of both versions group by group.
 
-    It has the number of `groups`, `only_old` and `only_new` for groups of only one side, `apart_i` for groups in
-    which total i differs, and `example`, the key and both sides of one differing group as JSON.
+    Its columns are `groups`, the number of groups; `only_old` and `only_new`, the numbers of groups in one version
+    only; `apart_i`, the number of groups in which total i differs; and `example`, a differing group: its key and both
+    versions' totals as JSON.
     """
     types = {name.lower(): kind for name, kind in rows.columns}
     key = ", ".join(quoted_name(name) for name in totals.keys)
@@ -37,9 +38,9 @@ FILTER (WHERE {any_apart}) AS example FROM o FULL OUTER JOIN n ON o.k = n.k"""
 def totals_result(
     totals: CommonTotals, found: Iterable[Row], expected: Expectation, columns: Sequence[str]
 ) -> CheckResult:
-    """Judge totals: differences are unexpected unless rows may differ for reasons other than the grouping.
+    """Judge the result of `totals_query`: a difference needs an explanation other than the grouping.
 
-    `columns` are the columns of both versions, in lower case.
+    `columns` are the columns that both versions have, in lower case.
     """
     row = next(iter(found), {})
     why = str(totals.unless or next((effect.why for effect in expected.rows), ""))
@@ -71,7 +72,7 @@ def _side(view: str, key: str, totals: CommonTotals, types: Mapping[str, str], s
 
 
 def _figure(total: CommonTotal, side: RowSide, types: Mapping[str, str]) -> str:
-    """Return SQL for a total as text; equal numbers give equal texts, whatever their types."""
+    """Return SQL for a total as text; equal numbers have equal texts, whatever their types."""
     sql = total.old if side is RowSide.OLD else total.new
     kinds = [types[name] for name in total.columns if name in types]
     if any(map(is_float, kinds)):

@@ -1,4 +1,4 @@
-"""Results of a comparison: each check with its verdict, counts and examples."""
+"""Results of a comparison of two versions: each check with its verdict, counts and examples."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ BLOCKING = frozenset({CheckVerdict.UNEXPECTED, CheckVerdict.FAILED})
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of a single check of a table."""
+    """The result of one check of a table."""
 
     check: str
     verdict: CheckVerdict
@@ -55,7 +55,7 @@ class CheckResult:
 
 
 def schema_result(old: Iterable[tuple[str, str]], new: Iterable[tuple[str, str]], expected: Expectation) -> CheckResult:
-    """Compare the columns of both versions, given as (name, type); differences are expected."""
+    """Compare the columns of both versions, given as (name, type); any differences are expected."""
     before, after = ({name.lower(): kind for name, kind in columns} for columns in (old, new))
     words = [f"+ {name}" for name in after if name not in before]
     words += [f"- {name}" for name in before if name not in after]
@@ -74,10 +74,10 @@ def profile_results(
     doubled: bool = False,
     empties: bool = False,
 ) -> tuple[CheckResult, ...]:
-    """Judge row counts, NULLs, sums and column profiles, given the result of the row comparison.
+    """Judge row counts, NULLs, sums and column profiles; `differences` is the result of the row comparison.
 
-    With `doubled`, there are unexpected duplicates: differences then count as unexplained if rows cannot be paired.
-    An empty new version is always unexpected, unless it `empties` because it withholds rows.
+    `doubled` means that there are unexpected duplicates: if rows cannot be paired, differences are then unexplained. An
+    empty new version is always unexpected, unless `empties` is set because it withholds rows.
     """
     by_side = {side["side"]: side for side in sides}
     old, new = by_side.get(RowSide.OLD, {}), by_side.get(RowSide.NEW, {})
@@ -101,11 +101,11 @@ def profile_results(
 def duplicates_result(
     rows: ComparedRows, sides: Iterable[Row], expected: Expectation, declared: bool, grown: float = 1.0
 ) -> CheckResult:
-    """Judge duplicate rows: more duplicates of a declared key than before are always unexpected.
+    """Judge duplicate rows: an increase in duplicates of a declared key is always unexpected.
 
-    Without a declared key, whole rows are counted. More duplicates are then expected if formerly distinct rows may
-    become equal, or within the growth that new rows explain; the new version has `grown` times as many rows. Rows
-    that cannot be paired do not explain clearly more duplicates.
+    Without a declared key, whole rows are counted. An increase is then expected if formerly distinct rows may become
+    equal, or if it is within the growth that new rows explain; the new version has `grown` times as many rows. If rows
+    cannot be paired, this does not explain a clear increase.
     """
     by_side = {side["side"]: side for side in sides}
     old, new = (_number(by_side.get(side, {}).get("excess")) for side in (RowSide.OLD, RowSide.NEW))
@@ -128,9 +128,9 @@ def duplicates_result(
 
 
 def _why_alike(expected: Expectation, old: int, new: int, times: float) -> Sentence | None:
-    """Return why there may be more duplicates of whole rows than before; None if nothing explains them.
+    """Return why there may be more duplicates of whole rows than before, or None if nothing explains them.
 
-    New rows that do not repeat others explain up to `times` as many duplicates.
+    New rows that do not repeat others explain at most `times` as many duplicates as before.
     """
     if expected.alike:
         return Sentence(expected.alike)
@@ -141,7 +141,7 @@ def _why_alike(expected: Expectation, old: int, new: int, times: float) -> Sente
 
 
 def figures(results: Iterable[CheckResult]) -> str:
-    """Return the row counts as an introduction to other findings; empty if the counts are equal."""
+    """Return the row counts as an introduction to other findings; empty if both versions have equally many rows."""
     rows = next((result for result in results if result.check == "rows"), None)
     return f"rows {rows.summary}; " if rows is not None and rows.verdict is not CheckVerdict.OK else ""
 
@@ -149,7 +149,7 @@ def figures(results: Iterable[CheckResult]) -> str:
 def differences_result(
     rows: ComparedRows, groups: Iterable[Row], effects: Sequence[RowEffect], expected: Expectation
 ) -> CheckResult:
-    """Judge differences row by row; those explained by an effect are expected."""
+    """Judge the row-by-row differences; those that an effect explains are expected."""
     unexpected: list[str] = []
     explained: list[str] = []
     counts: dict[str, int | str | None] = {"expected": 0, "unexpected": 0, "only_new": 0}
@@ -182,7 +182,7 @@ def differences_result(
 
 
 def kept_rows_result(found: Iterable[Row], why: str) -> CheckResult:
-    """Judge how many rows of the old version the new version has kept; less than half is unexpected.
+    """Judge how many rows of the old version the new version still has; less than half is unexpected.
 
     `why` is the reason why rows cannot be paired.
     """
@@ -197,7 +197,7 @@ def kept_rows_result(found: Iterable[Row], why: str) -> CheckResult:
 
 
 def project_check_result(name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> CheckResult:
-    """Judge a check that the project declares and that must return no rows."""
+    """Judge the result of a check that the project declares; it fails if the check returns any row."""
     if not rows:
         return CheckResult(f"check {name}", CheckVerdict.OK, "no row")
     found = mask_secrets(json.dumps(dict(zip(columns, rows[0], strict=False)), default=str, ensure_ascii=False))
@@ -206,7 +206,7 @@ def project_check_result(name: str, columns: Sequence[str], rows: Sequence[Seque
 
 
 def blocking_words(results: Sequence[CheckResult]) -> str:
-    """Return what blocks a release, in one line with one example; empty if nothing blocks it."""
+    """Return the findings that block a release, in one line with one example; empty if nothing blocks it."""
     found = [result for result in results if result.verdict in BLOCKING]
     if not found:
         return ""
@@ -245,7 +245,7 @@ def _examples(group: Row, why: str) -> list[Mapping[str, object]]:
 
 
 def _row(text: object) -> object:
-    """Decode a row from JSON with likely secrets masked; a row that is too long is truncated and stays text."""
+    """Decode an example row from JSON, with likely secrets masked; a long row is truncated and stays text."""
     if text is None:
         return None
     masked = mask_secrets(str(text))
@@ -260,10 +260,9 @@ def _row(text: object) -> object:
 def _nulls(
     rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, only_new: int, explained: bool
 ) -> CheckResult:
-    """Judge NULLs in each column.
+    """Judge the number of NULLs in each column.
 
-    More NULLs than before are unexpected if neither rows that only the new version has nor an edited expression
-    explain them.
+    An increase is unexpected if neither rows that only the new version has nor an edited expression explain it.
     """
     worse: list[str] = []
     other: list[str] = []
@@ -303,7 +302,7 @@ def _sums(rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, expl
 
 
 def _profile(rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, explained: bool) -> CheckResult:
-    """Describe further differences between column profiles; unexpected unless rows or columns may differ."""
+    """Report changed minima, maxima and distinct counts; unexpected unless rows or columns are expected to differ."""
     words = []
     for i, (name, _) in enumerate(rows.columns):
         # Spark estimates how many values there are, to a few percent.
@@ -317,7 +316,7 @@ def _profile(rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, e
 
 
 def _some(words: Sequence[str]) -> str:
-    """Join the first `_MOST_WORDS` texts and the number of those left out."""
+    """Join the first `_MOST_WORDS` texts, and append the number of texts left out."""
     more = f"; and {len(words) - _MOST_WORDS} more" if len(words) > _MOST_WORDS else ""
     return f"{'; '.join(words[:_MOST_WORDS])}{more}"
 

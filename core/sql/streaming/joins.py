@@ -1,4 +1,4 @@
-"""Joins of streams with streams and with tables: the state that Spark keeps, and the joins that Spark rejects.
+"""Joins of streams with streams and with tables: the state that Spark keeps for them, and the joins that it rejects.
 
 A join of a stream with a table keeps no state. All rejections were observed on Spark 4.2.0.
 """
@@ -28,7 +28,7 @@ _WITHOUT_WATERMARK = "UNSUPPORTED_STREAMING_OPERATOR_WITHOUT_WATERMARK"
 def joined_relations(
     join: Any, left: RelationProperties, right: RelationProperties, select: Any, found: StreamFindings
 ) -> RelationProperties:
-    """Return the properties of a join; `select` is the SELECT whose WHERE applies to it, None inside brackets."""
+    """Return a join's properties; `select` is the SELECT whose WHERE applies to it, or None for a join in brackets."""
     words = join_words(join)
     outputs = _outputs(join, words, left, right)
     static = left.static | right.static
@@ -86,7 +86,7 @@ def joined_relations(
 
 
 def _outputs(join: Any, words: str, left: RelationProperties, right: RelationProperties) -> tuple[str, ...] | None:
-    """Return the output columns of a join; None if they are unknown, or if USING or NATURAL merges some of them."""
+    """Return the output columns of a join, or None if they are unknown or USING or NATURAL merges some of them."""
     if "SEMI" in words or "ANTI" in words:
         return left.outputs
     if left.outputs is None or right.outputs is None or join.args.get("using") or "NATURAL" in words:
@@ -95,10 +95,10 @@ def _outputs(join: Any, words: str, left: RelationProperties, right: RelationPro
 
 
 def _merged(words: str, using: tuple[str, ...], left: RelationProperties, right: RelationProperties) -> dict[str, bool]:
-    """Return, for each column that USING or NATURAL merges, whether the merged column is watermarked (tested on 4.2.0).
+    """Return the columns that USING or NATURAL merges, each with whether it is watermarked (tested on 4.2.0).
 
     The merged column is the left one, in a RIGHT JOIN the right one, and in a FULL JOIN a new one. NATURAL merges the
-    columns that both sides have; a side with unknown columns counts as having every event-time column.
+    columns that both sides have; a side with unknown columns is assumed to have every event-time column.
     """
     kept, other = (right, left) if "RIGHT" in words else (left, right)
     names = list(using)
@@ -109,7 +109,7 @@ def _merged(words: str, using: tuple[str, ...], left: RelationProperties, right:
 
 
 def check_laterals(select: Any, found: StreamFindings) -> None:
-    """Report named arguments in a LATERAL VIEW, which Spark's parser rejects."""
+    """Report a LATERAL VIEW with named arguments, which Spark's parser rejects."""
     for lateral in select.args.get("laterals") or []:
         if any(isinstance(each, (exp.Kwarg, exp.PropertyEQ)) for each in lateral.this.iter_expressions()):
             remedy = "use positional arguments, or LATERAL in FROM"
@@ -118,7 +118,7 @@ def check_laterals(select: Any, found: StreamFindings) -> None:
 
 
 class _Sides:
-    """The two streams of a join, checked for the event-time columns that an outer or semi join needs."""
+    """The two streams of a join, to be checked for the event-time columns that an outer or semi join needs."""
 
     def __init__(self, join: Any, left: RelationProperties, right: RelationProperties) -> None:
         self._join = join
@@ -127,7 +127,7 @@ class _Sides:
         self._aliases = _aliases_of(join)
 
     def check(self, words: str, met: list[Any], keys: list[Any], using: tuple[str, ...], found: StreamFindings) -> None:
-        """Report an outer or semi join that Spark rejects because the state of a preserved side would be unbounded."""
+        """Report a join that Spark rejects: an anti join, or an outer or semi join whose state would be unbounded."""
         join = self._join
         if "ANTI" in words:
             remedy = "write LEFT JOIN … WHERE right.key IS NULL"
@@ -150,7 +150,7 @@ class _Sides:
         return any(self._is_event(side) for term in keys for side in (term.this, term.expression))
 
     def _by_range(self, words: str, met: list[Any]) -> bool:
-        """Return whether an inequality bounds the age that a preserved row can have when its match arrives."""
+        """Return whether a time range bounds how long a preserved row waits for its match."""
         bounds = [pair for term in met for pair in _inequalities(term)]
         left_ends = any(self._bounds(low, high, right_is_low=True) for low, high in bounds)
         right_ends = any(self._bounds(low, high, right_is_low=False) for low, high in bounds)
@@ -159,7 +159,7 @@ class _Sides:
         return right_ends if "RIGHT" in words else left_ends
 
     def _bounds(self, low: Any, high: Any, *, right_is_low: bool) -> bool:
-        """Return whether `low <= high` keeps a watermarked time of one side below a column of the other side."""
+        """Return whether `low <= high` keeps a watermarked column of one side below a column of the other side."""
         low, high = _time_in(low), _time_in(high)
         if low is None or high is None or not self._is_event(low):
             return False
@@ -175,7 +175,7 @@ class _Sides:
 
 
 def _inequalities(term: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the pairs (low, high) for which a condition means `low <= high`; canonical texts have no > or >=."""
+    """Yield the pairs (low, high) for which a condition implies `low <= high`; canonical texts have no > or >=."""
     if isinstance(term, (exp.LT, exp.LTE)):
         yield term.this, term.expression
     elif isinstance(term, exp.Between):
@@ -184,7 +184,7 @@ def _inequalities(term: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _time_in(node: Any) -> Any:
-    """Return the column in `column` or `column ± interval`; None for any other expression."""
+    """Return the column in `column` or `column ± interval`, or None for any other expression."""
     node = node.unnest()
     if isinstance(node, (exp.Add, exp.Sub)) and isinstance(node.expression.unnest(), exp.Interval):
         node = node.this.unnest()
@@ -194,7 +194,7 @@ def _time_in(node: Any) -> Any:
 
 
 def _with_common(term: Any) -> list[Any]:
-    """Return a term and, if it is an OR, the parts that all its branches share, because Spark extracts these."""
+    """Return a term and, if it is an OR, the terms that all its branches share, because Spark extracts these."""
     if not isinstance(term, exp.Or):
         return [term]
     arms: list[Any] = []
@@ -209,12 +209,12 @@ def _with_common(term: Any) -> list[Any]:
 
 
 def _aliases_of(join: Any) -> set[str]:
-    """Return the aliases of the joined source, which may be a group with several."""
+    """Return the aliases of the joined source, of which a group has several."""
     return {each.alias for each in sources_of(join.this)}
 
 
 def _is_join_key(term: Any, joined: set[str]) -> bool:
-    """Return whether a term equates columns of the joined source with columns of others, judging by the qualifiers."""
+    """Return whether a term equates the joined source with sources before it, judged by the qualifiers of columns."""
     if not isinstance(term, (exp.EQ, exp.NullSafeEQ)):
         return False
     left, right = ({column.table for column in side.find_all(exp.Column)} for side in (term.this, term.expression))
@@ -257,14 +257,17 @@ _OF_SELECT = ("group", "having", "qualify", "laterals", "order", "sort", "cluste
 
 
 def needed_at(join: Any, query: Any) -> Names:
-    """Return the names needed at a join and above; the first call computes these for all joins of the query."""
+    """Return the column names that Spark needs at a join or above it.
+
+    The first call computes them for all joins of the query.
+    """
     if "needed" not in join.meta:
         _query(query, frozenset((ALL,)), {})
     return join.meta.get("needed", frozenset())  # type: ignore[no-any-return]  # What meta holds has no type.
 
 
 def event_times_needed(flow: RelationProperties, needed: Names) -> set[str]:
-    """Return the watermarked columns of one side of a join that are still needed at the join or above."""
+    """Return the watermarked columns of one side of a join that Spark needs at the join or above it."""
     found = set()
     for each in flow.event_times:
         alias, _, name = each.rpartition(".")
@@ -293,7 +296,7 @@ def _query(query: Any, needed: Names, parts: dict[str, set[str]]) -> None:
 
 
 def _of_side(query: Any, side: Any, needed: Names) -> Names:
-    """Return the needed names of one side of a UNION ALL; `*` if rows are compared."""
+    """Return the column names that a query needs from one branch of a set operation; `*` if it compares whole rows."""
     first, own = _output_names(query.this), _output_names(side)
     if query.args.get("distinct") or ALL in needed or first is None or own is None or len(first) != len(own):
         return frozenset((ALL,))
@@ -326,9 +329,10 @@ def _select(select: Any, needed: Names, parts: dict[str, set[str]]) -> None:
 
 
 def _joined(first: Any, joins: list[Any], needed: Names, conditions: list[Any], parts: dict[str, set[str]]) -> None:
-    """Record the needed names at each join of a chain, from the last join down.
+    """Record the needed column names at each join of a chain, starting with the last join.
 
-    `conditions` come from above; Spark pushes a condition below a join if one side has all columns of the condition.
+    `conditions` are those that apply after the chain; Spark pushes a condition below a join if one side has all its
+    columns.
     """
     if any(_is_outer(join) for join in joins):
         needed, conditions = needed | _named(conditions), []
@@ -374,7 +378,7 @@ def _sources(source: Any) -> list[Any]:
 
 
 def _is_outer(join: Any) -> bool:
-    """Return whether a join preserves or drops unmatched rows, so that conditions may not move through it."""
+    """Return whether a join is an outer, semi or anti join, through which conditions may not move."""
     return bool(join.side) or _is_semi(join)
 
 
@@ -383,7 +387,7 @@ def _is_semi(join: Any) -> bool:
 
 
 def _only(term: Any, aliases: set[str]) -> bool:
-    """Return whether a condition uses only columns of `aliases`, so that Spark pushes it down to these sources."""
+    """Return whether a condition uses only columns of `aliases`, so that Spark can push it down to these sources."""
     columns = list(term.find_all(exp.Column))
     return bool(columns) and all(column.table in aliases for column in columns) and term.find(exp.Query) is None
 

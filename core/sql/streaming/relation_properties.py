@@ -1,4 +1,4 @@
-"""Streaming properties of a relation, and the diagnostics for whatever Spark rejects."""
+"""Streaming properties of a relation, and diagnostics for operations that Spark rejects."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ OUTPUT_MODE = "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION"
 
 @dataclass(frozen=True, slots=True)
 class RelationProperties:
-    """Streaming properties of a relation's output."""
+    """Streaming properties of a relation: whether it streams, its stateful operators, and its watermarked columns."""
 
     streaming: bool = False
     operators: tuple[Operator, ...] = ()
@@ -42,7 +42,7 @@ class RelationProperties:
 
 @dataclass(slots=True)
 class StreamFindings:
-    """Reads and diagnostics collected during the walk over a query."""
+    """The query that is being analysed, with its table reads and the diagnostics found so far."""
 
     query: Any
     """The whole query, resolved and normalised."""
@@ -52,20 +52,20 @@ class StreamFindings:
     """Diagnostics for functions that number rows, which Spark rejects anywhere in a streaming statement."""
 
     def refuse(self, summary: str, remedy: str, node: Any, condition: str = UNSUPPORTED, *, subject: str = "") -> None:
-        """Add the diagnostic for a node that Spark rejects."""
+        """Add a diagnostic for a node that Spark rejects."""
         self.diagnostics.append(refused_by_spark(summary, remedy, node, condition, subject=subject))
 
 
 def under_alias(flow: RelationProperties, alias: str) -> RelationProperties:
-    """Return the properties of a relation with its event-time columns qualified by an alias."""
+    """Return a relation's properties with an alias as the qualifier of its event-time columns."""
     names = frozenset(f"{alias}.{name.rpartition('.')[2]}" for name in flow.event_times)
     return replace(flow, event_times=names, static=frozenset() if flow.streaming else frozenset((alias,)))
 
 
 def with_column_names(flow: RelationProperties, alias: Any, found: StreamFindings) -> RelationProperties:
-    """Return the properties of a relation whose columns an alias renames.
+    """Return a relation's properties after an alias has renamed its columns; reports a wrong number of names.
 
-    If the order of the columns is unknown, no event-time column is kept.
+    If the order of the columns is unknown, all event-time columns are dropped.
     """
     columns = [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
     if not columns:
@@ -79,7 +79,7 @@ def with_column_names(flow: RelationProperties, alias: Any, found: StreamFinding
 
 
 def is_event_time(node: Any, flow: RelationProperties) -> bool:
-    """Return whether an expression keeps the watermark: the watermarked column itself, or a window over it."""
+    """Return whether an expression carries a watermark: it is a watermarked column, or a window over one."""
     if isinstance(node, exp.Anonymous) and str(node.this) in ("window", "session_window", "window_time"):
         return bool(node.expressions) and is_event_time(node.expressions[0], flow)
     if not isinstance(node, exp.Column):
@@ -90,14 +90,14 @@ def is_event_time(node: Any, flow: RelationProperties) -> bool:
 
 
 def carries(flow: RelationProperties, name: str) -> bool:
-    """Return whether an unqualified column is watermarked."""
+    """Return whether an unqualified column name denotes a watermarked column."""
     if name in flow.merged:
         return flow.merged[name]
     return any(each.rpartition(".")[2] == name for each in flow.event_times)
 
 
 def starred(flow: RelationProperties, star: Any, aliases: Collection[str]) -> set[str]:
-    """Return the names of the event-time columns that a star includes; `aliases` are the sources of the SELECT.
+    """Return the names of the event-time columns that a star includes; `aliases` are those of the SELECT's sources.
 
     A struct that loses a field to EXCEPT is a new value without a watermark.
     """
@@ -113,21 +113,21 @@ def starred(flow: RelationProperties, star: Any, aliases: Collection[str]) -> se
 
 
 def first_place(node: Any) -> int:
-    """Return the offset of a node: that of its own name for a call, else of the first name below it; 0 if unknown."""
+    """Return the offset of a call's name or, for other nodes, of the first name below; 0 if it is unknown."""
     own = node.meta.get("start")
     places = (each.meta["start"] for each in node.find_all(exp.Identifier, exp.Anonymous) if "start" in each.meta)
     return int(own if own is not None else min(places, default=0))
 
 
 def no_watermark(node: Any, what: str, remedy: str) -> SqlDiagnostic:
-    """Return the diagnostic for an operation, named `what`, that needs a watermark in append mode."""
+    """Return the diagnostic for an operation, described by `what`, that needs a watermark in append mode."""
     return refused_by_spark(f"{what} over a stream needs a watermark in append mode", remedy, node, OUTPUT_MODE)
 
 
 def several_times(node: Any, where: str, times: Iterable[str]) -> SqlDiagnostic:
-    """Return the diagnostic for a stateful operator with several watermarked columns.
+    """Return the diagnostic for a stateful operator over several watermarked columns.
 
-    Spark reports this only when it plans a batch.
+    Spark itself reports this only when it plans a batch.
     """
     summary = f"{where} has {len(set(times))} columns with a watermark, and Spark keeps state by only one"
     remedy = "keep only one of them, or write the others as an expression: ts + INTERVAL 0 SECONDS AS other_ts"
@@ -137,5 +137,5 @@ def several_times(node: Any, where: str, times: Iterable[str]) -> SqlDiagnostic:
 def refused_by_spark(
     summary: str, remedy: str, node: Any, condition: str = UNSUPPORTED, *, subject: str = ""
 ) -> SqlDiagnostic:
-    """Return the diagnostic for a node that Spark rejects, at its first name or the start of the statement."""
+    """Return the diagnostic for a node that Spark rejects, placed at its first name or at the statement's start."""
     return SqlDiagnostic(summary, remedy, first_offset(node), subject=subject, condition=condition)

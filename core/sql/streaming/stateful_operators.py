@@ -1,7 +1,7 @@
-"""Streaming and stateful operators of a query, followed from the scans upwards.
+"""Stateful operators and other streaming properties of a query, derived from the scans upwards.
 
 Everything rejected here was rejected by Spark 4.2.0 in a test, with one exception: LATERAL (SELECT … FROM …), whose
-state is not followed.
+state is not modelled.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ _LEAVES = frozenset((exp.Column, exp.Identifier, exp.Literal))
 
 
 def relation_properties_of(found: StreamFindings) -> RelationProperties:
-    """Return the streaming properties of a query; whatever Spark would reject is added to `found.diagnostics`."""
+    """Return a query's streaming properties; diagnostics for what Spark rejects are added to `found.diagnostics`."""
     flow = _query(found.query, {}, found)
     if flow.streaming:
         found.diagnostics += found.numbering
@@ -77,7 +77,7 @@ def _query(query: Any, ctes: dict[str, RelationProperties], found: StreamFinding
 
 
 def _check_unread_streams(with_: Any, ctes: dict[str, RelationProperties], found: StreamFindings) -> None:
-    """Report a subquery over tables that an unused WITH query makes Spark treat as a stream (tested on 4.2.0)."""
+    """Report an unused WITH query that makes Spark treat a subquery over tables as a stream (tested on 4.2.0)."""
     for cte in with_.expressions:
         if ctes[cte.alias].streaming:
             name = cte.meta["written"]
@@ -90,7 +90,7 @@ def _is_read(cte: Any, query: Any) -> bool:
 
 
 def _ends(query: Any, flow: RelationProperties, found: StreamFindings) -> RelationProperties:
-    """Apply the clauses at the end of a query, such as ORDER BY and LIMIT."""
+    """Return a query's properties after the clauses at its end, such as ORDER BY and LIMIT."""
     if not flow.streaming:
         return flow
     for key, words in (("order", "ORDER BY"), ("sort", "SORT BY"), ("cluster", "CLUSTER BY")):
@@ -107,7 +107,7 @@ def _ends(query: Any, flow: RelationProperties, found: StreamFindings) -> Relati
 
 
 def _limited(query: Any, flow: RelationProperties, limit: str) -> RelationProperties:
-    """Add the stateful operator of a LIMIT.
+    """Return a query's properties with the stateful operator of its LIMIT.
 
     Spark has no such operator for LIMIT ALL and LIMIT 0, and a single one for two adjacent limits (tested on 4.2.0).
     """
@@ -193,7 +193,7 @@ def _select(select: Any, ctes: dict[str, RelationProperties], found: StreamFindi
 
 
 def _source(source: Any, ctes: dict[str, RelationProperties], found: StreamFindings) -> RelationProperties:
-    """Return the properties of one source or group; the event-time columns of a source are qualified by its alias."""
+    """Return the properties of a source or group; event-time columns are qualified by the alias of their source."""
     if is_group(source):
         flow = _source(source.this, ctes, found)
         for join in source.this.args["joins"]:
@@ -219,7 +219,10 @@ def _source(source: Any, ctes: dict[str, RelationProperties], found: StreamFindi
 
 
 def _pivoted(source: Any, flow: RelationProperties, found: StreamFindings) -> RelationProperties:
-    """Apply PIVOTs, each of which groups by all columns not named in it and keeps two aggregates (tested on 4.2.0)."""
+    """Return a source's properties after its PIVOTs.
+
+    Each PIVOT groups by all columns that it does not name, and keeps the state of two aggregates (tested on 4.2.0).
+    """
     for pivot in source.args.get("pivots") or []:
         if pivot.args.get("unpivot") or not flow.streaming:
             flow = replace(flow, outputs=None)
@@ -246,7 +249,7 @@ def _pivoted(source: Any, flow: RelationProperties, found: StreamFindings) -> Re
 def _marked(
     flow: RelationProperties, mark: StreamClauses | None, source: Any, found: StreamFindings
 ) -> RelationProperties:
-    """Apply the watermark that is written after a source."""
+    """Return a source's properties after the WATERMARK clause that follows it, if any."""
     if mark is None or mark.watermark is None:
         return flow
     if not flow.streaming:
@@ -268,7 +271,7 @@ def _marked(
 
 
 def _projected(select: Any, flow: RelationProperties) -> RelationProperties:
-    """Return the properties after a projection, with the output names and the event-time columns among them."""
+    """Return the properties of a SELECT's output: its column names, and which of them are event-time columns."""
     names: set[str] = set()
     outputs: list[str] = []
     aliases = aliases_of(select)
@@ -295,7 +298,7 @@ def _projected(select: Any, flow: RelationProperties) -> RelationProperties:
 
 
 def _windows_of_keys(select: Any, flow: RelationProperties) -> set[str]:
-    """Return the window columns over event time that GROUP BY adds and the SELECT may name."""
+    """Return the names of the event-time window columns that GROUP BY makes available to the SELECT."""
     return {str(key.this) for key in group_keys(select) if isinstance(key, exp.Anonymous) and is_event_time(key, flow)}
 
 
@@ -307,7 +310,7 @@ def _starred_outputs(outputs: Sequence[str], gone: Sequence[LeftOut]) -> list[st
 
 
 def _check_subqueries(select: Any, ctes: dict[str, RelationProperties], found: StreamFindings) -> None:
-    """Report streams in subquery expressions, and functions that number rows, since Spark rejects both."""
+    """Report streams in subquery expressions, and functions that number rows, because Spark rejects both."""
     waiting = [each for key, each in _clauses(select) if key not in ("from_", "with_")]
     while waiting:
         each = waiting.pop()

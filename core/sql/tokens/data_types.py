@@ -1,4 +1,4 @@
-"""Spark's data types as text, read from tokens into a normal form and split into fields and elements.
+"""Spark's data types as text: parsed from tokens into a normal form, and split into fields and elements.
 
 Names of struct fields keep their case.
 """
@@ -15,7 +15,11 @@ _OPENING, _CLOSING = "<(", ">)"
 
 
 def field_type(kind: str, name: str) -> str | None:
-    """Return the type of `value.name`, given the type of `value`; empty if unknown, None if there is no such field."""
+    """Return the type of field `name` in a value of type `kind`.
+
+    The type is empty if it is unknown, and None if there is no such field. For an array of structs, it is an array of
+    the field's type.
+    """
     if kind in ("", "variant"):
         return kind
     if kind.startswith("array<"):
@@ -34,19 +38,19 @@ def element_type(kind: str) -> str:
 
 
 def key_type(kind: str) -> str:
-    """Return the type of the keys of a map."""
+    """Return the type of a map's keys."""
     return _arguments(kind)[0]
 
 
 def fields_of(kind: str) -> tuple[tuple[str, str], ...]:
-    """Return the fields of a struct with their types; empty for any other type."""
+    """Return the names and types of a struct's fields; empty for any other type."""
     if not kind.startswith("struct<"):
         return ()
     return tuple(_struct_field(each) for each in _arguments(kind))
 
 
 def _struct_field(text: str) -> tuple[str, str]:
-    """Split ``name:type [not null] [comment '…']``; the name may be in backticks."""
+    """Split ``name:type [not null] [comment '…']`` into name and type; the name may be in backticks."""
     at = text.index("`:", 1) + 1 if text.startswith("`") else text.index(":")
     name = text[1 : at - 1].replace("``", "`") if text.startswith("`") else text[:at]
     depth = 0
@@ -58,7 +62,7 @@ def _struct_field(text: str) -> tuple[str, str]:
 
 
 def _arguments(kind: str) -> list[str]:
-    """Split the text between the outermost brackets at commas outside inner brackets and quotes."""
+    """Return the type arguments between the outermost brackets, split at commas outside inner brackets and quotes."""
     inside = kind[kind.index("<") + 1 : -1]
     found: list[str] = []
     depth, start, index = 0, 0, 0
@@ -103,7 +107,7 @@ _UNITS = ("year", "month", "day", "hour", "minute", "second")
 
 
 def read_type(tokens: Sequence[Token], index: int) -> tuple[str, int]:
-    """Read the type at `index`; return its normal form and the index after it. Raises SqlDiagnostic."""
+    """Parse the type at `index`, and return its normal form and the index after it; raises SqlDiagnostic."""
     if index >= len(tokens):
         raise SqlDiagnostic("a type is missing here", "write the column's type", tokens[-1].start)
     token = tokens[index]
@@ -131,7 +135,7 @@ def read_type(tokens: Sequence[Token], index: int) -> tuple[str, int]:
 
 
 def _nested(word: str, tokens: Sequence[Token], index: int) -> tuple[str, int]:
-    """Read the `<…>` of an array, map or struct; sqlglot reads `<>` as a single token."""
+    """Parse the `<…>` of an array, map or struct; sqlglot reads `<>` as a single token."""
     if tokens[index].token_type is TokenType.NEQ:
         if word == "struct":
             return "struct<>", index + 1
@@ -196,5 +200,5 @@ def _interval(tokens: Sequence[Token], index: int) -> tuple[str, int]:
 
 
 def field_name(token: Token) -> str:
-    """Return the name of a column or field, in backticks only if necessary."""
+    """Return the name of a column or field, in backticks only if it needs them."""
     return quoted_name(str(token.text))

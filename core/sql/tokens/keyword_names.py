@@ -1,9 +1,9 @@
 """Keywords used as names: Spark 4.2.0 reserves no word, and decides by the context whether a word is a name.
 
 The only exception is that a table alias cannot be a word in `STRICT` (SqlBaseParser.g4, `strictNonReserved`). sqlglot's
-parser decides by the token alone, so keywords used as names become identifiers here, as if in backticks. Words that
-begin or join clauses are read as names only if nothing else is possible: for Spark, `SELECT a, FROM t` would have two
-columns, but it is a mistake.
+parser decides by the token alone, so keywords used as names become identifiers here, as if in backticks. A word that
+begins or joins clauses is read as a name only if nothing else is possible: Spark would read two columns in
+`SELECT a, FROM t`, but this is a mistake.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ _WORDS = frozenset((*_FREE, *_JOINING, *_CLAUSES.split(), *_LITERALS))
 
 
 class Tokenizer(Spark.Tokenizer):
-    """sqlglot's tokenizer, restricted to keywords that have a meaning in Spark's queries."""
+    """sqlglot's tokenizer, restricted to the keywords that have a meaning in Spark's queries."""
 
     KEYWORDS: ClassVar = {
         **{word: kind for word, kind in Spark.Tokenizer.KEYWORDS.items() if word not in _NO_KEYWORDS.split()},
@@ -89,7 +89,7 @@ _VALUE_OF_INTERVAL = (_T.NUMBER, _T.STRING, _T.DASH, _T.PLUS, _T.L_PAREN, *_NAME
 
 
 def with_names(tokens: list[Token]) -> list[Token]:
-    """Turn keywords that are used as names into identifiers."""
+    """Return the tokens with keywords that are used as names turned into identifiers."""
     found = tokens
     for index, token in enumerate(tokens):
         if token.token_type in _KINDS and token.text.upper() in _WORDS and _is_name(found, index):
@@ -132,7 +132,7 @@ def _is_name(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _begins(tokens: Sequence[Token], index: int, word: str) -> bool:
-    """Return whether AND, OR, NOT or SELECT is a keyword here rather than a name."""
+    """Return whether AND, OR, NOT or SELECT is a keyword at this position rather than a name."""
     before, after = _kind(tokens, index - 1), _kind(tokens, index + 1)
     if word in ("AND", "OR") and before in (_T.AND, _T.OR):
         return True
@@ -174,7 +174,7 @@ def _is_alias(tokens: Sequence[Token], index: int, word: str) -> bool:
 
 
 def _is_operand(tokens: Sequence[Token], index: int, word: str) -> bool:
-    """Return whether a word is a value or table, in a place where one is expected."""
+    """Return whether a word at a position where a value or table is expected is the name of one."""
     before, after = _kind(tokens, index - 1), _kind(tokens, index + 1)
     if word == "VALUES" and after is _T.L_PAREN and before in _BEFORE_CALL:
         return before is not _T.COMMA or not _in_from(tokens, index)
@@ -196,7 +196,7 @@ def _is_operand(tokens: Sequence[Token], index: int, word: str) -> bool:
 
 
 def _closes(tokens: Sequence[Token], index: int, word: str) -> bool:
-    """Return whether a word after a value ends or continues the syntax before it rather than being an alias."""
+    """Return whether a word after a value ends or continues the preceding syntax, rather than being an alias."""
     before, after = _kind(tokens, index - 1), _kind(tokens, index + 1)
     if word in STRICT and (after in _JOIN_WORDS or _in_from(tokens, index)):
         return True
@@ -212,7 +212,7 @@ def _closes(tokens: Sequence[Token], index: int, word: str) -> bool:
 
 
 def opening_bracket(tokens: Sequence[Token], index: int) -> int:
-    """Return the index of the opening bracket around a token; -1 if there is none."""
+    """Return the index of the opening bracket that encloses a token, or -1 if there is none."""
     depth = 0
     for at in range(index - 1, -1, -1):
         kind = tokens[at].token_type
@@ -223,7 +223,7 @@ def opening_bracket(tokens: Sequence[Token], index: int) -> int:
 
 
 def _in_from(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether an alias at this position belongs to a table."""
+    """Return whether an alias at this position would be that of a table."""
     depth = 0
     for at in range(index - 1, -1, -1):
         kind = tokens[at].token_type
@@ -253,7 +253,7 @@ def _has_when(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _has_case(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether the token is inside a CASE that was opened within the same brackets."""
+    """Return whether the token is inside a CASE that begins within the same brackets."""
     depth = ends = 0
     for at in range(index - 1, -1, -1):
         kind = tokens[at].token_type

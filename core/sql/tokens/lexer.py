@@ -1,4 +1,4 @@
-"""The tokens of an SQL text, and positions in it; every position in a Problem about SQL is computed here."""
+"""Tokens of an SQL text and positions in it; every position in a Problem about SQL is computed here."""
 
 import re
 from array import array
@@ -40,10 +40,10 @@ _CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 
 
 class SqlDiagnostic(Exception):
-    """Raised for a text, or part of a text, that cannot be read; converted to a Problem inside `core.sql`."""
+    """Raised for SQL that cannot be parsed or is not allowed; converted to a Problem inside `core.sql`."""
 
     def __init__(self, summary: str, remedy: str, offset: int, *, subject: str = "", condition: str = "") -> None:
-        """`condition` is the error class with which Spark rejects the text; empty if Spark accepts it."""
+        """`condition` is the error class with which Spark rejects the text; empty if there is no such class."""
         super().__init__(summary)
         self.summary = summary
         self.remedy = remedy
@@ -54,7 +54,7 @@ class SqlDiagnostic(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SqlText:
-    """A text without a byte-order mark, and the path of its file."""
+    """The text of a file without a byte-order mark, and the path of the file."""
 
     path: str
     text: str
@@ -76,7 +76,7 @@ class SqlText:
     def around(self, offset: int, before: str = "") -> str:
         """Quote the line around an offset, with a caret below the offset and `…` where the line is cut.
 
-        The quotation begins with `before`.
+        `before` is put in front of the quoted line.
         """
         offset = max(0, min(offset, len(self.text)))
         start = self.text.rfind("\n", 0, offset) + 1
@@ -95,12 +95,12 @@ class SqlText:
 
 
 def open_sql(text: str, path: str) -> SqlText:
-    """Remove the byte-order mark of a text, if any, and combine the text with the path of its file."""
+    """Combine a text, without its byte-order mark, with the path of its file."""
     return SqlText(path, text.removeprefix("\ufeff"))
 
 
 def tokens_of(source: SqlText) -> list[Token]:
-    """Tokenize a text; raises SqlDiagnostic for an unclosed string or comment, or a text that is too long."""
+    """Tokenize a text; raises SqlDiagnostic for an unclosed string or comment, or a text that is too long or deep."""
     if len(source.text) > LONGEST_TEXT:
         raise SqlDiagnostic(f"the text is longer than {LONGEST_TEXT:,} characters", "split it into several files", 0)
     try:
@@ -120,7 +120,7 @@ def tokens_of(source: SqlText) -> list[Token]:
 
 
 def statements_of(tokens: Sequence[Token]) -> Iterator[list[Token]]:
-    """Split tokens at semicolons, skipping empty statements."""
+    """Yield the tokens of each statement, split at semicolons; empty statements are skipped."""
     found: list[Token] = []
     for token in tokens:
         if token.token_type is TokenType.SEMICOLON:
@@ -134,18 +134,18 @@ def statements_of(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 
 
 def is_word(token: Token | None, *words: str) -> bool:
-    """Return whether a token is one of `words`, given in upper case; strings and names in backticks are not words."""
+    """Return whether a token is one of `words`, which are in upper case; quoted tokens never are."""
     return token is not None and word_of(token) in words
 
 
 def word_of(token: Token) -> str:
-    """Return a bare word in upper case; empty for a string or a name in backticks."""
+    """Return the text of a token in upper case; empty for a string or a name in backticks."""
     kind = token.token_type
     return "" if kind is TokenType.STRING or kind is TokenType.IDENTIFIER else str(token.text).upper()
 
 
 def closing_bracket(tokens: Sequence[Token], opened: int) -> int:
-    """Return the index of the bracket that closes the bracket at `opened`; raises SqlDiagnostic if there is none."""
+    """Return the index of the bracket that closes the one at `opened`; raises SqlDiagnostic if there is none."""
     depth = 0
     for index in range(opened, len(tokens)):
         kind = tokens[index].token_type
@@ -161,7 +161,7 @@ def closing_bracket(tokens: Sequence[Token], opened: int) -> int:
 def key_values(tokens: Sequence[Token], what: str) -> Iterator[tuple[Token, str, Token]]:
     """Yield the key token, the key and the value token of each entry in `'k'='v', a.b = 1, c 2`.
 
-    `what` is the word for an entry in messages: key or option. Raises SqlDiagnostic for a malformed list.
+    `what` is the name of an entry in messages: key or option. Raises SqlDiagnostic for a malformed list.
     """
     index = 0
     while index < len(tokens):
@@ -186,7 +186,10 @@ def end_of(token: Token) -> int:
 
 
 def _with_whole_strings(tokens: list[Token]) -> list[Token]:
-    """Join strings such as `'it''s'`, which sqlglot splits but Spark 4 reads as a single string with a quote in it."""
+    """Return the tokens with strings such as `'it''s'` joined.
+
+    sqlglot splits them, but Spark 4 reads them as a single string that contains a quote.
+    """
     found: list[Token] = []
     texts: list[str] = []
     for token in tokens:
@@ -203,7 +206,7 @@ def _with_whole_strings(tokens: list[Token]) -> list[Token]:
 
 
 def _close_string(found: list[Token], texts: list[str]) -> None:
-    """Give the last token the joined text of adjacent strings."""
+    """Replace the last token with a string of the joined `texts`, if these are several adjacent strings."""
     if len(texts) > 1:
         last = found[-1]
         text = "'".join(texts)
@@ -211,12 +214,12 @@ def _close_string(found: list[Token], texts: list[str]) -> None:
 
 
 def _unclosed(text: str) -> int:
-    """Return the offset of the quote or comment that is never closed, since sqlglot does not report where it opens."""
+    """Return the offset of the quote or comment that is never closed; sqlglot does not report where it opens."""
     return next((found.start() for found in PIECES.finditer(text) if found["open"]), 0)
 
 
 def _may_be_deep(text: str) -> bool:
-    """Return whether a text has enough nesting characters in total to exceed a nesting limit."""
+    """Return whether a text has enough brackets or joins in total to exceed a limit on nesting."""
     return (
         sum(map(text.count, "([{")) > DEEPEST
         or text.count("<") > DEEPEST_TYPE

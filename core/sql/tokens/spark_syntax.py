@@ -72,9 +72,10 @@ _Check = Callable[[Sequence[Token], int], SqlDiagnostic | None]
 
 
 def check_text(source: SqlText) -> None:
-    """Raise SqlDiagnostic for templates, and for what Spark changes before it tokenizes a text.
+    """Raise SqlDiagnostic for templates, and for texts that Spark changes before it tokenizes them.
 
-    These changes are the replacement of settings, and the continuation of a comment that ends with a backslash.
+    Spark replaces `${…}` with the value of a setting, and continues a comment that ends with a backslash on the next
+    line.
     """
     text = source.text
     if "${" not in text and "\\\n" not in text and "{#" not in text:
@@ -95,7 +96,7 @@ def check_text(source: SqlText) -> None:
 
 
 def check_syntax(tokens: Sequence[Token], source: SqlText) -> None:
-    """Raise SqlDiagnostic for the first token of a statement that Spark's parser would not accept."""
+    """Raise SqlDiagnostic for a statement that Spark's parser would not accept, at the first offending token."""
     kinds = [token.token_type for token in tokens]
     if kinds.count(TokenType.L_PAREN) != kinds.count(TokenType.R_PAREN):
         _check_brackets(tokens)
@@ -136,7 +137,7 @@ def _check_names(tokens: Sequence[Token]) -> None:
 
 
 def _check_hints(tokens: Sequence[Token], text: str) -> None:
-    """Reject a hint anywhere but after SELECT, where sqlglot would skip it like a comment."""
+    """Raise SqlDiagnostic for a hint anywhere but after SELECT, where sqlglot would skip it like a comment."""
     behind_select = {token.start for token in tokens if token.token_type is TokenType.HINT}
     for piece in PIECES.finditer(text, tokens[0].start):
         if piece.start() > tokens[-1].end and text[tokens[-1].end + 1 : piece.start()].strip():
@@ -147,7 +148,7 @@ def _check_hints(tokens: Sequence[Token], text: str) -> None:
 
 
 def check_comments(tokens: Sequence[Token], source: SqlText) -> None:
-    """Raise SqlDiagnostic for a comment or hint whose end sqlglot places differently from Spark.
+    """Raise SqlDiagnostic for a comment or hint that ends at a different position in sqlglot than in Spark.
 
     In Spark, comments nest except for `/*+`, and the contents of a hint are ordinary tokens (tested on 4.2.0).
     """
@@ -231,7 +232,7 @@ def _colon(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
 
 
 def _names_field(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a name is the name of a field in `STRUCT<…>`."""
+    """Return whether a token is the name of a field in `STRUCT<…>`."""
     depth = 0
     for at in range(index - 1, -1, -1):
         kind = tokens[at].token_type
@@ -370,7 +371,7 @@ def _ends(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
 
 
 def foreign_construct(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
-    """Return the diagnostic for a construct of another engine; None if the word is a name or Spark SQL."""
+    """Return the diagnostic for a construct of another engine, or None if the word is a name or Spark SQL."""
     word = str(tokens[index].text).upper()
     after = tokens[index + 1 : index + 4]
     calls = word in _CALLED and bool(after) and after[0].token_type is TokenType.L_PAREN
@@ -381,7 +382,7 @@ def foreign_construct(tokens: Sequence[Token], index: int) -> SqlDiagnostic | No
 
 
 def statement_set(tokens: Sequence[Token]) -> SqlDiagnostic | None:
-    """Return the diagnostic for a file that uses another engine's statement set; None for any other file."""
+    """Return the diagnostic for a file with another engine's statement set, or None for any other file."""
     # sqlglot makes one token of everything after EXECUTE.
     words = " ".join(str(token.text) for token in tokens[:3]).upper().split()[:3]
     if words[1:] != ["STATEMENT", "SET"]:
@@ -392,7 +393,7 @@ def statement_set(tokens: Sequence[Token]) -> SqlDiagnostic | None:
 
 
 def _names_a_table(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether the bracket after a word opens the column list of an alias or WITH query."""
+    """Return whether a word before a bracket is a table, alias or WITH query with a column list, not a function."""
     before = tokens[index - 1] if index else None
     return is_word(before, "AS", "WITH", "INTO") or (before is not None and before.token_type is TokenType.DOT)
 

@@ -1,4 +1,4 @@
-"""The header of a statement: the verb, the target table, and the tokens of the query.
+"""The header of a statement: its verb, its target table, and the tokens of its query.
 
 Every statement that reads tables has a header; the reasons why a pipeline cannot run a statement are returned as rules.
 """
@@ -28,7 +28,7 @@ _CREATING = tuple(
 
 @dataclass(frozen=True, slots=True)
 class StatementHeader:
-    """The parts of a statement, as tokens."""
+    """A statement split into its header and its query, as tokens."""
 
     verb: Verb
     target: WrittenName | None
@@ -42,11 +42,11 @@ class StatementHeader:
     """Reasons why a pipeline cannot run the statement, regardless of its query."""
 
     def text(self, source: SqlText) -> str:
-        """Return the text of the query."""
+        """Return the text of the query as written in the file."""
         return "".join(source.text[start:end] for start, end in self.pieces)
 
     def moved(self, offset: int) -> int:
-        """Convert an offset in the file to an offset in the query's text."""
+        """Convert an offset in the file to an offset in the text of the query."""
         before = 0
         for start, end in self.pieces:
             if start <= offset <= end and (offset < end or end == self.pieces[-1][1]):
@@ -80,13 +80,13 @@ def header_of(tokens: list[Token]) -> StatementHeader:
 
 
 def short(token: Token) -> str:
-    """Quote a token, clipped if long."""
+    """Return the text of a token, truncated to 30 characters."""
     text = str(token.text)
     return text if len(text) <= 30 else f"{text[:30]}…"
 
 
 def _verb_at(tokens: list[Token]) -> int:
-    """Return the index of the verb, which may follow a WITH."""
+    """Return the index of the verb, which may follow a WITH clause."""
     if not is_word(tokens[0], "WITH"):
         return 0
     depth = 0
@@ -144,7 +144,7 @@ def _insert(tokens: list[Token], at: int) -> StatementHeader:
 
 
 def _no_query(tokens: Sequence[Token], after: int, target: WrittenName) -> SqlDiagnostic:
-    """Return the diagnostic for a missing SELECT; the remedy rewrites a query in another form of Spark's."""
+    """Return the diagnostic for a missing SELECT; for TABLE and FROM, the remedy rewrites the query as a SELECT."""
     place = tokens[min(after, len(tokens) - 1)]
     named = tokens[after + 1 : after + (3 if is_word(tokens[min(after + 1, len(tokens) - 1)], "STREAM") else 2)]
     read = " ".join(str(token.text) for token in named) or "<table>"
@@ -188,14 +188,17 @@ def _merge(tokens: list[Token], at: int) -> StatementHeader:
 
 
 def _selecting(tokens: list[Token]) -> list[Token]:
-    """Insert SELECT * FROM before tokens that begin with VALUES."""
+    """Return the tokens of a query, with `SELECT * FROM` inserted if it begins with VALUES."""
     if not is_word(tokens[0], "VALUES"):
         return tokens
     return [*(word_at(kind, text, tokens[0]) for kind, text in SELECT_ALL), *tokens]
 
 
 def _column_list(tokens: list[Token], after: int) -> tuple[tuple[Token, ...], int]:
-    """Read `(a, b)` after the target, unless the bracket belongs to the query."""
+    """Parse the column list `(a, b)` after the target table, unless the bracket belongs to the query.
+
+    Returns the tokens of the columns and the index after the list.
+    """
     if after >= len(tokens) or tokens[after].token_type is not TokenType.L_PAREN:
         return (), after
     inside = after
@@ -209,14 +212,14 @@ def _column_list(tokens: list[Token], after: int) -> tuple[tuple[Token, ...], in
 
 
 def _opens_query(tokens: Sequence[Token], at: int) -> bool:
-    """Return whether a query begins here, possibly in brackets."""
+    """Return whether a query begins at this position, possibly in brackets."""
     while at < len(tokens) and tokens[at].token_type is TokenType.L_PAREN:
         at += 1
     return at < len(tokens) and is_word(tokens[at], *_OPENING)
 
 
 def _pieces(tokens: list[Token], at: int, after: int) -> tuple[tuple[int, int], ...]:
-    """Return the spans of the file that make up the query, before and after the header."""
+    """Return the spans of the query in the file: a WITH clause before the header, if any, and the rest after it."""
     last = (tokens[after].start, end_of(tokens[-1]))
     return ((tokens[0].start, tokens[at].start), last) if at else (last,)
 
@@ -287,7 +290,7 @@ def _check_actions(tokens: Sequence[Token], when: int) -> None:
 
 
 def _find(tokens: Sequence[Token], start: int, word: str) -> int:
-    """Return the index of a word outside brackets and CASE; if it does not occur, the number of tokens."""
+    """Return the index of a word outside brackets and CASE, or the number of tokens if it does not occur."""
     index = start
     cases = 0
     while index < len(tokens):

@@ -1,4 +1,4 @@
-"""Meaning of tokens in places where a table or query is expected, determined before parsing.
+"""Interpretation of tokens where a table or query is expected, before parsing.
 
 `TABLE t` is a query of its own in Spark (SqlBaseParser.g4 of 4.2.0, `queryPrimary`); sqlglot reads it as a table called
 TABLE.
@@ -35,7 +35,7 @@ FROM_FIRST = ("FROM before SELECT is not supported", "write SELECT … FROM …"
 
 @dataclass(frozen=True, slots=True)
 class WrittenName:
-    """The qualified name of a table, as written."""
+    """The name of a table as written, with its database and catalog if these are given."""
 
     parts: tuple[Token, ...]
 
@@ -55,7 +55,7 @@ SELECT_ALL = ((TokenType.SELECT, "SELECT"), (TokenType.STAR, "*"), (TokenType.FR
 
 
 def name_at(tokens: Sequence[Token], at: int) -> tuple[WrittenName, int]:
-    """Read `[catalog.][database.]table`; return the name and the index after it."""
+    """Parse `[catalog.][database.]table`, and return the name and the index after it; raises SqlDiagnostic."""
     first, after = tokens[at], tokens[at + 1] if at + 1 < len(tokens) else None
     if is_word(first, "IDENTIFIER") and after is not None and after.token_type is TokenType.L_PAREN:
         raise SqlDiagnostic("IDENTIFIER(…) hides which table is written", "write the table name", first.start)
@@ -66,7 +66,7 @@ def name_at(tokens: Sequence[Token], at: int) -> tuple[WrittenName, int]:
 
 
 def word_at(kind: TokenType, text: str, at: Token) -> Token:
-    """Return a new word token at the position of another token."""
+    """Return a new token that has the position of an existing one."""
     return Token(kind, text, at.line, at.col, at.start, at.end, [])
 
 
@@ -95,7 +95,7 @@ def names_table(tokens: Sequence[Token], index: int) -> bool:
 
 
 def name_end(tokens: Sequence[Token], first: int) -> int:
-    """Return the index of the last part of a dotted name."""
+    """Return the index of the last part of a dotted name that begins at `first`."""
     last = first
     while last + 2 < len(tokens) and tokens[last + 1].token_type is TokenType.DOT:
         last += 2
@@ -103,14 +103,14 @@ def name_end(tokens: Sequence[Token], first: int) -> int:
 
 
 def is_name(token: Token) -> bool:
-    """Return whether a token may be a name; Spark reserves hardly any words."""
+    """Return whether a token can be a name; Spark reserves hardly any words."""
     return token.token_type in _NAMES or (
         token.token_type is not TokenType.STRING and (str(token.text)[:1].isalpha() or str(token.text)[:1] == "_")
     )
 
 
 def begins_query(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a query may begin at a token, so that TABLE is a keyword there."""
+    """Return whether a query may begin at a token, in which case TABLE is a keyword there."""
     if index == 0 or is_word(tokens[index - 1], *_COMBINING):
         return True
     if is_word(tokens[index - 1], "ALL", "DISTINCT"):
@@ -123,7 +123,7 @@ def begins_query(tokens: Sequence[Token], index: int) -> bool:
 
 
 def is_table_query(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether TABLE begins the query `TABLE t`; raises SqlDiagnostic if it begins a function's argument."""
+    """Return whether TABLE begins the query `TABLE t`; raises SqlDiagnostic for TABLE as a function argument."""
     token, after = tokens[index], tokens[index + 1] if index + 1 < len(tokens) else None
     if after is None or is_word(after, "AS") or not (is_name(after) or after.token_type is TokenType.L_PAREN):
         return False
@@ -139,7 +139,7 @@ def is_table_query(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _is_argument(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether an argument of a function begins at a token."""
+    """Return whether a function argument begins at a token."""
     before = tokens[index - 1] if index else None
     if before is None or before.token_type not in (TokenType.L_PAREN, TokenType.COMMA, TokenType.FARROW):
         return False
