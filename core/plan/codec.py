@@ -50,7 +50,10 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
 
 
 def plan_from_json(data: Mapping[str, Any]) -> Plan:
-    """Rebuild a plan; raises UsageError for a different format or a broken object. The hash is not verified."""
+    """Rebuild a plan from its JSON object, without verifying the hash.
+
+    Raises UsageError if the format differs or the object is damaged.
+    """
     if data.get("format") != PLAN_FORMAT:
         raise UsageError(f"this is not a plan in format {PLAN_FORMAT}", remedy="plan again with this version")
     try:
@@ -69,14 +72,14 @@ def plan_from_json(data: Mapping[str, Any]) -> Plan:
 
 
 def request_as_json(request: PlanRequest) -> dict[str, Any]:
-    """Return a request as an object; most fields are omitted if they are empty."""
+    """Return a request as a JSON object; most fields are omitted if they are empty."""
     data = _flat(request)
     data["choices"] = [_flat(choice) for choice in request.choices]
     return {name: value for name, value in data.items() if value or name in _ALWAYS}
 
 
 def request_from_json(data: Mapping[str, Any]) -> PlanRequest:
-    """Rebuild a request from the object of `request_as_json`."""
+    """Rebuild a request from the JSON object that `request_as_json` returns."""
     parts: dict[str, Any] = {}
     for name in _NAMES_BY_KIND[PlanRequest]:
         if name in data or name in _REQUIRED:
@@ -90,17 +93,16 @@ def request_from_json(data: Mapping[str, Any]) -> PlanRequest:
 
 
 def canonical_text(data: Mapping[str, Any]) -> str:
-    """Return an object as JSON text that is identical in every process."""
+    """Return a JSON object as text that is identical in every process."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def plan_hash(plan: Plan) -> str:
     """Return the SHA-256 of a plan in hex, over its canonical text without the parts that may change on their own.
 
-    Excluded are measured figures and costs, explanations (evidence, the words of guards, undo), the warning about
-    the pool's load, the exact state of an existing table, indirect readers of a table that is left behind, and
-    whether Spark was asked, which never makes a change milder. The kind of a change is included as its code
-    (`row`).
+    Excluded are measured figures and costs, explanations (evidence, the sentences of guards, undo), the warning about
+    the pool's load, the exact state of an existing table, indirect readers of a table that is left behind, and whether
+    Spark was asked, which never makes a change milder. The kind of a change is included as its code (`row`).
     """
     body = {"format": PLAN_FORMAT} | {name: getattr(plan, name) for name in _HASHED[Plan]}
     body["request"] = json.loads(canonical_text(request_as_json(plan.request)))
@@ -118,7 +120,7 @@ def plan_hash(plan: Plan) -> str:
 
 
 def _hashed(value: Any) -> dict[str, Any]:
-    """Return the hashed fields of an object of a plan, sorted by name."""
+    """Return the fields of a part of a plan that are included in the hash, sorted by name."""
     kind = type(value)
     names, parts = _HASHED_BY_KIND[kind]
     data = dict(zip(names, parts(value), strict=True))
@@ -147,7 +149,7 @@ _LEFT_OUT = {
 
 
 def _flat(value: Any) -> dict[str, Any]:
-    """Return a dataclass whose fields are scalars or tuples of scalars as an object."""
+    """Return a dataclass as a JSON object; its fields must be scalars or tuples of scalars."""
     names, parts = _FIELDS_BY_KIND[type(value)]
     return {
         name: part if part.__class__ in _PLAIN else _scalar(part)
@@ -167,7 +169,7 @@ def _node_as_json(node: PlanNode) -> dict[str, Any]:
 
 
 def _scalar(value: Any) -> Any:
-    """Return enumerations as plain strings, and tuples as lists."""
+    """Return a value of a field as JSON: an enumeration as a plain string, a tuple as a list."""
     if isinstance(value, str):
         return str(value)
     return [_scalar(part) for part in value] if isinstance(value, tuple) else value

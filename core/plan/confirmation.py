@@ -1,4 +1,4 @@
-"""The text that confirms an act; it is the same in console, command line and agent.
+"""The text that an operator types to confirm an action; it is the same in console, command line and agent.
 
 This module does not import the planner, so that a stop is confirmed without delay.
 """
@@ -14,13 +14,13 @@ LARGEST_SET = 20
 """The largest number of statements that can be confirmed by typing the number."""
 
 FREE = frozenset(("look", "mark", "stage", "unstage"))
-"""Acts that change nothing but the user's own list."""
+"""Operator actions that change nothing but the user's own list."""
 
 OF_A_RUN = frozenset(("cancel", "skip"))
-"""Acts on a run; their confirmation names the run."""
+"""Operator actions on a run; their confirmation contains the id of the run."""
 
 OF_A_PLAN = "approve"
-"""The only act on a plan besides executing it; the confirmation names the plan."""
+"""The only operator action on a plan apart from applying it; its confirmation contains the hash of the plan."""
 
 SHORT = 4
 """How many characters of a run's id or a plan's hash have to be typed."""
@@ -28,16 +28,16 @@ SHORT = 4
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """How an act is confirmed; `text` must be typed exactly, and is empty at level C0."""
+    """How an operator action is confirmed; `text` must be typed exactly, and is empty at level C0."""
 
     level: str
     text: str
 
 
 def confirmation_for_act(act: str, tables: Sequence[str], protected: bool, *, environment: str = "") -> Confirmation:
-    """Return the confirmation of stop, start, restart and similar acts.
+    """Return the confirmation required to stop, start or restart tables, or for a similar operator action.
 
-    For an act on a run or a plan, `tables` holds the run's id or the plan's hash.
+    For an action on a run or a plan, `tables` contains the run's id or the plan's hash.
     """
     if act in FREE:
         return Confirmation("C0", "")
@@ -55,19 +55,19 @@ def confirmation_for_act(act: str, tables: Sequence[str], protected: bool, *, en
 
 
 def confirmation_for_swap(run_id: str, *, environment: str) -> Confirmation:
-    """Return the confirmation of releasing the swap of a run that is on hold."""
+    """Return the confirmation required to release the swap of a run that is on hold."""
     return Confirmation("C3", f"{environment} {run_id[:SHORT]}")
 
 
 def confirmation_for_policy(act: str, digest: str, protected: bool, *, environment: str) -> Confirmation:
-    """Return the confirmation of recording a policy (`apply`), or of approving a policy that waits for approval."""
+    """Return the confirmation required to record a policy (`apply`), or to approve one that waits for approval."""
     if act == "approve":
         return Confirmation("C3", f"{environment} {digest[:SHORT]}")
     return Confirmation("C2", environment) if protected else Confirmation("C1", "yes")
 
 
 def confirmation_for_adoption(environment: str) -> Confirmation:
-    """Return the confirmation of adopting an environment whose identity is in doubt."""
+    """Return the confirmation required to adopt an environment whose identity is in doubt."""
     return Confirmation("C3", f"{environment} adopt")
 
 

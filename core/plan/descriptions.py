@@ -1,4 +1,4 @@
-"""Nodes, steps and evidence of a plan in words; the only place where edits become sentences."""
+"""The texts for the nodes, steps and evidence of a plan; the only module that turns edits into sentences."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -52,7 +52,7 @@ _NUMBER_AND_UNIT = re.compile(r"(?<=\d)(?=[A-Za-z])")
 
 
 def change_words(node: PlanNode) -> str:
-    """Return the text of column CHANGE: first an edit that may change the number of rows, then the kind of change."""
+    """Return the text of column CHANGE: an edit that may change the number of rows, then the kind of change."""
     kind, rows, special = node.change, edit_of_rows(node.evidence), _special_change(node)
     words = special if special is not None else kind.definition.label if kind is not None else ""
     if not rows or node.confirmed_by_spark is False:
@@ -61,7 +61,7 @@ def change_words(node: PlanNode) -> str:
 
 
 def _special_change(node: PlanNode) -> str | None:
-    """Return a text more specific than the kind of change; None if there is none."""
+    """Return a text for column CHANGE that is more specific than the kind of change; None if there is none."""
     kind = node.change
     if node.confirmed_by_spark is False:
         return "Spark disagrees"
@@ -103,7 +103,7 @@ def action_words(node: PlanNode) -> str:
 
 
 def reason_words(node: PlanNode) -> str:
-    """Return the evidence of a node, or else its reason and the tables that caused it."""
+    """Return the text of column WHY: the evidence of a node, or else its reason and the tables that caused it."""
     if node.reason in (Reason.PARENT_REBUILT, Reason.STATIC_PARENT_REBUILT):
         kind = "stateful" if node.stateful else "stateless"
         own = own_edits(node.evidence)
@@ -114,7 +114,7 @@ def reason_words(node: PlanNode) -> str:
 
 
 def replay_words(node: PlanNode) -> str:
-    """Return the number of rows that are read again, for example `81 M`; `?` if unknown, `-` if none."""
+    """Return the number of rows that a node reads again, for example `81 M`; `?` if unknown, `-` if none."""
     if not _has_cost(node) and node.replay_rows is None:
         return "-"
     return number_and_unit(short_number(node.replay_rows))
@@ -123,13 +123,13 @@ def replay_words(node: PlanNode) -> str:
 def eta_words(node: PlanNode) -> str:
     """Return when the last step of a node ends, counted from the start of the run, such as `< 40 s`.
 
-    `?` if unknown, `-` if kept.
+    The result is `?` if the time is unknown, and `-` if the table is kept.
     """
     return "-" if node.action is Action.KEEP else range_words(node)
 
 
 def range_words(of: PlanNode | Step | Undo | Plan) -> str:
-    """Return the predicted range of time; `?` if unknown."""
+    """Return the predicted time as a range; `?` if unknown."""
     if of.predicted_low_s is None or of.predicted_high_s is None:
         return "?"
     return duration_range(of.predicted_low_s, of.predicted_high_s).replace("up to ", "< ")
@@ -141,7 +141,7 @@ def undo_words(node: PlanNode) -> str:
 
 
 def undo_command(plan: Plan, way: Undo) -> str:
-    """Return the command of an undo, empty if there is none; RUN stands for the run if no agent has the plan."""
+    """Return the command of an undo, empty if there is none; RUN is a placeholder used if no agent has the plan."""
     if way.act == "rollback":
         return f"headgate rollback {way.tables[0]}"
     if way.act != "plan undo":
@@ -159,19 +159,19 @@ def undo_effect(way: Undo) -> str:
 
 
 def lowered_words(node: PlanNode) -> str:
-    """Return in what way the strategy of a node does less than the default."""
+    """Return a text on how the strategy of a node does less than the default."""
     if node.strategy == Strategy.KEYED:
         return "rows may stay that a rebuild would not produce"
     return "less severe than the default"
 
 
 def spark_words(node: PlanNode) -> str:
-    """Return whether Spark confirmed a new or changed statement; empty for any other node."""
+    """Return the sentence on whether Spark confirmed the node's new or changed statement; empty for any other node."""
     return _SPARK[node.confirmed_by_spark] if node.for_spark or node.confirmed_by_spark is not None else ""
 
 
 def spark_word(confirmed: bool | None) -> str:
-    """Return the sentence on whether Spark confirmed a statement."""
+    """Return the sentence for a statement that Spark confirmed, contradicted (False), or was not asked about (None)."""
     return _SPARK[confirmed]
 
 
@@ -243,12 +243,12 @@ def _has_cost(node: PlanNode) -> bool:
 
 
 def step_line(step: Step) -> str:
-    """Return a step with its number, act and object, and the steps that must come first."""
+    """Return a line with the number of a step, its action and object, and the steps that must come first."""
     return f"{step.n:>3} {step_words(step)}" + (f"   needs {', '.join(map(str, step.after))}" if step.after else "")
 
 
 def step_words(step: Step) -> str:
-    """Return the act of a step and its object: a physical table, a query or pointers."""
+    """Return the action of a step and its object: a physical table, a query or pointers."""
     match step.do:
         case StepKind.SWAP | StepKind.HOLD:
             return f"{act_words(step.do)} {' '.join(step.tables)}"
@@ -274,7 +274,7 @@ def step_words(step: Step) -> str:
 
 
 def act_words(do: str) -> str:
-    """Return the act of a step in common database and file terms."""
+    """Return the name of a step's action in common database and file terms."""
     return _ACTS.get(do, do.replace("_", " "))
 
 
@@ -363,7 +363,7 @@ _CONTENTS = dict.fromkeys(("aggregate", "window", "session_window"), "aggregates
 
 
 def evidence_words(seen: Evidence) -> str:
-    """Return evidence as one line."""
+    """Return evidence as one line of text."""
     if not isinstance(seen, Edit):
         return str(seen)
     head, text = _parts(seen)
@@ -390,12 +390,12 @@ def edit_of_rows(evidence: Iterable[Evidence]) -> str:
 
 
 def own_edits(evidence: Iterable[Evidence]) -> str:
-    """Return in one line a statement's own edits that affect rows or values."""
+    """Return one line with those edits of the statement itself that affect rows or values."""
     return "; ".join(evidence_lines(seen for seen in evidence if reading_order(seen) < 2))
 
 
 def evidence_as_json(seen: Evidence) -> dict[str, Any]:
-    """Return evidence as an object: kind, fields, and sentence with truncated expressions.
+    """Return evidence as a JSON object: kind, fields, and a sentence in which long expressions are truncated.
 
     `model.evidence.evidence_from_json` reads the object.
     """
@@ -418,7 +418,7 @@ def _sort_of(head: str, texts: list[str]) -> str:
 
 
 def _parts(edit: Edit) -> tuple[str, str]:
-    """Return the kind of an edit in words, and the edited text; the text is empty if such edits are never grouped."""
+    """Return the kind of an edit as text, and the edited SQL; the latter is empty if such edits are never grouped."""
     where = f"{edit.table}: " if edit.table else ""
     where += _PLACES[edit.place]
     columns = ", ".join(edit.columns)

@@ -36,14 +36,14 @@ class PlanDifference:
 
     @property
     def matters(self) -> bool:
-        """Return whether the difference is more than a figure that may change on its own."""
+        """Return whether the difference is significant, rather than a figure that may change on its own."""
         if self.of == "verdict":
             return lasting_verdict(self.subject, self.before) != lasting_verdict(self.subject, self.after)
         return self.part not in FIGURES
 
 
 def compare_plans(first: Plan, second: Plan) -> tuple[PlanDifference, ...]:
-    """Return the differences between two plans; hashes and nonces do not count."""
+    """Return the differences between two plans, ignoring hashes and nonces."""
     found = [*_fields("plan", _plan_parts(first), _plan_parts(second))]
     found += _fields("request", _request_parts(first), _request_parts(second))
     found += _nodes(first.nodes, second.nodes)
@@ -82,7 +82,7 @@ def difference_lines(first: Plan, second: Plan) -> tuple[str, ...]:
 
 
 def difference_as_json(first: Plan, second: Plan) -> dict[str, Any]:
-    """Return the differences as an object; a value that one plan lacks is null there."""
+    """Return the differences as a JSON object; a value that exists in only one plan is null for the other."""
     found = compare_plans(first, second)
     return {
         "format": PLAN_DIFF_FORMAT,

@@ -1,4 +1,4 @@
-"""Plan files: a plan, the texts it was computed from, and its time, under one digest and without secrets.
+"""Plan files, which contain a plan, the texts it was computed from and a time, with a digest and without secrets.
 
 A file proves nothing: the agent computes the plan again from the texts, using its own ledger, observations and policy.
 The digest detects damage and careless edits before anything is sent.
@@ -71,7 +71,7 @@ def refuse_secrets(texts: Mapping[str, str]) -> None:
 
 
 def saved_as_text(saved: SavedPlan) -> str:
-    """Return a plan file as text: one line of canonical JSON."""
+    """Return the content of a plan file: one line of canonical JSON."""
     body = {
         "format": PLAN_FILE_FORMAT,
         "created_at": saved.created_at,
@@ -84,7 +84,7 @@ def saved_as_text(saved: SavedPlan) -> str:
 
 
 def saved_from_text(text: str, name: str) -> SavedPlan:
-    """Parse a plan file; raises UsageError if it is damaged or no plan file, Refused for another planner version."""
+    """Parse a plan file; raises UsageError unless it is an intact plan file, Refused for another planner version."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:

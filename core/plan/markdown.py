@@ -38,13 +38,13 @@ _TICKS = re.compile(r"`+")
 
 @dataclass(slots=True)
 class _Page:
-    """The lines of a page and the bytes that remain; content that does not fit is counted, never cut in the middle."""
+    """The lines of a page, and the bytes that remain; a block that does not fit is left out as a whole."""
 
     free: int
     lines: list[str] = field(default_factory=list)
 
     def add(self, *lines: str) -> bool:
-        """Add all of the lines or none; return whether they fit."""
+        """Add all of the lines, or none if they do not fit; return whether they were added."""
         size = _bytes(lines)
         if size > self.free:
             return False
@@ -53,7 +53,7 @@ class _Page:
         return True
 
     def add_each(self, lines: Sequence[str], most: int, what: str, head: Sequence[str]) -> None:
-        """Add a heading, the first lines that fit in `most` bytes, and how many were left out."""
+        """Add a heading, as many of the lines as fit in `most` bytes, and a note on how many were left out."""
         if not lines:
             return
         room, shown = min(most, self.free) - _bytes(head) - _NOTE, 0
@@ -129,7 +129,7 @@ def _how_to_apply(plan: Plan) -> tuple[str, ...]:
 
 
 def _shown_by(plan: Plan) -> str:
-    """Return the command that shows the whole plan: by its hash if an agent may have it, else by planning again."""
+    """Return the command that shows the whole plan: `review` if an agent may have it, or else the planning command."""
     if plan.request.nonce:
         return f"headgate review {plan.hash[:12]}"
     line = shlex.join(["headgate", *command_words(plan.request), "--env", plan.environment])

@@ -19,7 +19,7 @@ PLANNER_VERSION = "11"
 """Version of the planner; an agent refuses plans of any other version."""
 
 UNDO_D = 90.0
-"""How many days after its run the ledger keeps a plan, which includes the texts from before."""
+"""How many days after its run a plan, with the texts deployed before it, is kept in the ledger."""
 
 
 _NOTHING_FOR_SPARK = frozenset(
@@ -27,11 +27,11 @@ _NOTHING_FOR_SPARK = frozenset(
         Action.KEEP, Action.DELETE, Action.ROLLBACK, Action.UNDELETE, Action.RETIRE, Action.OPTIMIZE, Action.VACUUM,
     }
 )  # fmt: skip
-"""Actions that bring no new or changed text."""
+"""Actions that deploy no new or changed text."""
 
 
 class RetentionKind(StrEnum):
-    """Whether the rows to read again still exist."""
+    """Whether the rows that a statement would read again still exist."""
 
     OK = "ok"
     SHORT = "short"
@@ -40,7 +40,7 @@ class RetentionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Whether the rows that a statement reads again still exist, and which are missing."""
+    """Whether the rows that a statement would read again still exist, and how many of their files are missing."""
 
     kind: RetentionKind
     files_gone: int = 0
@@ -139,7 +139,7 @@ class PlanNode:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One action in a plan."""
+    """A numbered action of a plan, usually on one version of a table."""
 
     n: int
     """Number of the step, from 1, in execution order."""
@@ -177,7 +177,7 @@ class Undo:
 
     @classmethod
     def of(cls, act: str, tables: tuple[TableName, ...], words: str, *, until: str = "") -> "Undo":
-        """Make an undo that reads no rows again."""
+        """Make an undo that does not read any rows again."""
         return cls(act, tables, Sentence(words), until=Sentence(until) if until else None)
 
 
@@ -198,7 +198,7 @@ class LeftBehind:
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """A declared reader outside Headgate, and what changes for it."""
+    """A declared reader outside Headgate, and the physical table that it reads before and after the plan."""
 
     reader: str
     table: TableName
@@ -219,7 +219,7 @@ class Guard:
     remedy: Sentence | None = None
     """The remedy of a denial."""
     kind: str = ""
-    """The code of what the guard found; empty in plans made by older versions."""
+    """The code of the guard's finding; empty in plans made by older versions."""
     fields: Mapping[str, object] = field(default_factory=dict, compare=False)
     """The values that `summary` was built from, as JSON; `kind` determines the keys."""
 
@@ -231,7 +231,7 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class PlanRefusal:
-    """Why a request cannot be planned."""
+    """A reason why a request cannot be planned, with a remedy."""
 
     table: str
     summary: Sentence
@@ -255,7 +255,7 @@ class PlanRefusal:
 
 @dataclass(frozen=True, slots=True)
 class PlanWarning:
-    """Something the reviewer should know about a table."""
+    """A warning for the reviewer about a table or the whole plan."""
 
     table: str
     """The table that the warning concerns; empty for the whole plan."""
@@ -318,11 +318,11 @@ class Plan:
 
     @property
     def acknowledges(self) -> bool:
-        """Return whether the plan does what no restart can undo: it changes a watermark on existing state."""
+        """Return whether the plan must be acknowledged, because it changes a watermark on existing state for good."""
         return any(node.action is Action.RESTART and node.change is ChangeKind.WATERMARK_DELAY for node in self.nodes)
 
     @property
     def destructive(self) -> bool:
-        """Return whether the plan deletes, loses rows, or swaps away from a serving version (confirmation level C3)."""
+        """Return whether the plan deletes, loses rows, or replaces a serving version (confirmation level C3)."""
         moves = (Action.DELETE, Action.REBUILD, Action.ROLLBACK, Action.RETIRE)
         return any(node.action in moves or node.loses for node in self.nodes)

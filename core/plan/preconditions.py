@@ -1,4 +1,4 @@
-"""Preconditions for applying a plan, and what each open plan does to a table, so that contradictions are found."""
+"""Preconditions for applying a plan, and the effect of each open plan on a table, to find contradictions."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from core.observed.planner_input import ObservedDeployment
 from core.plan.model import Plan, PlanNode
 
 SERIAL = "serial"
-"""Counts the acts on a table, and so shows that something happened even if the table is in the same state again."""
+"""Counts the actions on a table, to detect an action even if the table is in the same state again."""
 
 WATCHED = ("revision", "version", "highest_version", "checkpoint_id", "pointer", "table_id", "wanted", "state", SERIAL)
 """Values that are compared for every table of a plan."""
@@ -33,10 +33,10 @@ def preconditions(
     readers_of: Callable[[TableName], Sequence[TableName]],
     nodes: Iterable[PlanNode],
 ) -> dict[TableName, dict[str, str]]:
-    """Return, for each table of a plan, the values that the plan was computed from.
+    """Return, for each table of a plan, the observed values that must not change before the plan is applied.
 
-    Readers that are left behind have no entry of their own; they appear among the READERS of the table that is
-    moved.
+    Readers that are left behind have no entry of their own; they appear among the READERS of the table that the plan
+    moves.
     """
     found, nodes = {}, sorted(nodes, key=lambda node: node.table)
     read = {(b.parent, b.version) for node in nodes if node.action is not Action.KEEP for b in node.bindings}
@@ -60,8 +60,8 @@ def moved_since(
 ) -> tuple[str, ...]:
     """Return a sentence for each value that differs from a plan's preconditions, sorted by table.
 
-    `acts` describes the last act on each table: who did what, and when. A different state counts only if the table
-    appeared or disappeared.
+    `acts` describes the last operator action on each table: who did what, and when. A change of state counts only if
+    the table appeared or disappeared.
     """
     readers: dict[TableName, list[tuple[TableName, ObservedDeployment]]] = {}
     for name, seen in observed.items():
@@ -89,7 +89,7 @@ def moved_since(
 
 
 def is_there(state: str) -> bool:
-    """Return whether a table in the given state has a version."""
+    """Return whether a table in the given state is deployed."""
     return state != State.ABSENT
 
 
@@ -98,7 +98,7 @@ def _in_trash(seen: ObservedDeployment) -> str:
 
 
 def _readers(table: TableName, readers: Iterable[tuple[TableName, ObservedDeployment]]) -> str:
-    """Return the deployments bound to versions of a table, for example `b v1, c v2`."""
+    """Return the readers of a table, each with the version that it reads, for example `b v1, c v2`."""
     return ", ".join(
         sorted(
             {
@@ -123,18 +123,18 @@ def _sentence(table: TableName, key: str, value: str, actual: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TableWords:
-    """What a single plan does to a single table."""
+    """The effect of one plan on one table."""
 
     serial: int
     """The table's serial when the plan was made."""
     acts: bool
     """Whether executing the plan changes the table."""
     says: str
-    """The action on the table and the hash of its text; empty if the table is kept and was not requested."""
+    """The action on the table and the hash of its texts; empty if the table is kept and was not requested."""
 
 
 def scope_words(plan: Plan) -> dict[TableName, TableWords]:
-    """Return what a plan does to each of its tables; two open plans that differ on a table contradict each other."""
+    """Return the effect of a plan on each of its tables; open plans with different effects on a table contradict."""
     found = {}
     for node in plan.nodes:
         acts = node.action is not Action.KEEP

@@ -57,10 +57,10 @@ def predict(
     statistics: Callable[[TableName], TableStatistics],
     durations: StepDurations,
 ) -> PlanPrediction:
-    """Return nodes and steps with predicted ranges, in O(n log n) of the number of steps.
+    """Return nodes and steps with predicted ranges, in O(n log n) time for n steps.
 
-    The range of a step is its duration; that of a table is the time from the start of the run to the end of the
-    table's last step.
+    The range of a step is its duration; that of a table is the time from the start of the run to the end of the table's
+    last step.
     """
     node_by_table = {node.table: node for node in nodes}
     gates = {step.n for step in steps if step.do is StepKind.CATCH_UP}
@@ -107,9 +107,10 @@ def _last(ends: Iterable[Seconds | None]) -> Seconds | None:
 
 
 def _catching_up(node: PlanNode | None, known: TableStatistics, *, below: bool) -> Seconds | None:
-    """Return the time for trigger, reading and gate; None if the number of rows or the rate is unknown.
+    """Return how long a version takes to catch up; None if the number of rows or the rate is unknown.
 
-    A version `below` another gate has already read its input while the run waited for that gate.
+    The time covers the wait for the trigger, the reading, and the measurements that open the gate. A version `below`
+    another gate may have read its input already, while the run waited for that gate.
     """
     if node is None or node.replay_rows is None or (node.replay_rows and not known.rate_rows_s):
         return None
@@ -122,9 +123,10 @@ def _catching_up(node: PlanNode | None, known: TableStatistics, *, below: bool) 
 
 
 def step_ends(steps: Sequence[Step], seconds: Mapping[int, float]) -> dict[int, float]:
-    """Return when each step ends if executed as `advance_run` does: the first ready step, with gates in parallel.
+    """Return the end of each step, in seconds from the start of a run that executes them as `advance_run` does.
 
-    Steps with an unknown duration are left out, as are the steps that wait for them.
+    The first ready step is executed, while gates are waited for in parallel. Steps with an unknown duration are left
+    out, as are the steps that wait for them.
     """
     by_n = {step.n: step for step in steps}
     readers: dict[int, list[int]] = {}

@@ -40,7 +40,7 @@ VERDICTS = ("deny", "approve", "warn", "unknown", "ok")
 
 @dataclass(frozen=True, slots=True)
 class PlanStanding:
-    """Facts about a plan that the plan itself does not contain; empty if unknown."""
+    """Facts about a plan that are not part of it; each is empty if unknown."""
 
     author: str = ""
     expires: str = ""
@@ -53,7 +53,7 @@ class PlanStanding:
 
 @dataclass(frozen=True, slots=True)
 class ColumnWidths:
-    """Widths of the variable columns; `why` is 0 if there is no room for the reason."""
+    """Widths of the variable columns, in characters; `why` is 0 if there is no room for the reason."""
 
     table: int
     change: int
@@ -96,7 +96,7 @@ def plan_sections(plan: Plan) -> dict[str, tuple[str, ...]]:
 
 
 def head_lines(plan: Plan, width: int, standing: PlanStanding) -> list[str]:
-    """Return the heading of a plan: request, author, environment, size, and what is still needed; no part is split."""
+    """Return the heading of a plan as lines: request, author, environment, size, expiry and approvals."""
     # The agent does not keep a plan that does nothing, so `apply` would not find the plan by its hash.
     keeps = not (plan.refusals or plan.empty)
     parts = [f"PLAN {plan.hash[:4]}  {request_words(plan)}" if keeps else f"PLAN  {request_words(plan)}"]
@@ -116,7 +116,10 @@ def head_lines(plan: Plan, width: int, standing: PlanStanding) -> list[str]:
 
 
 def head_parts(plan: Plan) -> list[str]:
-    """Return the size of a plan as parts: statements, steps, levels and ETA."""
+    """Return the size of a plan as separate texts: statements, steps, levels and ETA.
+
+    A refused or empty plan has a single text that states this.
+    """
     if plan.refusals:
         return ["refused: nothing in it can be executed"]
     if plan.empty:
@@ -140,7 +143,7 @@ def _nothing_held(acted: Sequence[PlanNode]) -> str:
 
 
 def request_words(plan: Plan) -> str:
-    """Return the request as it is typed on the command line, without default options."""
+    """Return the request as it would be typed on the command line, without default options."""
     asked = plan.request
     words = command_words(asked)[1:]
     if asked.changed_since:
@@ -162,7 +165,7 @@ def column_widths(nodes: Sequence[PlanNode], width: int) -> ColumnWidths:
 
 
 def node_cells(node: PlanNode) -> tuple[str, ...]:
-    """Return the cells of a node in the order of TITLES."""
+    """Return the cells of a node's row, in the order of TITLES."""
     return (
         str(node.level),
         node.table,
@@ -176,7 +179,7 @@ def node_cells(node: PlanNode) -> tuple[str, ...]:
 
 
 def table_row(cells: Sequence[str], widths: ColumnWidths, sign: str = " ") -> str:
-    """Return one row of the table, or the row of titles."""
+    """Return one row of the plan's table, or its row of titles, as text."""
     by_title = dict(zip(TITLES, cells, strict=True))
     text = f"{by_title['LVL']:>3} {sign}{_cell(by_title['TABLE'], widths.table)} "
     text += f"{_cell(by_title['CHANGE'], widths.change)} {_cell(by_title['ACTION'], widths.action)} "
@@ -200,7 +203,7 @@ def node_lines(node: PlanNode, widths: ColumnWidths, width: int) -> list[str]:
 
 
 def reader_sentences(plan: Plan) -> tuple[str, ...]:
-    """Return for each exposure a sentence that says what changes for it."""
+    """Return a sentence for each exposure on what changes for it."""
     swapped = {table for step in plan.steps if step.do is StepKind.SWAP for table in step.tables}
     return tuple(_reader(reader, swapped=reader.table in swapped) for reader in plan.readers)
 
@@ -246,12 +249,12 @@ def guard_sentences(plan: Plan) -> tuple[str, ...]:
 
 
 def guards_by_verdict(plan: Plan) -> list[Guard]:
-    """Return the guards, those with the worst verdicts first."""
+    """Return the guards of a plan, worst verdicts first."""
     return sorted(plan.guards, key=lambda guard: VERDICTS.index(guard.verdict) if guard.verdict in VERDICTS else 0)
 
 
 def spark_sentences(plan: Plan) -> tuple[str, ...]:
-    """Return which new or changed statements Spark confirms or contradicts, and which it was not asked about."""
+    """Return sentences on which new or changed statements Spark contradicts, confirms, or has not confirmed."""
     tables_by_words: dict[str, list[TableName]] = {spark_word(known): [] for known in (False, True, None)}
     for node in plan.nodes:
         if words := spark_words(node):
@@ -260,7 +263,7 @@ def spark_sentences(plan: Plan) -> tuple[str, ...]:
 
 
 def _left_behind(left: LeftBehind) -> str:
-    """Return which version a reader out of scope stays on; that version cannot be retired meanwhile."""
+    """Return a sentence on the version that a reader stays on, and which cannot be retired meanwhile."""
     whose = [f"product {left.product}" if left.product else "not declared"]
     whose += [f"owner {left.owner}"] if left.owner else []
     stays = f"{left.table} ({', '.join(whose)}) stays on {left.reads}"
@@ -274,7 +277,7 @@ def _guard(guard: Guard) -> str:
 
 
 def _named(tables: Sequence[TableName]) -> str:
-    """Return a list of tables, shortened after NAMED names."""
+    """Return a list of tables as text, shortened after NAMED names."""
     more = f" and {len(tables) - NAMED} more" if len(tables) > NAMED else ""
     return ", ".join(tables[:NAMED]) + more
 
@@ -295,7 +298,7 @@ def _table(plan: Plan, width: int) -> list[str]:
 
 
 def _section(title: str, sentences: Iterable[str], width: int) -> list[str]:
-    """Return wrapped sentences, with the title to the left of the first line."""
+    """Return sentences as wrapped lines, with the title to the left of the first line."""
     lines: list[str] = []
     for sentence in sentences:
         lead = f" {title if not lines else '':<11} "

@@ -1,4 +1,4 @@
-"""The request of a plan: parsed from typed words, and written back as a command that requests the same."""
+"""The request for a plan, parsed from the command line and written back as an equivalent command."""
 
 import re
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class StrategyChoice:
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """What was requested; all tuples are sorted, so that equal requests have equal bytes."""
+    """What a plan was requested for; in normal form, all tuples are sorted, so that equal requests have equal bytes."""
 
     verb: str = "deploy"
     """deploy, delete, or any verb in BY_NAME."""
@@ -83,7 +83,7 @@ _PLAIN = re.compile(r"[^\x00-\x1f\x7f]{1,200}\Z")
 
 
 def parse_tables(text: str) -> tuple[TableName, ...]:
-    """Parse names separated by commas; raises BadName."""
+    """Parse table names separated by commas; raises BadName."""
     return tuple(parse_table_name(word) for word in text.split(",") if word.strip())
 
 
@@ -98,9 +98,9 @@ def parse_layer(text: str) -> str:
 
 
 def parse_children(text: str) -> str:
-    """Parse none, product, all, or products separated by commas; the products are sorted and unique.
+    """Parse none, product, all, or products separated by commas; the products become sorted and unique.
 
-    Raises UsageError.
+    Raises UsageError if nothing is given, or if none, product or all is combined with another value.
     """
     words = sorted({word.strip() for word in text.split(",") if word.strip()})
     if not words:
@@ -142,7 +142,7 @@ def parse_retention(text: str) -> str:
 
 
 def parse_choice(text: str) -> StrategyChoice:
-    """Parse `TABLE=STRATEGY` or `TABLE=STRATEGY@POSITION`; raises UsageError, also if the strategy is unknown."""
+    """Parse `TABLE=STRATEGY` or `TABLE=STRATEGY@POSITION`; raises UsageError for another form or strategy."""
     name, equals, rest = text.partition("=")
     word, mark, at = (part.strip() for part in rest.partition("@"))
     if not equals or not word or (mark and not at):
@@ -163,7 +163,10 @@ def parse_choice(text: str) -> StrategyChoice:
 
 
 def parse_choices(texts: Iterable[str]) -> tuple[StrategyChoice, ...]:
-    """Parse choices, one per table; raises UsageError if a table has two different choices."""
+    """Parse `--strategy` options, one per table, sorted by table.
+
+    Raises UsageError if a table has two different ones.
+    """
     found: dict[TableName, StrategyChoice] = {}
     for choice in map(parse_choice, texts):
         other = found.setdefault(choice.table, choice)
@@ -177,10 +180,9 @@ def parse_choices(texts: Iterable[str]) -> tuple[StrategyChoice, ...]:
 
 
 def command_words(request: PlanRequest) -> list[str]:
-    """Return the words of the command for a normal request, for example `plan deploy a --children all`.
+    """Return the words of the command for a request in normal form, for example `plan deploy a --children all`.
 
-    Tables found through a git reference are written by name, because the reference may mean another commit
-    tomorrow.
+    Tables found through a git reference are written by name, because the reference may mean another commit tomorrow.
     """
     if request.undoes:
         return ["plan", "undo", request.undoes[:12], *_children(request), *(["--rebuild"] if request.rebuild else [])]

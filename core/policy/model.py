@@ -43,7 +43,7 @@ class Policy:
     freeze: tuple[str, ...] = ()
     """Windows in which no plan is applied, as texts that `core.policy.freeze_windows` parses."""
     approve: tuple[str, ...] = ()
-    """Acts from APPROVABLE that need the approval of another login."""
+    """Actions from APPROVABLE that need the approval of another login."""
     approve_rows: int | None = None
     """Number of rows to replay above which a plan needs the approval of another login."""
     roles: tuple[tuple[str, tuple[str, ...]], ...] = ()
