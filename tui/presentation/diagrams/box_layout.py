@@ -15,7 +15,7 @@ GAP, SLOT_GAP, SLOT_HEIGHT = 30.0, 10.0, 8.0
 
 @dataclass(slots=True)
 class BoxLayout:
-    """Positions in pixels: tops of boxes and slots, left edges and widths of layers."""
+    """A layout of boxes in layers, in pixels: tops of boxes and slots, and the left edge and width of each layer."""
 
     layer_of: dict[str, int]
     top: dict[Key, float]
@@ -42,7 +42,7 @@ class _LayoutDraft:
 def lay_out_boxes(
     sizes: Mapping[str, tuple[float, float]], ways: Iterable[tuple[str, str]], between: float
 ) -> BoxLayout:
-    """Place boxes of the given widths and heights; `ways` form no cycle, `between` is the gap between layers."""
+    """Lay out boxes of given (width, height); `ways` are acyclic (source, target) pairs, `between` separates layers."""
     pairs = list(dict.fromkeys(ways))
     layer_of = _layers(list(sizes), pairs)
     count = max(layer_of.values(), default=0) + 1
@@ -105,7 +105,7 @@ def _placed(draft: _LayoutDraft) -> dict[Key, float]:
 
 
 def _wanted(key: Key, draft: _LayoutDraft, top: Mapping[Key, float]) -> float:
-    """Return the top position at which a box or slot is centred on its neighbours."""
+    """Return the top position at which a box or slot would be centred on its neighbours."""
     near = draft.near.get(key, ())
     if not near:
         return top[key]
@@ -120,7 +120,7 @@ def _stack(layer: Sequence[Key], draft: _LayoutDraft, top: dict[Key, float]) -> 
 
 
 def _settle(layer: Sequence[Key], wanted: Mapping[Key, float], draft: _LayoutDraft, top: dict[Key, float]) -> None:
-    """Place the boxes of a layer in order, with gaps; boxes that would overlap are moved apart evenly."""
+    """Place the boxes of a layer in order, with gaps, near their wanted tops; overlapping boxes share the shift."""
     runs: list[tuple[list[Key], float, float]] = []
     for key in layer:
         run: list[Key] = [key]

@@ -29,7 +29,7 @@ Ways = Mapping[tuple[str, str], bool]
 
 
 def hierarchy_svg(trees: Sequence[tuple[str, Sequence[HierarchyRow]]]) -> str:
-    """Draw the trees of one root as one SVG document in which each table appears once."""
+    """Draw the upstream and downstream trees of one table as a single SVG document; each table appears once."""
     root = trees[0][1][0].table
     boxes = {str(branch.table): branch for _, branches in reversed(trees) for branch in branches if not branch.again}
     texts = {name: _texts(branch) for name, branch in boxes.items()}
@@ -56,7 +56,7 @@ def _ways(direction: str, branches: Sequence[HierarchyRow]) -> Iterable[tuple[tu
 
 
 def _texts(branch: HierarchyRow) -> tuple[str, ...]:
-    """Return the small lines of a box: product and layer, then kind, version, state and lag."""
+    """Return the lines below a table's name: product and layer, then kind, version, state and lag."""
     entry = branch.entry
     if entry is None:
         return ("neither declared nor deployed",)

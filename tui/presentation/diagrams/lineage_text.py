@@ -90,7 +90,7 @@ def _arrows(found: "ColumnLineage") -> list[tuple[ColumnOrigin, ColumnOrigin, In
 
 
 def _plain(text: str) -> str:
-    """Return a text on one line; unprintable characters become \ufffd."""
+    """Return a text on one line, with unprintable characters replaced by \ufffd."""
     shown = (char if char.isprintable() else " " if char.isspace() else "\ufffd" for char in text)
     return replace_control_characters("".join(shown))
 

@@ -1,4 +1,4 @@
-"""Whether an action is possible now, and if not, the reason as a sentence for status line and help."""
+"""Decides whether an action is possible now; if not, states the reason for the status line and the help."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class ActionContext:
-    """Facts that decide whether an action is possible now."""
+    """The facts that decide whether an action is possible now."""
 
     targets: tuple[str, ...] = ()
     viewed: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class ActionContext:
 def action_context_of(
     view: LedgerView, targets: Sequence[str], *, viewed: Sequence[str], user: str, stale: str, read_only: str = ""
 ) -> ActionContext:
-    """Return the facts about an action's targets that the view contains; the screen adds the rest."""
+    """Return those facts about an action's targets that follow from the view; the screen adds the rest."""
     known = [found for name in targets if (found := view.statement(name)) is not None]
     external = tuple(str(found.table) for found in known if found.external)
     ours = [found for found in known if not found.external]
@@ -129,15 +129,15 @@ def why_not_possible(action: ConsoleAction, now: ActionContext) -> Sentence | No
 
 
 def action_label(action: ConsoleAction, now: ActionContext) -> str:
-    """Return the label of an action: the key that pauses a run also resumes it."""
+    """Return the label of an action; the action `pause` is labelled `go on` while the run is paused."""
     return "go on" if action.id == "pause" and now.run_state == "paused" else action.label
 
 
 def why_not_deletable(view: LedgerView, targets: Sequence[str], user: str) -> Sentence | None:
-    """Return why the targets cannot be deleted, by the planner's rule; None if they can.
+    """Explain why the targets cannot be deleted; None if they can. The rule is the planner's.
 
-    A target must have no reader; readers that are targets themselves, that this user has staged for a delete, or that
-    are at rest do not count.
+    A target must have no readers, except readers that are targets themselves, are staged for deletion by this user, or
+    are not running.
     """
     going = {*targets, *(mark.table for mark in view.snapshot.staged if (mark.actor, mark.verb) == (user, "delete"))}
     for name in targets:
@@ -154,7 +154,7 @@ def why_not_deletable(view: LedgerView, targets: Sequence[str], user: str) -> Se
 
 
 def staged_by_user(view: LedgerView, user: str, tables: Sequence[str]) -> tuple[str, ...]:
-    """Return which of the given tables a user has staged, sorted."""
+    """Return those of the given tables that a user has staged, sorted."""
     asked = frozenset(tables)
     marks = view.snapshot.staged
     return tuple(sorted({str(mark.table) for mark in marks if mark.actor == user and mark.table in asked}))

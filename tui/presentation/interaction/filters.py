@@ -1,4 +1,4 @@
-"""Filters (`/`): text, /regex/, !not, lag>1k, state=failed, -f fuzzy; a statement must match all words."""
+"""Filters typed after `/`: text, /regex/, !not, lag>1k, state=failed, -f fuzzy. A statement must match every word."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ Match = Callable[[StatementView], bool]
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter as typed; if it is invalid, `problem` says why and it matches everything."""
+    """A filter as typed. If it is invalid, `problem` explains why, and the filter matches everything."""
 
     text: str
     match: Match
@@ -34,7 +34,7 @@ class Filter:
 
 
 def parse_filter(text: str) -> Filter:
-    """Parse a filter; never raises."""
+    """Parse a filter; an invalid one yields a filter with a `problem`, never an exception."""
     words = text.split()
     if words and words[0] == "-f":
         needle = "".join(words[1:]).lower()
@@ -128,7 +128,7 @@ def _fuzzy(needle: str, name: str) -> bool:
 
 
 def completions(text: str) -> tuple[str, ...]:
-    """Return completions of a filter's last word, each as the whole filter."""
+    """Return the filter texts that complete the last word of `text`; each includes the preceding words."""
     head, _, last = text.rpartition(" ")
     prefix = f"{head} " if head else ""
     field, equals, value = last.partition("=")

@@ -1,4 +1,4 @@
-"""Help pages: the keys of a screen, with the reason why a key does not work now, and the kinds of change."""
+"""Help pages: the keys of a screen, with the reason if a key does not work now, and the kinds of change."""
 
 import textwrap
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ GROUPS = (("ACTIONS: upper case, or typed", True), ("VIEWS: they never change an
 
 
 def help_lines(screen: str, now: ActionContext, width: int) -> tuple[Line, ...]:
-    """Return the help page of a screen."""
+    """Return the help page of a screen: its keys, its `:` commands, and how to confirm an action."""
     lines: list[Line] = [line((f" KEYS on {screen}", Tone.TITLE)), EMPTY]
     for title, acts in GROUPS:
         rows = [action for action in actions_on_screen(screen) if (action.level is not ConfirmationLevel.LOOK) == acts]
@@ -98,7 +98,7 @@ What is not executable yet ("not yet" below) can be planned with `--offline`; an
 
 
 def changes_topic() -> str:
-    """Return the page on kinds of change: an introduction and a block per kind, mildest first."""
+    """Return the page on kinds of change: an introduction, then one block per kind, least severe first."""
     blocks = (_block(facts) for facts in sorted(CHANGE_KINDS, key=lambda facts: facts.severity))
     strategies = textwrap.indent("\n".join(strategy_lines(WIDTH - _INDENT)), " " * _INDENT)
     introduction = _INTRODUCTION.format(worst=ChangeKind.STATE_CHANGED.definition.label, strategies=strategies)
@@ -125,7 +125,7 @@ def _parts(facts: ChangeKindDefinition) -> Iterator[tuple[str, str]]:
 
 
 def _instead(facts: ChangeKindDefinition) -> str:
-    """List the strategies as typed on the command line, those not yet executable last."""
+    """List the alternative strategies as typed on the command line; those that cannot be executed yet come last."""
     able, planned = (
         ", ".join(typed_strategy(each) for each in facts.instead if (each in EXECUTABLE) is now)
         for now in (True, False)

@@ -1,6 +1,6 @@
 """The line typed after `/` or `:`: its editing, the `:` commands of a screen, and their completion.
 
-Pasted text is inserted as text and never acts as Enter.
+Pasted text is inserted literally; a line break in it never acts as Enter.
 """
 
 import re
@@ -28,7 +28,7 @@ class InputLine:
 
 
 def type_key(entry: InputLine, key: str, character: str | None) -> InputLine:
-    """Apply one key."""
+    """Apply one key to the line being typed."""
     text, place = entry.text, entry.place
     match key:
         case "escape" | "ctrl+c":
@@ -63,7 +63,7 @@ def type_key(entry: InputLine, key: str, character: str | None) -> InputLine:
 
 
 def insert(entry: InputLine, text: str) -> InputLine:
-    """Insert the printable characters of the first line of a text at the cursor."""
+    """Insert the printable characters of a text's first line at the cursor."""
     first = next(iter(text.splitlines()), "")
     printable = "".join(character for character in first if character.isprintable())
     joined = entry.text[: entry.place] + printable + entry.text[entry.place :]
@@ -77,7 +77,7 @@ def _recall(entry: InputLine, step: int) -> InputLine:
 
 
 def complete(entry: InputLine, choices: tuple[str, ...]) -> InputLine:
-    """Complete to the longest common prefix of the choices, or to the first choice if that adds nothing."""
+    """Complete the line to the longest common prefix of the choices, or to the first choice if that adds nothing."""
     if not choices:
         return entry
     common = choices[0]
@@ -89,7 +89,7 @@ def complete(entry: InputLine, choices: tuple[str, ...]) -> InputLine:
 
 
 def input_line_cells(entry: InputLine, glyphs: Glyphs, width: int) -> Line:
-    """Draw a line being typed; a long text is cut at its start so that the cursor stays visible."""
+    """Render the line being typed; if it is too long, its start is cut off so that the cursor stays visible."""
     before, after = entry.text[: entry.place], entry.text[entry.place :]
     room = max(width - 4, 1)
     while width_of(before) > room:
@@ -99,7 +99,7 @@ def input_line_cells(entry: InputLine, glyphs: Glyphs, width: int) -> Line:
 
 @dataclass(frozen=True, slots=True)
 class ColonCommand:
-    """A `:` command that does not correspond to a key on every screen."""
+    """A `:` command that has no key on at least some screens."""
 
     name: str
     usage: str
@@ -153,7 +153,7 @@ _UPSTREAM = re.compile(r"[0-9]*\+")
 
 
 def names(screen: str, now: ActionContext | None = None) -> tuple[tuple[str, str], ...]:
-    """List a screen's commands as (name, summary), sorted by name; with `now`, without actions impossible now."""
+    """Return a screen's commands as (name, summary), sorted by name; `now` excludes those that are impossible now."""
     twins = {action.typed for action in actions_on_screen(screen)}
     known = {command.name: command.summary for command in COMMANDS if command.name not in twins}
     for action in actions_on_screen(screen):
@@ -165,7 +165,7 @@ def names(screen: str, now: ActionContext | None = None) -> tuple[tuple[str, str
 def complete_command(
     text: str, screen: str, tables: Sequence[str], now: ActionContext | None = None
 ) -> tuple[str, ...]:
-    """Return completed lines: command names first, then table names."""
+    """Return the completions of a `:` line: command names for its first word, table names after that."""
     word, space, rest = text.partition(" ")
     if not space:
         return tuple(name for name, _ in names(screen, now) if name.startswith(word))

@@ -1,4 +1,4 @@
-"""All actions and keys of the console in one table, from which key bindings, footer and help are made.
+"""All actions and keys of the console in one table, from which key bindings, footer and help are generated.
 
 A lower-case key never changes anything.
 """
@@ -17,7 +17,7 @@ VIEW_SCREENS = STATEMENT_SCREENS | ROW_SCREENS
 
 
 class ConfirmationLevel(StrEnum):
-    """How an action is confirmed; LOOK changes nothing and needs no confirmation."""
+    """The confirmation that an action requires; LOOK changes nothing and requires none."""
 
     LOOK = "look"
     C0 = "C0"
@@ -26,7 +26,7 @@ class ConfirmationLevel(StrEnum):
 
 
 class ActionRequirement(StrEnum):
-    """A precondition of an action."""
+    """A condition, such as a selected table, that must hold before an action is possible."""
 
     TARGET = "target"
     """At least one statement is marked or under the cursor."""
@@ -62,7 +62,7 @@ class ActionRequirement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConsoleAction:
-    """An action that a key performs on some screens."""
+    """An action of the console, with the keys that trigger it and the screens on which it exists."""
 
     id: str
     keys: tuple[str, ...]
@@ -229,22 +229,22 @@ KEY_NAMES = {
 
 
 def actions_on_screen(screen: str) -> tuple[ConsoleAction, ...]:
-    """List the actions of a screen in the order of the table."""
+    """Return the actions of a screen, in the order of the table of actions."""
     return tuple(action for action in ACTIONS if screen in action.screens)
 
 
 def keymap_of(screen: str) -> Mapping[str, ConsoleAction]:
-    """Map keys to actions for one screen; tests ensure that no key has two meanings."""
+    """Map each key of a screen to its action; tests ensure that no key has two meanings."""
     return {key: action for action in actions_on_screen(screen) for key in action.keys}
 
 
 def find_action(action_id: str, screen: str) -> ConsoleAction | None:
-    """Find an action by its id on a screen."""
+    """Return the action with this id on a screen; None if the screen has no such action."""
     return next((action for action in actions_on_screen(screen) if action.id == action_id), None)
 
 
 def key_names(action: ConsoleAction) -> str:
-    """Write the keys of an action for people: `j ↓`, `1-9`."""
+    """Return the keys of an action as displayed, such as `j ↓` or `1-9`."""
     if action.id == "tab":
         return "1-9"
     return " ".join(KEY_NAMES.get(key, key) for key in action.keys)
@@ -258,6 +258,6 @@ def command_of_action(
     plan: str = "",
     run: str = "",
 ) -> str:
-    """Write the complete CLI line of an action."""
+    """Return the complete CLI command that is equivalent to an action; empty if there is none."""
     line = action.command.format(tables=" ".join(tables), hash=plan[:12], run=run)
     return f"{line.strip()} --env {environment}" if line and environment else line.strip()

@@ -1,6 +1,6 @@
-"""Column lineage as rows of a tree, for command line and console: from a column to its sources, or to its uses.
+"""Column lineage as the rows of a tree, for command line and console: from a column to its sources or to its uses.
 
-The tree shows values. Conditions on the rows of a table are listed separately, by table.
+The tree shows how values flow. Conditions on the rows of a table are listed separately, by table.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class BranchKind(StrEnum):
-    """How a row of the tree contributes to its parent row."""
+    """How a row of the lineage tree contributes to its parent row."""
 
     VALUE = ""
     CONDITION = "if"
@@ -28,7 +28,7 @@ class BranchKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LineageTreeRow:
-    """One row of the tree."""
+    """One row of the lineage tree."""
 
     depth: int
     name: str
@@ -42,13 +42,13 @@ class LineageTreeRow:
 
     @property
     def mark(self) -> str:
-        """Prefix of the name: `if `, `via `, or empty."""
+        """Prefix of the name: `if ` for a condition, `via ` for a step, otherwise empty."""
         return f"{self.kind} " if self.kind in (BranchKind.CONDITION, BranchKind.STEP) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class RowCondition:
-    """One condition on the rows of a table."""
+    """A condition that decides which rows a table contains."""
 
     table: str
     clause: str
@@ -58,7 +58,7 @@ class RowCondition:
 
 
 def tree(found: "ColumnLineage") -> tuple[LineageTreeRow, ...]:
-    """Return the rows of the tree: below each node its sources (up) or its uses (down); a node is expanded once."""
+    """Return the rows of the lineage tree: below each node its sources (up) or uses (down), expanded only once."""
     up = found.direction == "up"
     nodes = {node.at: node for node in found.nodes}
     edges: dict[ColumnOrigin, list[LineageEdge]] = {}
@@ -91,7 +91,7 @@ def _roots(found: "ColumnLineage") -> list[ColumnOrigin]:
 
 
 def row_conditions(found: "ColumnLineage") -> tuple[RowCondition, ...]:
-    """Return the conditions on the rows of the tables in a lineage, in the order in which the tables are reached."""
+    """Return the conditions on the rows of a lineage's tables, in the order in which the tables are reached."""
     groups: dict[tuple[str, str, str, str], dict[str, None]] = {}
     for edge in found.edges:
         if not edge.target.column and edge.kind is InputKind.CONDITION:
@@ -105,30 +105,30 @@ def row_conditions(found: "ColumnLineage") -> tuple[RowCondition, ...]:
 
 
 def gap_line(gap: "LineageGap") -> str:
-    """Describe a reference that could not be traced."""
+    """Describe a reference whose lineage could not be traced."""
     at = name_of(gap.at)
     return f"{at}: {gap.name} cannot be traced: {gap.reason}  ({file_of(gap.path, gap.line)})"
 
 
 def external_source_of(node: "LineageNode") -> str:
-    """Return the origin of an external table."""
+    """Describe the origin of an external table by its format and location."""
     return f"external input: {node.format} {node.location}".rstrip(" :")
 
 
 def name_of(at: ColumnOrigin) -> str:
-    """Return the display name of a node."""
+    """Return a node's display name."""
     return f"{at.table}.{at.column}" if at.column else f"rows of {at.table}"
 
 
 def file_of(path: str, line: int) -> str:
-    """Return the file name of a place, without its folder."""
+    """Return a position as `file:line`, without the file's folder."""
     return f"{path.rpartition('/')[2]}:{line}"
 
 
 def _row(
     depth: int, node: "LineageNode", edge: "LineageEdge | None", following: "Sequence[LineageEdge]", *, up: bool
 ) -> LineageTreeRow:
-    """Return a node's row: upstream with its defining expression, downstream with the expression that leads to it."""
+    """Return a node's row: upstream with the expression that defines it, downstream with the one that leads to it."""
     decides = edge is not None and edge.kind is InputKind.CONDITION and (up or node.at.column)
     kind = BranchKind.CONDITION if decides else BranchKind.VALUE
     if not up and edge is not None:

@@ -1,4 +1,4 @@
-"""The effects of a change of a table on its readers, as text and as JSON."""
+"""The effects of a change to a table on its readers, as text and as JSON."""
 
 import textwrap
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ TITLES = {
 
 
 def about(found: "Impact") -> str:
-    """Describe the basis of the answers in one line: deployed or declared tables."""
+    """Return a line that states what the impact is based on: the deployed tables, or only the declared ones."""
     table = found.root.table
     whose = f"{table} is external: only its owner can rebuild or drop it. " if found.external else ""
     if found.deployed:
@@ -40,7 +40,7 @@ def about(found: "Impact") -> str:
 
 
 def lines(answer: "ImpactAnswer", found: "Impact", width: int, command: str) -> list[str]:
-    """Write one answer: title, refusals, every affected table, and outside readers."""
+    """Format the impact of one event: title, refusals, every affected table, and readers outside Headgate."""
     name = f"{found.root.table}.{found.root.column}" if found.root.column else str(found.root.table)
     counts: dict[str, int] = {}
     for one in answer.reached:
@@ -61,7 +61,7 @@ def lines(answer: "ImpactAnswer", found: "Impact", width: int, command: str) -> 
 
 
 def column_lines(columns: "Mapping[str, Mapping[TableName, str]]", width: int) -> list[str]:
-    """Write the direct users of each column, and which columns no reader uses."""
+    """Format each column with the tables that use it directly, or `not used`."""
     if not columns:
         return []
     wide = max(map(len, columns))
@@ -158,7 +158,7 @@ def _laid(row: tuple[str, ...], kept: list[int], widths: list[int]) -> str:
 
 
 def _beside(line: str, why: str, room: int) -> list[str]:
-    """Append the reason to a line, wrapped to `room` cells and aligned below its first line."""
+    """Append a reason to a line, wrapped to `room` cells; further lines are aligned with the start of the reason."""
     first, *more = textwrap.wrap(why, room)
     return [line + first, *(" " * len(line) + text for text in more)]
 

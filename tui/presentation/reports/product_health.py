@@ -1,4 +1,4 @@
-"""Health of products: statements summed up by product and layer, in one pass over the lines of the ledger."""
+"""The health of products: their statements, aggregated by product and layer in one pass over the ledger's list."""
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ RIGHT = ("STATEMENTS", "BEHIND", "LAG", "STAGED")
 
 @dataclass(frozen=True, slots=True)
 class ProductHealth:
-    """The statements of a product, or of one layer of it."""
+    """The aggregated health of a product, or of one layer of it."""
 
     name: str
     statements: int
@@ -46,10 +46,10 @@ class ProductHealth:
 def health_by_product(
     lines: Iterable[StatementLine], staged: frozenset[str], products: Iterable[str] = ()
 ) -> tuple[ProductHealth, ...]:
-    """Sum up statements by product and layer, for all products or the named ones, sorted by name.
+    """Aggregate the health of all products, or of the named ones, by product and layer, sorted by name.
 
-    `lines` has one line per table. An external input that is not as declared counts as failing if a statement in
-    `lines` reads it.
+    `lines` has one line per table. An external input that differs from its declaration counts as failing if a statement
+    in `lines` reads it.
     """
     lines, wanted = tuple(lines), frozenset(products)
     wrong = {line.table for line in lines if line.external and line.error}
@@ -68,7 +68,7 @@ def health_by_product(
 
 
 def rows(found: Iterable[ProductHealth]) -> list[tuple[str, ...]]:
-    """Return the cells of each product, followed by those of its layers."""
+    """Return one row of cells per product, each followed by the rows of its layers."""
     cells = []
     for product in found:
         cells.append(_row(product, product.name))
@@ -77,7 +77,7 @@ def rows(found: Iterable[ProductHealth]) -> list[tuple[str, ...]]:
 
 
 def failing_rows(found: Iterable[ProductHealth], now: float) -> list[tuple[str, ...]]:
-    """Return the cells of each failing table: table, version, product, state with its duration, last error."""
+    """Return one row of cells per failing table: table, version, product, state and its duration, last error."""
     return [
         (
             str(one.table),
@@ -92,7 +92,7 @@ def failing_rows(found: Iterable[ProductHealth], now: float) -> list[tuple[str, 
 
 
 def as_json(health: ProductHealth) -> dict[str, Any]:
-    """Return one product or layer of `headgate.health/1`; fields may be added within /1, never changed."""
+    """Return a product or a layer in the JSON format `headgate.health/1`; fields may be added, never changed."""
     found: dict[str, Any] = {
         "layer" if not health.layers else "product": health.name,
         "statements": health.statements,

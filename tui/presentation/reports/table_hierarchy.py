@@ -1,4 +1,4 @@
-"""The tables upstream and downstream of a table, as rows of a tree and as nested JSON."""
+"""The tables upstream and downstream of a table, as the rows of a tree and as nested JSON."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,35 +14,35 @@ _LEFT_OUT = ((), ("LAYER",), ("LAYER", "PRODUCT"))
 
 
 def kind_of(entry: InventoryEntry) -> str:
-    """Return the kind of a table: external, or what its statement keeps between batches."""
+    """Return `external`, or what the table's statement keeps between batches, such as `stateless` or `keyed`."""
     return "external" if entry.external else kept_words(stateful=entry.stateful, keyed=entry.keyed)
 
 
 def kept_words(*, stateful: bool, keyed: bool) -> str:
-    """Return what a statement keeps between batches; a keyed table is itself state."""
+    """Return `stateless`, `stateful`, `keyed` or both; a keyed table, which is updated by key, is itself state."""
     if keyed:
         return "keyed, stateful" if stateful else "keyed"
     return "stateful" if stateful else "stateless"
 
 
 def version_of(entry: InventoryEntry) -> str:
-    """Return the serving version as `v2`; empty without one."""
+    """Return the serving version, such as `v2`; empty if the table is external or has none."""
     return f"v{entry.serving.version}" if entry.serving and entry.serving.version else ""
 
 
 def state_of(entry: InventoryEntry) -> str:
-    """Return the state of the serving version; empty if external or not deployed."""
+    """Return the state of the serving version; empty if the table is external or not deployed."""
     return "" if entry.external or entry.serving is None else str(entry.serving.state)
 
 
 def lag_of(entry: InventoryEntry) -> str:
-    """Return the lag in rows, with `~` if estimated; empty if external or not measured."""
+    """Return the lag in rows, with `~` if it is an estimate; empty if the table is external or was never measured."""
     serving = entry.serving
     return "" if entry.external or serving is None or serving.lag_rows is None else lag_words(serving)
 
 
 def rows(trees: Sequence[tuple[str, Sequence[HierarchyRow]]], width: int) -> list[tuple[str, ...]]:
-    """Return the rows of a table with the root and its trees, header first; columns are omitted to fit `width`."""
+    """Return the root and its trees as rows of cells, header first; columns that do not fit `width` are omitted."""
     found = [HEAD, _cells(trees[0][1][0], "")]
     for direction, branches in trees:
         below = [_cells(branch, "  " * branch.depth) for branch in branches[1:]]
@@ -56,7 +56,7 @@ def rows(trees: Sequence[tuple[str, Sequence[HierarchyRow]]], width: int) -> lis
 
 
 def nested(branches: Sequence[HierarchyRow], direction: str) -> dict[str, Any]:
-    """Return a tree as nested objects: the root, with `parents` (up) or `children` (down) at every level."""
+    """Return a tree as nested objects; the root and every node below it have `parents` (up) or `children` (down)."""
     key = "parents" if direction == UPSTREAM else "children"
     way: list[dict[str, Any]] = []
     for branch in branches:
@@ -69,7 +69,7 @@ def nested(branches: Sequence[HierarchyRow], direction: str) -> dict[str, Any]:
 
 
 def table_as_json(entry: InventoryEntry) -> dict[str, Any]:
-    """Return the fields of a table that inventory and report share; unknown values are null."""
+    """Return the JSON fields of a table that the inventory and the report share; unknown values are null."""
     serving = entry.serving
     return {
         "table": str(entry.table),

@@ -26,7 +26,7 @@ SAME_ACT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """One line of a timeline."""
+    """One entry in the history of a table."""
 
     at: float
     """When it began, in epoch seconds."""
@@ -46,7 +46,7 @@ class HistoryEntry:
 
 
 def table_history(records: TableRecords, plans: Mapping[str, Plan], limit: int = 0) -> tuple[HistoryEntry, ...]:
-    """Return the history of a table, oldest first: the newest `limit` entries, or all if 0. `plans` are by hash."""
+    """Return a table's history, oldest first: the newest `limit` entries, or all if 0. `plans` maps hashes to plans."""
     acts = _acts(records)
     found = [*acts, *(_audited(audit, records) for audit in _without_command(records))]
     for run in records.runs:
@@ -70,7 +70,7 @@ def _acts(records: TableRecords) -> list[HistoryEntry]:
 
 
 def _without_command(records: TableRecords) -> Iterator[AuditRow]:
-    """Yield the actions recorded only in the audit, because the command log has been pruned."""
+    """Yield the audit records of actions whose entry in the command log has been pruned."""
     times: dict[tuple[str, str, str], list[float]] = {}
     for one in records.commands:
         times.setdefault((one.actor, one.op, one.subject), []).append(one.at)
@@ -109,7 +109,7 @@ def _run_of(subject: str, records: TableRecords) -> str:
 
 
 def _deploys(run: RunRow, plan: Plan | None, table: TableName) -> Iterator[HistoryEntry]:
-    """Yield the effects of a run on the table: the deploy, changed columns, and the version that began to serve."""
+    """Yield what a run did to the table: the deploy, changed columns, and the version that began to serve."""
     pointers = {step.n: step.tables for step in plan.steps} if plan else {}
     own = [step for step in run.steps if step.table == table or table in pointers.get(step.n, ())]
     if not own:
@@ -134,7 +134,7 @@ def _deploys(run: RunRow, plan: Plan | None, table: TableName) -> Iterator[Histo
 
 
 def _passed_over(own: Sequence[StepRow]) -> str:
-    """Return the notes of skipped comparisons with the old version; empty if no comparison was skipped."""
+    """Return the notes of skipped comparisons with the old version; empty if none was skipped."""
     skipped = (step for step in own if (step.do, step.state) == (StepKind.VALIDATE, StepState.SKIPPED))
     return "; ".join(step.note for step in skipped)
 
@@ -150,7 +150,7 @@ def _end(run: RunRow, own: Sequence[StepRow], began: float) -> str:
 
 
 def _happened(event: EventRow) -> Iterator[HistoryEntry]:
-    """Yield the entries for an event: two for a repeated exception, none for an event of an action or a run."""
+    """Yield the entries for an event: two for a repeated exception, none if it is minor or due to an action or run."""
     if event.kind == EventKind.RUN:
         return
     if event.kind == EventKind.EXCEPTION:
@@ -182,12 +182,12 @@ def _upstream(event: EventRow) -> HistoryEntry | None:
 
 
 def _matters(event: EventRow) -> bool:
-    """Return whether a change of state gets an entry: a fault, or a change with an explanation."""
+    """Return whether a state change gets an entry: a fault, or an explained change not due to the desired state."""
     return event.state in FAULTY or (bool(event.detail) and event.cause != EventCause.WANTED)
 
 
 def history_lines(entries: Iterable[HistoryEntry], now: float) -> tuple[str, ...]:
-    """Format a timeline, oldest first; the explanation of an entry follows on its own line."""
+    """Format the history, oldest entry first; an entry's explanation is on a separate line below it."""
     lines: list[str] = []
     for entry in entries:
         lines.append(f"{moment(entry.at, now):<13}{op_words(entry.kind):<10}{entry_words(entry)}")
@@ -196,7 +196,7 @@ def history_lines(entries: Iterable[HistoryEntry], now: float) -> tuple[str, ...
 
 
 def entry_words(entry: HistoryEntry) -> str:
-    """Describe an entry: what happened, by which plan, and by whom."""
+    """Describe a history entry: what happened, under which plan, and who caused it."""
     plan = f"plan {entry.plan[:4]}" if entry.plan else ""
     by = f"by {entry.actor}" if entry.actor else ""
     version = f"v{entry.version} " if entry.version and entry.kind not in ("deploy", "serves", "schema") else ""
@@ -205,5 +205,8 @@ def entry_words(entry: HistoryEntry) -> str:
 
 
 def history_as_json(table: str, entries: Iterable[HistoryEntry]) -> dict[str, Any]:
-    """Return `headgate.history/1`; fields may be added within /1, never changed. Unknown values are empty or 0."""
+    """Return a history in the JSON format `headgate.history/1`; fields may be added, never changed.
+
+    Unknown values are empty or 0.
+    """
     return {"format": "headgate.history/1", "table": table, "entries": [asdict(entry) for entry in entries]}

@@ -1,4 +1,4 @@
-"""Records of audit, command log and events, as cells and as full texts.
+"""Records of the audit, the command log and the events, as cells and in full.
 
 Console and command line show the same columns.
 """
@@ -34,18 +34,18 @@ WIDE_EVENTS = (_AT, replace(EVENTS[1], width=39), *EVENTS[2:])
 
 
 def event_columns(width: int) -> tuple[TableColumn, ...]:
-    """Choose the event columns that fit a width."""
+    """Return the columns of the events that fit into a width."""
     return WIDE_EVENTS if width >= 120 else EVENTS
 
 
 def record_row(one: Record, width: int, now: float) -> Line:
-    """Write one record in `width` cells."""
+    """Format one record as a line of `width` cells."""
     columns = AUDIT if isinstance(one, AuditRow) else COMMANDS if isinstance(one, CommandRow) else event_columns(width)
     return fit(table_row(record_cells(one, moment(one.at, now)), columns, width), width)
 
 
 def record_cells(one: Record, when: str) -> dict[str, Span]:
-    """Return the cells of a record by column; `when` is its formatted time."""
+    """Return the cells of a record by column id; `when` is its formatted time."""
     at = {"at": Span(when, Tone.DIM)}
     match one:
         case AuditRow():
@@ -71,17 +71,17 @@ def record_cells(one: Record, when: str) -> dict[str, Span]:
 
 
 def command_line(one: CommandRow) -> str:
-    """Return the command line equivalent to a command."""
+    """Return the command line of a logged command, or its operation and subject if it has none."""
     return one.line or f"{op_words(one.op)} {one.subject}"
 
 
 def outcome_tone(outcome: str) -> Tone:
-    """Return the tone of an outcome."""
+    """Return the tone in which a command's outcome is shown."""
     return Tone.BAD if outcome in NOT_DONE else Tone.GOOD if outcome == CommandOutcome.DONE else Tone.PLAIN
 
 
 def command_text(one: CommandRow, width: int) -> tuple[Line, ...]:
-    """Write a command in full, with its answer."""
+    """Format a logged command in full, followed by the agent's answer."""
     lines = list(wrap(command_line(one), width - 4, Tone.PLAIN, "   "))
     if one.op == "stage":
         words = (
@@ -94,7 +94,7 @@ def command_text(one: CommandRow, width: int) -> tuple[Line, ...]:
 
 
 def audit_text(one: AuditRow, width: int) -> tuple[Line, ...]:
-    """Write an audit entry in full."""
+    """Format an audit entry in full."""
     text = f"{one.actor}: {op_words(one.action)} {one.subject}"
     if one.confirmation:
         text += f", confirmed by typing `{one.confirmation}`"
@@ -104,18 +104,18 @@ def audit_text(one: AuditRow, width: int) -> tuple[Line, ...]:
 
 
 def event_words(one: EventRow) -> str:
-    """Return an event's summary, and how often it occurred if more than once."""
+    """Return an event's summary, with the number of occurrences if there was more than one."""
     return f"{one.summary} ({one.count}x)" if one.count > 1 else str(one.summary)
 
 
 def event_tone(one: EventRow) -> Tone:
-    """Return the tone of an event: BAD for errors, failed states and missed objectives."""
+    """Return the tone of an event: BAD for exceptions, failed states and missed objectives."""
     bad = one.kind in (EventKind.EXCEPTION, EventKind.MISSED) or one.state == State.FAILED
     return Tone.BAD if bad else Tone.PLAIN
 
 
 def event_text(one: EventRow, width: int, now: float) -> tuple[Line, ...]:
-    """Write an event in full, with its detail."""
+    """Format an event in full, with its detail."""
     since = f", first {moment(one.first_at, now)}" if one.count > 1 else ""
     lines = list(wrap(event_words(one) + since, width - 4, event_tone(one), "   "))
     if one.detail:

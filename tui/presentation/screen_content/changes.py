@@ -1,4 +1,4 @@
-"""The changes screen: differences between files and deployed statements, and staged tables."""
+"""The changes screen: tables whose files differ from what is deployed, and staged tables."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ DELETED = "deleted, files still there"
 
 @dataclass(frozen=True, slots=True)
 class ChangeRow:
-    """One row: a table whose files differ, or that is staged."""
+    """A row of the changes screen: a table that is staged, or whose files differ from what is deployed."""
 
     table: str
     change: str
@@ -33,7 +33,7 @@ class ChangeRow:
 
 
 def summary(changes: Sequence[ChangeRow], user: str, *, compared: bool = True) -> str:
-    """Write the counts for line 2; without `compared`, the number of differences is left out."""
+    """Return the number of differing, deleted and staged tables, or `not compared` instead of the first two."""
     differ = sum(1 for one in changes if one.change and one.change != DELETED)
     deleted = sum(1 for one in changes if one.change == DELETED)
     mine = sum(1 for one in changes for mark in one.staged if mark.actor == user)
@@ -44,7 +44,7 @@ def summary(changes: Sequence[ChangeRow], user: str, *, compared: bool = True) -
 
 
 def columns(width: int) -> tuple[TableColumn, ...]:
-    """Return the columns for a width."""
+    """Return the columns of the changes screen for a width."""
     name, other = (21, 13) if width < 120 else (39, 23)
     return (
         TableColumn("table", "TABLE", name),
@@ -59,7 +59,7 @@ STAGE_KEYS = {"deploy": "D", "hold": "B", "delete": "X"}
 
 
 def row(one: ChangeRow, width: int, user: str) -> Line:
-    """Write one row; each staged mark names the user who set it."""
+    """Format one row of the changes screen; each staged mark shows the user who set it."""
     marks = ", ".join(f"{STAGE_KEYS.get(mark.verb, 'D')} by {mark.actor}" for mark in one.staged)
     same = "the files match what is deployed" if one.compared else "not compared"
     cells = {
@@ -72,14 +72,14 @@ def row(one: ChangeRow, width: int, user: str) -> Line:
 
 
 def would_tone(would: str) -> Tone:
-    """Return the tone of a planned action."""
+    """Return the tone in which a planned action is shown."""
     if would.startswith(("delete", "refused")):
         return Tone.BAD
     return Tone.CHANGING if would.startswith(("rebuild", "restart")) else Tone.PLAIN
 
 
 def detail(one: ChangeRow, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line, ...]:
-    """Write the diff of a row's files, then the reason for the planned action."""
+    """Format the differences in a row's files, followed by the reason for the planned action."""
     lines: list[Line] = [rule(one.table, width, glyphs)]
     context = 50 if full else 1
     for path, old, new in (
@@ -98,13 +98,13 @@ def detail(one: ChangeRow, width: int, glyphs: Glyphs, *, full: bool) -> tuple[L
 
 
 def rule(title: str, width: int, glyphs: Glyphs) -> Line:
-    """Draw a horizontal rule with a title."""
+    """Draw a horizontal rule that contains a title."""
     start = f" {glyphs.rule} "
     return fit(line((start, Tone.DIM), (title, Tone.TITLE), (" " + glyphs.rule * width, Tone.DIM)), width)
 
 
 def problem_lines(problems: Sequence[Problem], missing: str, width: int) -> tuple[Line, ...]:
-    """List the problems of the files."""
+    """List the problems in the project's files, with their remedies."""
     lines: list[Line] = []
     if missing:
         lines.extend(wrap(missing, width - 2, Tone.BAD, " "))
@@ -119,7 +119,7 @@ def problem_lines(problems: Sequence[Problem], missing: str, width: int) -> tupl
 def merge(
     drift: Mapping[str, ChangeRow], staged: Sequence[StagedRow], *, compared: bool = True
 ) -> tuple[ChangeRow, ...]:
-    """Join differences and staged marks by table; `compared` is False if the files could not be read."""
+    """Join file differences and staged marks by table, sorted; `compared` is False if the files could not be read."""
     marks: dict[str, tuple[StagedRow, ...]] = {}
     for mark in staged:
         marks[mark.table] = (*marks.get(mark.table, ()), mark)

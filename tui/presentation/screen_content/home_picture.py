@@ -41,7 +41,7 @@ TREE, INSPECTOR, LOWER = 56, 58, 12
 
 
 class PictureLine(NamedTuple):
-    """A line of the picture and its background."""
+    """A line of the home screen, and whether its background is that of the cursor's row or of a band."""
 
     line: Line
     chosen: bool = False
@@ -51,7 +51,7 @@ class PictureLine(NamedTuple):
 def first_picture_lines(
     identity: ConsoleIdentity, view: LedgerView, *, width: int, height: int, glyphs: Glyphs, now: float
 ) -> tuple[PictureLine, ...]:
-    """Draw the home screen as it will first appear."""
+    """Render the home screen as it will first appear."""
     if width < 80 or height < 24:
         return (PictureLine(fit(too_small(width, height, 80, 24), width)),)
     fresh = freshness(view.snapshot, now)
@@ -85,12 +85,12 @@ def first_picture_lines(
 
 
 def tree_page(width: int, height: int) -> int:
-    """Return how many rows of the tree fit below its heading if the message has one line."""
+    """Return how many tree rows fit below the heading if the status message takes one line."""
     return height - 5 - (LOWER if width >= WIDE else 0)
 
 
 def first_hints(view: LedgerView, fresh: Freshness, entry: TreeRow | None, user: str) -> tuple[KeyHint, ...]:
-    """Return the footer of the home screen with the cursor on the first row."""
+    """Return the footer of the home screen while the cursor is on the first row."""
     tables = tables_of(entry, view) if entry else ()
     now = action_context_of(view, tables, viewed=tables, user=user, stale=fresh.reason)
     return footer("home", now)

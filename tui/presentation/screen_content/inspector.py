@@ -1,4 +1,4 @@
-"""Panes beside and below the tree on a wide terminal: inspector, events and commands, staged tables and runs."""
+"""Panes beside and below the tree on a wide terminal: the inspector, events and commands, staged tables and runs."""
 
 from core.model.act_outcomes import NOT_DONE
 from core.model.states import State
@@ -31,7 +31,7 @@ def inspector_lines(
     width: int,
     height: int = 0,
 ) -> tuple[Line, ...]:
-    """Write the sheet of the row under the cursor, then its SQL; `details` of another statement are ignored.
+    """Render the sheet of the row under the cursor, then its SQL; `details` of another statement are ignored.
 
     In a pane of at least `TALL` lines, the facts below verdict and error always begin on the same line, so that moving
     to another statement redraws only the lines that differ.
@@ -53,7 +53,7 @@ def inspector_lines(
 
 
 def branch_lines(entry: TreeRow, view: LedgerView, look: RowContext, width: int) -> tuple[Line, ...]:
-    """List the faulty statements of a branch."""
+    """Render a branch's name and size, followed by the verdict on each of its faulty statements."""
     lines: list[Line] = [
         line((f" {entry.name}", Tone.TITLE), (f"  {counted(len(tables_of(entry, view)), 'statement')}", Tone.DIM)),
     ]
@@ -73,7 +73,7 @@ def branch_lines(entry: TreeRow, view: LedgerView, look: RowContext, width: int)
 
 
 def event_lines(view: LedgerView, look: RowContext, width: int) -> tuple[Line, ...]:
-    """Write the newest events and commands; failed commands include their answers."""
+    """List the newest events and commands; a failed command includes the agent's answer."""
     found: list[tuple[float, str, Tone]] = []
     for command in view.snapshot.commands:
         bad = command.outcome in NOT_DONE
@@ -93,7 +93,7 @@ def event_lines(view: LedgerView, look: RowContext, width: int) -> tuple[Line, .
 
 
 def changes_lines(view: LedgerView, look: RowContext, width: int) -> tuple[Line, ...]:
-    """List staged tables and open runs."""
+    """List the open runs and releases, followed by the staged tables."""
     lines: list[Line] = [line((" STAGED AND RUNNING", Tone.DIM))]
     for run in view.snapshot.open_runs:
         done = sum(1 for step in run.steps if step.state in ("done", "kept", "skipped"))

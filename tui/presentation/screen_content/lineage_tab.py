@@ -1,4 +1,4 @@
-"""The lineage tab: parents and readers of a statement, and the lineage of one of its columns."""
+"""The lineage tab: the parents and readers of a statement, and the lineage of one of its columns."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ _NARROW = 100
 
 @dataclass(frozen=True, slots=True)
 class ColumnDetails:
-    """The columns of a table according to the files."""
+    """A table's columns as declared in the files, and the lineage of the chosen column."""
 
     names: tuple[str, ...] = ()
     chosen: str = ""
@@ -29,7 +29,7 @@ class ColumnDetails:
 
 
 def column_lines(facts: ColumnDetails | None, width: int) -> tuple[Line, ...]:
-    """Write the columns, and the lineage of the chosen one; `facts` is None until the files have been read."""
+    """Render a table's columns and the lineage of the chosen one; `facts` is None until the files have been read."""
     head = line((HEADING, Tone.DIM), ("   h and l choose another", Tone.DIM))
     if facts is None:
         return (EMPTY, head, line(("   reading the files", Tone.DIM)))
@@ -55,7 +55,7 @@ def column_lines(facts: ColumnDetails | None, width: int) -> tuple[Line, ...]:
 
 
 def _names(facts: ColumnDetails, width: int) -> tuple[Line, ...]:
-    """Write all column names on as many lines as needed."""
+    """Render all column names on as many lines as needed, with the chosen one in brackets."""
     lines: list[Line] = []
     spans: list[Span] = []
     room = width - 3
@@ -91,7 +91,7 @@ def _rows(branch: LineageTreeRow, room: int, width: int) -> tuple[Line, ...]:
 
 
 def _folded(start: str, text: str, tone: Tone, width: int) -> tuple[Line, ...]:
-    """Write `text` after `start` on one line, or wrapped below if it does not fit."""
+    """Put `text` after `start` on one line, or wrap it onto the lines below if it does not fit."""
     if width_of(start) + 1 + width_of(text) <= width:
         return (line((start, tone), (f" {text}", Tone.DIM)),)
     return (fit(line((start, tone)), width), *wrap(text, width - 1, Tone.DIM, "        "))
@@ -102,7 +102,7 @@ def _name(branch: LineageTreeRow) -> str:
 
 
 def lineage_lines(statement: StatementView, view: LedgerView, look: RowContext) -> tuple[Line, ...]:
-    """Write inputs and readers, two levels in each direction."""
+    """Render a statement's inputs and readers, two levels in each direction."""
     lines: list[Line] = [line((" READS", Tone.DIM))]
     for one in statement.parents:
         how = "stream" if one.streamed else "static"

@@ -72,7 +72,7 @@ TONES = {
 def heading(
     plan: Plan, row: PlanRow, environment: str, now: float, width: int, *, approvals: Sequence[ApprovalRow] = ()
 ) -> tuple[Line, ...]:
-    """Write the heading above the rows: hash, request, author, age, size, expiry, approvals, status."""
+    """Render a plan's heading: hash, request, author, age, size, expiry, approvals and status."""
     first = line(
         (f" PLAN {plan.hash[:4]}", Tone.TITLE),
         f"  {request_words(plan)}",
@@ -97,12 +97,12 @@ def heading(
 
 
 def approved_by(row: PlanRow, approvals: Sequence[ApprovalRow]) -> tuple[str, ...]:
-    """Return the logins whose approvals of a plan count: not the author's, and only one per user id."""
+    """Return the logins whose approvals of a plan are valid: not the author's, and only one per user id."""
     return tuple(one.login for one in approvals_of_others(row, approvals))
 
 
 def state_of_plan(plan: Plan, row: PlanRow, now: float, frozen: str | None = None) -> Sentence | None:
-    """Explain why a plan cannot be executed; None if it can. `frozen` describes the current freeze of plans."""
+    """Explain why a plan cannot be executed; None if it can. `frozen` describes the current freeze of plans, if any."""
     if plan.refusals:
         return Sentence(f"refused: {plan.refusals[0].summary}")
     if any(guard.verdict == "deny" for guard in plan.guards):
@@ -123,7 +123,7 @@ def state_of_plan(plan: Plan, row: PlanRow, now: float, frozen: str | None = Non
 
 
 def waits_for(plan: Plan, row: PlanRow, approvals: Sequence[ApprovalRow]) -> Sentence | None:
-    """Explain that approvals are missing, and how to approve; None if there are enough."""
+    """Explain how many approvals a plan still lacks and how to approve it; None if it has enough."""
     approved = len(approved_by(row, approvals))
     if approved >= plan.approvals:
         return None
@@ -146,12 +146,12 @@ def not_approvable(
 
 
 def columns(widths: ColumnWidths) -> Line:
-    """Write the heading of the rows, as in the printed plan."""
+    """Render the column headings of the rows, as in the printed plan."""
     return line((f" {table_row(TITLES, widths)}", Tone.DIM))
 
 
 def node_row(node: PlanNode, widths: ColumnWidths) -> Line:
-    """Write one row as in the printed plan, in the tone of its action."""
+    """Format one row as in the printed plan, in the tone of its action, or BAD if something is lost."""
     text = f" {table_row(node_cells(node), widths, GLYPH_BY_ACTION[node.action])}".rstrip()
     name, action = NAME_AT, NAME_AT + widths.table + widths.change + 2
     kept = node.action is Action.KEEP
@@ -169,7 +169,7 @@ def node_row(node: PlanNode, widths: ColumnWidths) -> Line:
 def why(
     node: PlanNode, width: int, glyphs: Glyphs, *, full: bool, warnings: Sequence[PlanWarning] = ()
 ) -> tuple[Line, ...]:
-    """Write why a row is planned: losses and warnings first, then evidence and other options."""
+    """Explain the planned action of a row: reason, losses and warnings, then evidence and other options."""
     lines: list[Line] = [rule(f"why {node.table}", width, glyphs)]
     kind = edit_of_rows(node.evidence) or (node.change.definition.label if node.change is not None else "")
     cause = f" ({kind}, {node.row})" if node.change is not None else ""
@@ -206,7 +206,7 @@ def why(
 
 
 def _more_offers(node: PlanNode, executable: int) -> str:
-    """Write how many options exist besides the first; those not yet executable are counted separately."""
+    """Return the number of options besides the first; options that cannot be executed yet are counted separately."""
     more, later = executable - 1, len(node.offers) - executable
     words = [counted(more, "more option")] if more > 0 else []
     words += [f"{counted(later, 'option')} not executable yet"] if later else []
@@ -214,7 +214,7 @@ def _more_offers(node: PlanNode, executable: int) -> str:
 
 
 def rest(plan: Plan, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
-    """Write the sections below the rows: refusals, losses, warnings, guards, leftovers, undo; then the steps."""
+    """Render the sections below the rows: refusals, losses, warnings, guards, leftovers and undo, then the steps."""
     lines: list[Line] = [EMPTY]
     sections = plan_sections(plan)
     for title in sorted(sections, key=[*SECTION_TONES].index):
@@ -247,7 +247,7 @@ def _verdict_tone(guard: Guard) -> Tone:
 
 
 def losses(plan: Plan) -> tuple[str, ...]:
-    """Return the losses of all statements, then how to undo the plan; empty without losses."""
+    """Return what each statement loses, followed by how to undo the plan; empty if nothing is lost."""
     lost = loss_sentences(plan)
     return (*lost, *(f"undo: {sentence}" for sentence in undo_sentences(plan))) if lost else ()
 

@@ -1,4 +1,4 @@
-"""Releases as lines and as JSON: pairs of versions with their figures and gate, the next action, and the rollback."""
+"""Releases as lines and as JSON: version pairs with their figures and gates, the next action, and the rollback."""
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,9 +50,9 @@ _TONES = {
 def pairs_lines(
     release: Release, width: int, rows: int, look: RowContext, lags: Mapping[TableName, Sequence[int | None]] = NO_LAGS
 ) -> tuple[Line, ...]:
-    """Write state and verdict, then at most `rows` pairs, furthest behind first, then rollback and tickets.
+    """Render a release: state and verdict, at most `rows` version pairs (largest lag first), rollback and tickets.
 
-    `lags` are recent lags of new versions, oldest first.
+    `lags` are recent lags of the new versions, oldest first.
     """
     tone = _TONES.get(release.state, Tone.CHANGING if release.is_open else Tone.DIM)
     said = verdict(release, look.now)
@@ -94,7 +94,7 @@ SIDES = (TableColumn("table", "TABLE", 5), _VERSION, _STATE, _LAG, *_RATES, _TRE
 
 
 def _pair_columns(width: int) -> tuple[TableColumn, ...]:
-    """Return the columns of a pair of versions: the old version, the new version, and the gate of the new one."""
+    """Return the columns for pairs of versions: the old version, the new version, and the new version's gate."""
     wide = width >= WIDE
     table = TableColumn("table", "OLD (* serves)" if wide else "* serves", 27 if wide else 12)
     old = (replace(column, id=f"old {column.id}") for column in (_VERSION, _STATE, _LAG))
@@ -141,7 +141,7 @@ CAUGHT_UP = "caught up: "
 
 
 def state_words(release: Release, now: float) -> str:
-    """Write the state of a release with its time: `held since 14:02:11`, `observing until 14:32:11`."""
+    """Return a release's state with its time, such as `held since 14:02:11` or `observing until 14:32:11`."""
     if release.state is ReleaseState.OBSERVING and release.old_until is not None:
         return f"{release.state} until {moment(release.old_until, now)}"
     if release.state is ReleaseState.DONE:
@@ -151,7 +151,7 @@ def state_words(release: Release, now: float) -> str:
 
 
 def verdict(release: Release, now: float) -> str:
-    """Explain what a release waits for, and the next action."""
+    """Explain what a release is waiting for or how it ended, and what to do next; empty if there is nothing to add."""
     match release.state:
         case ReleaseState.HELD:
             swap = f"headgate release swap {release.run}"
@@ -183,7 +183,7 @@ def verdict(release: Release, now: float) -> str:
 
 
 def _stopped(release: Release) -> str:
-    """Return a sentence that names serving versions that are stopped; empty if there are none."""
+    """Return a sentence that lists the serving versions that are stopped; empty if all of them run."""
     sides = (
         (pair.table, side) for pair in release.pairs for side in (pair.old, pair.new) if side.version == pair.serves
     )
@@ -219,7 +219,7 @@ def _lag_with_unit(figures: Measurement) -> str:
 
 
 def trend_of(side: ReleaseSide) -> str:
-    """Write the trend of a version's lag; `-` if the version is not running or its lag was never measured."""
+    """Format the trend of a version's lag; `-` if the version is not running or its lag was never measured."""
     figures = side.figures
     if not (figures.trend and side.runs):
         return "-"
@@ -227,7 +227,7 @@ def trend_of(side: ReleaseSide) -> str:
 
 
 def way_words(release: Release, now: float) -> str:
-    """Return the rollback command, or why a rollback is impossible."""
+    """Return the command that rolls a release back, or why a rollback is impossible."""
     if not release.rollback:
         return f"no rollback: {release.blocked}"
     return release.rollback + (f", in seconds until {moment(release.old_until, now)}" if release.old_until else "")
@@ -241,7 +241,7 @@ def old_words(side: ReleaseSide, now: float) -> str:
 
 
 def release_lines(releases: Iterable[Release], now: float) -> tuple[str, ...]:
-    """Write each release with its verdict and rollback, then a line per table with the lag of both versions."""
+    """Format each release with its verdict and rollback, then one line per table with the lags of both versions."""
     lines: list[str] = []
     for release in releases:
         left = left_words(release)
@@ -260,12 +260,12 @@ def release_lines(releases: Iterable[Release], now: float) -> tuple[str, ...]:
 
 
 def _behind(side: ReleaseSide) -> str:
-    """Return the lag of a version, to append to its state; empty if it is stopped, because the lag is then outdated."""
+    """Return a version's lag as a suffix for its state; empty if it is stopped, because the lag is then outdated."""
     return f", lag {_lag_with_unit(side.figures)}" if side.runs else ""
 
 
 def release_details(release: Release, now: float) -> tuple[str, ...]:
-    """Write one release in full; the old version of each pair comes first."""
+    """Format one release in full; each pair lists the old version first."""
     head = f"release {release.run}  {state_words(release, now)}{left_words(release)}  by {release.actor}"
     lines = [head, *(f"  {words}" for words in (verdict(release, now),) if words)]
     if release.state is ReleaseState.NEEDS_YOU and first_sentence(release.note) != release.note:
@@ -292,25 +292,25 @@ def release_details(release: Release, now: float) -> tuple[str, ...]:
 
 
 def gate_words(note: str, opened_at: float | None, now: float) -> str:
-    """Write the state of a gate, with the time if it has opened: `caught up at 02:11:04: lag 0 rows`."""
+    """Return a gate's note, with the time if the gate has opened: `caught up at 02:11:04: lag 0 rows`."""
     said = note.removeprefix(CAUGHT_UP)
     return note if opened_at is None or said == note else f"caught up at {moment(opened_at, now)}: {said}"
 
 
 def left_words(release: Release) -> str:
-    """Return the time left for a release, to append to its state; empty if unknown or held."""
+    """Return a release's remaining time as a suffix for its state; empty if it is held or the time is unknown."""
     return "" if release.state is ReleaseState.HELD else time_left_words(release.left)
 
 
 def time_left_words(left: Seconds | None) -> str:
-    """Return the time left for a run, to append to its duration; empty if unknown."""
+    """Return a run's remaining time as a suffix for its duration; empty if unknown."""
     if left is None:
         return ""
     return f", {duration_range(left.low, left.high)} left" if left.high > 0 else ", longer than predicted"
 
 
 def ticket_words(ticket: MigrationTicket, now: float) -> str:
-    """Write a ticket: the reader, the table to move to, the cut, and the deadline."""
+    """Describe a migration ticket: the reader, the table it must move to, where to cut over, and the deadline."""
     late = " (overdue)" if ticket.deadline < now else ""
     owner = f" ({ticket.owner})" if ticket.owner else ""
     cut = f"batch {ticket.cut_batch}, " if ticket.cut_batch is not None else ""

@@ -1,4 +1,4 @@
-"""Runs as lines: one run with its steps, and the list of runs."""
+"""Runs as lines: the list of runs, and one run with its steps."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ RUN_TONES = {"running": Tone.CHANGING, "paused": Tone.CHANGING, "failed": Tone.B
 def heading(
     run: RunRow, environment: str, now: float, width: int, glyphs: Glyphs, *, planned: Sequence[Step] = ()
 ) -> tuple[Line, ...]:
-    """Write the heading above the steps: the run and its progress."""
+    """Render the heading above the steps: the run's summary, and a progress bar with its ending or how to leave."""
     words = "continues without this screen (q leaves)" if run.state in ("running", "paused") else ending(run)
     room = max(width - len(words) - 4, 10)
     done = _finished(run) / (len(run.steps) or 1)
@@ -37,7 +37,7 @@ def heading(
 
 
 def run_summary(run: RunRow, environment: str, now: float, *, planned: Sequence[Step] = ()) -> Line:
-    """Write a run in one line: id, environment, state, progress, duration beside its prediction, and user."""
+    """Format a run on one line: id, environment, state, progress, duration, time left or prediction, and user."""
     waits = run.state != "running" or is_held(run)
     left = "" if waits else time_left_words(time_left(planned, run.steps, now))
     cells = run_cells(run, now)
@@ -53,7 +53,7 @@ def run_summary(run: RunRow, environment: str, now: float, *, planned: Sequence[
 
 
 def counted_of(run: RunRow) -> str:
-    """Write the progress of a run: `2 of 3 steps`."""
+    """Return the progress of a run, such as `2 of 3 steps`."""
     return f"{_finished(run)} of {counted(len(run.steps), 'step')}"
 
 
@@ -62,12 +62,12 @@ def _finished(run: RunRow) -> int:
 
 
 def is_held(run: RunRow) -> bool:
-    """Return whether a run is held before its swap."""
+    """Return whether a run is held before its swap, waiting for an operator."""
     return run.state == "running" and any(step.do == StepKind.HOLD and step.state == "gate" for step in run.steps)
 
 
 def ending(run: RunRow) -> str:
-    """Describe how a run ended and what can be done."""
+    """Describe how a run ended, and what can be done if it failed."""
     match run.state:
         case "failed" if run.continued_by:
             return f"failed: continued by run {run.continued_by[:10]}"
@@ -91,7 +91,7 @@ STEPS = (
 
 
 def step_columns(width: int, cells: int = 0) -> tuple[TableColumn, ...]:
-    """Return the columns of a run's steps on a screen; `cells` is the width of the step column, 0 for its maximum."""
+    """Return the columns for a run's steps on a screen; `cells` is the width of the step column, 0 for its maximum."""
     number, what, state, took, _, note = STEPS
     return number, replace(what, width=(cells or _step_width(width)) - 1), state, took, replace(note, title=" NOTE")
 
@@ -101,7 +101,7 @@ def _step_width(width: int) -> int:
 
 
 def step_width(steps: Iterable[StepRow], pointers: Mapping[int, Sequence[str]], width: int) -> int:
-    """Return the width of the step column, bounded so that notes have room."""
+    """Return the width of the step column, limited so that the notes have room."""
     longest = max((len(_what(step, pointers.get(step.n, ()))) for step in steps), default=0)
     return max(min(longest + 2, _step_width(width)), len("STEP") + 2)
 
@@ -114,7 +114,7 @@ def _what(step: StepRow, names: Sequence[str]) -> str:
 def step_cells(
     step: StepRow, look: RowContext, *, names: Sequence[str] = (), needs: Sequence[int] = ()
 ) -> dict[str, Span]:
-    """Return the cells of a step by column; `names` are the pointers a swap moves, `needs` the steps to wait for."""
+    """Return the cells of a step by column id; `names` are the pointers it moves, `needs` the steps it waits for."""
     waits, bad = step.state == "waits", step.state in ("failed", "blocked")
     note = step.note if step.do == StepKind.SWAP else note_of(step, look.now)
     note = first_sentence(note) if step.state == StepState.FAILED else note
@@ -140,7 +140,7 @@ def _lasted(step: StepRow, now: float) -> str:
 
 
 def _predicted(row: RunRow | StepRow) -> str:
-    """Return the predicted duration; empty if there is none, as for a hold."""
+    """Return the predicted duration of a run or step; empty if there is none, as for a hold."""
     if row.predicted_low_s is None or row.predicted_high_s is None:
         return ""
     if isinstance(row, StepRow) and row.do == StepKind.HOLD:
@@ -151,7 +151,7 @@ def _predicted(row: RunRow | StepRow) -> str:
 def step_row(
     step: StepRow, needs: Sequence[int], names: Sequence[str], width: int, look: RowContext, *, cells: int = 0
 ) -> Line:
-    """Write one step in `width` cells; a step that has not started shows its predicted duration."""
+    """Format one step as a line of `width` cells; a step that has not started shows its predicted duration."""
     columns = step_columns(width, cells)
     row = step_cells(step, look, names=names, needs=needs)
     if step.state == "waits":
@@ -167,13 +167,13 @@ def step_row(
 
 
 def note_of(step: StepRow, now: float) -> str:
-    """Return a step's note; that of a gate which has opened includes the time."""
+    """Return a step's note; if the step is a gate that has opened, the note includes the time."""
     opened = step.ended_at if step.do == StepKind.CATCH_UP and step.state == StepState.DONE else None
     return gate_words(step.note, opened, now)
 
 
 def step_detail(step: StepRow, why: str, width: int, look: RowContext) -> tuple[Line, ...]:
-    """Write the reason, note and prediction of a step in full."""
+    """Render a step in full: its reason, note, predicted duration and number of tries."""
     tone = Tone.BAD if step.state in ("failed", "blocked") else Tone.PLAIN
     lines: list[Line] = [rule(f"step {step.n}", width, look.glyphs)]
     lines += wrap(why, width - 4, Tone.DIM, "   ") if why else ()
@@ -217,12 +217,12 @@ def run_cells(run: RunRow, now: float) -> dict[str, Span]:
 
 
 def run_row(run: RunRow, width: int, now: float) -> Line:
-    """Write one run of the list."""
+    """Format one run of the list as a line of `width` cells."""
     return fit(table_row(run_cells(run, now), RUNS, width), width)
 
 
 def first_open(run: RunRow) -> StepRow | None:
-    """Return the step that the screen should show: the running one, else the failed one, else the next."""
+    """Return the step that the screen should select: the running one, else the failed one, else the next."""
     for states in (("gate", "running"), ("failed",), ("waits",)):
         for step in run.steps:
             if step.state in states:
@@ -231,13 +231,13 @@ def first_open(run: RunRow) -> StepRow | None:
 
 
 def why_frozen(plan: Plan, run: RunRow, frozen: str | None) -> Sentence | None:
-    """Explain why a freeze keeps a run from continuing; None if nothing does. `frozen` describes the freeze."""
+    """Explain why a freeze keeps a run from continuing; None if it may. `frozen` describes the freeze, if any."""
     moves = frozen is not None and moves_pointers(plan, {step.n: StepState(step.state) for step in run.steps})
     return Sentence(f"{plan.environment} is {frozen}: the run would move a pointer") if moves else None
 
 
 def why_not_overruled(plan: Plan, row: PlanRow, act: str, do: str, *, user: str) -> Sentence | None:
-    """Explain why this user may not swap, or skip a step of kind `do`; None if they may."""
+    """Explain why this user may not swap a run, or skip its step of kind `do`; None if they may."""
     if row.author != user or not overrules(plan, act, StepKind(do) if do else None):
         return None
     return Sentence("its plan needed an approval, so its author cannot do this; another login must")

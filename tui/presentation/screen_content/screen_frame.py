@@ -38,7 +38,7 @@ WIDE = 160
 
 @dataclass(frozen=True, slots=True)
 class ConsoleIdentity:
-    """User, project and environment of a console; known before the ledger is read."""
+    """The user, project and environment of a console, which are known before the ledger is read."""
 
     project: str
     environment: str
@@ -47,17 +47,17 @@ class ConsoleIdentity:
 
     @property
     def words(self) -> str:
-        """Name the environment: `PROD protected`, `dev`."""
+        """The environment's name as displayed: `PROD protected`, `dev`."""
         return f"{self.environment.upper()} protected" if self.protected else self.environment
 
     @property
     def title(self) -> str:
-        """Name project and environment."""
+        """Project and environment, as displayed in titles."""
         return f"{self.project} {self.words}"
 
 
 def banner_line(identity: ConsoleIdentity, view: LedgerView, fresh: Freshness, width: int) -> Line:
-    """Write line 1: project, environment, age of the data, pool, faults, runs, staged tables, user.
+    """Render line 1: project, environment, age of the data, pool, faults, runs, staged tables, user.
 
     Parts that do not fit are left out, least important first; environment and age of the data always stay.
     """
@@ -104,7 +104,7 @@ def _parts(view: LedgerView, fresh: Freshness) -> list[tuple[int, int, str, Tone
 
 
 def _releases_part(snapshot: LedgerSnapshot) -> tuple[int, int, str, Tone]:
-    """Return the banner's part about releases: the held one, else the newest, and the end of its observation."""
+    """Return the banner's part about open releases: the held one, else the newest, and the end of its observation."""
     held = [one for one in snapshot.releases if one.state == "held"]
     first = (*held, *snapshot.releases)[0]
     until = f" until {clock(first.old_until)}" if first.state == "observing" and first.old_until else ""
@@ -118,7 +118,7 @@ def environment_tone(identity: ConsoleIdentity) -> Tone:
 
 
 def breadcrumb_line(parts: Sequence[str], filter_text: str, counts: str, width: int) -> Line:
-    """Write line 2: position in the tree, filter, and counts."""
+    """Render line 2: the path to this screen, the filter, and the counts."""
     start = line((" " + " > ".join(parts), Tone.PLAIN))
     end: list[Span] = []
     if filter_text:
@@ -129,7 +129,7 @@ def breadcrumb_line(parts: Sequence[str], filter_text: str, counts: str, width: 
 
 
 def nothing_lines(view: LedgerView, identity: ConsoleIdentity, filter_text: str, width: int) -> tuple[Line, ...]:
-    """Explain why no statement is shown, and the next action."""
+    """Explain why no statement is shown, and what to do next."""
     snapshot = view.snapshot
     if view.statements:
         words = f"no statement matches /{filter_text}" if filter_text else "no faults: f shows all again"
@@ -149,7 +149,7 @@ def nothing_lines(view: LedgerView, identity: ConsoleIdentity, filter_text: str,
 
 @dataclass(frozen=True, slots=True)
 class KeyHint:
-    """A key in the footer; an impossible one is greyed and in brackets."""
+    """A key in the footer; if its action is impossible now, it is greyed and in brackets."""
 
     key: str
     label: str
@@ -157,7 +157,7 @@ class KeyHint:
 
 
 def footer(screen: str, now: ActionContext) -> tuple[KeyHint, ...]:
-    """Return the footer's keys by rank."""
+    """Return the footer's keys for a screen, ordered by rank."""
     ranked = sorted((one for one in actions_on_screen(screen) if one.rank < 99), key=lambda action: action.rank)
     return tuple(
         KeyHint(KEY_NAMES.get(one.keys[0], one.keys[0]), action_label(one, now), not why_not_possible(one, now))
@@ -174,7 +174,7 @@ def dialog_keys(question: ConfirmationDialog) -> tuple[KeyHint, ...]:
 
 
 def choices(words: Sequence[str], width: int, ellipsis: str) -> Line:
-    """Write the completions of a typed line, as many as fit, then an ellipsis."""
+    """Render the completions of a typed line, as many as fit, and an ellipsis if some do not."""
     text = ""
     for word in words:
         if width_of(f"{text} {word}   {ellipsis}") > width:
@@ -184,7 +184,7 @@ def choices(words: Sequence[str], width: int, ellipsis: str) -> Line:
 
 
 def hints(items: Sequence[KeyHint], width: int, *, help_key: bool = True) -> Line:
-    """Write the last line: as many keys as fit, and always `? keys` if `help_key`.
+    """Render the footer: as many keys as fit, and always `? keys` if `help_key`.
 
     On a narrow terminal, keys that work now come first. On a wide one every key keeps its position, so that moving the
     cursor redraws little.
@@ -224,7 +224,7 @@ _BEGINNING = {
 def message_lines(
     text: str, at: float | None, tone: Tone, width: int, *, most: int = MESSAGE_LINES
 ) -> tuple[Line, ...]:
-    """Write a message on at most `most` lines."""
+    """Render a message, with its time if given, on at most `most` lines; a longer text is cut off with an ellipsis."""
     stamp = f" {clock(at)} " if at is not None else " "
     rows = [plain(row) for row in wrap(text, width - len(stamp) - 1)]
     if len(rows) > most:
@@ -234,7 +234,7 @@ def message_lines(
 
 
 def standing_message(view: LedgerView, fresh: Freshness, now: float) -> tuple[str, float | None, Tone]:
-    """Return the (text, time, tone) shown while there is no message: the current problem, else the last command."""
+    """Return the (text, time, tone) shown when there is no message: the current problem, else the last command."""
     snapshot = view.snapshot
     if snapshot.problem:
         return f"{snapshot.problem}. {snapshot.remedy}".strip(), None, Tone.BAD
@@ -258,19 +258,19 @@ def standing_message(view: LedgerView, fresh: Freshness, now: float) -> tuple[st
 
 
 def accepted_words(run_id: str) -> str:
-    """Return the message for an accepted plan; its run reports the outcome."""
+    """Return the message for an accepted plan; the outcome is reported by its run."""
     return f"accepted, run {run_id} started"
 
 
 def failure_words(run: RunRow) -> str:
-    """Return the message for a failed run: the step, why, and how to open it."""
+    """Return the message for a failed run: the failed step, the reason, and the commands to show and acknowledge it."""
     step = next((step for step in run.steps if step.state == "failed"), None)
     why = f": {act_words(step.do)} {step.table}: {step.note}" if step else ""
     return f"run {run.id[:10]} failed{why}; :run {run.id[:10]} shows it, :ack acknowledges it"
 
 
 def _pending(command: CommandRow, view: LedgerView) -> str:
-    """Describe what is still pending after an accepted command; empty once its tables have left that state."""
+    """Return what an accepted command still waits for, or its detail; empty once its tables have started or stopped."""
     if command.op not in _BEGINNING:
         return f", {command.detail}" if command.detail else ""
     words, state = _BEGINNING[command.op]
@@ -279,24 +279,24 @@ def _pending(command: CommandRow, view: LedgerView) -> str:
 
 
 def act_answer(verb: str, outcomes: Iterable[ActOutcome]) -> str:
-    """Write the outcome of a stop, start or restart for every statement."""
+    """Describe the outcome of a stop, start or restart for each statement."""
     words = [f"{outcome.table} {outcome.words(f'{outcome.took_ms / 1000:.1f} s')}" for outcome in outcomes]
     return f"{verb}: {', '.join(words) or 'sent'}"
 
 
 def stage_answer(verb: str, tables: Sequence[str], screen: str, *, unchanged: Sequence[str] = ()) -> str:
-    """Write what was staged, which tables are unchanged, and the next key on this screen."""
+    """Describe what was staged and which tables are unchanged, and suggest the next key on this screen."""
     same = f" ({', '.join(unchanged)}: unchanged, nothing to do)" if unchanged else ""
     key = "enter plans what is staged" if screen == "changes" else "p shows the stage, enter there plans it"
     return f"{verb} staged: {', '.join(tables)}{same}; {key}"
 
 
 def unstage_answer(taken: Sequence[str]) -> str:
-    """Write what was unstaged."""
+    """List the tables that were unstaged."""
     words = f"{counted(len(taken), 'table')} off the stage: "
     return words + (", ".join(taken) or "nothing changed: it was staged from another project folder")
 
 
 def approve_answer(plan_hash: str, approved: int, needed: int) -> str:
-    """Write the number of approvals of a plan."""
+    """Return how many of the required approvals a plan has."""
     return f"plan {plan_hash[:4]}: approvals {approved} of {needed}"

@@ -21,7 +21,7 @@ def advise(
     *,
     by_key: bool = True,
 ) -> tuple[str, Tone]:
-    """Return a statement's condition and the next action (a key or a command), with a tone."""
+    """Return a verdict and its tone: a statement's condition, and the next action as a key or a command."""
     bad = [
         f"{one.parent} is {parent.state}"
         for one in statement.parents
@@ -51,7 +51,7 @@ def advise(
 
 
 def _begins(statement: StatementView) -> bool:
-    """Return whether a statement has processed nothing since its start, so that its trend is unknown."""
+    """Return whether a statement has processed nothing since its start, so that it has no trend yet."""
     if statement.starting or not uncommitted(statement.line):
         return statement.starting
     if statement.trend in (Trend.STALLED, Trend.STARVED):
@@ -120,7 +120,7 @@ def _by_trend(statement: StatementView, measurement: Measurement | None) -> tupl
 
 
 def _steady(statement: StatementView, measurement: Measurement | None) -> tuple[str, Tone]:
-    """Describe a steady statement: it keeps up, or its backlog is constant."""
+    """Describe a steady statement: either it keeps up, or its backlog stays constant."""
     from core.lag.trend import keeps_up_s
 
     bound_s, behind_s = keeps_up_s(trigger_s(statement.line.trigger)), statement.line.behind_s
@@ -133,7 +133,7 @@ def _steady(statement: StatementView, measurement: Measurement | None) -> tuple[
 
 
 def _slow_batch(statement: StatementView, measurement: Measurement | None) -> str:
-    """Describe the duration of the newest batch if it far exceeds the trigger interval; else empty."""
+    """Return how long the newest batch took if that far exceeds the trigger interval, else an empty text."""
     trigger_ms = trigger_s(statement.line.trigger) * 1000
     if measurement and measurement.batch_ms and trigger_ms and measurement.batch_ms > 1.5 * trigger_ms:
         return f"{measurement.batch_ms / 1000:.0f} s on a trigger of {statement.line.trigger}"
@@ -141,18 +141,18 @@ def _slow_batch(statement: StatementView, measurement: Measurement | None) -> st
 
 
 def _limit(statement: StatementView, measurement: Measurement | None) -> str:
-    """Describe what limits a statement: a slow newest batch, or the settings in its SQL; empty if unknown."""
+    """Describe what limits a statement's throughput: its slow batches or its settings; empty if unknown."""
     if took := _slow_batch(statement, measurement):
         return f" Its newest batch took {took}: the statement is too expensive, or the pool is saturated."
     return " Its SQL limits it (maxFilesPerTrigger)." if statement.line.limited else ""
 
 
 def error_text(row: StatementLine) -> str:
-    """Write an error with its class, which many messages of Spark already contain; secrets are masked."""
+    """Return a statement's error with its class, unless the message already contains it; secrets are masked."""
     return mask_secrets(row.error if row.error_class in row.error else f"{row.error_class}  {row.error}")
 
 
 def spark_ui_words(pool: Pool) -> str:
-    """Describe where a pool's Spark UI is; only the host of the pool's address is named."""
+    """Describe where to find a pool's Spark UI; only the host of the pool's address is shown."""
     host = urlsplit(pool.url).hostname if pool.url else None
     return f"Spark UI of its server on {host}, port 4040 by default" if host else "no Spark UI: the local pool has none"

@@ -46,7 +46,7 @@ CELL = 40
 
 @dataclass(frozen=True, slots=True)
 class DeclaredDetails:
-    """One statement according to the files."""
+    """A statement as declared in the project's files."""
 
     dml: str | None = None
     """The statement's text; None if unknown, or if it has no file."""
@@ -61,7 +61,7 @@ NOTHING_DECLARED = DeclaredDetails()
 
 
 def tabs_line(tab: str, width: int) -> Line:
-    """Write the line with the tabs."""
+    """Render the line with the names of the tabs."""
     spans: list[Span] = []
     for number, name in enumerate(TABS, 1):
         chosen = name == tab
@@ -82,7 +82,7 @@ def tab_lines(
     look: RowContext,
     width: int,
 ) -> tuple[Line, ...]:
-    """Write a tab; `facts` and `history` may still be unread."""
+    """Render a tab; `facts` and `history` may not have been read yet."""
     match tab:
         case "sources":
             return sources_lines(statement, facts, look, width)
@@ -114,7 +114,7 @@ SOURCES = (
 
 
 def sources_lines(statement: StatementView, facts: StatementDetails, look: RowContext, width: int) -> tuple[Line, ...]:
-    """Write the lag on each source, then the static inputs."""
+    """Render the lag on each source, followed by the static inputs."""
     measurement = facts.measurement or statement.line.measurement
     lines = [header(SOURCES, width)]
     lines += [table_row(_source_cells(each), SOURCES, width) for each in (measurement.sources if measurement else ())]
@@ -142,7 +142,7 @@ def _source_cells(source: Mapping[str, object]) -> dict[str, Span]:
 
 
 def _versions(source: Mapping[str, object]) -> str:
-    """Return how many versions of a source are pending, as a note; empty if unknown or none."""
+    """Return the number of a source's pending versions as a suffix; empty if there are none or it is unknown."""
     found = source.get("versions")
     return f"  {counted(found, 'version')}" if isinstance(found, int) and found else ""
 
@@ -154,7 +154,7 @@ def _number(value: object) -> float | None:
 def sql_lines(
     statement: StatementView, facts: StatementDetails, declared: DeclaredDetails, look: RowContext
 ) -> tuple[Line, ...]:
-    """Write how the files differ from the deployed SQL, then the deployed SQL."""
+    """Render how the files differ from the deployed SQL, followed by the deployed SQL."""
     if facts.serving is None:
         return (line((" reading", Tone.DIM)),)
     deployed = facts.serving.texts
@@ -187,7 +187,7 @@ def sql_lines(
 
 
 def error_lines(statement: StatementView, facts: StatementDetails, look: RowContext, width: int) -> tuple[Line, ...]:
-    """Write exceptions, grouped, newest first."""
+    """Render the current error, followed by past exceptions, grouped, newest first."""
     lines: list[Line] = []
     row = statement.line
     if row.error:
@@ -206,7 +206,7 @@ def error_lines(statement: StatementView, facts: StatementDetails, look: RowCont
 
 
 def event_lines(facts: StatementDetails, look: RowContext) -> tuple[Line, ...]:
-    """Write events, newest first."""
+    """Render events, newest first."""
     lines = [
         line(
             (f" {moment(event.at, look.now):14}", Tone.DIM),
@@ -219,7 +219,7 @@ def event_lines(facts: StatementDetails, look: RowContext) -> tuple[Line, ...]:
 
 
 def version_lines(facts: StatementDetails, look: RowContext) -> tuple[Line, ...]:
-    """Write all versions, newest first, with how long old ones are kept."""
+    """Render all versions of a table, newest first, with how long old ones are kept."""
     lines: list[Line] = []
     for row in facts.versions:
         state = parse_state(row.state)
@@ -246,12 +246,12 @@ def version_lines(facts: StatementDetails, look: RowContext) -> tuple[Line, ...]
 
 
 def _version_mark(version: int) -> str:
-    """Write a version as a suffix; empty for an input."""
+    """Return a version as a suffix, such as ` v2`; empty for an external table."""
     return f" v{version}" if version else ""
 
 
 def timeline_lines(history: Sequence[HistoryEntry] | None, look: RowContext, width: int) -> tuple[Line, ...]:
-    """Write a timeline, newest first, with each explanation below its entry; None stands for one not read yet."""
+    """Render a table's history, newest first, with each explanation below its entry; None means not read yet."""
     if history is None:
         return (line((" reading", Tone.DIM)),)
     lines: list[Line] = []
@@ -268,7 +268,7 @@ def timeline_lines(history: Sequence[HistoryEntry] | None, look: RowContext, wid
 
 
 def row_lines(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[Line, ...]:
-    """Write rows of a table below a heading; None is written as null."""
+    """Render rows of a table below a heading; None is shown as null."""
     if not rows:
         return (line((" no rows yet", Tone.DIM)),)
     cells = [["null" if one is None else str(one).replace("\n", " ") for one in row] for row in rows]
@@ -303,7 +303,7 @@ def lines_about(lines: Iterable[str], words: Iterable[str]) -> Iterator[str]:
 
 
 def bounded(record: Sequence[str]) -> Sequence[str]:
-    """Shorten a long record: omit all but the first frames of each cause, then the end; count the omitted lines."""
+    """Shorten a long log record: drop most stack frames of each cause, then the end, and count the dropped lines."""
     if _fits(record):
         return record
     kept: list[str] = []
@@ -323,7 +323,7 @@ def _fits(record: Sequence[str]) -> bool:
 
 
 def log_lines(log: Sequence[str]) -> tuple[Line, ...]:
-    """Write the log lines of agent and pool about a statement, with stack traces."""
+    """Render the lines about a statement from the logs of agent and pool, including stack traces."""
     if not log:
         return (line((" the logs of agent and pool do not name it", Tone.DIM)),)
     bad = (" ERROR ", " WARN ", " WARNING ")

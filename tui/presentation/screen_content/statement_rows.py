@@ -1,4 +1,4 @@
-"""Rows of the tree and of the list of statements, with as many columns as fit."""
+"""Rows of the tree and of the flat list of statements, with as many columns as fit."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ NAME_MINIMUM = 24
 
 
 def columns_for(width: int, *, wide: bool) -> tuple[TableColumn, ...]:
-    """Choose the columns of the list of statements for a width; `wide` prefers metrics to version and age."""
+    """Choose the columns for statements that fit into a width; `wide` prefers metrics to version and age."""
     columns = [*(WIDE_COLUMNS if wide else LIST_COLUMNS)]
     room = width - 1 - sum(column.width + 1 for column in columns) - NAME_MINIMUM
     for column in (*MORE_COLUMNS, *(LIST_COLUMNS if wide else ())):
@@ -55,7 +55,7 @@ def columns_for(width: int, *, wide: bool) -> tuple[TableColumn, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RowContext:
-    """Glyphs and time for drawing, and whether the data is stale."""
+    """The glyphs and the time for drawing a row, and whether the data is stale."""
 
     glyphs: Glyphs
     now: float
@@ -63,7 +63,7 @@ class RowContext:
 
 
 def tree_row(entry: TreeRow, columns: Sequence[TableColumn], width: int, look: RowContext, view: LedgerView) -> Line:
-    """Write one row of the tree."""
+    """Render one row of the tree."""
     if entry.statement is None:
         return _branch_row(entry, columns, width, look, view)
     name = _tree_name(entry, look.glyphs)
@@ -76,7 +76,7 @@ def tree_row(entry: TreeRow, columns: Sequence[TableColumn], width: int, look: R
 
 
 def _tree_name(entry: TreeRow, glyphs: Glyphs) -> str:
-    """Return a name indented by its depth, with its branch mark if it has one."""
+    """Return a row's name, indented by its depth, with a mark if its branch is open or closed."""
     mark = " " if entry.open is None else glyphs.opened if entry.open else glyphs.closed
     return f"{'  ' * entry.depth}{mark} {entry.name}"
 
@@ -122,7 +122,7 @@ def _version_row(
 def statement_row(
     statement: StatementView, columns: Sequence[TableColumn], width: int, look: RowContext, *, name: str = ""
 ) -> Line:
-    """Write one statement; unknown values are `?` or `-`."""
+    """Render one statement as a row; unknown values are shown as `?` or `-`."""
     cells: list[Span] = [Span("  ")]
     old = is_old(statement.line, look.now)
     for column, room in zip(columns, widths(columns, width), strict=True):
@@ -138,12 +138,12 @@ def statement_row(
 
 
 def is_old(measured: Measurement | StatementLine, now: float) -> bool:
-    """Return whether figures are outdated; such figures are dimmed."""
+    """Return whether a measurement is so old that its figures are dimmed."""
     return measured.at is not None and now - measured.at > OLD_S
 
 
 def age_words(measured: Measurement, now: float) -> str:
-    """Write the age of figures as a suffix; empty if current."""
+    """Return the age of a measurement as a suffix; empty if it is recent."""
     return f"   measured {short_duration(now - (measured.at or now))} ago" if is_old(measured, now) else ""
 
 
@@ -164,7 +164,7 @@ def _name_cell(statement: StatementView, name: str, room: int, glyphs: Glyphs) -
 
 
 def badge_of(statement: StatementView) -> str:
-    """Write what is staged for a statement: [D], [B], [X], or [2] if two users staged it."""
+    """Return the badge of a statement's staged mark: [D] deploy, [B] hold, [X] delete, [2] if two users staged it."""
     if not statement.staged:
         return ""
     if len(statement.staged) > 1:
@@ -275,14 +275,14 @@ _TREND_WORST = {
 
 
 def _badness(statement: StatementView) -> float:
-    """Return a sort key, worst first: by fault and state, then trend, then lag."""
+    """Return a sort key that puts the worst statement first: by fault and state, then by trend, then by lag."""
     lag = min(statement.lag_rows or 0, 10**9)
     place = (not statement.faulty) * 1e4 + _STATE_ORDER[statement.state] * 100 + _TREND_WORST[statement.trend]
     return place - lag / 1e10
 
 
 def sort_key(sort: str) -> Callable[[StatementView], tuple[float, str]]:
-    """Return the sort key: worst first, ties by name, so that the order is stable."""
+    """Return the key function for a sort order, worst first; ties are broken by name, so that the order is stable."""
     match sort:
         case "badness":
             return lambda statement: (_badness(statement), statement.table)

@@ -1,6 +1,6 @@
 """The sheet of one statement: everything known about it, as labelled facts.
 
-Inspector, detail and `headgate show` draw the same facts at different widths.
+Inspector, detail and `headgate show` render the same facts at different widths.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -52,13 +52,13 @@ class SheetFact:
 
 
 def sheet_text(facts: Iterable[SheetFact]) -> list[str]:
-    """Write each fact as one line, however long."""
+    """Format each fact as one line, however long."""
     texts = ((fact.name, *(part.text for part in (*fact.parts, *fact.more))) for fact in facts)
     return [f"{name:<{LABEL}}{'  '.join(filter(None, parts))}" for name, *parts in texts]
 
 
 def sheet_lines(facts: Iterable[SheetFact], look: RowContext, width: int) -> tuple[Line, ...]:
-    """Write facts as lines of `width` cells; parts that do not fit continue below."""
+    """Render facts as lines of `width` cells; parts that do not fit continue on the next line."""
     lines: list[Line] = []
     for fact in facts:
         name = Span(f" {left(fact.name, LABEL - 1)}", Tone.TITLE if fact.name.isupper() else Tone.DIM)
@@ -99,10 +99,10 @@ def statement_sheet(
     readers: Sequence[tuple[str, int]] | None = None,
     by_key: bool = True,
 ) -> tuple[SheetFact, ...]:
-    """Return all facts about one version of a table; `details` may be unread.
+    """Return all facts about one version of a table; `details` may not have been read yet.
 
-    `readers` are (table, version), by default those of the view. Remedies name keys of the console if `by_key`, else
-    commands.
+    `readers` are (table, version), by default those of the view. Remedies are given as keys of the console if `by_key`,
+    else as commands.
     """
     row, deployed = statement.line, details.shown
     known = details.measurement or row.measurement
@@ -173,7 +173,7 @@ def _writes(statement: StatementView, deployed: Deployment | None, look: RowCont
 
 
 def _holds(details: StatementDetails, known: Measurement | None, now: float) -> Iterator[SheetFact]:
-    """Return facts about a table's files and log; for an external table, also its location, format, version and id."""
+    """Yield facts about a table's files and log; for an external table, also its location, format, version and id."""
     deployed, figures = details.shown, details.statistics
     assert deployed is not None, "what holds something is deployed"
     if deployed.external:
@@ -192,7 +192,7 @@ def _holds(details: StatementDetails, known: Measurement | None, now: float) -> 
 
 
 def held_parts(figures: TableStatistics, rows_total: int | None, now: float) -> tuple[str, ...]:
-    """Describe the size and age of a table's content, and how many of the files it has read no longer exist."""
+    """Describe the size and age of a table's content, and how many of the files read so far no longer exist."""
     if figures.files is None and rows_total is None:
         gone = "" if figures.at is None else long_duration(now - figures.at)
         return (f"not known: no table was there {gone} ago" if gone else "not measured",)
@@ -210,7 +210,7 @@ def held_parts(figures: TableStatistics, rows_total: int | None, now: float) -> 
 
 
 def _newest_version(figures: TableStatistics, now: float) -> tuple[str, ...]:
-    """Return the newest version of a table's log, its age, and the first version; empty without a log."""
+    """Return the newest version in a table's log, its age, and the oldest version; empty without a log."""
     found = history_of(figures.log)
     if found is None:
         return ()
@@ -227,7 +227,7 @@ def _looked_at(figures: TableStatistics, now: float) -> str:
 def _measured(
     statement: StatementView, known: Measurement, details: StatementDetails, look: RowContext
 ) -> Iterator[SheetFact]:
-    """Return lag, rates, batch and state, with curves if samples were read."""
+    """Yield lag, rates, batch and state as facts, with curves if samples were read."""
     samples, dim = details.samples, Tone.DIM
     lags = tuple(None if one.lag_rows is None else float(one.lag_rows) for one in samples)
     most = max((value for value in lags if value is not None), default=None)
@@ -262,7 +262,7 @@ def _measured(
 
 
 def _batch(statement: StatementView, known: Measurement) -> tuple[Span, ...]:
-    """Return the newest committed batch and its duration, which is unknown until the first batch after a start."""
+    """Return the newest committed batch, its duration (unknown until the first batch after a start) and the trigger."""
     trigger = Span(f"trigger {statement.line.trigger}", Tone.DIM)
     if known.batch is None:
         return (Span(batch_took(known.batch_ms) if known.batch_ms else "none committed yet"), trigger)

@@ -13,7 +13,7 @@ from core.text.secrets import mask_literals
 
 
 class Tone(StrEnum):
-    """The meaning of a piece of text; the palette decides its look."""
+    """The meaning of a piece of text, from which the palette derives its look."""
 
     PLAIN = "plain"
     DIM = "dim"
@@ -46,21 +46,21 @@ EMPTY: Line = ()
 
 
 def line(*parts: str | Span | tuple[str, Tone]) -> Line:
-    """Build a line from texts and (text, tone) pairs; empty texts are left out."""
+    """Build a line from texts, spans and (text, tone) pairs; empty texts are left out."""
     spans = (Span(part) if isinstance(part, str) else Span(*part) for part in parts)
     return tuple(span for span in spans if span.text)
 
 
 @lru_cache(maxsize=65536)
 def width_of(text: str) -> int:
-    """Count the terminal cells of a text as `clean` returns it."""
+    """Return how many terminal cells a text takes once it has been cleaned (see `clean`)."""
     drawn = clean(text)
     return len(drawn) if drawn.isascii() else sum(map(_char_width, drawn))
 
 
 @lru_cache(maxsize=4096)
 def _char_width(char: str) -> int:
-    """Count the cells of one character as Textual does; loads Rich's table, which takes 30 ms, only if needed."""
+    """Return the cells that Textual counts for a character; imports Rich's table, which takes 30 ms, only if needed."""
     if _ONE_CELL.match(char):
         return 1
     from rich.cells import get_character_cell_size
@@ -77,7 +77,7 @@ _ONE_CELL_EACH = re.compile(f"{_ONE_CELL.pattern}*")
 
 
 def clean(text: str) -> str:
-    """Return a text as drawn: without terminal control, and with the same width on every terminal.
+    """Return a text as it will be drawn: without terminal control, and equally wide on every terminal.
 
     Control characters, including escape sequences in a file, become spaces. Variation selectors, joiners and skin tones
     are dropped, flags become letters, and characters whose width depends on the terminal become \ufffd.
@@ -112,7 +112,7 @@ _DROPPED = re.compile("[\u200d\ufe00-\ufe0f\U0001f3fb-\U0001f3ff\U000e0100-\U000
 
 
 def _unicode_width(char: str) -> int:
-    """Count the cells of one character as wcwidth(3) does on most systems: by Unicode's properties alone."""
+    """Return how many cells most systems count for a character (wcwidth(3)), from its Unicode properties alone."""
     if unicodedata.category(char) in ("Mn", "Me"):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
@@ -120,7 +120,7 @@ def _unicode_width(char: str) -> int:
 
 @lru_cache(maxsize=8192)
 def cells_of(text: str) -> tuple[str, ...]:
-    """Split a text into as many cells as Textual counts for it; each holds the characters to draw there.
+    """Split a text into as many cells as Textual counts for it; each cell contains the characters to draw there.
 
     The second cell of a wide character is empty; blanks fill cells that are counted but not drawn.
     """
@@ -143,7 +143,7 @@ def cells_of(text: str) -> tuple[str, ...]:
 
 
 def crop(text: str, width: int) -> str:
-    """Cut a text to at most `width` cells, and clean it."""
+    """Clean a text, and cut it to at most `width` cells."""
     text = clean(text)
     if width_of(text) <= width:
         return text
@@ -156,7 +156,7 @@ def crop(text: str, width: int) -> str:
 
 
 def shorten(text: str, width: int, ellipsis: str = "…") -> str:
-    """Cut a text to `width` cells with an ellipsis, and clean it."""
+    """Clean a text; if it is wider than `width` cells, cut it and end it with an ellipsis."""
     if width_of(text) <= width:
         return clean(text)
     if width <= len(ellipsis):
@@ -165,19 +165,19 @@ def shorten(text: str, width: int, ellipsis: str = "…") -> str:
 
 
 def left(text: str, width: int) -> str:
-    """Fit a text into exactly `width` cells, aligned left."""
+    """Clean a text, and cut or pad it to exactly `width` cells, aligned left."""
     short = shorten(text, width)
     return short + " " * (width - width_of(short))
 
 
 def right(text: str, width: int) -> str:
-    """Fit a text into exactly `width` cells, aligned right."""
+    """Clean a text, and cut or pad it to exactly `width` cells, aligned right."""
     short = shorten(text, width)
     return " " * (width - width_of(short)) + short
 
 
 def line_width(content: Line) -> int:
-    """Count the cells of a line."""
+    """Return the number of cells in a line."""
     return sum(width_of(span.text) for span in content)
 
 
@@ -197,7 +197,7 @@ def fit(content: Line, width: int) -> Line:
 
 
 def ends(start: Line, end: Line, width: int) -> Line:
-    """Join a line at the left edge and one at the right edge; the left one is cut if needed."""
+    """Combine a left-aligned and a right-aligned line; if there is too little room, the left one is cut."""
     room = width - line_width(end)
     if room <= 0:
         return fit(end, width)
@@ -253,7 +253,7 @@ def fold(content: Line, width: int) -> tuple[Line, ...]:
 
 
 def fold_all(lines: Iterable[Line], width: int) -> tuple[Line, ...]:
-    """Fold every line of a text."""
+    """Fold every line of a text to at most `width` cells."""
     return tuple(row for content in lines for row in fold(content, width))
 
 
@@ -266,7 +266,7 @@ _WORDS = re.compile(
 
 
 def difference(old: str, new: str, context: int = 3) -> tuple[Line, ...]:
-    """Return the diff of two texts; empty if they differ at most in line endings."""
+    """Return the diff of two texts as lines; empty if they differ only in line endings and surrounding whitespace."""
     import difflib
 
     before, after = lines_of(old.strip()), lines_of(new.strip())

@@ -1,4 +1,4 @@
-"""Tables as lines: columns of fixed widths for a screen, columns as wide as their contents for the command line."""
+"""Tables as lines: with fixed column widths for a screen, or with columns as wide as their contents for the CLI."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ _BLANK = Span("")
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column of a table; width 0 takes the remaining space."""
+    """A column of a table; a column of width 0 takes the remaining space."""
 
     id: str
     title: str
@@ -19,7 +19,7 @@ class TableColumn:
 
 
 def header(columns: Sequence[TableColumn], width: int, sort: str = "") -> Line:
-    """Write the heading of a table; the sorted column is marked."""
+    """Render the heading of a table, with the sorted column highlighted."""
     spans: list[Span] = [Span("  ")]
     for column, room in zip(columns, widths(columns, width), strict=True):
         tone = Tone.ACCENT if column.id == sort else Tone.DIM
@@ -29,13 +29,13 @@ def header(columns: Sequence[TableColumn], width: int, sort: str = "") -> Line:
 
 
 def widths(columns: Sequence[TableColumn], width: int) -> tuple[int, ...]:
-    """Return the width of each column; two cells precede the first, for mark and cursor, and one follows each."""
+    """Return the width of each column. Two cells precede the first column, for mark and cursor; one follows each."""
     fixed = sum(column.width for column in columns) + len(columns) + 2
     return tuple(column.width or max(width - fixed, 8) for column in columns)
 
 
 def table_row(cells: Mapping[str, Span], columns: Sequence[TableColumn], width: int) -> Line:
-    """Lay out cells by the id of their column; missing cells are blank."""
+    """Lay out the cells, given by column id, as a row; missing cells are blank."""
     spans: list[Span] = [Span("  ")]
     for column, room in zip(columns, widths(columns, width), strict=True):
         text, tone = cells.get(column.id, _BLANK)
@@ -44,14 +44,14 @@ def table_row(cells: Mapping[str, Span], columns: Sequence[TableColumn], width: 
 
 
 def format_records(columns: Sequence[TableColumn], rows: Iterable[Mapping[str, Span]]) -> list[str]:
-    """Format records in the columns of the console, uncut, below a header."""
+    """Format records as an untruncated table with the columns of the console, header first."""
     head = [f"{column.title:{'>' if column.numeric else '<'}{column.width}}" for column in columns]
     aligned = {padded for padded, column in zip(head, columns, strict=True) if column.numeric}
     return format_table(head, [[row[column.id].text for column in columns] for row in rows], right=aligned)
 
 
 def format_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Iterable[str] = ()) -> list[str]:
-    """Align rows in columns; those named in `right` are right-aligned, and the last is never padded."""
+    """Align a header and rows in columns; those named in `right` are right-aligned. Trailing spaces are removed."""
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     aligned = set(right)
     lines = []

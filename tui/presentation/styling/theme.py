@@ -126,7 +126,7 @@ WORDS_ALONE = replace(
 
 
 def choose_glyphs(environ: Mapping[str, str]) -> Glyphs:
-    """Choose ASCII unless the locale is UTF-8; HEADGATE_GLYPHS=ascii or unicode overrides this."""
+    """Choose ASCII glyphs unless the locale is UTF-8; HEADGATE_GLYPHS=ascii or unicode overrides the choice."""
     wished = environ.get("HEADGATE_GLYPHS", "").lower()
     if wished in ("ascii", "unicode"):
         return ASCII if wished == "ascii" else UNICODE
@@ -135,17 +135,17 @@ def choose_glyphs(environ: Mapping[str, str]) -> Glyphs:
 
 
 def parse_state(word: str) -> State:
-    """Parse a state of the ledger; an unrecognized word gives UNKNOWN."""
+    """Parse a state recorded in the ledger; an unrecognized text becomes UNKNOWN."""
     return State(word) if word in State._value2member_map_ else State.UNKNOWN
 
 
 def parse_trend(word: str) -> Trend:
-    """Parse a trend of the ledger; an unrecognized word gives UNKNOWN."""
+    """Parse a trend recorded in the ledger; an unrecognized text becomes UNKNOWN."""
     return Trend(word) if word in Trend._value2member_map_ else Trend.UNKNOWN
 
 
 def sparkline(values: Sequence[float | None], width: int, levels: str) -> str:
-    """Draw the last values in `width` cells, scaled to their maximum; None is a blank."""
+    """Draw a sparkline of the last `width` values, scaled to their maximum; None becomes a blank."""
     shown = list(values)[-width:]
     top = max((value for value in shown if value is not None), default=0.0)
     last = len(levels) - 1
@@ -157,14 +157,14 @@ def sparkline(values: Sequence[float | None], width: int, levels: str) -> str:
 
 
 def bar(part: float, width: int, glyphs: Glyphs) -> str:
-    """Draw a progress bar; `part` from 0 to 1."""
+    """Draw a progress bar; `part` is the completed fraction, from 0 to 1."""
     done = round(min(max(part, 0.0), 1.0) * width)
     return glyphs.full * done + glyphs.rest * (width - done)
 
 
 @dataclass(frozen=True, slots=True)
 class Paint:
-    """Colours and attributes of text; colours are indices of the terminal's palette, None its default."""
+    """Colours and attributes of text; a colour is an index into the terminal's palette, or None for its default."""
 
     fg: int | None = None
     bg: int | None = None
@@ -176,7 +176,7 @@ class Paint:
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """Paints by tone; `chosen` is for the row under the cursor, `band` for the first line and dialogs."""
+    """The paint of each tone; `chosen` is for the row under the cursor, `band` for the first line and dialogs."""
 
     name: str
     base: Paint
@@ -185,7 +185,7 @@ class Palette:
     band: Paint = field(default_factory=lambda: Paint(reverse=True))
 
     def paint(self, tone: Tone, *, chosen: bool = False, band: bool = False) -> Paint:
-        """Return the paint of a tone on the normal background, on the chosen row, or on a band."""
+        """Return the paint of a tone on the normal background, on the row under the cursor, or on a band."""
         own = self.tones.get(tone, Paint())
         ground = self.chosen if chosen else self.band if band else self.base
         fg = own.fg if own.fg is not None else self.base.fg
@@ -244,7 +244,10 @@ BY_NAME = {palette.name: palette for palette in (DARK, LIGHT, SIXTEEN, MONO)}
 
 
 def choose_palette(environ: Mapping[str, str]) -> Palette:
-    """Choose a palette by HEADGATE_THEME (dark, light, sixteen, mono), NO_COLOR, TERM and COLORFGBG, in this order."""
+    """Choose a palette from HEADGATE_THEME, NO_COLOR, TERM (with COLORTERM) and COLORFGBG, in this order.
+
+    The themes are dark, light, sixteen and mono.
+    """
     wished = BY_NAME.get(environ.get("HEADGATE_THEME", ""))
     if wished is not None:
         return wished

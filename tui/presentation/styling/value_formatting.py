@@ -1,4 +1,4 @@
-"""Short formats of numbers, sizes, times and trends for people."""
+"""Short formats for numbers, sizes, times and trends."""
 
 import time
 from typing import TYPE_CHECKING
@@ -26,12 +26,12 @@ __all__ = (
 
 
 def long_number(value: int | None) -> str:
-    """Write 18,220; `?` if unknown."""
+    """Format a number with thousands separators, such as 18,220; `?` if unknown."""
     return "?" if value is None else f"{value:,}"
 
 
 def age(seconds: float | None) -> str:
-    """Write an age for a list, in steps of ten seconds below a minute, so that a quiet screen is rarely redrawn."""
+    """Format an age for a list, in steps of ten seconds below a minute, so that an idle screen is rarely redrawn."""
     if seconds is None:
         return "-"
     if seconds < 10:
@@ -40,7 +40,7 @@ def age(seconds: float | None) -> str:
 
 
 def took(seconds: float | None) -> str:
-    """Write a duration: 0.3 s, 58 s, 2m 3s; empty if None."""
+    """Format a duration, such as 0.3 s, 58 s or 2m 3s; empty if None."""
     if seconds is None:
         return ""
     if seconds < 10:
@@ -49,17 +49,17 @@ def took(seconds: float | None) -> str:
 
 
 def batch_took(batch_ms: int | None) -> str:
-    """Write the duration of a batch: 104.7 s; `-` if unknown."""
+    """Format the duration of a batch, such as 104.7 s; `-` if unknown."""
     return "-" if batch_ms is None else f"{batch_ms / 1000:.1f} s"
 
 
 def clock(at: float | None) -> str:
-    """Write a time of day in local time: 14:02:11; empty if None."""
+    """Format a local time of day, such as 14:02:11; empty if None."""
     return "" if at is None else time.strftime("%H:%M:%S", time.localtime(at))
 
 
 def moment(at: float | None, now: float) -> str:
-    """Write a moment: the time of day within 20 hours of `now`, else month, day and time."""
+    """Format a moment as a time of day if within 20 hours of `now`, else as month, day and time; `-` if None."""
     if at is None:
         return "-"
     if abs(now - at) < 20 * 3600:
@@ -68,19 +68,19 @@ def moment(at: float | None, now: float) -> str:
 
 
 def rate(value: float | None, unit: str = "/s") -> str:
-    """Write a rate: 220/s; `-` if unknown."""
+    """Format a rate, such as 220/s; `-` if unknown."""
     return "-" if value is None else f"{short_number(value)}{unit}"
 
 
 def lag_words(known: "Measurement | StatementLine") -> str:
-    """Write a lag: rows (`~12k` if estimated), else `3 files`; `?` if neither is known."""
+    """Format a lag in rows (`~12k` if it is an estimate), else in files (`3 files`); `?` if neither is known."""
     if known.lag_rows is not None:
         return ("" if known.exact else "~") + short_number(known.lag_rows)
     return "?" if known.lag_files is None else counted(known.lag_files, "file")
 
 
 def trend_words(trend: Trend, rate_rows_s: float | None, eta_s: float | None, data_age_s: float | None = None) -> str:
-    """Write a trend for a list: `4m left`, `+900/m`, `starved 3m` (the age of the data), or just the trend's name."""
+    """Format a trend for a list: `4m left`, `+900/m`, `starved 3m` (age of the data), or just the trend's name."""
     if trend is Trend.DRAINING and eta_s is not None:
         return f"{short_duration(eta_s)} left"
     if trend is Trend.GROWING and rate_rows_s is not None:

@@ -25,7 +25,7 @@ from tui.presentation.styling.value_formatting import trend_words
 
 @dataclass(frozen=True, slots=True)
 class StatementView:
-    """The serving version of a table, with its latest measurement, parents and readers."""
+    """A table's serving version, with its latest measurement, parents and readers."""
 
     line: StatementLine
     state: State
@@ -41,7 +41,7 @@ class StatementView:
 
     @property
     def table(self) -> TableName:
-        """The table."""
+        """Name of the table."""
         return self.line.table
 
     @property
@@ -55,14 +55,14 @@ class StatementView:
         return self.line.external
 
     def trend_words(self, measurement: Measurement | StatementLine) -> str:
-        """Write the trend of the statement's lag, with figures from a measurement."""
+        """Format the trend of the statement's lag, with the figures of a measurement."""
         if self.starting:
             return "starting"
         return trend_words(self.trend, measurement.rate_rows_s, measurement.eta_s, measurement.data_age_s)
 
     @property
     def lag_rows(self) -> int | None:
-        """Rows behind; None if unknown, 0 for an external table."""
+        """Number of pending rows; None if unknown, 0 for an external table."""
         if self.external:
             return 0
         return self.line.lag_rows
@@ -74,12 +74,12 @@ class StatementView:
 
     @property
     def runs(self) -> bool:
-        """Return whether the statement is wanted running and is known to run."""
+        """Return whether the statement is meant to run and is known to be running."""
         return self.line.wanted == "running" and self.state in ALIVE
 
     @property
     def faulty(self) -> bool:
-        """Return whether the faults-only view (`f`) shows the table; a faulty input without readers is not shown."""
+        """Return whether the faults-only view (`f`) shows the table; it omits a faulty input that has no readers."""
         if self.external:
             return bool(self.line.error and self.readers)
         return bool(self.line.fault_word) and not self.starting
@@ -100,12 +100,12 @@ class LedgerView:
     """Tables by product and layer, products and tables sorted, layers from sources to views."""
 
     def statement(self, table: str) -> StatementView | None:
-        """Find a table; None if it is not deployed."""
+        """Return the view of a table; None if the table is not deployed."""
         return self.statements.get(TableName(table))
 
 
 def downstream_of(view: LedgerView, targets: Sequence[str]) -> tuple[str, ...]:
-    """Return all direct and indirect readers of the targets, nearest first, without the targets."""
+    """Return all direct and indirect readers of the targets, nearest first; the targets themselves are left out."""
     below = distances(
         map(TableName, targets), lambda name: view.statements[name].readers if view.statement(name) else ()
     )
@@ -113,7 +113,7 @@ def downstream_of(view: LedgerView, targets: Sequence[str]) -> tuple[str, ...]:
 
 
 def make_ledger_view(snapshot: LedgerSnapshot, previous: LedgerView | None = None) -> LedgerView:
-    """Join lines with readers and staged marks, reusing what has not changed since `previous`."""
+    """Join the ledger's lines with readers and staged marks, reusing what has not changed since `previous`."""
     if previous is not None:
         if previous.snapshot is snapshot:
             return previous
@@ -149,7 +149,7 @@ _STRUCTURE = attrgetter("table", "version", "product", "layer", "state", "active
 def _changed_figures(
     snapshot: LedgerSnapshot, previous: LedgerSnapshot
 ) -> tuple[tuple[StatementLine, StatementLine], ...] | None:
-    """Return pairs of changed lines (old, new); None if their structure has changed."""
+    """Return the changed lines as (old, new); None if the change is structural, so that the view must be rebuilt."""
     if len(previous.statements) != len(snapshot.statements) or previous.staged != snapshot.staged:
         return None
     pairs = zip(previous.statements, snapshot.statements, strict=True)
@@ -170,7 +170,7 @@ def _families(statements: Iterable[StatementView]) -> Mapping[str, Mapping[str, 
 def _with_figures(
     snapshot: LedgerSnapshot, changed: Iterable[tuple[StatementLine, StatementLine]], previous: LedgerView
 ) -> LedgerView:
-    """Replace changed lines in a view of the same structure."""
+    """Replace changed lines in a view whose structure has not changed."""
     statements, others = dict(previous.statements), dict(previous.others)
     faults = previous.faults
     for line, newer in changed:
@@ -192,14 +192,14 @@ def statement_view(
     reader_products: int = 0,
     staged: tuple[StagedRow, ...] = (),
 ) -> StatementView:
-    """Join a line with its parents, readers and staged marks."""
+    """Join a line of the ledger with its parents, readers and staged marks."""
     starting = is_starting(line)
     trend = Trend.IDLE if line.external else Trend.UNKNOWN if starting else parse_trend(line.trend or "unknown")
     return StatementView(line, parse_state(line.state), trend, starting, parents, readers, reader_products, staged)
 
 
 def is_starting(line: StatementLine) -> bool:
-    """Return whether a statement has neither committed since its start nor been measured a trigger interval after it.
+    """Return whether a statement has committed nothing since its start, nor been measured a trigger interval after it.
 
     An earlier measurement still reflects the time before the start.
     """
@@ -209,13 +209,13 @@ def is_starting(line: StatementLine) -> bool:
 
 
 def uncommitted(line: StatementLine) -> bool:
-    """Return whether a statement runs and has committed nothing since its start."""
+    """Return whether a statement is running and has committed nothing since its start."""
     return line.started_at is not None and line.state in ALIVE and (line.committed_at or 0.0) < line.started_at
 
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """The age of the data, and whether an agent updates it."""
+    """The age of the data on screen, and whether an agent keeps it up to date."""
 
     age_s: float | None
     stale: bool
@@ -227,7 +227,7 @@ class Freshness:
 
 
 def freshness(snapshot: LedgerSnapshot, now: float) -> Freshness:
-    """Return the freshness of a snapshot, in words that rarely change, so that a quiet screen is rarely redrawn."""
+    """Return the freshness of a snapshot, in words that rarely change, so that an idle screen is rarely redrawn."""
     facts = snapshot.facts
     if facts is None:
         reason = snapshot.problem or "the ledger has not been read yet"

@@ -19,7 +19,7 @@ LAYER_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class BranchHealth:
-    """Health of a branch of the tree."""
+    """The health of all statements below a branch of the tree."""
 
     statements: int
     """Number of statements, without external tables."""
@@ -34,7 +34,7 @@ class BranchHealth:
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """One row of the tree; `kind` is product, layer, table, version, or `again` for a table that is shown above."""
+    """A row of the tree; `kind` is product, layer, table, version, or `again` for a table that is also shown above."""
 
     id: str
     kind: str
@@ -52,7 +52,7 @@ class TreeRow:
 
 
 def roll_up(statements: Iterable[StatementView]) -> BranchHealth:
-    """Sum up the statements of a branch in one pass."""
+    """Aggregate the health of a branch's statements in one pass."""
     states: dict[State, int] = {}
     lag, known, errors, total, wrong = 0, False, 0, 0, 0
     behind: float | None = None
@@ -83,7 +83,7 @@ def roll_up(statements: Iterable[StatementView]) -> BranchHealth:
 def by_product(
     view: LedgerView, closed: frozenset[str], shows: Callable[[StatementView], bool] | None, *, force_open: bool
 ) -> tuple[TreeRow, ...]:
-    """Return the tree by product; `closed` are ids of closed branches, `shows` selects statements (None: all)."""
+    """Return the tree by product; `closed` contains ids of closed branches, `shows` selects statements (None: all)."""
     entries: list[TreeRow] = []
     known = view.statements
     for product, layers in view.families.items():
@@ -125,7 +125,7 @@ def _leaf(view: LedgerView, statement: StatementView, depth: int) -> Iterable[Tr
 def by_lineage(
     view: LedgerView, closed: frozenset[str], shows: Callable[[StatementView], bool] | None, *, force_open: bool
 ) -> tuple[TreeRow, ...]:
-    """Return the tree from sources to sinks; a table with several parents is expanded below the first one."""
+    """Return the tree from sources to sinks; a table with several parents is expanded only where it first appears."""
     shown = {table for table, statement in view.statements.items() if shows is None or shows(statement)}
     children: Mapping[TableName, tuple[TableName, ...]] = {
         table: tuple(reader for reader in view.statements[table].readers if reader in shown) for table in shown
@@ -151,30 +151,30 @@ def by_lineage(
 
 
 def closing_id(entry: TreeRow) -> str:
-    """Return the id of the branch that expands or collapses when an entry is toggled."""
+    """Return the id of the branch that expands or collapses when a row is toggled."""
     return entry.id if entry.kind in ("product", "layer") else f"down:{entry.id}"
 
 
 def branches(view: LedgerView) -> tuple[str, ...]:
-    """List the ids of all branches of the tree by product."""
+    """Return the ids of all branches of the tree by product."""
     products = [f"product:{product}" for product in view.families]
     return (*products, *(f"layer:{product}/{layer}" for product, layers in view.families.items() for layer in layers))
 
 
 def tables_of(entry: TreeRow, view: LedgerView) -> tuple[TableName, ...]:
-    """Return the tables that an action on a row applies to: the row's own, or the non-external ones below a branch."""
+    """Return the tables to which an action on a row applies: its own table, or the non-external ones below a branch."""
     if entry.tables:
         return entry.tables
     return tuple(name for name in entry.below if (found := view.statement(name)) is not None and not found.external)
 
 
 def health_of(entry: TreeRow, view: LedgerView) -> BranchHealth:
-    """Sum up the statements below a branch; called for visible rows only."""
+    """Aggregate the health of the statements below a branch; called for visible rows only."""
     return roll_up(found for name in entry.below if (found := view.statement(name)) is not None)
 
 
 class FoldingMode(StrEnum):
-    """Which branches are closed by default; the value is shown to the user."""
+    """The rule by which branches are closed by default; its value is shown to the user."""
 
     FIT = "as many branches open as fit"
     QUIET = "quiet branches folded"
@@ -182,7 +182,7 @@ class FoldingMode(StrEnum):
 
 
 class TreeFolding:
-    """Keeps track of closed branches: a branch that becomes noteworthy opens by itself, unless the user closed it."""
+    """Keeps track of closed branches; a branch that is no longer quiet opens by itself unless the user closed it."""
 
     def __init__(self) -> None:
         self.mode = FoldingMode.FIT
@@ -192,7 +192,7 @@ class TreeFolding:
         self._made_for: tuple[object, ...] = ()
 
     def closed(self, view: LedgerView, rows: int, kept: Collection[str] = ()) -> frozenset[str]:
-        """Return the closed branches, given room for `rows` rows; branches in `kept` are not newly closed."""
+        """Return the closed branches if `rows` rows fit; branches in `kept` are not newly closed."""
         made_for = (self.mode, rows, rows_of(view, ()))
         if made_for != self._made_for:
             self._made_for = made_for
@@ -203,7 +203,7 @@ class TreeFolding:
         return frozenset((self._folded | by_person) - (self.chosen.keys() - by_person))
 
     def change_mode(self, view: LedgerView, rows: int) -> None:
-        """Switch to the next mode that looks different, and forget the user's choices."""
+        """Switch to the next mode that changes what is shown, and forget which branches the user opened or closed."""
         now, modes = self.closed(view, rows), tuple(FoldingMode)
         self.chosen = {}
         at = modes.index(self.mode) + 1
@@ -216,7 +216,7 @@ class TreeFolding:
 def folded_to_fit(view: LedgerView, rows: int) -> frozenset[str]:
     """Return the branches to close so that the tree has at most `rows` rows, if possible.
 
-    Only quiet branches are closed. Products are opened before layers, small ones before large ones.
+    Only quiet branches are closed. Product branches are opened before layers, and small ones before large ones.
     """
     closed = quiet_branches(view)
     room = rows - rows_of(view, closed)
@@ -257,7 +257,7 @@ def quiet_branches(view: LedgerView) -> frozenset[str]:
 
 
 def rows_of(view: LedgerView, closed: Collection[str]) -> int:
-    """Count the rows of the tree by product."""
+    """Return the number of rows in the tree by product if the branches in `closed` are closed."""
     rows = len(view.families)
     for product, layers in view.families.items():
         for layer, names in layers.items() if f"product:{product}" not in closed else ():
