@@ -1,4 +1,4 @@
-"""The agent's ports to Spark: queries, tables, analysis; each implementation is one class in `pipelines`."""
+"""The agent's ports to Spark: queries, tables, analysis and upkeep; one class in `pipelines` implements each port."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -78,38 +78,37 @@ class ReportedQuery:
 
 
 def unheard() -> None:
-    """Do nothing; the default for callers that do not measure a call."""
+    """Do nothing; the default callback of `Queries.stop`."""
 
 
 class AnotherQuery(EngineRefused):
-    """A different query already runs under the name of the one to be started."""
+    """Raised if a different query is already running under the name of the query to be started."""
 
 
 class Queries(Protocol):
-    """Streaming queries of the operating session; each call raises PoolUnreachable or EngineRefused."""
+    """The streaming queries of the agent's Spark session; every call may raise PoolUnreachable or EngineRefused."""
 
     def start(self, start: QueryStart, run_id: str = "") -> ReportedQuery:
-        """Start a query, or return it if it is running already.
+        """Start a query, or return it if it is already running.
 
-        A running query with the same name is taken for the same query if its run is `run_id`, or if it is known to have
-        been started with an equal `start`; otherwise AnotherQuery is raised.
+        A running query with the same name is the same query if its run id is `run_id`, or if it is known to have been
+        started with an equal `start`. For any other query with that name, AnotherQuery is raised.
         """
 
     def stop(self, name: str, calling: Callable[[], object] = unheard, *, upserts: bool = False) -> None:
-        """Stop a query and return once it is gone from the pool; `calling` is called before each call to Spark.
+        """Stop a query and wait until it is gone from the pool; `calling` is called before each stop request to Spark.
 
-        If the query `upserts`, all writes of its last batch have ended by then as well.
+        With `upserts`, also wait until all writes of the query's last batch have ended.
         """
 
     def active(self) -> tuple[ReportedQuery, ...]:
         """Return all active queries of this session with their last progress."""
 
     def look(self, query: ReportedQuery) -> ReportedQuery:
-        """Return a query's last progress, its status message and whether a trigger is active, as the query itself
-        reports them."""
+        """Ask Spark for a query's last progress, status message and trigger activity; return the query with them."""
 
     def ended(self) -> tuple[ReportedQuery, ...]:
-        """Return the queries that ended since the last call, with error class and message."""
+        """Return the queries that ended since the last call without being stopped, with error class and message."""
 
     def expect(self, name: str, id: str, run_id: str) -> None:
         """Register a query that an earlier agent left running, so that its end is noticed."""
@@ -119,7 +118,7 @@ class Queries(Protocol):
 
 
 def unnoticed(view: str) -> None:
-    """Do nothing; the default for callers that do not follow a swap."""
+    """Do nothing; the default callback of `Tables.swap`."""
 
 
 Pointer = tuple[str, tuple[str, ...], tuple[str, ...]]
@@ -128,7 +127,7 @@ Pointer = tuple[str, tuple[str, ...], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class FileView:
-    """A view over some files of a table."""
+    """A temporary view over selected files of a table."""
 
     name: str
     folder: str
@@ -153,58 +152,60 @@ class CatalogTable:
 
 
 class Tables(Protocol):
-    """The catalog; every call is idempotent."""
+    """Tables and views in the pool's catalog; every call is idempotent."""
 
     def create(self, name: str, ddl: str, *, exists: bool = False, columns: Mapping[str, str] | None = None) -> None:
         """Run a compiled CREATE TABLE IF NOT EXISTS; a table that already `exists` keeps the columns in its log.
 
-        `columns` are the column types by name, from that log, to be compared with the declaration; if None, those of
-        the catalog are compared.
+        `columns` are the column types in that log, by name; they are compared with the declaration. If they are None,
+        the types in the catalog are compared instead.
         """
 
     def create_together(self, tables: Sequence[CatalogTable]) -> frozenset[str]:
-        """Create missing tables in one request and return the names of those created; the rest is left to `create`.
+        """Create missing tables in one request and return their names; tables that it skips are left to `create`.
 
         Raises EngineRefused if Spark refuses a table; others may have been created by then.
         """
 
     def has(self, name: str) -> bool:
-        """True if the catalog currently has a table or view of this name."""
+        """Return whether the catalog currently has a table or view of this name."""
 
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
-        """Add columns, given as (name, type), that the table lacks."""
+        """Add those of the columns, given as (name, type), that the table lacks."""
 
     def widen_columns(self, name: str, columns: tuple[tuple[str, str], ...], allowing: str) -> None:
-        """Widen columns, given as (name, type), whose new type is wider; `allowing` is the table property that permits
-        it.
+        """Widen those of the columns, given as (name, type), whose new type is wider.
+
+        `allowing` is the table property that permits widening.
         """
 
     def clone(self, name: str, source: str, version: int, location: str) -> None:
-        """Replace an empty table by a clone of a version of another table, whose folder is `source`.
+        """Replace an empty table with a clone of one version of the table in the folder `source`.
 
-        The clone references the files of the source, which must be kept. A table with rows is left as it is.
+        The clone references the files of the source table, which must be kept. A table that has rows stays unchanged.
         """
 
     def record_batch(self, location: str, query: str, batch: int) -> None:
-        """Record a batch of a query in the log of the table in a folder, unless it is recorded already."""
+        """Record a batch of a query in the log of the table in the folder `location`, unless it is recorded already."""
 
     def forget(self, name: str) -> None:
-        """Drop a table from the catalog; its files stay."""
+        """Drop a table from the catalog without deleting its files."""
 
     def point(self, view: str, targets: tuple[str, ...], columns: tuple[str, ...]) -> None:
-        """Point a view at these columns of all targets: ALTER VIEW if the view exists, else CREATE VIEW."""
+        """Let a view return these columns of all target tables: ALTER VIEW if the view exists, else CREATE VIEW."""
 
     def point_together(self, pointers: Sequence[Pointer]) -> frozenset[str]:
         """Create missing views in one request and return their names; raises EngineRefused like `create_together`."""
 
     def swap(self, pointers: Sequence[Pointer], before: Callable[[str], object] = unnoticed) -> float:
-        """Point all views at their targets in one tight loop; return how many seconds the loop took.
+        """Point all views at their target tables in one tight loop; return the duration of the loop in seconds.
 
-        Everything that could be refused is checked before the first move; `before` is called just before each move.
+        Everything that could be refused is checked before the first view moves; `before` is called just before each
+        move.
         """
 
     def standing(self, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
-        """Return the pointers whose view exists in the catalog with exactly their tables and columns."""
+        """Return those pointers whose view exists in the catalog with exactly the given tables and columns."""
 
     def unpoint(self, view: str) -> None: ...
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
@@ -213,23 +214,23 @@ class Tables(Protocol):
     def read_files(
         self, sql: str, limit: int, views: Sequence[FileView], tag: str = ""
     ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
-        """Like `read`, for a query over temporary views of files; the query can be ended by its tag."""
+        """Run a batch query like `read`, but over temporary views of files; `end_reads` can end it by its tag."""
 
     def end_reads(self, tag: str) -> None:
-        """End all running reads with a tag, on the server too."""
+        """End all running reads that have this tag, also on the server."""
 
 
 class Analysis(Protocol):
-    """Spark's analysis of statements over empty tables; nothing is started."""
+    """Spark's analysis of statements over empty tables; no query is started."""
 
     def engine(self) -> str:
         """Return Spark's version, asked once per session."""
 
     def ask(self, question: AnalysisQuestion) -> AnalysisAnswer:
-        """Answer a question; raises TryAgain, or EngineRefused if an input table cannot be created."""
+        """Have Spark answer a question; raises TryAgain, or EngineRefused if an input table cannot be created."""
 
     def clear(self) -> None:
-        """Drop everything created for earlier questions."""
+        """Drop all tables and views created for earlier questions."""
 
 
 class TableUpkeep(Protocol):
@@ -239,12 +240,13 @@ class TableUpkeep(Protocol):
     """
 
     def optimize(self, table: str, tag: str) -> None:
-        """Compact the small files of a table; nothing has changed if the operation is ended early."""
+        """Compact the small files of a table; the table is unchanged if the operation is ended early."""
 
     def vacuum(self, table: str, retain_h: str, tag: str) -> None:
-        """Delete files that have been unreferenced for `retain_h` hours; if it is empty, the table's own retention
-        applies.
+        """Delete files that have been unreferenced for `retain_h` hours.
+
+        If `retain_h` is empty, the table's own retention applies.
         """
 
     def end(self, tag: str) -> None:
-        """End operations with a tag, on the server too."""
+        """End all running operations that have this tag, also on the server."""

@@ -1,4 +1,4 @@
-"""The agent's port to files of tables and checkpoints, and the values read from them."""
+"""The agent's port to the files of tables and checkpoints, and the values read from them."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -18,12 +18,12 @@ Sources = tuple[tuple[int, TableName, str, str], ...]
 
 
 class FolderTaken(Refused):
-    """The folder belongs to this ledger, but another run has used it, so nothing may be appended."""
+    """Raised if a folder belongs to this ledger but another run has used it, so nothing may be appended."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFault:
-    """Why a statement cannot continue with a table, as a kind and a human-readable clause."""
+    """The reason why a statement cannot continue with a table, as a kind and a clause for display."""
 
     kind: TableFaultKind
     why: str
@@ -32,11 +32,11 @@ class TableFault:
 
     @property
     def sentence(self) -> str:
-        """Return what happened and what to do in one line."""
+        """Return the fault and its remedy in one line."""
         return self.refused().sentence
 
     def refused(self) -> Refused:
-        """Return the fault as an error."""
+        """Return the fault as an error to raise."""
         return Refused(self.why, remedy=self.remedy)
 
 
@@ -87,7 +87,7 @@ class SourceLag:
 
 @dataclass(frozen=True, slots=True)
 class FolderContents:
-    """The files of a table: existing files named by its log, or all files without a log."""
+    """Totals over a table's files: the existing files in its log, or all files of a table without a log."""
 
     files: int
     bytes: int
@@ -124,7 +124,7 @@ class FolderContents:
 
 
 class OriginRows(Enum):
-    """What happens to the rows of a version that another version continues."""
+    """What becomes of the rows of a version when another version continues it."""
 
     LEFT = "left"
     """The rows stay in the old version; the new version holds later rows only."""
@@ -143,7 +143,7 @@ class VersionFolders:
 
     @property
     def before(self) -> str:
-        """The folder of earlier rows; it lies in the table's folder and so moves with it."""
+        """The folder of the table of earlier rows; it is inside the table's folder and so moves with it."""
         return f"{self.table}/{BEFORE_FOLDER}"
 
 
@@ -152,7 +152,7 @@ BEFORE_FOLDER = "_before"
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a version starts if it does not start empty."""
+    """The starting point of a version whose checkpoint was forked or seeded."""
 
     batch: int | None
     """The last batch that the version does not run itself; None if the version runs all batches."""
@@ -204,11 +204,11 @@ class Upkeep:
 
 
 class Checkpoints(Protocol):
-    """Files of tables and checkpoints.
+    """Access to the files of tables and checkpoints.
 
-    A folder belongs to a version or to an external table; the format, a name that `table_format` accepts, tells which.
-    `Sources` are the streamed sources of a statement as (ordinal, table, folder, format). Every method raises TryAgain
-    if a path cannot be reached or a log cannot be read now.
+    A folder belongs to a version or to an external table; the format, a name that `table_format` accepts, distinguishes
+    them. `Sources` are the streamed sources of a statement as (ordinal, table, folder, format). Every method raises
+    TryAgain if a path cannot be reached or a log cannot be read now.
     """
 
     epoch: int
@@ -216,31 +216,31 @@ class Checkpoints(Protocol):
 
     @property
     def machine(self) -> str:
-        """Id of this machine; empty if the machine has no id."""
+        """The id of this machine; empty if the machine has no id."""
 
     # Ownership of folders.
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
-        """Create an empty folder together with its owner file and its note, which names the run, in one rename.
+        """Create a folder that contains only an owner file and its note, which names the run, in one rename.
 
         A folder of the same run is left as it is; an unused folder of another run is taken over. Raises FolderTaken if
         another run has used the folder, Refused if the folder does not belong to this ledger.
         """
 
     def take_over(self, folder: str, former: str = "") -> None:
-        """Write the current ledger, epoch and machine into the owner file of a folder of this ledger or of `former`.
+        """Write the current ledger, epoch and machine to the owner file of a folder of this or the `former` ledger.
 
         The run in the owner file stays the same. Raises Refused if the folder belongs to another ledger.
         """
 
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
-        """Write `_headgate.json` of a table folder atomically."""
+        """Write a note to `_headgate.json` in a table's folder atomically."""
 
     def set_aside(self, folder: str, into: str) -> None:
-        """Move a folder of this ledger to `into` in the trash, or to a similar name if that is taken.
+        """Move a folder of this ledger to the path `into` in the trash, or to a similar path if that one exists.
 
-        Does nothing if the folder is gone. Across file systems, the folder is copied, and deleted once the copy is
-        complete.
+        Does nothing if the folder does not exist. Across file systems, the folder is copied, and deleted once the copy
+        is complete.
         """
 
     def put_back(self, aside: str, folder: str) -> None:
@@ -250,37 +250,36 @@ class Checkpoints(Protocol):
         """
 
     def remove(self, folder: str) -> bool:
-        """Delete a folder of this ledger with all its contents; return True if the folder was the ledger's or is gone
-        already.
+        """Delete a folder of this ledger with all its contents; return False if the folder is not the ledger's.
 
-        Files that cannot be deleted stay, together with the owner file.
+        Returns True if the folder does not exist. Files that cannot be deleted stay, together with the owner file.
         """
 
     def is_there(self, folder: str) -> bool:
-        """True if the folder exists on this machine."""
+        """Return whether the folder exists on this machine."""
 
     # Checkpoints.
 
     def read(self, folder: str) -> CheckpointState | None:
-        """Read a checkpoint; None if the folder does not exist or does not hold a checkpoint."""
+        """Read the state of a checkpoint; None if the folder does not exist or is not a checkpoint."""
 
     def lacks(self, folder: str) -> str:
-        """Return the path, in a checkpoint, of the first file that Spark needs for a start but that is missing; empty
-        if none is.
+        """Return the first file that a checkpoint lacks although Spark needs it for a start; empty if there is none.
+
+        The path is relative to the checkpoint.
         """
 
     def made_beside(self, checkpoint: str) -> tuple[str, ...]:
-        """List the paths of a version's first checkpoint, if it exists, and of the seams beside it (`<first>.…`),
-        sorted.
-        """
+        """List a version's existing checkpoints: the first one and those of its seams (`<first>.…`), sorted."""
 
     def why_other_source(
         self, checkpoint: str, sources: Sources, *, take_changes: Set[int] = frozenset(), tracked: bool = False
     ) -> tuple[TableName, TableFault] | None:
-        """Return the first source from which the statement cannot continue, with the fault; None if there is none.
+        """Return a source from which the statement cannot continue, with the fault; None if there is none.
 
-        A fault that cannot be recognized counts as none. In sources whose ordinal is in `take_changes`, rows may have
-        been updated or deleted, which ends any other stream; with `tracked`, columns may have been renamed or dropped.
+        Faults that cannot be detected are ignored. A renamed or dropped column is returned only if there is no other
+        fault, and with `tracked` it is no fault. The ordinals in `take_changes` are of sources in which rows may have
+        been updated or deleted, which ends any other stream.
         """
 
     def unread_before(
@@ -292,29 +291,28 @@ class Checkpoints(Protocol):
         """
 
     def gone(self, checkpoint: str, sources: Sources) -> int | None:
-        """Count the files that a statement has read and that no longer exist; None if the checkpoint does not record
-        them.
-        """
+        """Count the files that a statement has read and that no longer exist; None if not all are recorded."""
 
     def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
         """Measure how far a statement, running or stopped, is behind each of its sources."""
 
     def folded_lag(self) -> Mapping[str, str]:
-        """Return positions and totals for measuring lag, as JSON by key; `unfold_lag` restores them after a restart."""
+        """Return the positions and totals behind lag measurements, as JSON by key; `unfold_lag` restores them."""
 
     def unfold_lag(self, folded: Mapping[str, str]) -> None:
         """Restore the result of `folded_lag`; call it before the first measurement."""
 
     def batch_history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
-        """Return what each known batch of a version had read of its `sources` streams, and which rows its table held.
+        """Return what a version had read at the end of each known batch, and which rows its table then contained.
 
-        Empty before the first batch, and if the logs cannot be read.
+        `sources` is the number of the version's streams. The history is empty before the first batch, and if the logs
+        cannot be read.
         """
 
     # Contents of tables.
 
     def contents(self, folder: str, format: str) -> FolderContents | None:
-        """Return the size and age of a table's contents; None if the table does not exist on this machine.
+        """Return the number, size and age of a table's files; None if the table does not exist on this machine.
 
         Slow for many files.
         """
@@ -329,61 +327,61 @@ class Checkpoints(Protocol):
         """
 
     def sink_batch(self, folder: str, *, format: str = "", query: str = "") -> int | None:
-        """Return the newest batch in a table's record of batches, or the newest batch of `query` in the table's log.
+        """Return the newest batch that a table records as written; None if there is none.
 
-        None if there is no such batch.
+        A file table has one record of batches; in a transaction log, only the batches of `query` are considered.
         """
 
     def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
-        """Return the files written by a table's batches up to `upto`; None if the table's log does not record them.
+        """Return the files written by a table's batches up to batch `upto`; None if its log does not record them.
 
         Raises Refused if the files do not contain exactly the rows of the table.
         """
 
     def seen(self, folder: str, upto: int | None = None, *, format: str = "") -> tuple[SeenFile, ...] | SeenLog:
-        """Return the contents of a source, to be passed to `seed`.
+        """Return the contents of a source, for `seed` to mark as read.
 
-        With `upto`, only the contents up to that batch of the table's own record. Without a `format`, the source is a
-        table that Headgate writes. Raises Refused if the record does not separate the batch from later ones.
+        With `upto`, return only the contents written up to that batch of the table's own record. Without a `format`,
+        the source is a table that Headgate writes. Raises Refused if the record does not separate the batch from later
+        ones.
         """
 
     # Tables with a transaction log; for other formats the result is empty or None.
 
     def identity(self, folder: str, format: str) -> str:
-        """Return the id of a table; empty if there is no table."""
+        """Return the id of a table; empty if the table does not exist."""
 
     def columns(self, folder: str, format: str) -> Mapping[str, str] | None:
-        """Return Spark's types of the columns by name; None if the log does not contain all of them."""
+        """Return a table's column types, as Spark writes them, by column name; None if its log lacks any of them."""
 
     def properties(self, folder: str, format: str) -> Mapping[str, str]:
-        """Return the properties of a table; empty if there is no table."""
+        """Return the properties of a table; empty if the table does not exist."""
 
     def written_by_hand(self, folder: str, format: str) -> tuple[int, str] | None:
-        """Return the newest version whose rows were not written by a statement, with its operation; None if there is
-        none.
+        """Return the newest version with a manual change of rows, and its operation; None if there is none.
+
+        A change is manual if no statement made it.
         """
 
     def log_history(self, folder: str, format: str) -> LogHistory | None:
         """Return the versions of a table that are still in its log; None without a log."""
 
     def log_mark(self, place: str, version: int | None = None) -> LogMark | None:
-        """Return the mark of the log in a folder at `version`, or at its newest version if None; None without a log."""
+        """Return the mark of the log in a folder, at its newest version unless another is given; None without a log."""
 
     def kept_h(self, folder: str, format: str) -> float | None:
-        """Return for how many hours a table keeps files of older versions; None if that cannot be read."""
+        """Return how many hours a table keeps the files of older versions; None if this cannot be read."""
 
     def written_version(self, folder: str, query: str, batch: int) -> int | None:
-        """Return the version of a table that contains a query's batches up to `batch` and no later one; None if
-        unknown.
-        """
+        """Return the table version that has a query's batches up to `batch` and no later ones; None if unknown."""
 
     def lost_files(self, folder: str, version: int) -> tuple[str, ...]:
-        """List the paths of the missing files of a version; checks whether each of the version's files exists."""
+        """List the paths of files of a table version that do not exist; checks every file of the version."""
 
     def why_not_from(
         self, folder: str, format: str, start: LogStart, *, takes_changes: bool, tracked: bool = False
     ) -> Sentence | None:
-        """Explain why a stream cannot start at a position in the log of a table now; None if it can."""
+        """Explain why a stream cannot start at a position in a table's log now; None if it can."""
 
     def upkeep(self, place: str, operation: str, tag: str) -> Upkeep | None:
         """Return the result of the newest completed `OPTIMIZE` or `VACUUM` with a tag; None if there is none."""
@@ -393,10 +391,11 @@ class Checkpoints(Protocol):
     def fork(self, origin: VersionFolders, copy: VersionFolders, note: Mapping[str, Any], *, rows: OriginRows) -> Cut:
         """Create a checkpoint that continues after the newest committed batch of another version, which may be running.
 
-        The checkpoint is a copy with its own id, and the record of batches of the new table ends with the same batch;
-        the origin is only read. `copy` was prepared by the run in `note`; repeating the call is harmless. For a table
-        with a transaction log, only the checkpoint is created; rows and record are copied by `Tables.clone`. Raises
-        FolderTaken if a query was already started in `copy`, TryAgain if a complete copy could not be made.
+        The new checkpoint is a copy with an id of its own, and the record of batches of the new table ends with the
+        same batch; nothing of the origin is changed. `copy` was prepared by the run in `note`; repeating the call is
+        harmless. For a table with a transaction log, only the checkpoint is created; `Tables.clone` copies the rows and
+        the record. Raises FolderTaken if a query was already started in `copy`, TryAgain if a complete copy could not
+        be made.
         """
 
     def seed(
@@ -408,9 +407,10 @@ class Checkpoints(Protocol):
         batch: int | None = None,
         like: str = "",
     ) -> Cut:
-        """Create a checkpoint as if the files or the log of each source, in order of ordinals, had already been read.
+        """Create a checkpoint that marks the files or log position of each source, by ordinal, as read.
 
-        Without `batch`, the version's own first batch skips them, with any kind of state. With `batch`, the version
-        continues after that batch, without state, and with the settings pinned by the checkpoint `like`; if the table
-        has no record of batches, one is created. Preparation, repetition and errors are as for `fork`.
+        Without `batch`, the version has yet to run its first batch, which skips what is marked; the statement may have
+        any kind of state. With `batch`, the version continues after that batch, without state and with the settings
+        pinned by the checkpoint `like`; if the table has no record of batches, one is created. Preparation, repetition
+        and errors are as for `fork`.
         """

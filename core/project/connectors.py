@@ -45,7 +45,7 @@ CONNECTORS = {connector.name: connector for connector in (DELTA,)}
 
 
 class ArtifactFault(FactKind):
-    """Why an artifact cannot be used."""
+    """The reason why a connector's artifact cannot be used."""
 
     FORM = "is not group:artifact:version"
     SCALA = "is Delta for Scala {found}, but pools run Scala {expected}"
@@ -54,7 +54,7 @@ class ArtifactFault(FactKind):
 
 
 def coordinate_fault(coordinate: str) -> Fact[ArtifactFault] | None:
-    """Return what is wrong with a coordinate, its form or the Spark version it was built for; None if it is valid."""
+    """Return what is wrong with the form of a coordinate or with the versions it is built for; None if it is valid."""
     if not _COORDINATE.match(coordinate):
         return ArtifactFault.FORM.of()
     group, artifact, _ = coordinate.split(":")
@@ -62,7 +62,7 @@ def coordinate_fault(coordinate: str) -> Fact[ArtifactFault] | None:
 
 
 def artifact_fault(artifact: str) -> Fact[ArtifactFault] | None:
-    """Return why a Delta artifact cannot run on these pools; None if it can, and for artifacts other than Delta's."""
+    """Return why a Delta artifact cannot run on the pools; None if it can, or if the artifact is not part of Delta."""
     found = _DELTA.match(artifact)
     if not found or (found["spark"], found["scala"]) == (SPARK, _SCALA):
         return None

@@ -8,7 +8,7 @@ MANIFEST_PATH = "headgate.yml"
 
 @dataclass(frozen=True, slots=True)
 class ManifestHead:
-    """Name, id, default and environments of a project; `core.project.model` has the rest of headgate.yml."""
+    """Name, id, environments and default environment of a project; `core.project.model` has all of headgate.yml."""
 
     project: str = ""
     id: str = ""

@@ -20,7 +20,7 @@ class Layer(StrEnum):
 
 
 def layer_place(layer: str) -> tuple[int, str]:
-    """Return a key that sorts layers from sources to views; unknown layers come last, by name."""
+    """Return a sort key that orders layers from sources to views; unknown layers come last, by name."""
     places = [str(one) for one in Layer]
     return (places.index(layer) if layer in places else len(places)), layer
 
@@ -50,7 +50,7 @@ APPEND, UPSERT = "append", "upsert"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The content of `<table>.yml`, completed by the project's defaults."""
+    """The content of `<table>.yml`, with the project's defaults filled in."""
 
     trigger: str = "10 seconds"
     """Processing-time interval of the trigger, as Spark writes it."""
@@ -86,7 +86,7 @@ class Settings:
 
     @property
     def outside_readers(self) -> tuple[tuple[str, str], ...]:
-        """Return each reader outside Headgate with the owner, which may be empty."""
+        """Return the name and the owner of each reader outside Headgate; the owner may be empty."""
         parts = (reader.rstrip(")").partition(" (") for reader in self.readers)
         return tuple((name, owner) for name, _, owner in parts)
 
@@ -97,7 +97,7 @@ class Settings:
 
     @property
     def every_table_streams(self) -> bool:
-        """Return whether tables are streamed even without STREAM."""
+        """Return whether the statement streams its input tables even without STREAM."""
         return self.reads == "stream"
 
 
@@ -128,7 +128,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A Spark Connect server as declared; without `url`, the agent's local child process."""
+    """A declared Spark Connect server; without a `url`, a local child process of the agent."""
 
     name: str = "local"
     url: str | None = None
@@ -162,7 +162,7 @@ class Environment:
     """The environment's rules as declared; rules recorded by an agent take precedence."""
 
     def declared_policy(self, protected: Iterable[TableName]) -> Policy:
-        """Return the declared rules, including the protection of the environment and of tables by name."""
+        """Return the declared rules, with the environment's protection and the protected tables filled in."""
         return replace(self.policy, protected=self.protected, protected_tables=tuple(sorted(protected)))
 
 

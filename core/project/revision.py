@@ -11,7 +11,7 @@ from core.sql.statement import ParsedStatement, TableDdl
 
 @dataclass(frozen=True, slots=True)
 class RevisionTexts:
-    """The texts of a revision; they are declared and deployed together."""
+    """The texts of a revision, which are declared and deployed together."""
 
     ddl: str = ""
     dml: str = ""
