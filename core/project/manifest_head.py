@@ -8,7 +8,7 @@ MANIFEST_PATH = "headgate.yml"
 
 @dataclass(frozen=True, slots=True)
 class ManifestHead:
-    """Name, id, environments and default environment of a project; `core.project.model` has all of headgate.yml."""
+    """Name, id, environments and default environment of a project, as read from headgate.yml."""
 
     project: str = ""
     id: str = ""

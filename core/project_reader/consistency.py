@@ -1,4 +1,4 @@
-"""Consistency between the tables of a project: each check reports everything it finds in a single pass."""
+"""Checks of the consistency between a project's tables; each check reports all its findings in one pass."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -33,9 +33,9 @@ def check_tables(
     missing_in_inputs: MissingInInputs,
     connectors: Set[str] = frozenset(),
 ) -> None:
-    """Check the sink, columns and reads of every table, and that there is no cycle.
+    """Check the sink, columns and reads of every table, and report cycles.
 
-    The statements of `unreadable` tables have Problems of their own, so these tables only look external.
+    Tables in `unreadable` only look external, because their statements could not be read; their sinks are not checked.
     `connectors` are those declared in headgate.yml.
     """
     for table in tables.values():
@@ -76,7 +76,7 @@ def _check_sink(table: Table, problems: list[Problem]) -> None:
 
 
 def _wrong_input(table: Table, format: TableFormat) -> tuple[str, str] | None:
-    """Return what is wrong with the location or format of an external input, as summary and remedy."""
+    """Return what is wrong with the location or format of an external input, as summary and remedy; None if nothing."""
     ddl, place = table.parsed_ddl, table.parsed_ddl.location
     if not format.external_input:
         formats = f"formats for external input: {', '.join(EXTERNAL_INPUTS)}"
@@ -109,7 +109,7 @@ def _check_connector(table: Table, connectors: Set[str], problems: list[Problem]
 
 
 def _check_columns(table: Table, missing_in_inputs: MissingInInputs, problems: list[Problem]) -> None:
-    """Compare column names: a file sink writes the columns of the query, whatever the DDL says (Spark 4.2.0)."""
+    """Report column names that differ from the DDL, because a file sink writes the query's columns (Spark 4.2.0)."""
     parsed, path = table.parsed, table.dml.path if table.dml else ""
     if parsed is None:
         return
@@ -155,7 +155,7 @@ def _difference(declared: list[str], written: list[str]) -> str:
 
 
 def _is_star(column: Column) -> bool:
-    """Return whether a column is a star, with or without EXCEPT; the text alone does not tell a star's columns."""
+    """Return whether a column is a star, with or without EXCEPT, so that the text does not name its columns."""
     return column.name == "*"
 
 

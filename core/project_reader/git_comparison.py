@@ -20,7 +20,7 @@ from core.project_reader.settings_checks import with_changes, with_schema_tracki
 
 @dataclass(frozen=True, slots=True)
 class GitComparison:
-    """The project compared with its own state at a git reference."""
+    """A comparison of the project with its own state at a git reference."""
 
     reference: str
     changed: tuple[TableName, ...] = ()
@@ -42,10 +42,11 @@ def compare_with_commit(
     *,
     environment: str,
 ) -> GitComparison:
-    """Compare the project's texts with those at a commit; `then` holds the differing paths.
+    """Compare the project's current texts with those at a commit.
 
-    A text of None in `then` means that the commit lacks the path. Only the folders of these paths are read, or all
-    folders if the defaults in headgate.yml differ. A table whose earlier text is invalid counts as changed.
+    `then` maps each path that differs to its text at the commit, or to None if the commit lacks the path. Only the
+    folders of these paths are read, or all folders if the defaults in headgate.yml differ. A table whose earlier text
+    is invalid counts as changed.
     """
     manifest = _manifest_then(then)
     defaults = manifest.defaults if manifest else project.defaults
@@ -71,8 +72,8 @@ def with_texts_of_commit(
 ) -> dict[TableName, ObservedDeployment]:
     """Add the texts of a commit, which is assumed to be deployed, to the observations that have no texts.
 
-    Observations that say `same`, or that name another revision by hash, are left as they are. A table that has
-    changed since and has no readable text at the commit becomes `changed`.
+    Observations with the revision `same`, or with the hash of another revision, stay unchanged. A table of unknown
+    revision gets the revision `changed` if it has changed since and has no readable text at the commit.
     """
     return {table: _with_texts_of(since, table, seen) for table, seen in observed.items()}
 
@@ -95,7 +96,7 @@ def _manifest_then(then: Mapping[str, str | None]) -> Manifest | None:
 
 
 def _differing(was: Environment, now: Environment) -> Iterator[str]:
-    """Yield the keys in which two forms of an environment differ; values are left out, because they may be secret."""
+    """Yield the keys in which an environment's settings differ; values are left out, because they may be secret."""
     conf = dict(was.pool.conf), dict(now.pool.conf)
     yield from (f"pool.conf.{key}" for key in {**conf[0], **conf[1]} if conf[0].get(key) != conf[1].get(key))
     yield from (f"pool.{key}" for key in ("name", "url", "cores", "memory") if _differ(was.pool, now.pool, key))
@@ -111,7 +112,7 @@ def _differ(was: object, now: object, key: str) -> bool:
 
 
 def _identity(table: Table) -> tuple[str, ...]:
-    """Return everything about a table that can change, ignoring line endings."""
+    """Return a table's texts, product, layer and unit for comparison, ignoring line endings."""
     texts = revision_of(table).texts
     lines = (_unix(text) for text in (texts.ddl, texts.dml, texts.yml, table.settings_text))
     return (*lines, table.product, table.layer, table.unit)

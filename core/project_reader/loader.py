@@ -1,4 +1,4 @@
-"""Texts of a project folder → Project, or all Problems at once; reads no files and does not stop at a mistake."""
+"""Conversion of a project folder's texts to a Project, or to all Problems at once; opens no files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ class _StatementFile:
 
 @dataclass(slots=True)
 class _ProjectDraft:
-    """What has been read so far; declaring a table twice is a Problem."""
+    """The part of a project that has been read so far; a second declaration of a table is a Problem."""
 
     texts: Mapping[str, str]
     parse_cache: ParseCache
@@ -56,9 +56,10 @@ class _ProjectDraft:
 def read_project(
     texts: Mapping[str, str], parse_cache: ParseCache | None = None
 ) -> tuple[Project | None, tuple[Problem, ...]]:
-    """Read texts by path (relative, forward slashes); the project is None if any Problem is an error.
+    """Read a project from its texts; return the project, or None if any Problem is an error, and all Problems.
 
-    `parse_cache` only saves time: texts in it are not parsed again, and new texts are added to it.
+    `texts` are keyed by relative path with forward slashes. `parse_cache` only saves time: texts in it are not parsed
+    again, and new texts are added to it.
     """
     # A plan sends its paths to the agent as JSON, which must be UTF-8.
     problems: list[Problem] = [
@@ -92,7 +93,7 @@ def read_project(
 
 
 def read_tables(texts: Mapping[str, str], defaults: Settings, parse_cache: ParseCache) -> dict[TableName, Table]:
-    """Read the tables in some folders whose DDL is valid, ignoring Problems.
+    """Read the tables of some folders from their texts; Problems are ignored, and invalid DDLs are left out.
 
     A table whose statement is invalid is returned without the statement.
     """
@@ -262,5 +263,5 @@ def _settings(name: str, folder: ScriptFolder, draft: _ProjectDraft, defaults: S
 
 
 def _yml(name: str, folder: ScriptFolder) -> str:
-    """Return the path of a table's own yml, or else of the folder's; empty if there is neither."""
+    """Return the path of a table's own yml, else of its folder's; empty if there is neither."""
     return folder.yml.get(TableName(name)) or folder.yml.get(folder.unit, "")

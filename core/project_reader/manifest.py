@@ -1,4 +1,4 @@
-"""headgate.yml → name, environments, defaults, connectors and policies of a project; wrong values are Problems."""
+"""Reads headgate.yml: name, environments, defaults, connectors and policies of a project; wrong values are Problems."""
 
 import re
 import uuid
@@ -31,7 +31,7 @@ LEAST_MIB, MOST_MIB = 512, 4096 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The content of headgate.yml; a field with a Problem holds its default."""
+    """The content of headgate.yml; a field with a Problem has its default value."""
 
     name: str = ""
     id: str = ""
@@ -43,7 +43,7 @@ class Manifest:
 
 
 def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
-    """Read headgate.yml; if the file is missing (`text` is None), that is a Problem."""
+    """Read headgate.yml from its text; if the text is None, the missing file is reported as a Problem."""
     if text is None:
         problems.append(
             Problem(
@@ -70,7 +70,7 @@ def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
 
 
 def read_manifest_head(text: str, problems: list[Problem]) -> ManifestHead:
-    """Read the part of headgate.yml that selects an environment; other mistakes are left to `read_manifest`.
+    """Read the part of headgate.yml that identifies environments; `read_manifest` reports other mistakes.
 
     A head with Problems must not be used: it might present a protected environment as unprotected.
     """
@@ -214,9 +214,9 @@ def _default_env(top: YamlSection, environments: tuple[Environment, ...]) -> str
 
 
 def declared_policy(texts: Mapping[str, str], environment: str, problems: list[Problem]) -> Policy | None:
-    """Read the policy of one environment from texts by path; None if there is no such environment.
+    """Read the declared policy of one environment; None if there is no such environment.
 
-    The texts of SQL files may be empty. Mistakes are appended to `problems`.
+    `texts` are the project's texts by path; those of SQL files may be empty. Mistakes are appended to `problems`.
     """
     manifest = read_manifest(texts.get(MANIFEST_PATH), problems)
     declared = next((found for found in manifest.environments if found.name == environment), None)
@@ -243,7 +243,7 @@ def _yml(folder: ScriptFolder, table: TableName) -> str:
 
 
 def read_connectors(top: YamlSection) -> tuple[Connector, ...]:
-    """Read the connectors of a project, sorted by name; for an empty entry, this version's defaults apply."""
+    """Read the connectors of a project, sorted by name; an empty entry selects this version's defaults."""
     section = top.section("connectors")
     if section is None:
         return ()
@@ -318,7 +318,7 @@ def read_policy_section(section: YamlSection) -> Policy:
 
 
 def _machine_moves(section: YamlSection) -> str:
-    """Read `allow` or `ask`; the default is `ask`."""
+    """Read whether an agent may continue on another machine: ALLOW, or empty for ASK, which is the default."""
     found = section.text("machine_moves", ASK)
     if found not in (ALLOW, ASK):
         section.wrong("machine_moves", f"{ALLOW} or {ASK}", f"write machine_moves: {ALLOW}, or leave it out")

@@ -1,7 +1,7 @@
 """Parsed texts of a project; each text is parsed once, and parsers are loaded only for unknown texts.
 
-A text is identified by its content alone, not by path or date. A view is recognized without a parser, because it has no
-files to stream.
+A text is identified by its content alone, not by path or date. Views, which cannot be streamed, are recognized without
+a parser.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _BROKEN = (ValueError, TypeError, LookupError)
 
 
 class ParseCache:
-    """Parses SQL and settings by content; sharing an instance avoids parsing a text twice.
+    """A cache of parsed SQL and settings by content; sharing an instance avoids parsing a text twice.
 
     Thread-safe: at worst, two threads parse the same text.
     """
@@ -37,7 +37,7 @@ class ParseCache:
     def __init__(
         self, known: Mapping[bytes, str] | None = None, look_up: Callable[[bytes], str | None] = lambda _: None
     ) -> None:
-        """Start with encoded entries by key, and a function that looks up entries not among them."""
+        """Start with encoded entries by key; `look_up` finds entries that are not among them, or returns None."""
         self._known = dict(known or {})
         self._look_up = look_up
         self._values: dict[bytes, Any] = {}
@@ -53,12 +53,12 @@ class ParseCache:
         return fresh
 
     def add(self, read: Mapping[bytes, str]) -> None:
-        """Add entries that another process parsed, as its `take_fresh` returned them."""
+        """Add entries that another process parsed and returned from `take_fresh`."""
         self._known.update(read)
         self._fresh.update(read)
 
     def ddl(self, text: str, path: str) -> tuple[int | None, TableDdl | None, tuple[Problem, ...]]:
-        """Return the line of CREATE VIEW (None for a table), the table, and the Problems, located in `path`."""
+        """Parse a DDL; return the line of CREATE VIEW (None for a table), the table, and Problems located in `path`."""
         key = _key(b"ddl", text)
         found: tuple[str, TableDdl | None, tuple[Problem, ...]] | None = self._value(key, path)
         if found is None:
@@ -76,19 +76,19 @@ class ParseCache:
         return None, found[1], found[2]
 
     def has_ddl(self, text: str) -> bool:
-        """Return whether the cache has the result for a DDL text."""
+        """Return whether the result of parsing a DDL text is cached."""
         key = _key(b"ddl", text)
         return key in self._values or self._packed(key) is not None
 
     def has_statements(self, text: str, *, every_table_streams: bool = False) -> bool:
-        """Return whether the cache has the result for a DML text."""
+        """Return whether the result of parsing a DML text is cached."""
         key = _statements_key(text, every_table_streams)
         return key in self._values or self._packed(key) is not None
 
     def statements(
         self, text: str, path: str, *, every_table_streams: bool = False
     ) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
-        """Return the statements of a DML text, and the Problems, located in `path`."""
+        """Return the statements of a DML text, and Problems located in `path`."""
         key = _statements_key(text, every_table_streams)
         found: tuple[str, tuple[ParsedStatement, ...], tuple[Problem, ...]] | None = self._value(key, path)
         if found is None:
@@ -105,9 +105,10 @@ class ParseCache:
     def wrong_columns(
         self, parsed: ParsedStatement, columns: Mapping[TableName, tuple[Column, ...]]
     ) -> tuple["UnresolvedName", ...]:
-        """Return the columns that a statement names but no table in its FROM has; `columns` are those declared.
+        """Return the columns that a statement uses but that none of its input tables has.
 
-        The result is cached by the statement's text and the columns of the tables that it reads.
+        `columns` are the declared columns by table. The result is cached by the statement's text and the columns of the
+        tables that it reads.
         """
         key, read = _columns_read(parsed, columns)
         found = self._columns(key)
@@ -132,7 +133,7 @@ class ParseCache:
         return found
 
     def settings(self, text: str, path: str, defaults: Settings, problems: list[Problem]) -> Settings:
-        """Return a table's settings on top of the project's defaults; a text with Problems is parsed each time."""
+        """Return a table's settings, completed by the project's defaults; a text with Problems is parsed each time."""
         if not text.strip():
             return defaults
         key = _key(b"yml" + repr(defaults).encode("utf-8", "surrogatepass"), text)
@@ -152,7 +153,7 @@ class ParseCache:
         return found
 
     def _value(self, key: bytes, path: str) -> Any:
-        """Return a cached value, unless it has Problems located in another file with the same content."""
+        """Return a cached value; None if there is none, or if it has Problems in another file of the same content."""
         found = self._values.get(key)
         return found if found is not None and (found[0] == path or not found[-1]) else None
 
@@ -184,7 +185,7 @@ def _statements_key(text: str, every_table_streams: bool) -> bytes:
 def _columns_read(
     parsed: ParsedStatement, columns: Mapping[TableName, tuple[Column, ...]]
 ) -> tuple[bytes, dict[TableName, tuple[Column, ...] | None]]:
-    """Return those columns of `columns` that a statement's tables have, by table, and a cache key for them."""
+    """Return a cache key for a statement and its input columns, and these columns by table."""
     read = {each.table: _with_changes(columns.get(each.table), each) for each in parsed.reads}
     declared = {name: [(each.name, each.type) for each in found or ()] for name, found in sorted(read.items())}
     parts = [parsed.select, parsed.stateful, declared, [*map(bool, read.values())]]
@@ -236,9 +237,9 @@ def wrong_columns(
     parse_cache: ParseCache,
     read_ahead: Callable[[Sequence[Reading], ParseCache], None] = lambda *_: None,
 ) -> tuple[Problem, ...]:
-    """Return a Problem for each column that a statement of these tables names but no table in its FROM has.
+    """Return a Problem for each column that a statement of these tables uses but that none of its input tables has.
 
-    `read_ahead` may fill the cache with readings that are not in it yet.
+    `read_ahead` may add the results for statements that are not cached yet.
     """
     declared = {name: table.parsed_ddl.columns for name, table in project.tables.items()}
     names = _DeclaredNames(declared)
@@ -263,7 +264,7 @@ def wrong_columns(
 def missing_in_inputs(
     table: Table, names: Sequence[str], tables: Mapping[TableName, Table], parse_cache: ParseCache
 ) -> list[Problem]:
-    """Return a Problem for each of these columns that the table's statement reads but no input has, as if misspelt."""
+    """Return a Problem for each column in `names` that a table's statement reads but that none of its inputs has."""
     assert table.parsed is not None, f"{table.name} is external"
     declared = {name: each.parsed_ddl.columns for name, each in tables.items()}
     wrong = parse_cache.wrong_columns(table.parsed, declared)

@@ -1,4 +1,4 @@
-"""Paths of a project → the files of each table; misplaced and misspelled files become Problems."""
+"""Assignment of a project's files to tables by path; misplaced and misspelled files become Problems."""
 
 import re
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ class ScriptFolder:
 
 
 def read_script_folders(paths: Iterable[str], problems: list[Problem]) -> tuple[ScriptFolder, ...]:
-    """Assign the project's files to table folders; the folders are sorted by path."""
+    """Return the table folders of a project, with the files assigned to them, sorted by path."""
     folders: dict[str, ScriptFolder] = {}
     settings: list[str] = []
     for path in sorted(paths):
@@ -51,7 +51,7 @@ def read_script_folders(paths: Iterable[str], problems: list[Problem]) -> tuple[
 
 
 def table_folder(path: str) -> str:
-    """Return the table folder of a script or yml, judged by its path alone."""
+    """Return the table folder of a script or yml, derived from its path alone."""
     folder = path.rpartition("/")[0]
     return folder.removesuffix("/sql-scripts")
 
@@ -112,7 +112,7 @@ def _folder(
 
 
 def _take_settings(path: str, folders: dict[str, ScriptFolder], problems: list[Problem]) -> None:
-    """Assign `<folder>/<table>.yml` to a table that has a script in that folder; test cases declare nothing."""
+    """Assign `<folder>/<table>.yml` to a table that has a script in that folder; files of test cases are ignored."""
     place, _, file = path.rpartition("/")
     folder = folders.get(place)
     if folder is None:

@@ -1,4 +1,4 @@
-"""A project that was read and checked, as bytes, so that the next process does not have to read it again.
+"""Serialization of a project that was read and checked, so that the next process does not have to read it again.
 
 The bytes do not contain the texts, and can be restored only together with texts of the same digest.
 """
@@ -26,7 +26,7 @@ _BROKEN = (pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError,
 
 
 def digest_of(texts: Mapping[str, str]) -> bytes:
-    """Return a digest of all paths and contents, in their order."""
+    """Return a digest of the paths and contents of texts, which depends on their order."""
     parts = [*texts, *texts.values()]
     digest = hashlib.sha256(array("Q", [len(texts), *map(len, parts)]))
     digest.update("".join(parts).encode("utf-8", "surrogatepass"))
@@ -34,14 +34,14 @@ def digest_of(texts: Mapping[str, str]) -> bytes:
 
 
 def pack_project(found: ReadProject, texts: Mapping[str, str]) -> bytes:
-    """Serialize a project that was read from `texts`."""
+    """Serialize a project, and the warnings found when it was read from `texts`."""
     packed = io.BytesIO()
     _Packer(packed, texts).dump(found)
     return packed.getvalue()
 
 
 def unpack_project(packed: bytes, texts: Mapping[str, str]) -> ReadProject | None:
-    """Restore a project that was read from the same texts; None if the bytes are invalid."""
+    """Restore a project and its warnings, which were read from the same texts; None if the bytes are invalid."""
     try:
         project, problems = _Unpacker(packed, texts).load()
     except _BROKEN:
@@ -50,7 +50,7 @@ def unpack_project(packed: bytes, texts: Mapping[str, str]) -> ReadProject | Non
 
 
 class _Packer(pickle.Pickler):
-    """Pickles a value as its class and fields, in order, and a file's text as its index among the texts."""
+    """A pickler that writes a dataclass as its class and fields, and a file's text as its index among the texts."""
 
     def __init__(self, packed: io.BytesIO, texts: Mapping[str, str]) -> None:
         super().__init__(packed, 5)

@@ -20,7 +20,10 @@ def revision_of(table: Table) -> Revision:
 def read_revision(
     table: TableName, texts: RevisionTexts, defaults: Settings, parse_cache: ParseCache | None = None
 ) -> Revision | None:
-    """Parse deployed texts; None if they are invalid. An older yml is completed by the current defaults."""
+    """Parse deployed texts into a revision; None if they are invalid.
+
+    An older yml is completed by the current defaults.
+    """
     problems: list[Problem] = []
     parse_cache = parse_cache or ParseCache()
     if "trigger:" in texts.yml:

@@ -1,4 +1,4 @@
-"""Settings of a table checked against its statement: keys, streams of keyed tables, `schema_tracking:`, `checks:`.
+"""Checks of a table's settings against its statement: keys, streams of keyed tables, `schema_tracking:`, `checks:`.
 
 A setting that Spark or Delta could not apply is a Problem at the line of the setting in the yml.
 """
@@ -49,10 +49,10 @@ def check_keyed(tables: Mapping[TableName, Table], yml: Mapping[TableName, str],
 
 
 def with_changes(tables: dict[TableName, Table], among: Mapping[TableName, Table]) -> dict[TableName, Table]:
-    """Return the tables with the keyed tables whose changes each statement reads, unless it is set to read rows.
+    """Return the tables with `changes_of` set to the keyed tables whose changes the table's statement streams.
 
-    Changes of an external table, which may also be append-only, are read only with `reads: changes`. Streamed
-    tables are looked up in `among`.
+    A statement with `reads: rows` streams no changes. Changes of an external table, which may also be append-only, are
+    read only with `reads: changes`. Streamed tables are looked up in `among`.
     """
     return {name: _with_changes(table, among) for name, table in tables.items()}
 
@@ -101,7 +101,7 @@ def _check_streams(table: Table, tables: Mapping[TableName, Table], yml: str, pr
 
 
 def _wrong_table(table: Table) -> Iterator[tuple[str, str, str]]:
-    """Yield each mistake in the settings of a keyed table as (key of the yml, summary, remedy)."""
+    """Yield each mistake in the settings of a keyed table as (yml key, summary, remedy)."""
     settings, ddl = table.settings, table.parsed_ddl
     if not table_format(ddl.format).keyed:
         able = " or ".join(name for name, each in TABLE_FORMATS.items() if each.keyed)
@@ -135,7 +135,7 @@ def _wrong_table(table: Table) -> Iterator[tuple[str, str, str]]:
 
 
 def _doubtful_table(table: Table) -> Iterator[tuple[str, str, str]]:
-    """Yield each probable mistake in the settings of a keyed table as (key of the yml, summary, remedy)."""
+    """Yield each probable mistake in the settings of a keyed table as (yml key, summary, remedy)."""
     settings = table.settings
     kinds = {column.name.lower(): column.type.lower() for column in table.parsed_ddl.columns}
     if not settings.sequence:
@@ -183,7 +183,7 @@ def _wrong_condition(table: Table) -> Iterator[tuple[str, str]]:
 
 
 def _at_its_end(problem: Problem, sql: str) -> tuple[str, str]:
-    """Return summary and remedy of a Problem about a condition, hiding the bracket that was appended to it."""
+    """Return summary and remedy of a Problem with a condition, without mentioning the bracket appended to it."""
     if problem.where is not None and problem.where.line > sql.count("\n"):
         summary = problem.summary.replace("at `)`", "at its end")
         return summary, "complete the condition"
@@ -234,7 +234,7 @@ def _rows_by(table: Table) -> str:
 
 
 def _records_changes(parent: Table) -> bool:
-    """Return whether a table has recorded its changes since its creation, given its mode and its DDL."""
+    """Return whether a table's mode and DDL imply that its changes have been recorded since its creation."""
     recorded = table_format(parent.parsed_ddl.format).keyed_properties
     said = {name.lower(): value.lower() for name, value in parent.parsed_ddl.properties}
     itself = "true" if parent.settings.upserts and not parent.external else ""
@@ -274,9 +274,10 @@ _FILE = re.compile("^file:/+")
 
 
 def with_schema_tracking(tables: dict[TableName, Table], among: Mapping[TableName, Table]) -> dict[TableName, Table]:
-    """Return the tables, with schema tracking turned off wherever the statement does not support it.
+    """Return the tables with schema tracking turned off for statements that do not support it.
 
-    A project's default thus applies only where it can. Formats of streamed tables are looked up in `among`.
+    A project's default thus applies only to statements that can track schemas. Formats of streamed tables are looked up
+    in `among`.
     """
     return {
         name: replace(table, settings=replace(table.settings, schema_tracking=False))
@@ -305,7 +306,7 @@ def check_schema_tracking(
 
 
 def _in_the_way(table: Table, among: Mapping[TableName, Table]) -> tuple[str, str]:
-    """Return why a statement cannot track the schema, as a key of `_WRONG`, and the table; an empty key if it can."""
+    """Return why a statement cannot track schemas, as a key of `_WRONG` (empty if it can), and the table concerned."""
     if table.parsed is None:
         return "no stream", table.name
     streams = [
@@ -328,7 +329,7 @@ def _in_the_way(table: Table, among: Mapping[TableName, Table]) -> tuple[str, st
 
 
 def check_queries(tables: Mapping[TableName, Table], yml: Mapping[TableName, str], problems: list[Problem]) -> None:
-    """Report every check whose query cannot run on the table and other declared tables; `yml` holds the paths."""
+    """Report each query in `checks:` that cannot run on declared tables; `yml` has the path of each table's yml."""
     seen: set[str] = set()
     for table in tables.values():
         path = yml.get(table.name, "")
@@ -343,7 +344,7 @@ def check_queries(tables: Mapping[TableName, Table], yml: Mapping[TableName, str
 
 
 def _wrong_query(sql: str, unit: set[TableName], tables: Mapping[TableName, Table]) -> Iterator[tuple[str, str]]:
-    """Yield each mistake in the query of a check, as summary and remedy."""
+    """Yield each mistake in the query of a check as (summary, remedy)."""
     # The parser is loaded only where a project has checks.
     from core.sql.analysis_safety import unsafe_for_analysis
     from core.sql.lineage.statement_lineage import lineage_of

@@ -1,4 +1,4 @@
-"""`<table>.yml` and the project's `defaults` → Settings, and back to a text that is complete without defaults."""
+"""Conversion of `<table>.yml` and the project's `defaults` to Settings, and back to a self-contained text."""
 
 import re
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ MOST_CHECKS = 50
 
 
 def read_settings(text: str, path: str, defaults: Settings, problems: list[Problem]) -> Settings:
-    """Read a table's yml on top of the project's defaults; a wrong value is reported and the default used instead."""
+    """Read a table's yml; missing values, and wrong ones, which are reported, are replaced by the defaults."""
     if not text.strip():
         return defaults
     from core.project_reader.yaml_reader import read_yaml
@@ -38,7 +38,7 @@ READS = ("batch", "stream", "changes", "rows")
 
 
 def read_settings_section(section: "YamlSection", defaults: Settings) -> Settings:
-    """Read Settings from a section of a yml."""
+    """Read Settings from a YAML section; missing and wrong values are replaced by the defaults."""
 
     section.only(KEYS, later=LATER)
     trigger = " ".join(section.text("trigger", defaults.trigger).split())
@@ -85,7 +85,7 @@ def read_settings_section(section: "YamlSection", defaults: Settings) -> Setting
 
 
 def read_objective(section: "YamlSection", default: str) -> str:
-    """Read `objective: {behind: 5 minutes}`, the delay above which a statement is at fault."""
+    """Read `objective: {behind: 5 minutes}`, the maximum delay of a statement, or return the default."""
     below = section.section("objective")
     if below is None:
         return default
@@ -134,7 +134,7 @@ def _checks(section: "YamlSection") -> tuple[tuple[str, str], ...]:
 
 
 def check_entries(value: "YamlValue | None") -> Iterator[tuple[str, str, int]]:
-    """Yield the name, query and line of each entry; name and query are empty if the entry is malformed."""
+    """Yield name, query and line of each entry in `checks:`; name and query are empty if the entry is malformed."""
     if value is None or (value.text is None and value.items is None and value.pairs is None):
         return
     for item in value.items if value.items is not None else (value,):
@@ -150,7 +150,7 @@ def _wrong_checks(section: "YamlSection", expected: str, line: int) -> None:
 
 @lru_cache(maxsize=10_000)
 def settings_as_text(settings: Settings) -> str:
-    """Format settings as YAML with the defaults filled in: the yml of a revision; equal settings give equal texts.
+    """Return settings, with the defaults filled in, as the yml text of a revision; equal settings give equal texts.
 
     The trigger is always written, so that a later change of the project's default counts as a change.
     """

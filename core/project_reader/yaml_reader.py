@@ -1,4 +1,4 @@
-"""YAML mappings with the line of each key; a wrong value becomes a Problem, and the default replaces it."""
+"""YAML mappings with the line of each key; a wrong value is reported as a Problem and replaced by the default."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ _DEEPEST, _MOST_VALUES = 20, 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class YamlValue:
-    """A raw value: a text, None for null, a list, or the key-value pairs of a mapping, in order."""
+    """A YAML value as written: a text, a list, or the key-value pairs of a mapping, in order; all are None for null."""
 
     line: int
     """The line on which the value starts, counted from 1."""
@@ -46,7 +46,7 @@ class YamlSection:
     problems: list[Problem]
 
     def text(self, key: str, default: str) -> str:
-        """Read a text; for an empty value, the default is returned."""
+        """Read the string under a key, or return the default if it is absent, empty or not a string."""
         node = self._scalar(key)
         if node is None:
             return default
@@ -56,7 +56,7 @@ class YamlSection:
         return str(node.value)
 
     def flag(self, key: str, default: bool) -> bool:
-        """Read true or false."""
+        """Read the Boolean value under a key, or return the default if it is absent or wrong."""
         node = self._scalar(key)
         if node is None:
             return default
@@ -66,7 +66,7 @@ class YamlSection:
         return bool(node.value.lower() in ("true", "yes", "on"))
 
     def number(self, key: str, default: float, *, most: float) -> float:
-        """Read a number greater than zero and at most `most`."""
+        """Read the number under a key, above zero and at most `most`, or return the default if it is unset or wrong."""
         node = self._scalar(key)
         if node is None:
             return default
@@ -82,14 +82,14 @@ class YamlSection:
         return value
 
     def bound(self, key: str, *, most: float, example: str) -> float | None:
-        """Read a number greater than zero and at most `most`; None if the key is not set.
+        """Read the number under a key, above zero and at most `most`; None if the key is not set.
 
-        `example` appears in the remedy.
+        A wrong value is reported and replaced by `example`, which the remedy suggests.
         """
         return self.number(key, float(example), most=most) if self._scalar(key) is not None else None
 
     def count(self, key: str, *, example: str) -> int | None:
-        """Read a whole number above zero, optionally with k, M or G (thousand, million, billion); None if not set."""
+        """Read a whole number above zero, optionally with k, M or G (10³, 10⁶ or 10⁹); None if it is unset or wrong."""
         node = self._scalar(key)
         if node is None:
             return None
@@ -100,7 +100,7 @@ class YamlSection:
         return int(found["digits"].replace("_", "")) * _TIMES.get(found["unit"], 1)
 
     def entries(self, key: str) -> tuple[tuple[str, int], ...]:
-        """Read a list of raw values with their lines; a single value counts as a list of one."""
+        """Read the list under a key as (text, line) pairs; a single value is read as a list of one."""
         node = self.nodes.get(key)
         if node is None or node.tag == f"{_TAG}null":
             return ()
@@ -111,7 +111,7 @@ class YamlSection:
         return tuple((str(item.value), item.start_mark.line + 1) for item in items)
 
     def texts(self, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
-        """Read a list of strings; a single string counts as a list of one."""
+        """Read the list of strings under a key, or return the default; a single string is read as a list of one."""
         node = self.nodes.get(key)
         if node is None or (isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}null"):
             return default
@@ -122,7 +122,7 @@ class YamlSection:
         return tuple(str(item.value) for item in items)
 
     def pairs(self, key: str) -> tuple[tuple[str, str], ...]:
-        """Read a mapping from names to raw scalars, as pairs sorted by name."""
+        """Read the mapping under a key as (name, text) pairs, sorted by name; values must be scalars."""
         inner = self.section(key)
         if inner is None:
             return ()
@@ -135,7 +135,7 @@ class YamlSection:
         return tuple(found)
 
     def value(self, key: str) -> YamlValue | None:
-        """Read a raw value; None if it is absent or exceeds the limits on depth and size."""
+        """Read the value under a key as written; None if it is absent or exceeds the limits on depth and size."""
         node = self.nodes.get(key)
         if node is None:
             return None
@@ -146,7 +146,7 @@ class YamlSection:
             return None
 
     def section(self, key: str) -> "YamlSection | None":
-        """Read a mapping; None if it is absent, empty or not a mapping."""
+        """Read the mapping under a key; None if it is absent, null or not a mapping."""
         node = self.nodes.get(key)
         if node is None or (isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}null"):
             return None
@@ -180,7 +180,7 @@ class YamlSection:
                 )
 
     def wrong(self, key: str, expected: str, remedy: str) -> None:
-        """Report that a key does not accept its value."""
+        """Report that the value of a key must be `expected`."""
         self.problems.append(Problem(f"{self._named(key)} must be {expected}", remedy, self.at(key), key))
 
     def at(self, key: str = "") -> Where:
@@ -201,7 +201,7 @@ class YamlSection:
 
 
 def read_yaml(text: str, path: str, problems: list[Problem]) -> YamlSection | None:
-    """Read a YAML text that is a mapping; an empty text gives an empty section, an invalid text None."""
+    """Parse a YAML text that is a mapping; an empty text gives an empty section, an invalid text None."""
     try:
         node = yaml.compose(text.removeprefix("\ufeff"), Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
@@ -232,7 +232,7 @@ def read_yaml(text: str, path: str, problems: list[Problem]) -> YamlSection | No
 
 
 def read_value(text: str) -> YamlValue | None:
-    """Read a text that is a single value, such as `[1, 2]`; None if it is invalid or exceeds the limits."""
+    """Parse a YAML text that is one value, such as `[1, 2]`; None if it is empty, invalid or exceeds the limits."""
     try:
         node = yaml.compose(text, Loader=_LOADER)
         return None if node is None else _value(node, _DEEPEST, iter(range(_MOST_VALUES)))

@@ -1,4 +1,4 @@
-"""A run, which is one execution of a plan: its values and the allowed state transitions."""
+"""The values of a run, which is one execution of a plan, and the allowed transitions between states."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -35,7 +35,7 @@ _SKIPPED = "skipped by an operator"
 
 
 def skipped_note(do: str, note: str) -> str:
-    """Return the note of a skipped step; the note of a skipped comparison keeps the differences that were found."""
+    """Return the note of a step that an operator skips; for a comparison, it keeps the differences found so far."""
     if do != StepKind.VALIDATE:
         return _SKIPPED
     if RELEASE_DIFF in note:
@@ -117,7 +117,7 @@ class Run:
     def become(self, state: RunState) -> "Run":
         """Return the run in another state; raises IllegalTransition if the transition is not allowed.
 
-        The same state again is allowed and changes nothing.
+        A transition to the current state is allowed and changes nothing.
         """
         if state is self.state:
             return self

@@ -56,7 +56,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class MigrationTicket:
-    """A record, written at the swap, that a reader still reads a version that a run replaced."""
+    """A record, written at the swap, of a reader that still reads the version that a run replaced."""
 
     run_id: str
     table: TableName
@@ -86,8 +86,9 @@ class MigrationTicket:
 
 @dataclass(frozen=True, slots=True)
 class CheckResultRow:
-    """The result of one check of one table in a release; `verdict` is a value of
-    `core.validation.verdicts.CheckVerdict`.
+    """The result of one check of one table in a release.
+
+    `verdict` is a value of `core.validation.verdicts.CheckVerdict`.
     """
 
     run_id: str

@@ -150,7 +150,7 @@ class Release:
 
 
 def replaced_nodes(plan: Plan) -> tuple[PlanNode, ...]:
-    """Return the nodes for which a plan builds another version; a run whose plan has no such node is no release."""
+    """Return the nodes of a plan that replace a version with another; a run without such nodes is not a release."""
     return tuple(node for node in plan.nodes if node.action in _REPLACES and node.version != node.from_version)
 
 
@@ -165,7 +165,7 @@ def release_of(
     taken_back_by: str = "",
     uncompared: Collection[TableName] = (),
 ) -> Release | None:
-    """Return the release that a run carries out; None if the run replaces nothing. Linear in versions and steps.
+    """Return the release that a run carries out; None if the run replaces no version. Linear in versions and steps.
 
     `taken_back_by` is the open run that rolls the release back; `uncompared` are tables whose comparison was skipped.
     """
@@ -231,7 +231,7 @@ def _key(node: PlanNode) -> tuple[str, int]:
 
 
 def _side(key: Version, one: Deployment | None, measured: Measurement | None, now: float) -> ReleaseSide:
-    """Return one version of a pair; a stop time in the past is dropped, since readers then keep the version running."""
+    """Return one side of a pair; a scheduled stop in the past is omitted, since readers then keep it running."""
     if one is None or one.deleted:
         return ReleaseSide(key[1], State.ABSENT, runs=False, stops_at=None)
     runs = one.wanted == WantedState.RUNNING
@@ -241,7 +241,7 @@ def _side(key: Version, one: Deployment | None, measured: Measurement | None, no
 
 
 def _lacks(one: Deployment | None, known: Mapping[Version, Deployment], old: Mapping[TableName, int]) -> str:
-    """Return why a replaced version cannot serve again because of its files, checkpoint or inputs; empty if it can."""
+    """Return why a replaced version cannot serve again, such as a lost checkpoint or input; empty if it can."""
     if one is None or one.deleted:
         return "it is deleted"
     if not one.checkpoint_ok:
@@ -293,7 +293,7 @@ def _why_no_rollback(
 def _standing(
     plan: Plan, run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, Deployment]
 ) -> tuple[ReleaseState, float, str]:
-    """Return the state of a release, when that state began, and the note of the step that determines the state."""
+    """Return the state of a release, when it entered that state, and a note on the state, which may be empty."""
     back = _goes_back(plan, pairs)
     waits = not run.acknowledged_by or any(pair.new.state != State.ABSENT for pair in pairs)
     if run.state == RunState.FAILED and not run.continued_by and waits:
@@ -317,12 +317,12 @@ def _standing(
 
 
 def _goes_back(plan: Plan, pairs: Sequence[ReleasePair]) -> bool:
-    """Return whether a plan rolls back to older versions; a rollback of a rollback leads to newer ones."""
+    """Return whether a plan rolls back to older versions; the rollback of a rollback returns to newer ones."""
     return plan.request.verb == "rollback" and any(pair.new.version < pair.old.version for pair in pairs)
 
 
 def _between(run: RunRow) -> ReleaseState:
-    """Return the state of a release if no open step determines it."""
+    """Return the state of a release before its swap, derived from the finished steps, if no open step determines it."""
     gates = [step.state in SATISFIED for step in run.steps if step.do == StepKind.CATCH_UP]
     if gates and all(gates):
         return ReleaseState.READY

@@ -1,4 +1,4 @@
-"""The state machine of a run: takes evidence, returns the next run and intents for the executor; performs no I/O."""
+"""The state machine of a run: turns evidence into the next run and intents for the executor; performs no I/O."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -118,7 +118,7 @@ _FORWARD = "resumed after the agent stopped: the remaining pointers are moved"
 
 
 def recover_run(run: Run) -> Run:
-    """Return a run as a new agent resumes it: interrupted steps wait again and will be probed before they are started.
+    """Return a run as a new agent resumes it: interrupted steps wait again, and are probed before they start.
 
     A hold keeps its state, so that a swap command accepted before the run is resumed is not lost.
     """
@@ -131,7 +131,10 @@ def recover_run(run: Run) -> Run:
 
 
 def advance_run(run: Run, evidence: Iterable[RunEvidence]) -> tuple[Run, tuple[RunIntent, ...]]:
-    """Apply evidence; return the next run and the intents in plan order. A run that has ended yields no intents."""
+    """Apply evidence to a run; return the next run and the resulting intents for the executor.
+
+    A run that was already done or cancelled yields no intents.
+    """
     intents: list[RunIntent] = []
     for item in evidence:
         run, more = _absorb(run, item)
@@ -199,9 +202,9 @@ def why_not_skipped(run: Run, n: int) -> Sentence | None:
     """Explain why a step cannot be skipped; None if it can. Raises KeyError for an unknown step.
 
     Later steps rely on the effect of a step: skipping a swap would stop the serving version, skipping a stop would let
-    two versions write, and skipping a tombstone would leave a table without a pointer. Only a wait, the maintenance of
-    files, and a comparison can be skipped. The wait for a first batch cannot be skipped if a later step replaces or
-    ends an old version.
+    two versions write, and skipping a tombstone would leave a table without a pointer. Only waits, table maintenance
+    and comparisons can be skipped. The wait for a first batch cannot be skipped if a later step replaces or ends an old
+    version.
     """
     progress = run.step(n)
     do, state = progress.step.do, progress.state
@@ -222,7 +225,7 @@ def why_not_skipped(run: Run, n: int) -> Sentence | None:
 
 
 def is_early(run: Run, control: OperatorControl) -> bool:
-    """Return whether a skip of a starting step must wait until the step's gate is polled.
+    """Return whether a command to skip a step that starts a query must wait until the step's gate is polled.
 
     A new agent starts interrupted steps again before it polls them. A run that has ended starts nothing, and accepts
     every command at once.
@@ -265,7 +268,7 @@ def _cancel(run: Run) -> tuple[Run, tuple[RunIntent, ...]]:
 
 
 def _awaits_swap(run: Run, start: Step) -> bool:
-    """Return whether a started version runs beside a serving one; a cancel stops only such versions."""
+    """Return whether a started version runs alongside a serving version; a cancel stops only such versions."""
     return any(p.step.do is StepKind.CATCH_UP and p.step.table == start.table for p in run.steps)
 
 
@@ -284,7 +287,7 @@ def _block(run: Run) -> Run:
 
 
 def _begin(run: Run) -> tuple[Run, list[RunIntent]]:
-    """Start the first step that is ready; only one, so that each intent is recorded before its effect."""
+    """Start the first step that is ready, and no other, so that each intent is recorded before its effect."""
     by_n = {p.step.n: p for p in run.steps}
     for progress in run.steps:
         ready = progress.state is StepState.WAITS and all(_lets_begin(by_n[n]) for n in progress.step.after)
@@ -294,13 +297,13 @@ def _begin(run: Run) -> tuple[Run, list[RunIntent]]:
 
 
 def _lets_begin(before: StepProgress) -> bool:
-    """Return whether a predecessor lets a step start; a reader may start once the query that it reads has started."""
+    """Return whether a predecessor lets a step start; a reader may start as soon as its upstream query has started."""
     started = before.state is StepState.GATE and before.step.do in READABLE_ONCE_STARTED
     return before.state in SATISFIED or started
 
 
 def _proofs(run: Run, step: Step) -> frozenset[int]:
-    """Return the starting steps whose first batch must be done before a step ends or replaces an old version.
+    """Return the numbers of the steps that must commit a first batch before a step ends or replaces an old version.
 
     Steps in between may be skipped, so they prove nothing. The first pointer of a table needs no proof, since no step
     before its swap waits for a version to catch up.
@@ -316,7 +319,7 @@ def _proofs(run: Run, step: Step) -> frozenset[int]:
 
 
 def _before(run: Run, numbers: Iterable[int]) -> tuple[StepProgress, ...]:
-    """Return all direct and indirect predecessors of steps."""
+    """Return all direct and indirect predecessors of the given steps."""
     by_n = {p.step.n: p for p in run.steps}
     found: set[int] = set()
     open_ = list(numbers)
@@ -348,9 +351,8 @@ def moves_pointers(plan: Plan, states: Mapping[int, StepState]) -> bool:
 
 
 def overrules(plan: Plan, act: str, do: StepKind | None) -> bool:
-    """Return whether a command overrides a check of a plan that needs approval.
+    """Return whether a command overrides a check of a plan that needs approval: a swap, or the skip of a comparison.
 
-    The author of the plan may not give such a command alone. These commands are the swap and the skip of a comparison;
-    `do` is the kind of the skipped step.
+    The author of the plan may not give such a command alone. `do` is the kind of the skipped step.
     """
     return plan.approvals > 0 and (act == "swap" or (act == "skip" and do is StepKind.VALIDATE))

@@ -1,4 +1,4 @@
-"""Sentences on stopped statements: what a stop affects, which runs it blocks, which serving versions are stopped."""
+"""Sentences about stopped statements: the effects of a stop, and serving versions that are stopped."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -11,7 +11,7 @@ from core.run.records import RunRow
 
 
 def stopped_serving(versions: Iterable[KnownVersion], tables: Collection[str]) -> tuple[tuple[TableName, int], ...]:
-    """Return the serving versions of `tables` whose wanted state is stopped, sorted; external tables never count."""
+    """Return the serving versions of `tables` whose wanted state is stopped, sorted, without external tables."""
     serving = (one for one in versions if one.table in tables and one.active and not one.deleted and one.version)
     return tuple(sorted((one.table, one.version) for one in serving if one.wanted == WantedState.STOPPED))
 
@@ -29,7 +29,7 @@ def stopped_serving_words(stopped: Sequence[tuple[str, int]]) -> str:
 def left_running(
     versions: Iterable[Deployment], replaced: Collection[tuple[TableName, int]]
 ) -> tuple[tuple[TableName, int], ...]:
-    """Return the replaced versions that keep running without a scheduled stop and without a reader outside the run."""
+    """Return the replaced versions that still run, have no scheduled stop, and are read by replaced versions only."""
     every = [one for one in versions if not one.deleted]
     live = [one for one in every if one.active or one.wanted == WantedState.RUNNING]
     read = {(b.parent, b.version) for one in live if (one.table, one.version) not in replaced for b in one.bindings}
@@ -50,7 +50,7 @@ def left_running_words(left: Sequence[tuple[TableName, int]]) -> str:
 def staying_words(
     versions: Sequence[Deployment], tables: Collection[str], replaced: Collection[tuple[TableName, int]]
 ) -> str:
-    """Return a sentence on stopped serving versions and on replaced versions left running; empty if none."""
+    """Return a sentence about stopped serving versions and replaced versions left running; empty if there are none."""
     rests = stopped_serving_words(stopped_serving(versions, tables))
     return "; ".join(words for words in (rests, left_running_words(left_running(versions, replaced))) if words)
 
