@@ -1,1 +1,1 @@
-"""Protocols for the systems that the agent drives; implemented in `pipelines.spark_connect` and `pipelines.storage`."""
+"""Protocols between the agent and what it drives; implemented in `pipelines.spark_connect` and `pipelines.storage`."""

@@ -1,1 +1,1 @@
-"""Reading a project folder into a Project or Problems, with a parse cache, a binary copy, and a comparison with git."""
+"""Files of a project folder to a Project or to Problems with lines; parse cache, copy, comparison with git."""
