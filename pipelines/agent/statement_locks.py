@@ -1,4 +1,4 @@
-"""Locks per version, held by one thread at a time, and the order of operator commands.
+"""A lock for each version, held by one thread at a time, and the order of operator commands.
 
 A command gets its serial here when it is accepted, before anything is written, so that no stop waits for a disk.
 """
@@ -20,7 +20,7 @@ from pipelines.spark_connect.call_deadlines import MissedDeadline
 Version = tuple[TableName, int]
 
 HOLD_S = 30.0
-"""Longest wait of an action for another one on the same version, in seconds; longer than any start or stop."""
+"""Longest time, in seconds, that an action waits for another on the same version; longer than any start or stop."""
 
 
 @dataclass(slots=True)
@@ -31,19 +31,19 @@ class _Hold:
 
 
 class StatementLocks:
-    """Locks of versions by thread, and the commands that operators have given since this agent started."""
+    """The locks of versions, and the commands that operators have given since this agent started."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._holds: dict[Version, _Hold] = {}
         self._owed: dict[Version, set[Future[Any]]] = {}
-        """Pool calls that missed their deadline and have not ended: their effect may still happen."""
+        """Pool calls that missed their deadline and are still in progress, so that their effect may still happen."""
         self._deleting: set[Version] = set()
         self._starting: set[Version] = set()
         self._serial = 0
         self._newest_start = 0
         self._stops: dict[str, int] = {}
-        """Serial of the newest stop, by table, or by query name if the stop was for one version."""
+        """Serial of the newest stop, by table, or by query name for the stop of one version."""
         self._recorded: dict[str, int] = {}
         """Serial of the newest stop that the ledger has recorded, by table or query name."""
         self._started: dict[str, int] = {}
@@ -51,10 +51,11 @@ class StatementLocks:
 
     @contextmanager
     def holding(self, *versions: Version, by: str, wait_s: float = HOLD_S) -> Iterator[None]:
-        """Hold versions while a block starts, stops or moves them; the same thread may hold them again inside.
+        """Lock versions for a block that starts, stops or moves them; the same thread may lock them again within it.
 
-        Raises Busy, naming the holder, after `wait_s`. Versions are locked in order, so that holders of several never
-        deadlock. If the block ends with a call that missed its deadline, the versions stay locked until that call ends.
+        Raises Busy, naming the holder, after `wait_s`. Versions are locked in a fixed order, so that threads that lock
+        several never deadlock. If a call in the block misses its deadline, the versions stay locked until that call
+        ends.
         """
         with ExitStack() as held:
             for version in sorted(set(versions)):
@@ -69,10 +70,10 @@ class StatementLocks:
 
     @contextmanager
     def deleting(self, version: Version) -> Iterator[None]:
-        """Announce that a version is being deleted, before looking for its readers.
+        """Announce that a version is being deleted, before its readers are looked up.
 
-        A start records the reader as wanted first and checks this afterwards, so one of the two always notices the
-        other.
+        A start first records that the reader should be running and then checks this announcement, so that at least one
+        of the two notices the other.
         """
         with self._changed:
             self._deleting.add(version)
@@ -83,13 +84,13 @@ class StatementLocks:
                 self._deleting.discard(version)
 
     def is_being_deleted(self, version: Version) -> bool:
-        """Return whether a step is deleting a version now."""
+        """Return whether a step is currently deleting a version."""
         with self._changed:
             return version in self._deleting
 
     @contextmanager
     def starting(self, version: Version) -> Iterator[None]:
-        """Announce the start of a locked version, from before the first check for stops until after the last one."""
+        """Announce the start of a locked version, from before its first check for stops until after its last one."""
         with self._changed:
             self._starting.add(version)
         try:
@@ -99,29 +100,29 @@ class StatementLocks:
                 self._starting.discard(version)
 
     def is_starting(self, version: Version) -> bool:
-        """Return whether a start is in progress that may not have noticed a stop yet, or whose outcome is unknown."""
+        """Return whether a start is in progress that may have missed a stop, or whose outcome is unknown."""
         with self._changed:
             return version in self._starting or version in self._owed
 
     def held(self) -> frozenset[Version]:
-        """Return the versions that are locked now."""
+        """Return the versions that are currently locked."""
         with self._changed:
             return frozenset(self._holds) | self._owed.keys()
 
     def count_above(self, serial: int) -> None:
-        """Make all new serials higher than `serial`, which was found in the ledger or the journal."""
+        """Make all future serials higher than `serial`, the highest in the ledger or the journal."""
         with self._changed:
             self._serial = max(self._serial, serial)
 
     def newest_serial(self) -> int:
-        """Return the serial of the newest command."""
+        """Return the serial of the newest command, of any kind."""
         with self._changed:
             return self._serial
 
     def stop(self, names: Iterable[str]) -> int:
-        """Announce an operator's stop before anything is written; returns its serial.
+        """Announce an operator's stop of tables or versions before anything is written; returns the stop's serial.
 
-        Starts check for it afterwards.
+        Starts check for such stops later.
         """
         with self._changed:
             self._serial += 1
@@ -139,36 +140,36 @@ class StatementLocks:
             self._recorded.update({name: max(serial, self._recorded.get(name, 0)) for name in names})
 
     def start(self) -> int:
-        """Return a new serial for a command that wants something running: a start, a restart, a run or a retry."""
+        """Return a new serial for a command that causes statements to run: a start, a restart, a run or a retry."""
         with self._changed:
             self._serial += 1
             self._newest_start = self._serial
             return self._serial
 
     def newest_start(self) -> int:
-        """Return the serial of the newest command that wants anything running."""
+        """Return the serial of the newest command that causes statements to run."""
         with self._changed:
             return self._newest_start
 
     def started(self, names: Iterable[str], serial: int) -> None:
-        """Mark a start as carried out, for a table (which ends its stop) or for one version."""
+        """Record that a start was carried out, of a whole table (which ends the table's stop) or of one version."""
         with self._changed:
             self._started.update({name: max(serial, self._started.get(name, 0)) for name in names})
 
     def stops(self, version: Version) -> int:
-        """Return the serial of the newest stop of a version; an action compares it before and after its effect."""
+        """Return the serial of the newest stop of a version; actions compare it before and after their effect."""
         with self._changed:
             return stops_of(self._stops, version)
 
     def all_stops(self) -> dict[str, int]:
-        """Return the serials of the newest stops by table and by query name, for `stops_of`."""
+        """Return the serial of the newest stop for each table and query name, as `stops_of` expects."""
         with self._changed:
             return dict(self._stops)
 
     def has_unrecorded_stop(self, version: Version, *, after: int = 0) -> bool:
-        """Return whether the ledger lacks an announced stop that no later start has ended.
+        """Return whether an announced stop is neither in the ledger nor ended by a later start.
 
-        Stops up to the serial `after` are ignored.
+        Stops with serials up to `after` are ignored.
         """
         table, name = version[0], query_name(*version)
         with self._changed:
@@ -180,7 +181,7 @@ class StatementLocks:
             )
 
     def was_started_since(self, version: Version, serial: int) -> bool:
-        """Return whether a start of a version was carried out after the command `serial`."""
+        """Return whether a start of a version that was ordered after the command `serial` has been carried out."""
         with self._changed:
             return self._started.get(query_name(*version), 0) > serial
 

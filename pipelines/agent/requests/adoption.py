@@ -1,4 +1,4 @@
-"""`headgate adopt`: lists what is in doubt and what an adoption does about it, and carries it out."""
+"""`headgate adopt`: lists what is in doubt and what an adoption changes, and performs the adoption."""
 
 import logging
 from contextlib import suppress
@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 
 
 FILLED_S = 30.0
-"""Longest wait of an adoption for the catalog to be filled, in seconds."""
+"""Longest time, in seconds, that an adoption waits for the pool's catalog to be filled."""
 
 
 class Adoption:
-    """Makes the current state the ledger's own: registers records, starts a new epoch, and rewrites owner files.
+    """Resolves a doubt: registers recorded versions, starts a new epoch, and marks all folders as this ledger's.
 
     It never moves files.
     """
@@ -42,9 +42,9 @@ class Adoption:
         self._rebuild = RegistryRebuild(agent)
 
     def findings(self) -> dict[str, Any]:
-        """Describe the doubt, and what an adoption does with each statement, folder and query.
+        """Return the doubt, and what an adoption does with each statement, folder, run and query.
 
-        Raises Refused while a server of another home runs over the data folder.
+        Raises Refused while a Spark server of another Headgate home uses the data folder.
         """
         found = self._rebuild.found()
         doubt = self._doubt(found)
@@ -81,10 +81,11 @@ class Adoption:
         }
 
     def carry_out(self, confirm: str) -> dict[str, Any]:
-        """Adopt the environment; raises ConfirmationNeeded without the typed text.
+        """Adopt the environment; raises ConfirmationNeeded unless `confirm` is the required text.
 
-        Raises Refused if nothing is in doubt, or if a server of another home runs over the data folder. The mark is
-        written last: if the agent is killed before, the doubt remains and the adoption can be repeated.
+        Raises Refused if nothing is in doubt, or while a Spark server of another home uses the data folder. The data
+        folder's mark is written last: if the agent is killed earlier, the doubt remains and the adoption can be
+        repeated.
         """
         found = self._rebuild.found()
         if not (doubt := self._doubt(found)):
@@ -110,9 +111,9 @@ class Adoption:
         return {"epoch": epoch, "doubt": doubt, "left": left}
 
     def _refuse_beside_another_server(self) -> None:
-        """Raise Refused while a server of another home runs over the data folder: its statements keep writing there.
+        """Raise Refused while a server of another home uses the data folder, because its statements still write there.
 
-        The server of this home may run: the queries of a lost or restored ledger are found in it and continue.
+        The server of this home may run: queries in it that belong to a lost or restored ledger are found and continue.
         """
         layout, home = self._agent.layout, self._agent.places.home
         pid = server_over(Path(layout.data))
@@ -129,9 +130,9 @@ class Adoption:
         )
 
     def _doubt(self, found: tuple[FoundVersion, ...]) -> str:
-        """Explain why this environment is in doubt, or which statement has another epoch, machine or record.
+        """Return the environment's doubt, or the first statement with another epoch, machine or record; empty if none.
 
-        A checkpoint that cannot be read now causes no doubt; its line in the list says so.
+        A checkpoint that cannot be read now raises no doubt; its line among the findings shows the error.
         """
         if self._agent.identity.doubt:
             return self._agent.identity.doubt
@@ -143,7 +144,7 @@ class Adoption:
         return next(filter(None, map(self._foreign, self._statements())), "")
 
     def _foreign(self, deployment: Deployment) -> str:
-        """Explain why a checkpoint of this ledger belongs to another epoch or machine; empty if it does not."""
+        """Return how a checkpoint's epoch or machine differs from this agent's; empty if it does not."""
         files, name = self._agent.files, query_name(deployment.table, deployment.version)
         try:
             found = files.read(deployment.checkpoint)
@@ -157,10 +158,9 @@ class Adoption:
         return ""
 
     def _take_over(self, found: tuple[FoundVersion, ...], epoch: int) -> list[str]:
-        """Write this ledger and its epoch into the owner files, then into the records; returns the failures.
+        """Write the ledger's id and epoch to all owner files, then to the records; returns the failures.
 
-        A record is rewritten only after the folders of its version, so that a failed version can be adopted
-        again.
+        A version's record is rewritten only after its folders, so that a version that failed can be adopted again.
         """
         self._agent.files.epoch = epoch
         former = {(one.table, one.version): one.ledger for one in found if one.row is not None}
@@ -179,7 +179,7 @@ class Adoption:
         return left
 
     def _restore_catalog(self) -> None:
-        """Register tables and pointers, which was not done while in doubt; an unreachable pool gets them later."""
+        """Register the tables and pointers that were omitted while in doubt, unless the pool is unreachable."""
         agent, pool = self._agent, self._attached()
         if pool is None:
             return
@@ -193,7 +193,7 @@ class Adoption:
                 log.warning("%s is not in the catalog: %s", name, error.summary)
 
     def _attached(self) -> PoolConnection | None:
-        """Return the pool's connection, after waiting for its catalog to be filled; None if the pool is unreachable.
+        """Return the connection to the pool once its catalog is filled; None if that fails.
 
         The catalog may have been filled from the registry as it was before the adoption.
         """
@@ -223,7 +223,7 @@ class Adoption:
         return goes_on(batch, deployment.wanted)
 
     def _overtaken(self, found: tuple[FoundVersion, ...]) -> tuple[RunRow, ...]:
-        """Return the open runs whose tables a newer ledger has changed: their next step would undo those changes."""
+        """Return the open runs whose tables a newer ledger has changed, because continuing would undo those changes."""
         tables = {one.table for one in found if one.row is not None and not one.row.external}
         return tuple(run for run in self._agent.ledger.open_runs() if tables & {step.table for step in run.steps})
 

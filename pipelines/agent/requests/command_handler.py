@@ -1,4 +1,4 @@
-"""The commands of the agent; each is authorized, carried out and recorded with its outcome."""
+"""The commands of the agent; each one is authorized, executed and recorded with its outcome."""
 
 import math
 import re
@@ -32,15 +32,15 @@ from state.row_types import StagedRow
 from state.runs import refuse_unheard
 
 PEEK_ROWS = 1000
-"""Maximum number of rows of a peek."""
+"""Maximum number of rows that a peek returns."""
 
 PEEK_S = 30.0
 
 SPARK_ANALYSIS_S = 20.0
-"""Default time for Spark analysis, in seconds."""
+"""Default time limit for Spark analysis, in seconds."""
 
 MEASURE_S = 10.0
-"""Default time for measuring tables, in seconds."""
+"""Default time limit for measuring tables, in seconds."""
 
 FOLDER_LIMIT = 4096
 """Maximum length of a path on Linux, in bytes."""
@@ -49,14 +49,14 @@ TABLES_LIMIT = 10_000
 """Maximum number of tables that can be staged at once."""
 
 LONGEST_S = 300.0
-"""Longest time for Spark analysis or measuring that a caller can ask for, in seconds."""
+"""Maximum time limit for Spark analysis or measuring that a caller can request, in seconds."""
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 _LONGEST_SHOWN = 300
-"""Maximum number of characters that are kept of an upgrade test's result."""
+"""Number of characters to which an upgrade test's result is cut."""
 
 _Answer = Callable[[Caller, dict[str, Any], str], dict[str, Any]]
-"""Takes the caller, the arguments and the typed confirmation."""
+"""Answers a command, given the caller, the arguments and the typed confirmation."""
 
 
 class _StatementAct(Protocol):
@@ -64,7 +64,7 @@ class _StatementAct(Protocol):
 
 
 class CommandHandler:
-    """Answers requests. The caller's name comes from the socket, the confirmation level from `core.planner.guards`."""
+    """Answers requests. The socket identifies the caller; `core.planner.guards` determines the confirmation."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class CommandHandler:
         }
 
     def handle(self, caller: Caller, request: dict[str, Any]) -> dict[str, Any]:
-        """Answer one request; raises HeadgateError, whose class tells the caller what to do.
+        """Answer one request; raises HeadgateError if it is refused or fails.
 
         Every command is authorized; commands that change something are recorded with their outcome.
         """
@@ -209,7 +209,7 @@ class CommandHandler:
         return {"run": row.id, "act": act}
 
     def _close_ticket(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Record that a reader has moved; raises Refused if this run has no open ticket for the reader."""
+        """Close the ticket of a reader that has moved; raises Refused if the run has no open ticket for the reader."""
         run_id, reader = str(args.get("id")), str(args.get("reader", ""))
         mine = [one for one in self._agent.ledger.tickets(run_id) if one.reader == reader and one.closed_at is None]
         closed = self._agent.ledger.close_ticket(run_id, reader, by=caller.name, at=self._agent.clock())
@@ -219,7 +219,7 @@ class CommandHandler:
         return {"run": run_id, "reader": reader, "closed": closed}
 
     def _acknowledge(self, caller: Caller, row: RunRow) -> dict[str, Any]:
-        """Record that somebody has seen a failed run, so that consoles stop showing it in their first line."""
+        """Record that a user has seen the failure of a run, so that consoles no longer show it in their first line."""
         if row.state != "failed":
             raise Refused(f"run {row.id} is {row.state}: only a failed run is acknowledged", remedy="headgate runs")
         self._agent.ledger.acknowledge_run(row.id, caller.name)
@@ -247,7 +247,7 @@ class CommandHandler:
         return {"staged": tables}
 
     def _unstage(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Unstage tables of the caller; the answer names those that were staged."""
+        """Unstage tables of the caller; the answer lists those that were staged."""
         folder = str(args.get("folder", ""))
         asked = {parse_table_name(str(table)) for table in args.get("tables") or ()}
         mine = [mark for mark in self._agent.ledger.staged() if (mark.actor, mark.folder) == (caller.name, folder)]
@@ -256,7 +256,7 @@ class CommandHandler:
         return {"unstaged": there}
 
     def _peek(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Read some rows of the serving version of a table, or of a given version."""
+        """Return rows of a table, of its serving version unless the arguments contain another one."""
         table = parse_table_name(str(args.get("table", "")))
         deployment = self._agent.serving(table)
         if deployment is None:
@@ -282,13 +282,13 @@ class CommandHandler:
         return {"table": name, "columns": list(columns), "rows": [[_plain(cell) for cell in row] for row in rows]}
 
     def _analyse(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Run Spark analysis of statements. Only operators may have Spark see texts, and each analysis is recorded."""
+        """Have Spark analyse statements. Only operators may submit texts to Spark, and each analysis is recorded."""
         questions = [question_from_json(each) for each in args.get("questions") or ()]
         answers, why = self._analyses.ask(questions, _seconds(args, SPARK_ANALYSIS_S))
         return {"answers": [answer.as_json() if answer else None for answer in answers], "unanswered": why}
 
     def _note_upgrade(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Store the result of an upgrade test of two texts; such a result can only make plans more cautious."""
+        """Store what an upgrade test of two revisions has shown, which can only make plans more cautious."""
         hashes = str(args.get("old")), str(args.get("new"))
         if not all(_HASH.fullmatch(each) for each in hashes):
             raise UsageError("an upgrade result needs the hashes of two revisions", remedy="headgate test --upgrade")
@@ -297,13 +297,13 @@ class CommandHandler:
         return {"table": str(parse_table_name(str(args.get("table", ""))))}
 
     def _measure(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Measure tables now, within a time limit; this changes nothing, so it is not recorded."""
+        """Measure tables now, within a time limit; nothing else changes, so the command is not recorded."""
         tables = [parse_table_name(str(table)) for table in args.get("tables") or ()]
         measured, unmeasured = self._table_statistics.measure(tables, _seconds(args, MEASURE_S))
         return {"measured": measured, "unmeasured": unmeasured}
 
     def _start_pool(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Restart a pool that was given up because it died too often."""
+        """Allow the restart of a pool that was given up because it died too often."""
         return {"starting": self._agent.pool.start_again()}
 
     def _exit(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:

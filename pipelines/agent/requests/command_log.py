@@ -1,6 +1,6 @@
-"""Records of commands: one row in the command log and one or more audit entries each, with fields of bounded length.
+"""Records of commands: one row in the command log and at least one audit entry each, with fields of bounded length.
 
-A command that was carried out never fails because it could not be recorded: it is recorded later.
+If the ledger is unavailable, a command that was executed does not fail, but is recorded later.
 """
 
 import logging
@@ -22,12 +22,12 @@ from state.row_types import AuditRow, CommandRow
 
 
 class RecordedOutcome(NamedTuple):
-    """Outcome and detail of a command, as in `CommandRow`."""
+    """Outcome and detail of a command, as stored in a `CommandRow`."""
 
     outcome: CommandOutcome
     detail: str
     parts: tuple[tuple[str, CommandOutcome], ...] = ()
-    """Subject and outcome for each audit entry, if several outcomes occurred; empty if one entry is enough."""
+    """Subject and outcome of each audit entry if the outcomes differ; empty if one entry is enough."""
 
 
 def outcome_of_error(error: HeadgateError) -> RecordedOutcome:
@@ -36,7 +36,7 @@ def outcome_of_error(error: HeadgateError) -> RecordedOutcome:
 
 
 def outcome_of_answer(op: str, result: dict[str, Any]) -> RecordedOutcome:
-    """Return the outcome to record for an answered request; work that has only started is accepted, not done."""
+    """Return the outcome to record for an answered request; a command that starts a run is accepted, not done."""
     if each := tuple(ActOutcome.from_json(one) for one in result.get("statements", ())):
         return RecordedOutcome(outcome_of_all(each), _detail_of_all(each), _parts_of_all(each))
     detail = f"plan {result['hash'][:12]}" if "hash" in result else ""
@@ -49,7 +49,7 @@ def outcome_of_answer(op: str, result: dict[str, Any]) -> RecordedOutcome:
 
 
 def _detail_of_all(outcomes: Sequence[ActOutcome]) -> str:
-    """Describe all outcomes, failures first."""
+    """Describe the outcomes of a command on several statements, failures first."""
     worst_first = sorted(outcomes, key=lambda outcome: outcome.error is None)
     return ", ".join(f"{outcome.table} {outcome.words(f'{outcome.took_ms:.0f} ms')}" for outcome in worst_first)
 
@@ -62,25 +62,25 @@ def _parts_of_all(outcomes: Collection[ActOutcome]) -> tuple[tuple[str, CommandO
 
 
 STORED = 10
-"""Number of similar commands within WINDOW_S that are recorded; further ones are only counted."""
+"""Number of similar commands per WINDOW_S that are recorded; further ones are only counted."""
 
 WINDOW_S = 60.0
 
 CHANGES_NOTHING = frozenset({CommandOutcome.REFUSED, CommandOutcome.FAILED, CommandOutcome.UNCHANGED})
-"""Outcomes of commands that changed nothing: such commands count as similar whatever their subject is."""
+"""Outcomes of commands that changed nothing; such commands are similar even if their subjects differ."""
 
 DRAFTS = frozenset(("stage", "unstage", "opinion", "upgrade_shown"))
-"""Commands that do not affect what runs."""
+"""Commands that do not affect running statements."""
 
 
 class Alike(NamedTuple):
-    """Properties by which commands count as similar."""
+    """The properties that similar commands have in common."""
 
     caller: str
     op: str
     outcome: str
     subject: str = ""
-    """The table, run or other subject that was changed; empty if nothing was changed."""
+    """The table, run or other subject that the command changed; empty if it changed nothing."""
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class _Window:
 
 
 class RepeatedCalls:
-    """Counts commands by caller, command, outcome and changed subject, so that the command log stays bounded."""
+    """Counts similar commands, so that only a limited number of them is recorded per minute."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -98,7 +98,7 @@ class RepeatedCalls:
         self._windows: dict[Alike, _Window] = {}
 
     def is_stored(self, caller: str, op: str, outcome: str, subject: str) -> bool:
-        """Count a command; returns whether it is to be recorded."""
+        """Count a command, and return whether it should be recorded."""
         changes = outcome not in CHANGES_NOTHING and op not in DRAFTS
         alike = Alike(caller, op, outcome, subject if changes else "")
         with self._lock:
@@ -107,9 +107,9 @@ class RepeatedCalls:
             return window.count <= STORED
 
     def take_over(self) -> list[tuple[Alike, int]]:
-        """Remove the windows that have ended; return how many commands each counted beyond those recorded.
+        """Remove the minutes that have ended, and return the similar commands in them with the number not recorded.
 
-        Windows without such commands are omitted.
+        Commands that were all recorded are omitted.
         """
         with self._lock:
             now = self._monotonic()
@@ -122,14 +122,14 @@ class RepeatedCalls:
 log = logging.getLogger(__name__)
 
 NOTE_S = 0.5
-"""Longest time, in seconds, for which writing its row in the command log may delay an answer."""
+"""Longest time, in seconds, for which recording a command may delay its answer."""
 
 KEPT = 1000
-"""Maximum number of commands that are kept while the ledger is unavailable; older ones are only in the agent's log."""
+"""Maximum number of commands kept while the ledger is unavailable; older ones are only in the agent's log."""
 
 
 class CommandLog:
-    """Writes the command records of one agent."""
+    """Writes the command log and the audit entries of commands."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
@@ -137,7 +137,7 @@ class CommandLog:
         self._unwritten: deque[_Records] = deque(maxlen=KEPT)
 
     def note(self, caller: Caller, request: dict[str, Any], said: RecordedOutcome, took_ms: int) -> None:
-        """Record a request and its outcome; repeated ones are only counted."""
+        """Record a request and its outcome; after several similar ones within a minute, only count it."""
         now, act, subject = self._agent.clock(), cut(_act(request), 40), cut(_subject(request), 500)
         repeats = act if request["op"] == "run" and said.outcome not in CHANGES_NOTHING else str(request["op"])
         if not self._repeated.is_stored(caller.name, repeats, said.outcome, subject):
@@ -163,7 +163,7 @@ class CommandLog:
         )
 
     def tell_repeated(self) -> None:
-        """Record the commands that the ledger could not take earlier, then how many were only counted."""
+        """Record commands that could not be recorded before, then the number of commands that were only counted."""
         while self._unwritten:
             try:
                 self._unwritten[0].write()
@@ -185,7 +185,7 @@ class CommandLog:
             )
 
     def _record(self, command: CommandRow, parts: tuple[tuple[str, CommandOutcome], ...] = (), **more: str) -> None:
-        """Write a command and its audit entries; a locked or full ledger does not delay a stop."""
+        """Write a command and its audit entries; if that takes longer than NOTE_S or fails, they are written later."""
         ledger, records = self._agent.ledger, _Records(partial(self._agent.ledger.add_command, command))
         for subject, outcome in parts or ((command.subject, command.outcome),):
             entry = AuditRow(0, command.at, command.actor, command.op, cut(subject, 500), outcome=outcome, **more)
@@ -200,7 +200,7 @@ class CommandLog:
 
 
 class _Records:
-    """The records of one command, each written once, by whichever thread is first."""
+    """The unwritten records of one command. Each is written once, even if two threads try."""
 
     def __init__(self, first: Callable[[], object]) -> None:
         self._left = deque([first])
@@ -210,7 +210,7 @@ class _Records:
         self._left.append(write)
 
     def write(self) -> None:
-        """Write the records that are left; raises LedgerUnavailable."""
+        """Write the records that have not been written yet; raises LedgerUnavailable."""
         with self._lock:
             while self._left:
                 self._left[0]()
@@ -218,7 +218,7 @@ class _Records:
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text of at most `most` characters; a truncated text ends with the length of the original."""
+    """Return a text cut to at most `most` characters; a text that was cut ends with the length of the original."""
     if len(text) <= most:
         return text
     end = f"… ({len(text):,} characters)"
@@ -226,7 +226,7 @@ def cut(text: str, most: int) -> str:
 
 
 def _act(request: dict[str, Any]) -> str:
-    """Return the name of the action; for a run command the act, so that a retry differs from a skip."""
+    """Return the name to record for a command; for commands to a run, this is the act, such as `retry`."""
     op = str(request.get("op"))
     return str((request.get("args") or {}).get("act") or op) if op == "run" else op
 

@@ -1,6 +1,6 @@
-"""The policy in force: first recorded from the files, later changed only by a command, and checked for every command.
+"""The policy of the environment: first recorded from the files, then changed by commands; enforced for every command.
 
-The confirmation that an action needs is computed here again, so that no caller can ask for less.
+The agent determines again which confirmation an action needs, so that no caller can get by with less.
 """
 
 import os
@@ -23,7 +23,7 @@ from state.row_types import AuditRow, PolicyRow
 
 
 def require_confirmation(needed: Confirmation, given: str, *, stronger: Confirmation | None = None) -> None:
-    """Raise ConfirmationNeeded unless the needed text, or that of a stronger confirmation, was given exactly."""
+    """Raise ConfirmationNeeded unless `given` is the text of the needed confirmation, or of the stronger one."""
     if needed.text and given.strip() not in (needed.text, stronger.text if stronger else needed.text):
         said = f"{given!r} was given" if given else "nothing was given"
         raise ConfirmationNeeded(
@@ -32,7 +32,7 @@ def require_confirmation(needed: Confirmation, given: str, *, stronger: Confirma
 
 
 POLICY_COMMANDS = "agent"
-"""Name recorded as the author of the first policy, because no person records that policy."""
+"""Author recorded for the first policy, which the agent records itself."""
 
 NEEDED = {
     "peek": (VIEW, "look at rows"),
@@ -52,38 +52,38 @@ NEEDED = {
     "policy_apply": (OPERATE, "record a policy"),
     "policy_approve": (APPROVE, "approve a policy"),
 }
-"""Role that a command needs, and the action in words. Commands that stop something or read no rows need no role."""
+"""Role that a command requires, with a description of the action; commands that are not listed require none."""
 
 STOPPING = frozenset(("pause", "cancel"))
-"""Acts on a run that need no role."""
+"""Acts on a run that require no role."""
 
 OVERRULING = frozenset(("skip", "swap"))
-"""Acts on a run that an approver may perform without the role `operate`, if the run's plan needed an approval."""
+"""Acts on a run that an approver may perform without the role `operate` if the run's plan needed an approval."""
 
 OF_A_POLICY = frozenset(("policy_apply", "policy_approve"))
-"""Commands that the agent's own user may always give, so that a policy that names no user can be replaced."""
+"""Commands that the agent's own user may always run, so that a policy that locks out all users can be replaced."""
 
 _LARGEST = 1024 * 1024
 
 
 class PolicyEnforcement:
-    """Keeps the policy in force in `agent.layout`, so that checking a command does not wait for the ledger."""
+    """Caches the effective policy in `agent.layout`, so that checking a command does not wait for the ledger."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
         self._declared = agent.layout.environment
         self._one_at_a_time = threading.Lock()
-        """Held while a policy is judged and written, so that the decision is still valid when it is written."""
+        """Held while a policy is checked and written, so that the check is still valid when the policy is written."""
         recorded = agent.ledger.recorded_policy()
         if recorded is not None:
             self._enforce(recorded)
 
     def roles(self, caller: Caller) -> list[str]:
-        """Return the roles of a caller."""
+        """Return the roles that the policy grants to a caller."""
         return [role for role in ROLES if self._grants(self._in_force, role, caller)]
 
     def admit(self, caller: Caller, op: str, args: Mapping[str, Any]) -> None:
-        """Raise Refused if a command needs a role that the policy does not grant to the caller."""
+        """Raise Refused if a command requires a role that the policy does not grant to the caller."""
         if op not in NEEDED or (op == "run" and args.get("act") in STOPPING):
             return
         role, words = NEEDED[op]
@@ -94,11 +94,11 @@ class PolicyEnforcement:
         self.require(caller, role, words)
 
     def is_named(self, role: str, caller: Caller) -> bool:
-        """Return whether the policy grants a role to this caller by name or group, not just to everybody."""
+        """Return whether the policy grants a role to this caller by user or group name, not just to everybody."""
         return self._in_force.holders(role) is not None and self._grants(self._in_force, role, caller)
 
     def require(self, caller: Caller, role: str, words: str) -> None:
-        """Raise Refused if the policy does not grant `role` to the caller; `words` describe the refused action."""
+        """Raise Refused if the policy does not grant `role` to the caller; `words` describes the refused action."""
         if self._grants(self._in_force, role, caller):
             return
         holders = ", ".join(self._in_force.holders(role) or ())
@@ -108,7 +108,7 @@ class PolicyEnforcement:
         )
 
     def apply(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
-        """Record the declared policy; in a protected environment it waits for the approval of another login."""
+        """Record the declared policy; in a protected environment it takes effect once another login approves it."""
         policy = self._read(args)
         if policy.digest != args.get("id"):
             raise Stale("the files changed while they were being read", remedy="headgate policy show, then apply again")
@@ -116,7 +116,7 @@ class PolicyEnforcement:
             return self._record(caller, policy, confirm)
 
     def approve(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
-        """Put the waiting policy into force; the login must differ from the one that recorded it."""
+        """Put the policy that awaits approval into effect; the caller must not be the login that recorded it."""
         with self._one_at_a_time:
             return self._approve(caller, str(args.get("id", "")), confirm)
 
@@ -159,7 +159,7 @@ class PolicyEnforcement:
         return self._agent.layout.environment.policy
 
     def _enforce(self, policy: Policy) -> None:
-        """Make the policy visible to the rest of the agent; what the agent's own file protects stays protected."""
+        """Make a policy effective for the whole agent; an environment that the agent's files protect remains so."""
         protected = policy.protected or self._declared.protected
         environment = replace(self._declared, policy=policy, protected=protected)
         self._agent.layout = replace(self._agent.layout, environment=environment)
@@ -170,7 +170,7 @@ class PolicyEnforcement:
         return policy.holders(role) is None or policy.grants(role, caller.name, caller.groups)
 
     def _read(self, args: Mapping[str, Any]) -> Policy:
-        """Read the declared policy from the texts of headgate.yml and of the table settings."""
+        """Read the declared policy from the submitted texts of headgate.yml and of the table settings."""
         given = args.get("texts")
         if not isinstance(given, Mapping):
             raise UsageError("the request lacks the texts of the policy's files", remedy="headgate policy apply")
@@ -182,10 +182,10 @@ class PolicyEnforcement:
 
 
 def record_first(ledger: Ledger, folder: str, environment: str, now: float) -> None:
-    """Record the declared policy in a ledger without one; raises InvalidProject if headgate.yml is invalid.
+    """Record the declared policy in a ledger that has none; raises InvalidProject if headgate.yml is invalid.
 
-    If the ledger knows the environment as protected, the recorded policy is protected too; otherwise deleting a
-    line from headgate.yml would end the protection.
+    If the ledger records the environment as protected, the policy is protected too; otherwise deleting a line from
+    headgate.yml would end the protection.
     """
     recorded, protected = ledger.recorded_policy(), ledger.facts().protected
     if recorded is not None and recorded.protected >= protected:
@@ -211,7 +211,7 @@ def _row(policy: Policy, status: str, now: float) -> PolicyRow:
 
 
 def _declared(texts: Mapping[str, str], environment: str, places: tuple[str, ...]) -> Policy:
-    """Read a policy; raises InvalidProject with the problems of the files whose paths have one of these prefixes."""
+    """Read a policy; raises InvalidProject if a file whose path starts with one of `places` has an error."""
     problems: list[Problem] = []
     policy = declared_policy(texts, environment, problems)
     wrong = [
@@ -233,7 +233,7 @@ def _declared(texts: Mapping[str, str], environment: str, places: tuple[str, ...
 
 
 def _texts(folder: str) -> Iterator[tuple[str, str]]:
-    """Read headgate.yml and the table settings; of SQL files only the names matter."""
+    """Yield path and text of headgate.yml and the table settings; SQL texts are empty, as only their names matter."""
     yield MANIFEST_PATH, _text(os.path.join(folder, MANIFEST_PATH))
     for place, folders, names in os.walk(os.path.join(folder, "pipelines")):
         folders[:] = [name for name in folders if not name.startswith(".")]

@@ -14,37 +14,37 @@ from pipelines.agent.statements.deployment_lifecycle import refuse_other_checkpo
 from pipelines.storage.data_folder_records import RegistryRecord, read_record, record_names
 
 SHOWN = 8
-"""Length of the revision prefix that is shown."""
+"""Number of characters of a revision that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundVersion:
-    """A version whose record belongs to another ledger or is newer than the version's row in the ledger."""
+    """A version whose record was written by another ledger, or is newer than the version's row in this ledger."""
 
     table: TableName
     version: int
     row: Deployment | None
-    """The row that an adoption registers; None if it registers nothing, and the number is not reused."""
+    """The row that an adoption registers; None if it registers nothing and only reserves the version number."""
     line: str
-    """Description of the version and of what an adoption does with it."""
+    """Describes the version and what an adoption does with it."""
     ledger: str = ""
-    """Id of the ledger that wrote the version's record; the version's folders may belong to that ledger as well."""
+    """Id of the ledger that wrote the version's record, and to which the version's folders may belong as well."""
 
 
 class RegistryRebuild:
-    """Reads records, compares them with ledger, checkpoints and tables, and registers those that agree."""
+    """Compares records with the ledger, checkpoints and tables, and registers the versions for which they agree."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
 
     def found(self) -> tuple[FoundVersion, ...]:
-        """Return the versions that the ledger lacks or has in an older state, by table and version."""
+        """Return the versions that the ledger lacks or knows only in an older state, ordered by their query name."""
         serving = self.serving()
         judged = (self._judged(*key, serving) for key in self._recorded())
         return tuple(one for one in judged if one is not None)
 
     def serving(self) -> Mapping[TableName, int]:
-        """Return the serving versions in the data folder's record if it is newer than the ledger; empty otherwise."""
+        """Return the serving version of each table from the data folder, if that record is newer; empty otherwise."""
         try:
             found = newer_serving(self._agent)
         except TryAgain:
@@ -52,7 +52,7 @@ class RegistryRebuild:
         return {TableName(table): int(version) for table, version in found.row.items()} if found else {}
 
     def register(self, found: tuple[FoundVersion, ...]) -> None:
-        """Write the versions that were found into the ledger, then which of them serve; records stay unchanged."""
+        """Write the versions that were found to the ledger, and then which versions serve."""
         ledger, serving = self._agent.ledger, newer_serving(self._agent)
         for one in found:
             if one.row is None:
@@ -70,7 +70,7 @@ class RegistryRebuild:
                 yield key
 
     def _judged(self, table: TableName, version: int, serving: Mapping[TableName, int]) -> FoundVersion | None:
-        """Compare a record with its row in the ledger; None if the row is up to date."""
+        """Compare a version's record with its row in the ledger; None if the row is up to date."""
         name, now = query_name(table, version), self._agent.ledger.deployment(table, version)
         stays = f"it stays as it is, and version {version} of {table} is not used again"
         try:
@@ -96,7 +96,7 @@ class RegistryRebuild:
         return FoundVersion(table, version, row, line, record.ledger)
 
     def _why_not_ours(self, row: Deployment, record: RegistryRecord) -> Sentence | None:
-        """Explain why a version cannot be registered; None if it can."""
+        """Return why a recorded version cannot be registered; None if it can."""
         if row.external or row.deleted:
             return None
         layout = self._agent.layout
@@ -112,7 +112,7 @@ class RegistryRebuild:
         return None
 
     def _at_rest(self, row: Deployment, record: RegistryRecord, now: Deployment | None) -> tuple[Deployment, str]:
-        """Return the row to register, and a description of how the version continues."""
+        """Return the row to register for a recorded version, and a description of how the version continues."""
         row = replace(row, recorded=record.count, active=row.external or bool(now and now.active))
         if row.external:
             return replace(row, state=State.RUNNING), "external table"
@@ -133,14 +133,14 @@ class RegistryRebuild:
 
 
 def goes_on(batch: int | None, wanted: str) -> str:
-    """Describe at which batch a version is, and whether it should be running."""
+    """Describe the version's last batch, and whether the version should be running."""
     if wanted == WantedState.STOPPED:
         return f"is {'before its first batch' if batch is None else f'at batch {batch}'}, wanted stopped"
     return f"{'begins' if batch is None else f'continues after batch {batch}'}, wanted {wanted}"
 
 
 def serving_lines(serving: Mapping[TableName, int], before: tuple[Deployment, ...]) -> tuple[str, ...]:
-    """Return a line for each known version that serves according to a record newer than the ledger."""
+    """Return a line for each known version that does not serve, but does so in a newer record of the data folder."""
     known = {(d.table, d.version) for d in before if not d.active}
     return tuple(
         f"{physical_name(table, version)} serves by the data folder's record, which is newer than the ledger"
@@ -150,7 +150,7 @@ def serving_lines(serving: Mapping[TableName, int], before: tuple[Deployment, ..
 
 
 def _with_known_texts(record: RegistryRecord, now: Deployment | None) -> RegistryRecord:
-    """Replace withheld texts by those of the ledger's row, if the row has the same revision."""
+    """Add the texts that a record omits, from the ledger's row, if both have the same revision."""
     if not record.withheld or now is None or now.revision != record.row.get("revision"):
         return record
     return replace(record, row={**durable(now), **record.row})

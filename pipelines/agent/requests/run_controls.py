@@ -1,7 +1,7 @@
-"""Operator commands to runs: when retry, skip and swap are accepted, and from whom.
+"""Operator commands to runs: decides whether retry, skip and swap are accepted from a caller.
 
-A step that must not be skipped and a retry after a newer release are refused. Commands are recorded before the run sees
-them.
+Refused are a skip of a step that a run needs, and a retry after a newer version began to serve. Retries are recorded
+before the run receives them.
 """
 
 import json
@@ -26,7 +26,7 @@ from state.row_types import PlanRow
 
 
 def journal_retry(agent: AgentContext, row: RunRow, *, skipping: int = 0, by: str) -> None:
-    """Record a retry, or the skip of a failed step.
+    """Record a retry of a failed run, or the skip of its failed step.
 
     Raises Refused if another run reserves a table or continues this run, or if a newer version serves a table.
     """
@@ -45,7 +45,7 @@ def why_not_skipped(agent: AgentContext, row: RunRow, n: int) -> Sentence | None
 
 
 def refuse_overtaken(agent: AgentContext, row: RunRow) -> None:
-    """Refuse to resume a run that has not swapped yet if a version serves that its plan does not replace."""
+    """Raise Refused if a failed run still has to swap a table whose serving version its plan does not replace."""
     plan = _readable_plan(agent.ledger.plan(row.plan_hash))
     waiting = {step.n for step in row.steps if step.do == StepKind.SWAP and step.state not in SATISFIED}
     if plan is None or row.state != "failed":
@@ -60,7 +60,7 @@ def refuse_overtaken(agent: AgentContext, row: RunRow) -> None:
 
 
 def _readable_plan(kept: PlanRow | None) -> Plan | None:
-    """Return the plan of a run; None if it cannot be read, which the run itself reports."""
+    """Return the plan of a run; None if it is missing or unreadable, which the run itself reports."""
     try:
         return plan_from_json(json.loads(kept.body)) if kept is not None else None
     except (HeadgateError, ValueError):
@@ -70,10 +70,10 @@ def _readable_plan(kept: PlanRow | None) -> Plan | None:
 def refuse_word(
     agent: AgentContext, policies: PolicyEnforcement, caller: Caller, row: RunRow, control: OperatorControl
 ) -> None:
-    """Raise Refused if a command would move a pointer in a freeze, or overrule a check that its caller must not.
+    """Raise Refused if a command would move a pointer during a freeze, or if its caller must not give it.
 
-    If the plan needed an approval, its author must not overrule a check, and only an approver may skip a
-    comparison. A run whose plan cannot be read can only be ended.
+    If the plan needed an approval, its author must not overrule a check, and only an approver may skip a comparison.
+    If the plan cannot be read, only the caller's role is checked, because such a run can only be ended.
     """
     kept = agent.ledger.plan(row.plan_hash)
     plan = _readable_plan(kept)
@@ -104,7 +104,7 @@ def refuse_word(
 
 
 def check_swap(agent: AgentContext, row: RunRow, confirm: str) -> None:
-    """Raise Refused unless a run is held, and ConfirmationNeeded without the typed text."""
+    """Raise Refused unless a run is held, and ConfirmationNeeded unless `confirm` is the required text."""
     held = [step for step in row.steps if step.do == StepKind.HOLD]
     if not any(step.state == StepState.GATE for step in held):
         waits = "it is not waiting for a swap command"

@@ -1,4 +1,4 @@
-"""The agent's Unix socket. Requests and answers are frames; the identity of a caller comes from the kernel."""
+"""The agent's Unix socket. Requests and answers are frames; the kernel identifies the caller."""
 
 import grp
 import logging
@@ -29,14 +29,14 @@ HANDSHAKE_S = 5.0
 """Time limit, in seconds, for a new connection to send its greeting."""
 
 FRAME_S = 30.0
-"""Time limit, in seconds, for a request after its first byte, and for the caller to read the answer."""
+"""Time limit, in seconds, for the rest of a request after its first byte, and for sending the answer."""
 
 GREETING_LIMIT = 4096
 """Maximum size of a greeting, in bytes."""
 
 LARGE = 1024 * 1024
 LARGE_AT_ONCE = 2
-"""Number of requests larger than LARGE bytes that may be read at the same time, to bound memory."""
+"""Number of requests larger than LARGE bytes that may be read at the same time, which bounds memory."""
 
 ACCEPT_AGAIN_S = 0.1
 
@@ -50,18 +50,18 @@ _PEER_PIDFD = 77
 _MOST_BYTES = 1024
 
 LAST_ANSWERS_S = 1.0
-"""Longest wait, when closing, for answers in progress, in seconds; one of them may be the answer to `exit`."""
+"""Longest time, in seconds, that `close` waits for answers in progress, such as the answer to `exit`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who is at the other end: `SO_PEERCRED` (unix(7)) and the kernel's login uid (proc(5), /proc/PID/loginuid).
+    """The process at the other end: `SO_PEERCRED` (unix(7)) and the kernel's login uid (proc(5), /proc/PID/loginuid).
 
     The login uid is read only for processes of root or of the agent's own user, such as those started by `sudo`. Any
-    other process whose login uid is unset (container, service, cron) may write it (Linux: `audit_set_loginuid_perm`).
-    Root and the agent's user could write it too, but they can write the ledger itself. The login uid is known only if
-    the kernel pins the process (`SO_PEERPIDFD`, Linux 6.5); otherwise the process id may be reused, so only the uid
-    counts.
+    other process whose login uid is unset (container, service, cron) may set it (Linux: `audit_set_loginuid_perm`).
+    Root and the agent's user could set it too, but they can write to the ledger anyway. The login uid is only known if
+    the kernel provides a descriptor of the process (`SO_PEERPIDFD`, Linux 6.5); otherwise the process id may have been
+    reused, so only the uid is used.
     """
 
     pid: int
@@ -72,17 +72,17 @@ class Caller:
 
     @property
     def person(self) -> int:
-        """Return the login uid if known, else the uid: `sudo` does not change it."""
+        """Return the login uid, which `sudo` does not change, or the uid if the login uid is unknown."""
         return self.uid if self.login_uid is None else self.login_uid
 
     def may_be(self, name: str, *uids: int | None) -> bool:
-        """Return whether the caller has one of the given uids, or the given name if all uids are None."""
+        """Return whether the caller has one of the given uids or, if all of them are None, the given name."""
         known = set(uids) - {None}
         return bool(known & {self.uid, self.person}) if known else self.name == name
 
     @property
     def name(self) -> str:
-        """Return the user name of `person`, or the uid as text if there is none."""
+        """Return the user name for `person`, or the uid as text if there is no such user."""
         try:
             return pwd.getpwuid(self.person).pw_name
         except KeyError:
@@ -90,7 +90,7 @@ class Caller:
 
     @property
     def groups(self) -> frozenset[str]:
-        """Return the groups by name, or by number if they have no name; looking the names up may take time."""
+        """Return the names of the caller's groups, or numbers for groups without a name; the look-up may be slow."""
         return frozenset(map(_group_name, self.gids))
 
 
@@ -100,7 +100,7 @@ MOST = 64
 MOST_OF_A_USER = 32
 
 RESERVED = 8
-"""Number of additional slots that are used when all others are busy; they accept only stops."""
+"""Number of additional slots for the case that all others are busy; they accept only stops."""
 
 
 @dataclass(eq=False, slots=True)
@@ -110,22 +110,22 @@ class Slot:
     connection: socket.socket
     uid: int
     for_stops: bool = False
-    """Whether all regular slots were busy when the connection was made, so that it may only send stops."""
+    """Whether the slot is a reserved one, whose connection may only send stops."""
     answering: bool = False
 
 
 class ConnectionSlots:
-    """The open connections, ordered by how long they have been idle."""
+    """The open connections, in the order in which they became idle."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._slots: list[Slot] = []
 
     def enter(self, connection: socket.socket, uid: int) -> Slot | None:
-        """Return a slot for a new connection, closing an idle one if necessary; None if not even a stop fits.
+        """Return a slot for a new connection, closing an idle one if necessary; None if no slot can be freed.
 
-        A user with too many connections loses one of their own; if there are too many in all, the user with the most
-        idle ones loses one.
+        A user with too many connections loses one of their own; if there are too many in total, the user with the most
+        idle ones loses one. If none is idle, the connection gets a reserved slot, which accepts only stops.
         """
         with self._lock:
             mine = [slot for slot in self._slots if slot.uid == uid]
@@ -143,7 +143,7 @@ class ConnectionSlots:
             slot.answering = True
 
     def answered(self, slot: Slot) -> None:
-        """Mark a slot as idle from now on."""
+        """Mark a slot as idle, and restart the measurement of its idle time."""
         with self._lock:
             slot.answering = False
             if slot in self._slots:
@@ -160,12 +160,12 @@ class ConnectionSlots:
         return [slot for slot in self._slots if slot.uid == uid]
 
     def _reserve(self) -> bool:
-        """Return whether a reserved slot is free, closing an idle connection in one if necessary."""
+        """Return whether a reserved slot is free, after closing an idle connection in one if necessary."""
         reserved = [slot for slot in self._slots if slot.for_stops]
         return len(reserved) < RESERVED or self._give_way(reserved)
 
     def _give_way(self, slots: list[Slot]) -> bool:
-        """Close the connection that has been idle longest; returns whether there was one."""
+        """Close the connection that has been idle longest; returns whether there was an idle one."""
         idle = next((slot for slot in slots if not slot.answering), None)
         if idle is None:
             return False
@@ -177,11 +177,11 @@ class ConnectionSlots:
 
 
 RequestHandler = Callable[[Caller, dict[str, Any]], dict[str, Any]]
-"""Takes the caller and a request `{op, args, confirm, line}`; returns the result or raises HeadgateError."""
+"""Answers a request `{op, args, confirm, line}` of a caller; returns the result or raises HeadgateError."""
 
 
 class SocketServer:
-    """Accepts connections and answers each in a thread of its own, so that a long answer never delays a stop."""
+    """Accepts connections, and serves each in its own thread, so that a long answer never delays a stop."""
 
     def __init__(self, path: str, hello: dict[str, Any], handle: RequestHandler) -> None:
         self._path = path
@@ -195,7 +195,7 @@ class SocketServer:
         self._answered = threading.Condition()
 
     def open(self) -> None:
-        """Bind and listen, for owner and group; raises Refused unless the folder belongs to this user alone."""
+        """Bind the socket for owner and group, and listen; raises Refused if its folder is a link or another user's."""
         _own_folder(os.path.dirname(self._path))
         with suppress(FileNotFoundError):
             os.unlink(self._path)
@@ -208,7 +208,7 @@ class SocketServer:
         threading.Thread(target=self._accept, name="socket", daemon=True).start()
 
     def close(self) -> None:
-        """Stop listening, let answers in progress be sent, and remove the socket; idle connections just end."""
+        """Stop listening, wait briefly for answers in progress, and remove the socket."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -257,7 +257,7 @@ class SocketServer:
                 self._slots.leave(slot)
 
     def _readable(self, connection: socket.socket, idle_s: float) -> dict[str, Any]:
-        """Read a request; an unreadable one is refused and ends its connection."""
+        """Read a request; a request that cannot be decoded is refused, and ends its connection."""
         try:
             return self._request(connection, idle_s)
         except framing.BadFrame as error:
@@ -267,7 +267,7 @@ class SocketServer:
             raise
 
     def _request(self, connection: socket.socket, idle_s: float) -> dict[str, Any]:
-        """Read a request: the first byte may take `idle_s`, the rest FRAME_S."""
+        """Read a request; its first byte must arrive within `idle_s`, the rest within FRAME_S."""
         first = _exactly(connection, 1, time.monotonic() + idle_s)
         ends_at = time.monotonic() + FRAME_S
         size = framing.frame_length(first + _exactly(connection, framing.FRAME_HEADER - 1, ends_at))
@@ -292,7 +292,7 @@ class SocketServer:
                 self._answered.notify_all()
 
     def _greet(self, connection: socket.socket) -> None:
-        """Exchange versions; from the answer, the caller decides which commands it may send."""
+        """Exchange versions with the caller, which decides by the agent's version which commands it may send."""
         message = receive_frame(connection, HANDSHAKE_S, GREETING_LIMIT)
         if "hello" not in message:
             error = VersionMismatch("the first message was not a greeting", remedy="use the headgate program")
@@ -313,7 +313,7 @@ class SocketServer:
 
 
 def _own_folder(path: str) -> None:
-    """Create the socket's folder, writable only by this user; an existing one must be a real folder of this user."""
+    """Create the socket's folder, writable only by this user; raises Refused if it is a link or another user's."""
     os.makedirs(path, mode=0o750, exist_ok=True)
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -335,7 +335,7 @@ def send_frame(connection: socket.socket, message: dict[str, Any]) -> None:
 def receive_frame(
     connection: socket.socket, seconds: float = FRAME_S, limit: int = framing.FRAME_LIMIT
 ) -> dict[str, Any]:
-    """Read one frame; raises EOFError if the other side is gone, and TimeoutError."""
+    """Read one frame; raises EOFError if the other end has closed, and TimeoutError after `seconds`."""
     ends_at = time.monotonic() + seconds
     size = framing.frame_length(_exactly(connection, framing.FRAME_HEADER, ends_at), limit)
     return framing.decode_frame(_exactly(connection, size, ends_at))
@@ -369,7 +369,7 @@ def _busy(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _credentials(connection: socket.socket) -> tuple[int, int, int]:
-    """Return pid, uid and gid of the other end."""
+    """Return pid, uid and gid of the process at the other end."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, uid, gid = struct.unpack("3i", credentials)
     return pid, uid, gid
@@ -382,7 +382,7 @@ def _caller(connection: socket.socket) -> Caller:
 
 
 def _supplementary_groups(connection: socket.socket, pid: int) -> tuple[int, ...]:
-    """Return the caller's groups from the kernel, or from /proc if they exceed the 1024 bytes that Python reads."""
+    """Return the caller's groups from the kernel, or from /proc if they exceed the buffer of 1024 bytes."""
     try:
         found = connection.getsockopt(socket.SOL_SOCKET, _PEER_GROUPS, _MOST_BYTES)
         return struct.unpack(f"{len(found) // 4}I", found)
@@ -391,7 +391,7 @@ def _supplementary_groups(connection: socket.socket, pid: int) -> tuple[int, ...
 
 
 def _while_it_lives(connection: socket.socket, pid: int, read: Callable[[int], T | None]) -> T | None:
-    """Read from /proc about the connected process; None if the process is gone, as its id may have been reused."""
+    """Return what `read` finds in /proc about the caller; None if the process has ended, as its id may be reused."""
     try:
         process = connection.getsockopt(socket.SOL_SOCKET, _PEER_PIDFD)
     except OSError:

@@ -1,9 +1,9 @@
 """Spark analysis through the agent: each question is asked once per engine version.
 
-Spark never sees a statement that would run, or that would read anything but Headgate's empty tables.
+Spark never receives a statement that it would execute, or that reads anything but Headgate's empty tables.
 
-Callers wait with a time limit. An answer that comes later is kept for the next caller, so that a plan that is repeated
-gets its answers even from a busy pool. Starts and stops use another session and never wait for an analysis.
+Callers wait with a time limit. An answer that arrives later is kept, so that a repeated plan gets it even if the pool
+is busy. Starts and stops use another session, and never wait for an analysis.
 """
 
 import json
@@ -23,14 +23,14 @@ from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
 log = logging.getLogger(__name__)
 
 LONGEST_S = 60.0
-"""Time limit, in seconds, for one question and for one caller; a first question takes seconds, later ones far less."""
+"""Time limit, in seconds, for one question and for one caller; a first question takes seconds, later ones much less."""
 
 LEAST_S = 0.5
-"""With less than this many seconds left, no further question is asked."""
+"""If less than this many seconds are left, no further question is asked."""
 
 
 class SparkAnalysisCache:
-    """Answers from the ledger if possible, otherwise from Spark, and keeps Spark's answers."""
+    """Answers questions from the ledger if possible, otherwise from Spark, whose answers are stored."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
@@ -40,9 +40,9 @@ class SparkAnalysisCache:
     def ask(
         self, questions: Sequence[AnalysisQuestion], seconds: float
     ) -> tuple[tuple[AnalysisAnswer | None, ...], str]:
-        """Answer questions in their order within `seconds`; returns an answer or None for each, and why one is missing.
+        """Answer questions within `seconds`; returns an answer or None for each, in order, and why any is missing.
 
-        If the pool is unreachable, older answers are used, whichever engine version gave them.
+        If the pool is unreachable, older answers are used, whichever engine version they are from.
         """
         ends_at = time.monotonic() + min(seconds, LONGEST_S)
         known = self._agent.ledger.spark_analyses()
@@ -69,7 +69,7 @@ class SparkAnalysisCache:
         return tuple(found[question.key] for question in questions), why
 
     def _put(self, question: AnalysisQuestion, seconds: float) -> AnalysisAnswer:
-        """Return Spark's answer; raises TryAgain after `seconds`, while the analysis goes on for the next caller."""
+        """Return Spark's answer; raises TryAgain after `seconds`, but the analysis continues for the next caller."""
         for side in (question.new, question.old):
             if side is not None:
                 _refuse_unsafe(side)
@@ -114,7 +114,7 @@ class SparkAnalysisCache:
 
 
 def _refuse_unsafe(side: AnalysedRevision) -> None:
-    """Raise EngineRefused for a statement that must not be shown to Spark."""
+    """Raise EngineRefused for a statement that Spark must not analyse, because that could have side effects."""
     risk = unsafe_for_analysis(side.select)
     why = "" if risk is None else str(risk)
     for name, text in side.tables:

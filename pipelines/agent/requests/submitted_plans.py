@@ -1,4 +1,4 @@
-"""Plans in the agent: recomputed, stored, approved by another login, and passed to the run driver once."""
+"""Plans in the agent: recomputed, stored, approved by another login, and executed once."""
 
 import json
 import logging
@@ -41,14 +41,14 @@ from state.runs import RunIdTaken, refuse_continued
 log = logging.getLogger(__name__)
 
 CLOCKS_APART_S = 60.0
-"""How far, in seconds, the creation time of a saved plan may be ahead of the agent's clock."""
+"""Number of seconds by which a saved plan's creation time may be ahead of the agent's clock."""
 
 NAMED = 3
 """Maximum number of differences that a refusal lists."""
 
 
 class SubmittedPlans:
-    """Answers submit, approve and apply. A saved plan is submitted with its own body and creation time."""
+    """Answers the commands submit, approve and apply. A saved plan is submitted with its body and creation time."""
 
     def __init__(self, agent: AgentContext, runs: OpenRuns) -> None:
         self._agent = agent
@@ -56,7 +56,7 @@ class SubmittedPlans:
         self._facts = ParseCache()
 
     def submit(self, caller: Caller, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Plan again from the texts and the agent's own observations; only an identical plan is accepted."""
+        """Plan again from the caller's texts and the agent's observations, and store the plan if it is identical."""
         refuse_other_planner(str(args.get("planner", PLANNER_VERSION)))
         wanted = str(args.get("hash", ""))
         saved = self._saved(args, wanted)
@@ -82,7 +82,7 @@ class SubmittedPlans:
         return self._keep(caller, plan, args, made_at, saved=saved is not None)
 
     def approve(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
-        """Record the approval of a login other than the plan's author; approving twice counts once."""
+        """Record the caller's approval; the plan's author is refused, and approving twice counts as one approval."""
         row, plan = self._known(args)
         short = plan.hash[:12]
         refuse_closed(row, now=self._agent.clock())
@@ -104,7 +104,7 @@ class SubmittedPlans:
         return {"hash": plan.hash, "approved": self._approved(row), "approvals": plan.approvals}
 
     def apply(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
-        """Start the run of a plan; refused if the plan was applied before, or if something prevents the run now."""
+        """Start the run of a plan; raises Refused if the plan was applied before or must not be applied now."""
         row, plan = self._known(args)
         if plan.empty:
             raise Refused("this plan changes nothing", remedy="there is nothing to apply")
@@ -145,7 +145,7 @@ class SubmittedPlans:
     # The inputs of a plan.
 
     def _policy(self) -> Policy | None:
-        """Read the policy in force; None before the first one is recorded, so that plans use the declared policy."""
+        """Return the effective policy; None before the first one is recorded, so that plans use the declared policy."""
         return self._agent.ledger.recorded_policy()
 
     def _observed(self) -> dict[TableName, ObservedDeployment]:
@@ -159,9 +159,9 @@ class SubmittedPlans:
         )
 
     def _refuse_without_connector(self, project: Project, plan: Plan) -> None:
-        """Refuse tables whose connector the running pool lacks.
+        """Raise Refused if a table needs a connector with which the running pool was not started.
 
-        The connector may have been added to headgate.yml after the pool was started.
+        The connector may have been added to headgate.yml later.
         """
         given = self._agent.connectors()
         for table in (project.tables[name] for name in plan.order if name in project.tables):
@@ -173,7 +173,7 @@ class SubmittedPlans:
                 )
 
     def _acts(self) -> dict[TableName, str]:
-        """Return the last action on each table, in words."""
+        """Return a description of the last operator action on each table."""
         return {table: f"{act.what}, {local_time(act.at)}," for table, act in self._agent.ledger.table_acts().items()}
 
     def _plan(self, project: Project, observed: Mapping[TableName, ObservedDeployment], request: PlanRequest) -> Plan:
@@ -211,7 +211,10 @@ class SubmittedPlans:
     # A saved plan.
 
     def _saved(self, args: Mapping[str, Any], wanted: str) -> Plan | None:
-        """Load and verify a saved plan; raises Refused if it was edited or belongs to another environment."""
+        """Load and verify a saved plan; raises Refused if it was edited or belongs to another environment.
+
+        Returns None if the arguments contain no saved plan.
+        """
         if args.get("plan") is None:
             return None
         saved = plan_from_json(args["plan"])
@@ -227,7 +230,7 @@ class SubmittedPlans:
         return saved
 
     def _made_at(self, args: Mapping[str, Any], wanted: str) -> float:
-        """Return when a saved plan was made; raises Refused if it was used or has expired."""
+        """Return the creation time of a saved plan; raises Refused if the plan was used or has expired."""
         made_at, now = args.get("created_at"), self._agent.clock()
         if isinstance(made_at, bool) or not isinstance(made_at, (int, float)):
             raise UsageError(f"{made_at!r} is not a time", remedy="plan again")
@@ -284,7 +287,7 @@ class SubmittedPlans:
     # Reasons to refuse a plan.
 
     def _known(self, args: Mapping[str, Any]) -> tuple[PlanRow, Plan]:
-        """Find a plan by its whole hash; raises UsageError, and Refused if another planner version made it."""
+        """Find a plan by its full hash; raises UsageError, or Refused if another planner version made the plan."""
         wanted = str(args.get("hash", ""))
         row = self._agent.ledger.plan(wanted)
         if row is None:
@@ -312,12 +315,12 @@ class SubmittedPlans:
             raise Stale(f"the policy of {plan.environment} has changed since this plan was made", remedy="plan again")
 
     def _refuse_stale(self, plan: Plan) -> None:
-        """Refuse a plan if anything in its scope differs from what it was computed from."""
+        """Raise Stale if anything in a plan's scope has changed since the plan was computed."""
         if found := moved_since(plan.preconditions, self._observed(), self._acts()):
             raise Stale(f"the plan is stale: {_first(found)}", remedy="plan again")
 
     def _refuse_continuing(self, request: PlanRequest) -> None:
-        """Refuse a plan that continues a run which did not fail, is already continued, or had a different request."""
+        """Raise Refused if the run to continue did not fail, is already continued, or had a different request."""
         row = self._agent.ledger.run(request.continues)
         if row is None:
             raise UsageError(f"there is no run {request.continues!r}", remedy="headgate runs lists them")
@@ -331,7 +334,7 @@ class SubmittedPlans:
 
 
 def _first_record(run_id: str, plan: Plan, caller: Caller, now: float, serial: int) -> RunRow:
-    """Return the row of a run before its first step, with the durations predicted by the plan."""
+    """Return the row of a new run, with the durations that the plan predicts."""
     steps = tuple(
         StepRow(
             n=step.n,
@@ -360,7 +363,7 @@ def _first_record(run_id: str, plan: Plan, caller: Caller, now: float, serial: i
 
 
 def refuse_other_planner(planner: str) -> None:
-    """Refuse a plan of another planner version, because the meaning of its terms may have changed."""
+    """Raise Refused if the planner version differs, because the terms of the plan may have changed their meaning."""
     if planner != PLANNER_VERSION:
         raise Refused(
             f"planned by planner version {planner}; this agent has version {PLANNER_VERSION}", remedy="plan again"
@@ -370,7 +373,7 @@ def refuse_other_planner(planner: str) -> None:
 def _otherwise(
     saved: Plan, plan: Plan, observed: Mapping[TableName, ObservedDeployment], acts: Mapping[TableName, str]
 ) -> Stale:
-    """Describe what has changed since a plan was saved, or where it differs from what this agent plans."""
+    """Return the error for a saved plan that the agent cannot reproduce: what has changed, or how the plans differ."""
     if found := moved_since(saved.preconditions, observed, acts):
         return Stale(f"the plan is stale: {_first(found)}", remedy="plan again")
     if saved.policy != plan.policy:

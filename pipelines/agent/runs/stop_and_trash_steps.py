@@ -17,7 +17,7 @@ from pipelines.agent.tables.table_identities import forget, register_again
 
 
 def stop(run: RunContext, step: Step) -> RunEvidence:
-    """Stop a version that nothing needs any more."""
+    """Stop a version, unless it serves or other statements still read it."""
     deployment = run.deployed(step)
     if readers := run.running_readers(step):
         _stop_in(run, step, 0.0)
@@ -32,7 +32,7 @@ def stop(run: RunContext, step: Step) -> RunEvidence:
 
 
 def _left_there(run: RunContext, deployment: Deployment) -> str:
-    """Describe how many rows stay in a version that a rollback takes out of service; empty for other stops."""
+    """Describe how many rows a rollback leaves in the version that it takes out of service; empty for other stops."""
     if run.plan.request.verb != "rollback" or deployment.served_at is None:
         return ""
     try:
@@ -44,7 +44,7 @@ def _left_there(run: RunContext, deployment: Deployment) -> str:
 
 
 def soak(run: RunContext, step: Step) -> RunEvidence:
-    """Let a replaced version keep running for a while."""
+    """Schedule the stop of a replaced version for the end of the environment's soak time."""
     found = run.deployed(step)
     if found.wanted != WantedState.RUNNING:
         return StepDone(step.n, "it does not run")
@@ -63,7 +63,7 @@ def _stop_in(run: RunContext, step: Step, seconds: float) -> None:
 
 
 def tombstone(run: RunContext, step: Step) -> RunEvidence:
-    """Move a version that nothing reads to the trash."""
+    """Stop a version and move its files to the trash; fails if a statement reads it or a clone uses its files."""
     deployment = run.deployed(step)
     if deployment.wanted == WantedState.RUNNING and not deployment.external:
         return StepFailed(step.n, "it keeps running because something reads it; plan again from the current state")
@@ -82,7 +82,7 @@ def tombstone(run: RunContext, step: Step) -> RunEvidence:
 
 
 def restore(run: RunContext, step: Step) -> RunEvidence:
-    """Restore a version from the trash."""
+    """Move a version back from the trash; it stays stopped."""
     take_out(run.agent, run.deployed(step))
     return StepDone(step.n)
 
@@ -91,9 +91,9 @@ DAY_S = 86400.0
 
 
 def set_aside(agent: AgentContext, deployment: Deployment) -> None:
-    """Remove a version's table from the catalog, and move its files to the trash until their deadline.
+    """Remove a version's table from the catalog, and move its files to the trash, where they are kept for some days.
 
-    The ledger is checked first and written last; if it cannot be written, nothing is moved.
+    If the ledger cannot be written, nothing is moved, because that is tested first; the deletion is recorded last.
     """
     layout, files = agent.layout, agent.files
     agent.ledger.heartbeat(agent.clock())
@@ -115,7 +115,7 @@ def set_aside(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def back_from_trash(agent: AgentContext, deployment: Deployment) -> None:
-    """Undo a `set_aside` that the ledger has not recorded; files that were not moved stay."""
+    """Undo a `set_aside` that the ledger does not record; files that it had not moved yet stay in place."""
     name = agent.layout.catalog_name(deployment.table, deployment.version)
     trash = agent.layout.trash_folder(deployment.table, deployment.version)
     agent.files.put_back(_table_in(trash, name), deployment.folder)
@@ -124,7 +124,7 @@ def back_from_trash(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def back_into_trash(agent: AgentContext, deployment: Deployment) -> None:
-    """Undo a `take_out` that the ledger has not recorded; files that were not moved stay."""
+    """Undo a `take_out` that the ledger does not record; files that it had not moved yet stay in the trash."""
     for each in reversed(_with_bases(agent, deployment)):
         name = agent.layout.catalog_name(each.table, each.version)
         forget(agent.pool.connection(), agent.layout, each)
@@ -133,10 +133,10 @@ def back_into_trash(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def take_out(agent: AgentContext, deployment: Deployment) -> None:
-    """Move a version's files back from the trash and register its table; the version is stopped.
+    """Move a version's files back from the trash and register its table; the version stays stopped.
 
-    If it is a clone, the versions that hold its rows are restored with it. Raises Refused if the retention of one
-    has expired. The ledger is written last, in one transaction: until then an undelete can be repeated.
+    For a clone, the versions that contain its rows are restored too. Raises Refused if the retention of any of them
+    has expired. The ledger is written last, in one transaction, so an interrupted undelete can be repeated.
     """
     if deployment.drop_after is None:
         return
@@ -158,7 +158,7 @@ def take_out(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def _with_bases(agent: AgentContext, deployment: Deployment) -> list[Deployment]:
-    """Return a version, preceded by those versions in the trash from which it was cloned, directly or not."""
+    """Return a version in the trash, preceded by the versions in the trash from which it was cloned, if any."""
     found = agent.ledger.deployment(deployment.table, deployment.version)
     if found is None or found.drop_after is None:
         return []
@@ -167,9 +167,9 @@ def _with_bases(agent: AgentContext, deployment: Deployment) -> list[Deployment]
 
 
 def archive_former(agent: AgentContext, deployment: Deployment) -> None:
-    """Move to the trash the checkpoints that a version has left behind at a seam or rewrite.
+    """Move to the trash the checkpoints that a version has stopped using, at a seam or a rewrite.
 
-    They go into a folder named after the time of their purge, below the version's trash folder.
+    They are moved to a folder that is named after the time of their purge, within the version's trash folder.
     """
     layout, files = agent.layout, agent.files
     beside = files.made_beside(layout.checkpoint_folder(deployment.table, deployment.version))
@@ -183,7 +183,7 @@ def archive_former(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def places_of(agent: AgentContext, deployment: Deployment) -> tuple[str, ...]:
-    """Return the locations of a version's table and checkpoint; empty if it is external or purged."""
+    """Return the current locations of a version's table and checkpoint; empty if it is external or purged."""
     if deployment.external or (deployment.deleted and not deployment.trash):
         return ()
     if not deployment.deleted:

@@ -1,6 +1,6 @@
-"""OPTIMIZE and VACUUM steps, in a thread of their own, one at a time.
+"""OPTIMIZE and VACUUM steps, which run in their own threads, one at a time.
 
-Their results are read from the table's log, so that an agent finds them after a kill. Both can be repeated safely.
+The result is read from the table's log, so that an agent finds it even after a kill. Both can be repeated safely.
 """
 
 import logging
@@ -31,17 +31,17 @@ from pipelines.agent.tables.table_identities import deleted_keys_of
 log = logging.getLogger(__name__)
 
 LASTS_S = 6 * 3600.0
-"""Longest duration of an OPTIMIZE or VACUUM, in seconds; after that its step fails."""
+"""Maximum duration of an OPTIMIZE or VACUUM, in seconds; if it takes longer, its step fails."""
 
 TAKES_S = 3600.0
-"""Margin of a vacuum, in seconds, for files that are replaced after the check for readers."""
+"""Safety margin for the check for readers, in seconds, since files may be replaced while a vacuum runs."""
 
 _one_at_a_time = Lock()
-"""Held during an OPTIMIZE or VACUUM, because each uses every core of a pool."""
+"""Held during an OPTIMIZE or VACUUM, because each one uses all cores of a pool."""
 
 
 def look_after(run: RunContext, step: Step) -> RunEvidence:
-    """Start the OPTIMIZE or VACUUM of a step, unless the table's log shows that it was done."""
+    """Start the OPTIMIZE or VACUUM of a step, unless the table's log shows that it was done before."""
     deployment = run.deployed(step)
     if (found := _done(run, step, deployment)) is not None:
         return StepDone(step.n, _words(step, _all_done(run, step, deployment, found)))
@@ -53,7 +53,7 @@ def look_after(run: RunContext, step: Step) -> RunEvidence:
 
 
 def look_for_end(run: RunContext, step: Step) -> RunEvidence:
-    """Check in the table's log whether the work has ended; if the log is unreachable, keep waiting."""
+    """Check whether the OPTIMIZE or VACUUM has ended; while the table's log cannot be reached, keep waiting."""
     try:
         return _look_for_end(run, step)
     except TryAgain as error:
@@ -87,7 +87,7 @@ def _failure_words(run: RunContext, step: Step, error: HeadgateError) -> str:
 
 
 def _measure(agent: AgentContext, deployment: Deployment) -> None:
-    """Measure the table again, so that no outdated statistics are shown."""
+    """Update the statistics of a table after it was maintained, if it can be measured."""
     key = (deployment.table, deployment.version)
     try:
         held = agent.files.contents(deployment.folder, deployment.format)
@@ -102,7 +102,7 @@ def _measure(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def end_upkeep(run: RunContext, waiting: Collection[int]) -> None:
-    """End the work of a run, except for the steps in `waiting`, by number."""
+    """End the OPTIMIZE and VACUUM operations of a run, except for the steps whose numbers are in `waiting`."""
     for open_ in (open_ for n, open_ in run.upkeep.items() if n not in waiting and not open_.work.done()):
         open_.ended.set()
         try:
@@ -113,10 +113,10 @@ def end_upkeep(run: RunContext, waiting: Collection[int]) -> None:
 
 
 def why_needed(run: RunContext, deployment: Deployment) -> Sentence | None:
-    """Explain what still needs the files that a vacuum would delete; None if nothing does.
+    """Return why files that a vacuum would delete are still needed; None if they are not.
 
-    Every version that streams this one counts, running, stopped, replaced or in the trash, because it may continue from
-    its checkpoint.
+    All versions that stream this one are checked, whether running, stopped, replaced or in the trash, because they may
+    continue from their checkpoints.
     """
     agent, said = run.agent, run.plan.request.retain_h
     kept_h = agent.files.kept_h(deployment.folder, deployment.format)
@@ -134,7 +134,7 @@ def why_needed(run: RunContext, deployment: Deployment) -> Sentence | None:
 
 
 def _held_by(agent: AgentContext, clones: Sequence[Deployment]) -> Sentence | None:
-    """Name the clones that use files of a version, and how or when these clones are removed."""
+    """Return which clones use the files of a version, and how or when these clones are removed."""
     there = [clone for clone in clones if not clone.deleted]
     names = ", ".join(physical_name(clone.table, clone.version) for clone in there or clones)
     if there:
@@ -156,7 +156,7 @@ def _readers(agent: AgentContext, deployment: Deployment) -> list[Deployment]:
 
 
 def _unread(agent: AgentContext, parent: Deployment, reader: Deployment, moment: float) -> Iterator[str]:
-    """Yield, for each stream of a version, what its statement has not read yet and a vacuum would delete."""
+    """Describe, for each stream of a reader, the version that it has not read and whose files a vacuum would delete."""
     _, checkpoint = places_of(agent, reader)
     reads = streamed_reads(reader)
     # Only streams of this version matter, so the version stands for every parent.
@@ -170,7 +170,7 @@ def _unread(agent: AgentContext, parent: Deployment, reader: Deployment, moment:
 
 
 def _reads_on(reader: Deployment) -> str:
-    """Describe how to let a stopped reader continue; empty if it runs or is deleted."""
+    """Describe how to restart a stopped or failed reader; empty if it should be running, or is deleted."""
     if reader.deleted or (reader.wanted == WantedState.RUNNING and reader.state != State.FAILED):
         return ""
     version = "" if reader.active else f"@v{reader.version}"
@@ -183,20 +183,20 @@ def _done(run: RunContext, step: Step, deployment: Deployment) -> Upkeep | None:
 
 
 def _all_done(run: RunContext, step: Step, deployment: Deployment, found: Upkeep | None) -> Upkeep | None:
-    """Return what was done to a version's table and to the table of its deleted keys; None if nothing was necessary."""
+    """Return what a step did to a version's table and to its table of deleted keys; None if there was nothing to do."""
     deleted = _deleted_keys(run, deployment)
     beside = run.agent.files.upkeep(deleted, step.do.upper(), _tag(run, step)) if deleted else None
     return found + beside if found and beside else found or beside
 
 
 def _deleted_keys(run: RunContext, deployment: Deployment) -> str:
-    """Return the folder of a keyed version's deleted keys, which no other step maintains; empty if there is none."""
+    """Return the location of a keyed version's table of deleted keys; empty if it has none."""
     place = deleted_keys_of(deployment)
     return place if place and run.agent.files.is_there(f"{place}/_delta_log") else ""
 
 
 def _tag(run: RunContext, step: Step) -> str:
-    """Return the tag by which the pool and the table's log identify the work of a step."""
+    """Return the tag that identifies the work of a step in the pool and in the table's log."""
     return f"headgate-{run.id}-{step.n}"
 
 
@@ -241,9 +241,9 @@ def _look_after_now(run: RunContext, step: Step, open_: OpenUpkeep) -> None:
 
 @contextmanager
 def _at_rest(run: RunContext, step: Step) -> Iterator[None]:
-    """Lock a version and pause its statement for a block, because a MERGE fails if its files are rewritten (4.4.0).
+    """Lock a version and pause its statement for a block: a MERGE fails if its files are being rewritten (4.4.0).
 
-    The version stays wanted running, so that the reconciler restarts it even if the agent dies in the block.
+    The version should still be running, so the reconciler restarts it, even if the agent dies in the block.
     """
     with run.agent.locks.holding((step.table, step.version), by=f"run {run.id}"):
         found = run.deployed(step)

@@ -1,7 +1,7 @@
 """Validates a new version before its pointer moves, at a position that both versions have read.
 
-The comparison runs in a thread of its own, so that operator commands never wait for it. Its results are recorded in the
-ledger, whatever the verdict.
+The comparison runs in its own thread, so that operator commands never wait for it. Its results are recorded in the
+ledger, whether or not they block the swap.
 """
 
 import logging
@@ -38,35 +38,35 @@ from pipelines.agent.runs.version_comparison import VersionComparison, version_h
 from pipelines.agent.statements.deployment_lifecycle import written_batch
 
 STRICT_S = 60.0
-"""Seconds to wait for a position at which the watermarks are equal too; then differing watermarks are allowed for."""
+"""Seconds to wait for a position with equal watermarks; after that, different watermarks are accepted."""
 
 ALIGNED_S = 1800.0
-"""Minimum time to wait for a position, in seconds: with many small files, batches of both versions rarely match."""
+"""Minimum waiting time for a position, in seconds: with many small files, batches of both versions rarely match."""
 
 ALIGNED_TRIGGERS = 10
-"""Triggers of the slower version that must fit into that time."""
+"""Number of triggers of the slower version for which the step waits, if that is longer."""
 
 GONE_EVERY_S = 30.0
-"""Seconds between two checks that the files that the serving version has read still exist."""
+"""Seconds between two checks that the files read by the serving version still exist."""
 
 NO_BATCH = AlignedPair(-1, -1)
 """The position of two versions without any batch."""
 
 _TOLD = ("differences", "totals", "kept rows", "duplicates")
-"""Names of the checks whose results are summarized in a step's note if no check blocks the swap."""
+"""Checks whose results are summarized in a step's note, if no check blocks the swap."""
 
 log = logging.getLogger(__name__)
 
 
 def end_comparisons(run: RunContext, waiting: Collection[int]) -> None:
-    """End the comparisons of a run, except for the steps in `waiting`, by number."""
+    """End the comparisons of a run, except for the steps whose numbers are in `waiting`."""
     for open_ in (open_ for n, open_ in run.validations.items() if n not in waiting):
         if open_.comparison is not None:
             open_.comparison.end()
 
 
 def validate(run: RunContext, step: Step) -> RunEvidence:
-    """Start waiting for a position at which to compare, discarding an earlier validation of this step."""
+    """Discard earlier validations of a step, and start waiting for a position that both versions have read."""
     now = run.agent.monotonic()
     end_comparisons(run, run.validations.keys() - {step.n})
     run.validations[step.n] = OpenValidation(now, now)
@@ -76,7 +76,7 @@ def validate(run: RunContext, step: Step) -> RunEvidence:
 
 
 def look_for_verdict(run: RunContext, step: Step) -> RunEvidence:
-    """Check whether there is a position to compare at, or what a comparison has found."""
+    """Check whether there is a position for the comparison, and whether the comparison has ended."""
     agent, open_ = run.agent, run.validations[step.n]
     new = agent.ledger.deployment(step.table, step.version)
     if new is None:
@@ -108,7 +108,7 @@ def look_for_verdict(run: RunContext, step: Step) -> RunEvidence:
 def _no_position(
     run: RunContext, step: Step, versions: tuple[Deployment | None, Deployment], open_: OpenValidation, why: str
 ) -> RunEvidence:
-    """Wait for a position for a limited time; then fail the step, so that an operator decides."""
+    """Keep waiting for a position; after a time limit, fail the step, so that an operator decides."""
     slowest_s = max(trigger_s(each.trigger) for each in versions if each is not None)
     most_s = max(ALIGNED_S, ALIGNED_TRIGGERS * slowest_s)
     if run.agent.monotonic() - open_.opened_at > most_s:
@@ -122,7 +122,7 @@ def _no_position(
 def _position(
     agent: AgentContext, old: Deployment | None, new: Deployment, open_: OpenValidation
 ) -> AlignedPair | Unaligned:
-    """Find the newest position, or why there is none yet or will never be one."""
+    """Find the newest position that both versions have read, or the reason why there is none, now or forever."""
     if old is None or old.deleted:
         return Unaligned("there is no version to compare with", final=True)
     both: list[Version] = [(old.table, old.version), (new.table, new.version)]
@@ -141,7 +141,7 @@ def _position(
 
 
 def _why_never(agent: AgentContext, old: Deployment | None, open_: OpenValidation) -> Sentence | None:
-    """Explain why both versions will never have read the same position; None if they may."""
+    """Return why the old version will never reach a position that the new version has read; None if it may."""
     if old is None:
         return None
     name = query_name(old.table, old.version)
@@ -161,7 +161,7 @@ def _why_never(agent: AgentContext, old: Deployment | None, open_: OpenValidatio
 
 
 def _ended_upstream(agent: AgentContext, deployment: Deployment) -> Sentence | None:
-    """Return the failed or stopped upstream version that a caught-up version still needs; None if there is none."""
+    """Describe the failed or stopped upstream version without which a caught-up version gets no input; None if none."""
     measured = agent.ledger.measurement(deployment.table, deployment.version)
     if measured is None or measured.lag_files != 0:
         return None
@@ -183,9 +183,9 @@ def _begin(
     pair: AlignedPair | None,
     why: str,
 ) -> "Future[tuple[CheckResult, ...]]":
-    """Start a thread that compares both versions, if there is a pair of positions, and runs the project's checks.
+    """Start a thread that compares both versions at `pair` and then runs the project's checks.
 
-    Without a pair, the comparison is skipped with the reason `why`.
+    Without a pair, only the checks run, and the comparison is recorded as skipped, with the reason `why`.
     """
     work: Future[tuple[CheckResult, ...]] = Future()
     old, new = versions
@@ -202,7 +202,7 @@ def _begin(
 
 
 def _catalog_names(run: RunContext) -> dict[TableName, str]:
-    """Return the tables that a check may read: versions of the release, else serving versions."""
+    """Return the catalog name of each table that a check may read: the release's new version, or the serving one."""
     layout = run.agent.layout
     serving = {found.table: found.version for found in run.agent.ledger.deployments() if found.active}
     versions = serving | {table: node.version for table, node in run.nodes.items() if node.action is Action.REBUILD}
@@ -252,7 +252,7 @@ def _judged(
 
 
 def _words(results: tuple[CheckResult, ...]) -> str:
-    """Summarize the results of a validation in one line; none of them may block the swap."""
+    """Summarize the results of a validation in one line; no result may be one that blocks the swap."""
     assert not any(result.verdict in BLOCKING for result in results)
     skipped = [result.summary for result in results if result.verdict is CheckVerdict.SKIPPED]
     expected = [result for result in results if result.verdict is CheckVerdict.EXPECTED]

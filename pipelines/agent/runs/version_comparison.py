@@ -1,6 +1,6 @@
 """Compares two versions of a table at one position, and runs the project's checks on the new version.
 
-Only the files of batches up to that position are read, because the tables keep changing.
+It reads only the files of batches up to that position, because the tables keep changing.
 """
 
 import secrets
@@ -51,32 +51,32 @@ from pipelines.agent.runs.release_expectations import VersionPair, begins_alone,
 from pipelines.agent.statements.deployment_lifecycle import written_batch
 
 COMPARED_S = 300.0
-"""Longest duration of a comparison, in seconds."""
+"""Time limit of a comparison, in seconds."""
 
 MOST_FILES = 20_000
-"""Maximum number of files of a version that can be compared."""
+"""Maximum number of files per version that a comparison reads."""
 
 ENDED_EVERY_S = 0.5
-"""Seconds between checks for whether a comparison has been ended."""
+"""Seconds between two checks whether a comparison was ended, and between two interrupts of its query."""
 
 INTERRUPTED_S = 5.0
-"""Seconds within which the pool must confirm that it ended a query."""
+"""Time limit, in seconds, for the pool to interrupt a query."""
 
 EXAMPLES = 3
-"""Maximum number of rows that are read from a project's check."""
+"""Maximum number of rows that are read from the result of a project's check."""
 
 MOST_ROWS = 1_000
-"""Maximum number of rows in a query's result, one for each kind of difference."""
+"""Maximum number of rows that a comparison's query may return, which are one for each kind of difference."""
 
 Row = Mapping[str, Any]
 
 
 _one_at_a_time = Lock()
-"""Held during a comparison, because each uses the cores that statements need."""
+"""Held during a comparison, because it uses cores that statements need."""
 
 
 class VersionComparison:
-    """One comparison, which only reads; it runs in a thread of its own, with a time limit."""
+    """A comparison of two versions, which only reads and has a time limit; it runs in its own thread."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
@@ -86,7 +86,7 @@ class VersionComparison:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait until no other comparison runs; raises TryAgain if this comparison is ended in the meantime."""
+        """Wait until no other comparison runs; raises TryAgain if this comparison is ended while it waits."""
         try:
             while not _one_at_a_time.acquire(timeout=ENDED_EVERY_S):
                 self._go_on()
@@ -100,13 +100,13 @@ class VersionComparison:
             self._over.set()
 
     def end(self) -> None:
-        """End the comparison and its query in the pool."""
+        """End the comparison and its query in the pool, without waiting for that."""
         if not self._ended.is_set() and not self._over.is_set():
             self._ended.set()
             Thread(target=self._interrupt, name="end of a comparison", daemon=True).start()
 
     def _interrupt(self) -> None:
-        """Interrupt the comparison until its thread has noticed; an interrupt that precedes its query has no effect."""
+        """Interrupt the query repeatedly until the comparison is over, because the query may not have begun yet."""
         while not self._over.is_set():
             with suppress(HeadgateError):
                 pool = self._agent.pool.connection()
@@ -122,7 +122,7 @@ class VersionComparison:
         return f"headgate-compare-{self._mark}"
 
     def compare(self, pair: VersionPair) -> tuple[CheckResult, ...]:
-        """Compare rows; raises TryAgain if the time is over, and errors of the pool."""
+        """Compare the rows of two versions; raises TryAgain after the time limit, and errors of the pool."""
         expected = self._bounded(expected_of(self._agent, pair), pair)
         old_columns, new_columns = (column_types(each.texts, each.table) for each in (pair.old, pair.new))
         schema = schema_result(old_columns, new_columns, expected)
@@ -170,9 +170,9 @@ class VersionComparison:
         return (schema, differences, *totals, duplicates, *profile)
 
     def _bounded(self, expected: Expectation, pair: VersionPair) -> Expectation:
-        """Cap the number of rows that only the new version may have, if the old one began after a predecessor's batch.
+        """Limit the rows that only the new version may have, if the old one began after a batch of a predecessor.
 
-        The cap is the number of rows that the predecessor wrote up to that batch. No cap is set if rows may
+        The limit is the number of rows that the predecessor wrote up to that batch. There is no limit if rows may
         differ for another reason, or if the predecessor is incomplete or gone.
         """
         batch = pair.old.begins_after_batch
@@ -194,7 +194,7 @@ class VersionComparison:
         return replace(expected, rows=(RowEffect(RowSide.NEW, words, most=rows),))
 
     def _totals(self, rows: ComparedRows, expected: Expectation, views: Sequence[FileView]) -> tuple[CheckResult, ...]:
-        """Compare the totals of versions whose rows cannot be paired; empty if the rows can be paired."""
+        """Compare the totals or equal rows of versions whose rows cannot be paired; empty if they can be paired."""
         totals = expected.totals
         if expected.rewritten and rows.equal:
             return (kept_rows_result(self._run(kept_rows_query(rows), views), expected.anything),)
@@ -207,9 +207,9 @@ class VersionComparison:
         return (totals_result(totals, found, expected, [name.lower() for name, _ in rows.columns]),)
 
     def check(self, new: Deployment, upto: int | None, names: Mapping[TableName, str]) -> tuple[CheckResult, ...]:
-        """Run the project's checks on the rows of the new version up to a batch, or on all rows without one.
+        """Run the project's checks on the rows of the new version up to the batch `upto`; None means all of its rows.
 
-        `names` are the other tables in the catalog. A check that Spark refuses counts as failed.
+        `names` are the catalog names of the other tables. A check that Spark refuses has failed.
         """
         batch = written_batch(self._agent, new) if upto is None else upto
         columns, unread, found = column_types(new.texts, new.table), "", []
@@ -247,7 +247,7 @@ class VersionComparison:
         return tuple(found)
 
     def _files(self, deployment: Deployment, upto: int) -> tuple[str, ...]:
-        """Return the files written by a version's batches up to `upto`; raises Refused if these are not its rows."""
+        """Return the files that a version's batches up to `upto` wrote; raises Refused if they are not all its rows."""
         name = query_name(deployment.table, deployment.version)
         try:
             found = self._agent.files.written_files(deployment.folder, upto)
@@ -281,9 +281,10 @@ def _missing(reads: Iterable[TableName], names: Container[TableName]) -> str:
 
 
 def why_never_equal(agent: AgentContext, old: Version, new: Version) -> Sentence | None:
-    """Explain why a version can never equal an older one, even at the same position; None if it can.
+    """Return why a version can never equal an older one, even at the same position; None if it can.
 
-    The contents of a change stream depend on the batches of its table and on when the stream began.
+    A version that reads a stream of changes cannot: the changes depend on the batches of the table and on when the
+    stream began.
     """
     deployed = {(found.table, found.version): found for found in agent.ledger.deployments()}
 
@@ -306,9 +307,10 @@ def why_never_equal(agent: AgentContext, old: Version, new: Version) -> Sentence
 
 
 def version_histories(agent: AgentContext, *versions: Version) -> dict[Version, VersionHistory]:
-    """Return the batch histories of versions and of all versions upstream of them.
+    """Return the batch histories of versions and of all versions upstream of them, except external tables.
 
-    A version that is not in the registry has no batch. Raises TryAgain if files cannot be reached.
+    Versions that are not in the registry are omitted; deleted ones have no batches. Raises TryAgain if files cannot be
+    reached.
     """
     deployed = {(found.table, found.version): found for found in agent.ledger.deployments()}
     found: dict[Version, VersionHistory] = {}

@@ -1,7 +1,6 @@
-"""Stops running statements whose tables were replaced or changed, before Spark loses rows.
+"""Stops running statements whose tables were replaced or changed, before rows are lost.
 
-Rows that other programs write into a keyed table are reported once; its statement keeps running, since it is not
-affected by them.
+Rows that other programs write to a keyed table are reported once; its statement is not affected and keeps running.
 """
 
 import logging
@@ -23,24 +22,24 @@ from pipelines.agent.tables.table_identities import fault_of_tables, keep_delete
 log = logging.getLogger(__name__)
 
 EVERY_S = 30.0
-"""Seconds between two comparisons."""
+"""Seconds between two rounds."""
 
 BY_HAND = "HEADGATE_WRITTEN_BY_HAND"
 
 _OF_TABLES = ("DELTA_", "DIFFERENT_DELTA_TABLE_")
-"""Prefixes of Spark's error classes for tables that were replaced or changed (Delta 4.4.0)."""
+"""Prefixes of the error classes with which Spark reports replaced or changed tables (Delta 4.4.0)."""
 
 
 class ChangedTables:
-    """Detects in each round the tables that were replaced or changed after a running statement began to use them."""
+    """Detects tables that were replaced or changed after a running statement had begun to use them."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
         self._reported: dict[tuple[TableName, int], str] = {}
-        """Fingerprint of the event about the last foreign commit that was reported, by deployment."""
+        """Fingerprint of the last reported foreign commit, by deployment."""
 
     def round(self) -> None:
-        """Stop each statement whose tables have changed, with the reason; report other writers of keyed tables."""
+        """Stop running statements whose tables have changed, recording why; report foreign writes to keyed tables."""
         for deployment in self._agent.ledger.deployments():
             if deployment.deleted:
                 continue
@@ -128,9 +127,9 @@ class ChangedTables:
 
 
 def fault_that_ended(agent: AgentContext, deployment: Deployment, error_class: str) -> TableFault | None:
-    """Return which change to a table made Spark end a statement; None if its tables are unchanged or the error differs.
+    """Return the change to a table that made Spark end a statement; None if there is none, or it is not the cause.
 
-    Spark's error names neither the table nor a missing static side that others write (Delta 4.4.0).
+    Spark's error names neither the table nor a missing static side that is an external table (Delta 4.4.0).
     """
     if not (error_class.startswith(_OF_TABLES) or reads_inputs(agent, deployment)):
         return None
@@ -141,6 +140,6 @@ def fault_that_ended(agent: AgentContext, deployment: Deployment, error_class: s
 
 
 def _runs(deployment: Deployment) -> bool:
-    """Return whether a deployment has a statement that runs and is wanted running."""
+    """Return whether a deployment has a statement that is running, as it should be."""
     ours = not (deployment.external or deployment.deleted)
     return ours and deployment.wanted == WantedState.RUNNING and deployment.state in ALIVE

@@ -1,7 +1,7 @@
-"""Starts and stops one deployment; steps, operators and the reconciler all use it.
+"""Starts and stops one deployment, for steps, operators and the reconciler.
 
-A stream may track the schemas that it has read: Spark ends it at each change of columns and expects a restart (Delta
-4.4.0).
+A stream may track the schemas that it has read: Spark then ends it at each change of columns, and expects a restart
+(Delta 4.4.0).
 """
 
 import logging
@@ -42,14 +42,14 @@ PYTHON_CALL_S = 60.0
 
 
 def start(agent: AgentContext, deployment: Deployment, *, stops: int, after_stop: bool = False) -> ReportedQuery:
-    """Lock a deployment, read it again and start it on its checkpoint; a query that already runs is returned.
+    """Lock a deployment, read its current row, and start it on its checkpoint; returns its new or existing query.
 
-    Raises Refused, EngineRefused, PoolUnreachable, LedgerUnavailable before the start, and NotRecorded if the query
+    Raises Refused, EngineRefused, PoolUnreachable or LedgerUnavailable before the start, and NotRecorded if the query
     runs but could not be recorded.
 
-    `stops` is the serial of the start, or `StatementLocks.stops` when the caller decided to start; a later stop by
-    an operator wins. `after_stop` means that a running query was stopped for this start, which is added to the
-    error. The owner file is read before every start, because Spark does not fence checkpoints.
+    `stops` is the serial of the start command, or `StatementLocks.stops` from when the caller decided to start; a
+    later stop by an operator wins. With `after_stop`, the caller has stopped a running query for this start, which an
+    error then reports. The owner file is read before every start, because Spark does not fence checkpoints.
     """
     try:
         return _start(agent, deployment, stops)
@@ -63,10 +63,10 @@ def start(agent: AgentContext, deployment: Deployment, *, stops: int, after_stop
 
 
 def refuse_start(agent: AgentContext, deployment: Deployment, *, stops: int) -> None:
-    """Raise the error with which a start would be refused now, so that no running query is stopped for it in vain.
+    """Raise the error with which a start would be refused now, so that callers do not stop a running query in vain.
 
-    A refusal by Spark itself is not predicted. If the catalog lacks the table, it is registered here, because that
-    may be refused too.
+    A refusal by Spark itself is not predicted. If the catalog lacks the table, it is registered here, because that may
+    be refused as well.
     """
     refuse_unready(agent, deployment, stops=stops)
     check_checkpoint(agent, deployment)
@@ -74,7 +74,7 @@ def refuse_start(agent: AgentContext, deployment: Deployment, *, stops: int) -> 
 
 
 def refuse_unready(agent: AgentContext, deployment: Deployment, *, stops: int) -> None:
-    """Raise the error with which a start on any checkpoint would be refused."""
+    """Raise the error with which a start would be refused now, whatever its checkpoint."""
     agent.identity.refuse_doubt()
     _refuse_stopped(agent, deployment, stops)
     # Not the connection for stops: a statement stopped over that one could not be restarted.
@@ -131,7 +131,7 @@ def _record_start(agent: AgentContext, deployment: Deployment, query: ReportedQu
 
 @contextmanager
 def _recorded_later(deployment: Deployment) -> Iterator[None]:
-    """Log LedgerUnavailable in a block instead of raising it, so that Spark's error is raised; recorded later."""
+    """Log a LedgerUnavailable error in the block instead of raising it, so that the caller can raise Spark's error."""
     try:
         yield
     except LedgerUnavailable as error:
@@ -139,7 +139,7 @@ def _recorded_later(deployment: Deployment) -> Iterator[None]:
 
 
 def _as_held(agent: AgentContext, key: Version) -> Deployment:
-    """Read a version again after locking it: it may have changed since the caller read it."""
+    """Return the current row of a locked version, which may have changed; raises Refused if it was deleted."""
     found = agent.ledger.deployment(*key)
     if found is None or found.deleted:
         raise Refused(f"{query_name(*key)} was deleted in the meantime", remedy="headgate ls shows what is deployed")
@@ -153,10 +153,10 @@ def stop(
     seconds: float = WRITE_CALL_S,
     calling: Callable[[], object] = unheard,
 ) -> None:
-    """Stop a deployment's query and wait until it is gone and its last batch is written.
+    """Stop a deployment's query, and wait until it has ended and its last batch is written.
 
-    `calling` is called just before each call of Spark's stop. Waits for no lock, because an operator's stop must not;
-    starts check for stops afterwards.
+    `calling` is called just before each call of Spark's stop. No lock is needed, because an operator's stop must not
+    wait for one; starts check for stops afterwards.
     """
     pool = agent.pool.connection_for_stops()
     name = query_name(deployment.table, deployment.version)
@@ -164,15 +164,15 @@ def stop(
 
 
 def pause(agent: AgentContext, deployment: Deployment) -> None:
-    """Stop a deployment temporarily: it stays wanted running, and its next start is not counted as a restart."""
+    """Stop a deployment that should be running, for a short time: its next start does not count as a restart."""
     agent.paused.add(deployment.run_id)
     stop(agent, deployment)
 
 
 def _started(agent: AgentContext, deployment: Deployment, stops: int) -> ReportedQuery | None:
-    """Start a query and return it; None if an operator's stop arrived in the meantime and ended it.
+    """Start a query and return it; None if an operator's stop arrived in the meantime, which ends the query.
 
-    This must not wait for the ledger, because a stop waits for this to finish.
+    This must not wait for the ledger, because a stop may be waiting for this start.
     """
     with agent.locks.starting((deployment.table, deployment.version)):
         _refuse_stopped(agent, deployment, stops)
@@ -197,7 +197,7 @@ def _refuse_stopped(agent: AgentContext, deployment: Deployment, stops: int) -> 
 
 
 def overtaken(deployment: Deployment) -> Overtaken:
-    """Return the error of a start that was overtaken by an operator's stop."""
+    """Return the error for a start that came after an operator's stop of the same version."""
     name = query_name(deployment.table, deployment.version)
     return Overtaken(
         f"{name} was stopped by an operator while it was starting", remedy=f"headgate start {deployment.table}"
@@ -205,15 +205,15 @@ def overtaken(deployment: Deployment) -> Overtaken:
 
 
 def mark_stopped(agent: AgentContext, deployment: Deployment) -> bool:
-    """Record that a deployment's query is gone; returns False if it is wanted running or has another query by now.
+    """Record that a deployment's query has ended; returns False if a later start has overtaken the stop.
 
-    This does not change whether it is wanted running.
+    Whether the deployment should be running does not change.
     """
     return agent.ledger.put_stopped(deployment.table, deployment.version, deployment.run_id, agent.clock())
 
 
 def fail(agent: AgentContext, deployment: Deployment, error_class: str, error: str) -> None:
-    """Record that a deployment ended with an error or could not start, in the registry and as an event."""
+    """Record in the registry and as an event that a deployment ended with an error or could not be started."""
     about = (deployment.table, deployment.version)
     error_class, error = with_disk(deployment, error_class, error)
     agent.ledger.update_deployment(
@@ -231,7 +231,7 @@ def fail(agent: AgentContext, deployment: Deployment, error_class: str, error: s
 
 
 def say_why(agent: AgentContext, deployment: Deployment, why: str, *, error_class: str = "") -> None:
-    """Record why a statement is not in its wanted state, unless its row has changed; the action will be retried."""
+    """Record why a statement's state is not the desired one, unless its row has changed; the caller will try again."""
     about = (deployment.table, deployment.version)
     wanted = deployment.wanted == WantedState.RUNNING and not deployment.external
     lost = wanted and deployment.state in ALIVE | {State.UNKNOWN}
@@ -246,7 +246,7 @@ def say_why(agent: AgentContext, deployment: Deployment, why: str, *, error_clas
 
 
 def _refuse_other_python(agent: AgentContext, deployment: Deployment) -> None:
-    """Refuse to send a writer to a foreign pool whose Python cannot run it; local pools use the agent's Python."""
+    """Raise Refused if a keyed deployment needs a Python that an external pool lacks; local pools use the agent's."""
     if upsert_of(deployment) is None or agent.layout.environment.pool.url is None:
         return
     pool = agent.pool.connection()
@@ -256,23 +256,23 @@ def _refuse_other_python(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def check_checkpoint(agent: AgentContext, deployment: Deployment) -> None:
-    """Refuse a start on a checkpoint or tables of another version, or of another environment."""
+    """Raise Refused or NotAdopted if checkpoint or tables belong to another version or another environment."""
     refuse_other_tables(agent, deployment)
     refuse_other_checkpoint(agent, deployment)
     _refuse_other_environment(agent, deployment)
 
 
 def written_batch(agent: AgentContext, deployment: Deployment) -> int | None:
-    """Return the newest batch that the statement has written to its version's table; None if there is none."""
+    """Return the newest batch that a statement has written to its table; None if there is none."""
     query = query_of(agent, deployment)
     return agent.files.sink_batch(deployment.folder, format=deployment.format, query=query)
 
 
 def refuse_other_checkpoint(agent: AgentContext, deployment: Deployment, *, owners: tuple[str, ...] = ()) -> int | None:
-    """Refuse a checkpoint that differs from the deployment's: Spark would begin anew. Returns the committed batch.
+    """Raise Refused unless a checkpoint is the deployment's own and matches its table; returns the committed batch.
 
-    The checkpoint must belong to this ledger or one of `owners`. The sink is read before the checkpoint, because a
-    running query writes the checkpoint last.
+    With any other checkpoint, Spark would start over. The owner must be this ledger or one of `owners`. The sink is
+    read before the checkpoint, because a running query writes the checkpoint last.
     """
     name = query_name(deployment.table, deployment.version)
     sink = written_batch(agent, deployment)
@@ -307,7 +307,7 @@ def refuse_other_checkpoint(agent: AgentContext, deployment: Deployment, *, owne
 
 
 def query_of(agent: AgentContext, deployment: Deployment) -> str:
-    """Return the query id of a version's checkpoint; empty before its first start."""
+    """Return the query id in a version's checkpoint; empty before the version's first start."""
     if deployment.checkpoint_id:
         return deployment.checkpoint_id
     found = agent.files.read(deployment.checkpoint)
@@ -315,7 +315,7 @@ def query_of(agent: AgentContext, deployment: Deployment) -> str:
 
 
 def _refuse_other_environment(agent: AgentContext, deployment: Deployment) -> None:
-    """Refuse a checkpoint of another epoch or machine."""
+    """Raise NotAdopted if a checkpoint is of another epoch or, unless the policy allows this, another machine."""
     name, here = query_name(deployment.table, deployment.version), agent.files
     found = here.read(deployment.checkpoint)
     if found is None:
@@ -334,15 +334,15 @@ def _refuse_other_environment(agent: AgentContext, deployment: Deployment) -> No
 
 
 def _made_by_another(found: CheckpointState, deployment: Deployment) -> bool:
-    """Return whether another run created the checkpoint; False if either side did not record a run."""
+    """Return whether the checkpoint was created by another run than the deployment; False if either run is unknown."""
     return bool(found.run and deployment.made_by and found.run != deployment.made_by)
 
 
 def refuse_other_age(name: str, planned: int | None, committed: int | None, sink: int | None) -> None:
-    """Refuse a start if the checkpoint and the table's record of batches do not match.
+    """Raise Refused if a checkpoint does not match the batches that its table records.
 
-    Spark's file sink and Delta skip batches that they already have and report success (4.2.0, 4.4.0), so a checkpoint
-    behind its table would lose rows. A table that lacks committed batches would never get them.
+    Spark's file sink and Delta skip batches that they already have, and report success (4.2.0, 4.4.0), so a checkpoint
+    that is behind its table would lose rows. A table that lacks committed batches would never receive them.
     """
     ways_out = f"restore both from one moment, or headgate plan {name.partition('@')[0]} --rebuild".format(
         table=name.partition("@")[0]
@@ -364,9 +364,9 @@ def refuse_other_age(name: str, planned: int | None, committed: int | None, sink
 
 
 def _runs_on(agent: AgentContext, deployment: Deployment) -> dict[str, Any]:
-    """Return the pool settings and engine version to record at a start.
+    """Return the fields to record at a start: engine version and pool settings.
 
-    For versions started before these were recorded, the pinned settings are unknown.
+    Pool settings are omitted for versions that were first started before these were recorded.
     """
     found: dict[str, Any] = {}
     with suppress(HeadgateError):
@@ -391,13 +391,13 @@ def _start_of(agent: AgentContext, deployment: Deployment) -> QueryStart:
 
 
 COLUMNS_KEPT = "DELTA_STREAMING_METADATA_EVOLUTION"
-"""Error class of a stream that ended after it recorded changed columns."""
+"""Error class of a stream that ended after recording changed columns."""
 
 
 def select_of(agent: AgentContext, deployment: Deployment) -> str:
-    """Return the SELECT to start: the compiled one, with schema tracking locations below the current checkpoint.
+    """Return the SELECT to start: the compiled one, with the schema tracking locations in the current checkpoint.
 
-    Computed at each start, because a version may move to another checkpoint.
+    It is computed at each start, because a version may move to another checkpoint.
     """
     if not tracks_schemas(deployment):
         return deployment.compiled
@@ -411,5 +411,5 @@ def select_of(agent: AgentContext, deployment: Deployment) -> str:
 
 
 def goes_on(deployment: Deployment, error_class: str) -> bool:
-    """Return whether a statement ended only to track changed columns, so that its next start succeeds."""
+    """Return whether a statement ended only to record changed columns, so that its next start succeeds."""
     return error_class == COLUMNS_KEPT and tracks_schemas(deployment)

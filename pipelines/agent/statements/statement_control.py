@@ -1,4 +1,4 @@
-"""Stops, starts and restarts statements in the thread of the caller, ahead of every run."""
+"""Stops, starts and restarts statements in the caller's thread, without waiting for runs."""
 
 import logging
 import time
@@ -40,23 +40,23 @@ from state.registry import TableAct
 log = logging.getLogger(__name__)
 
 LEDGER_S = 0.15
-"""Longest wait of a stop for the ledger, in seconds; then the stop is written to the emergency journal."""
+"""Longest time, in seconds, that a stop waits for the ledger before it is written to the emergency journal."""
 
 STOP_S = 8.0
-"""Deadline of a stop, in seconds; a later stop counts as sent but not confirmed, and the reconciler repeats it."""
+"""Deadline of a stop, in seconds; a stop that takes longer is reported as unconfirmed and later repeated."""
 
 STOPS_AT_ONCE = 8
-"""Number of concurrent calls of Spark's stop: enough for forty statements to stop within three seconds."""
+"""Number of parallel calls of Spark's stop: enough for forty statements to stop within three seconds."""
 
 HOLDER_S = 1.0
-"""Longest wait of a stop for whoever holds the version without starting it, in seconds."""
+"""Longest time, in seconds, that a stop waits for a lock whose holder is not starting the version."""
 
 RECORD_S = 1.0
-"""Longest wait of a completed stop for the ledger to record it, in seconds."""
+"""Longest time, in seconds, for recording completed stops."""
 
 
 class Recorded(Enum):
-    """Where the intent of a stop is stored; false in a condition if it is stored nowhere."""
+    """Where a stop was recorded; NOWHERE is false."""
 
     LEDGER = "ledger"
     JOURNAL = "emergency journal"
@@ -67,7 +67,7 @@ class Recorded(Enum):
 
 
 class StatementControl:
-    """Stops, starts and restarts at once. The registry is cached, so that a stop needs no readable ledger."""
+    """Stops, starts and restarts statements at once. The registry is cached, so that stops work without the ledger."""
 
     def __init__(self, agent: AgentContext, emergency: EmergencyJournal) -> None:
         self._agent = agent
@@ -76,13 +76,13 @@ class StatementControl:
         announce_journal(agent, emergency)
 
     def remember(self, deployments: tuple[Deployment, ...]) -> None:
-        """Cache the registry, for a stop while the ledger cannot be read."""
+        """Cache the registry, for stops while the ledger cannot be read."""
         self._remembered = deployments
 
     def stop(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
-        """Stop all versions of tables that may run, or one version named `a@v2`, sinks first.
+        """Stop all versions of tables that may be running, or single versions such as `a@v2`; readers first.
 
-        One intent covers all of them, recorded before the first call to Spark.
+        The intent is recorded for all of them, before the first call to Spark.
         """
         found = self._stoppable(names)
         word = Word(self._agent.locks.stop(names), by, self._agent.clock())
@@ -97,13 +97,13 @@ class StatementControl:
         return self._each(names, tuple(reversed(self._find(names))), Came.STARTED, arrived, by)
 
     def restart(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
-        """Stop and start statements on their checkpoints with the deployed revision; raises like `_each`."""
+        """Restart statements on their checkpoints with their deployed revision, readers first; raises like `_each`."""
         return self._each(names, self._find(names), Came.RESTARTED, arrived, by)
 
     def _each(
         self, names: tuple[str, ...], found: tuple[Deployment, ...], done: Came, arrived: float, by: str
     ) -> tuple[ActOutcome, ...]:
-        """Start each version and return the outcomes; an error is raised if there is one version, else recorded."""
+        """Start or restart versions and return the outcomes; with only one version, an error is raised instead."""
         word = Word(self._agent.locks.start(), by, self._agent.clock())
         outcomes: list[ActOutcome] = []
         for deployment in found:
@@ -119,10 +119,10 @@ class StatementControl:
         return tuple(outcomes)
 
     def _start_one(self, found: Deployment, word: Word, *, done: Came, whole: bool) -> ActOutcome:
-        """Start one version, after stopping it if `done` is RESTARTED; `whole` also ends a stop of the whole table.
+        """Start one version, after stopping it if `done` is RESTARTED; with `whole`, a stop of its table ends too.
 
-        Everything that may refuse the start is checked before the running query is stopped. Once Spark has
-        accepted the start, it is reported as done, even if it cannot be recorded. The caller measures the time.
+        Everything that may refuse the start is checked before the running query is stopped. Once Spark has accepted
+        the start, it is reported as done, even if it cannot be recorded. The caller measures the time.
         """
         agent, key, name = self._agent, (found.table, found.version), query_name(found.table, found.version)
         verb = "start" if done is Came.STARTED else "restart"
@@ -152,7 +152,7 @@ class StatementControl:
         return ActOutcome(*key, done, None, 0.0, recorded)
 
     def _take_back(self, key: Version, word: Word, before: WordRow | None, error: HeadgateError) -> None:
-        """Undo the command of a start that was refused; raises NotTakenBack if the ledger cannot be written."""
+        """Undo the command of a refused start; raises NotTakenBack if the ledger cannot be written."""
         if not self._written(partial(self._agent.ledger.take_back, *key, word, before)):
             name = query_name(*key)
             raise NotTakenBack(
@@ -161,7 +161,7 @@ class StatementControl:
             ) from error
 
     def _written(self, write: Callable[[], object]) -> bool:
-        """Write to the ledger after a start; returns whether that succeeded. A failure does not undo the start."""
+        """Write to the ledger after a start; returns False if that fails, which does not undo the start."""
         try:
             write()
         except LedgerUnavailable as error:
@@ -183,14 +183,14 @@ class StatementControl:
         start(agent, deployment, stops=word.serial, after_stop=stops_first)
 
     def _runs(self, deployment: Deployment) -> bool:
-        """Return whether a statement runs or is starting and has not been asked to stop."""
+        """Return whether a statement is running or starting, as it should be, and no stop has been announced."""
         there = deployment.state in (State.STARTING, State.RUNNING) and deployment.query_id
         stopping = self._agent.locks.has_unrecorded_stop((deployment.table, deployment.version))
         return bool(there) and deployment.wanted == WantedState.RUNNING and not stopping
 
     @contextmanager
     def _held(self, found: Deployment, by: str) -> Iterator[Deployment]:
-        """Lock a version and read it again: a run may have changed or deleted it meanwhile."""
+        """Lock a version and yield its current row; raises UsageError if the version was deleted in the meantime."""
         key = (found.table, found.version)
         with self._agent.locks.holding(key, by=by):
             deployment = self._agent.ledger.deployment(*key)
@@ -201,29 +201,29 @@ class StatementControl:
             yield deployment
 
     def _find(self, names: tuple[str, ...]) -> tuple[Deployment, ...]:
-        """Find the versions that names mean, sinks before sources; a table name means the serving version.
+        """Return the versions for names, sinks before sources; a table name stands for its serving version.
 
-        Raises UsageError if one does not exist.
+        Raises UsageError if a name is unknown.
         """
         deployments = self._registry()
         return _sinks_first(deployments, _named(names, deployments))
 
     def _stoppable(self, names: tuple[str, ...]) -> tuple[Deployment, ...]:
-        """Find the versions to stop, sinks before sources: for a table, all its versions that may run."""
+        """Return the versions to stop, sinks before sources; a table name stands for all its versions that may run."""
         deployments = self._registry()
         found = _named(names, deployments)
         others = [d for d in deployments if d.table in names and d not in found and not d.deleted and _may_run(d)]
         return _sinks_first(deployments, [*found, *others])
 
     def _registry(self) -> tuple[Deployment, ...]:
-        """Read the registry; if the ledger does not answer in time, return the cached one."""
+        """Read the registry; if the ledger does not answer in time, return the cached rows."""
         try:
             return tuple(call_deadlines.call(LEDGER_S, self._agent.ledger.deployments))
         except (LedgerUnavailable, PoolUnreachable):
             return self._remembered
 
     def _intend(self, names: tuple[str, ...], word: Word) -> Recorded:
-        """Record that tables or versions are wanted stopped, in the ledger or the journal."""
+        """Record, in the ledger or the emergency journal, that tables or versions should not run any more."""
         try:
             call_deadlines.call(LEDGER_S, self._agent.ledger.stop_statements, names, word)
         except (LedgerUnavailable, PoolUnreachable) as error:
@@ -237,12 +237,12 @@ class StatementControl:
         return Recorded.LEDGER
 
     def _say_unchanged(self, deployment: Deployment, words: str) -> None:
-        """Record that a command changed nothing: one event per caller, which counts the repetitions."""
+        """Record that a command changed nothing; repetitions by the same caller are counted in one event."""
         about = (deployment.table, deployment.version)
         self._agent.event(EventKind.STATE, words, about=about, fingerprint=words)
 
     def _stop_one(self, word: Word, deployment: Deployment, arrived: float) -> ActOutcome:
-        """Stop one version at once; if it was locked, stop it again once the lock is free, within the deadline."""
+        """Stop one version at once; if it was locked, stop it again after its lock is released, within the deadline."""
         calls: list[float] = []
         key, ends_at = (deployment.table, deployment.version), arrived + STOP_S
 
@@ -270,11 +270,11 @@ class StatementControl:
     def _stop_after_holder(
         self, word: Word, deployment: Deployment, ends_at: float, called: Callable[[], None]
     ) -> None:
-        """Stop a version again once its lock is free, because the holder may have started it meanwhile.
+        """Stop a version again after its lock is released, because the holder may have started it in the meantime.
 
-        Raises Busy if a start is still in progress. If the holder starts nothing, the stop does not wait,
-        because the holder may be waiting for a locked ledger. A version that was started by a later command is
-        left alone.
+        If the holder is not starting it, the stop waits only briefly, because the holder may be waiting for a locked
+        ledger; otherwise it waits until the deadline, and raises Busy. A version that a later command started is not
+        stopped.
         """
         key = (deployment.table, deployment.version)
 
@@ -290,7 +290,7 @@ class StatementControl:
                 stop_within(max(0.0, ends_at - time.monotonic()))
 
     def _record(self, found: tuple[Deployment, ...], outcomes: tuple[ActOutcome, ...], by: str) -> None:
-        """Record the stops; whatever cannot be recorded in time is found by the reconciler."""
+        """Record completed stops in the ledger; the reconciler finds those that cannot be recorded in time."""
 
         def write() -> None:
             for deployment, outcome in zip(found, outcomes, strict=True):
@@ -307,7 +307,7 @@ class StatementControl:
             log.warning("statements are stopped; the ledger will be updated later: %s", error.summary)
 
     def _fail_without_parents(self, deployment: Deployment) -> None:
-        """Refuse to start a statement whose parent version is gone: it would run without input or error."""
+        """Raise Refused if a parent version of a statement is gone: it would run without input and without an error."""
         versions = {(d.table, d.version) for d in self._agent.ledger.deployments()}
         gone = [
             physical_name(b.parent, b.version) if b.version else str(b.parent)
@@ -322,7 +322,7 @@ class StatementControl:
 
 
 def _named(names: tuple[str, ...], registry: tuple[Deployment, ...]) -> list[Deployment]:
-    """Return each version once: the serving version of a table, or the named one; raises UsageError."""
+    """Return the version for each name, without duplicates; a table name stands for its serving version."""
     every: dict[str, Deployment] = {query_name(d.table, d.version): d for d in registry if not d.deleted}
     every |= {str(table): found for table, found in serving_versions(registry).items()}
     for name in names:
@@ -346,11 +346,11 @@ def _since(arrived: float) -> float:
 
 
 SERIALS_AHEAD = 1_000_000
-"""Maximum lead of serials in the journal over the ledger, due to stops that the ledger could not record."""
+"""Maximum lead of serials in the journal over the ledger, which is due to stops that only the journal records."""
 
 
 def announce_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
-    """Announce the stops that an earlier agent could not record; called before any request, to keep the order."""
+    """Announce the stops in the emergency journal; called before any request, to preserve the order of commands."""
     recorded = agent.locks.newest_serial()
     for each in journal.waiting().stops:
         if each.serial <= recorded + SERIALS_AHEAD:
@@ -359,9 +359,10 @@ def announce_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
 
 
 def apply_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
-    """Record the stops of the journal, unless a later command exists; raises LedgerUnavailable, and the stops stay.
+    """Record the stops in the emergency journal, except those overtaken by a later command.
 
-    Lines that are not stops are kept next to the journal and reported once.
+    Raises LedgerUnavailable, and keeps the stops, if the ledger cannot be written. Lines that are not stops are kept
+    in a file next to the journal, and reported once.
     """
     if not journal.waits():
         return
@@ -384,9 +385,9 @@ def apply_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
 
 
 def _tell(agent: AgentContext, journal: EmergencyJournal, stop: JournalledStop) -> None:
-    """Record who stopped what, in case the agent that received the stop was killed before it recorded this.
+    """Record who stopped what, which the agent that received the stop could not record.
 
-    If the ledger fails in between, the stops are applied again without recording anything twice.
+    If the ledger fails halfway, the stops are applied again later, and nothing is recorded twice.
     """
     for name in stop.names:
         table, _, version = name.partition("@v")

@@ -1,8 +1,8 @@
 """Decides which statements ended for a transient reason and are restarted automatically.
 
-Such reasons are: the writing process in the pool died; somebody else changed the table during a batch, so that the
-batch was not committed and succeeds when repeated (Delta 4.4.0); a disk was full. For a full disk Spark only names the
-table (4.2.0), so the error is completed with the folder, its free space, and what continues once there is more.
+The reasons are: the writing process in the pool died; another program changed the table during a batch, which was
+therefore not committed and succeeds when repeated (Delta 4.4.0); a disk was full. For a full disk, Spark only names
+the table (4.2.0), so the folder, its free space and what happens once there is space are added to the error.
 """
 
 from dataclasses import dataclass, field
@@ -17,9 +17,9 @@ from pipelines.spark_connect.error_translation import NO_SPACE
 from pipelines.storage.file_system import disk_space
 
 PAUSES_S, WITHIN_S = (0.0, 15.0, 60.0, 120.0), 600.0
-"""Pauses, in seconds, before the automatic starts of a statement within WITHIN_S seconds.
+"""Pauses before each automatic start of a statement within WITHIN_S, all in seconds.
 
-A pool short of CPU fails repeatedly: Spark gives a writer's process 10 s to connect back (PythonWorkerFactory, 4.2.0).
+A pool that lacks CPU fails repeatedly: Spark gives a writer's process 10 s to connect (PythonWorkerFactory, 4.2.0).
 """
 STARTS = len(PAUSES_S)
 
@@ -28,20 +28,20 @@ CLASSES = {
     SparkFailure.WORKER_LATE: "HEADGATE_WORKER_LOST",
     SparkFailure.WRITTEN_MEANWHILE: "HEADGATE_WRITTEN_MEANWHILE",
 }
-"""Failures after which a statement is restarted automatically, and the error class of the event about each."""
+"""Failures after which a statement is restarted automatically, with the class of the restart's event."""
 
 
 @dataclass(slots=True)
 class TransientFailures:
-    """Records when each statement ended for a transient reason, in monotonic seconds."""
+    """Counts the automatic starts of each statement, by monotonic time in seconds, and limits them."""
 
     _ended: dict[tuple[TableName, int], list[float]] = field(default_factory=dict)
 
     _run: dict[tuple[TableName, int], str] = field(default_factory=dict)
-    """Spark's run id of the query that ended last, by version."""
+    """Spark's run id of the last query that ended for a transient reason, by version."""
 
     def again(self, key: tuple[TableName, int], over: ReportedQuery, now: float) -> str | None:
-        """Count the end of a statement; returns the event class of its restart, or None if it has failed."""
+        """Count an automatic restart, and return the class of its event; None if there must be no restart."""
         if over.failure not in CLASSES or not self.is_left(key, now):
             return None
         self.count(key, now)
@@ -49,9 +49,9 @@ class TransientFailures:
         return CLASSES[over.failure]
 
     def pause(self, key: tuple[TableName, int], run_id: str, now: float) -> Sentence | None:
-        """Return why a statement is not restarted yet, the same text throughout a pause; None after the pause.
+        """Return why a statement is not restarted yet, with the same text during the whole pause; None after it.
 
-        The pause applies to the run that ended; a later run was stopped or lost with its session.
+        The pause applies only to the query run that ended: a later run was stopped, or lost with its session.
         """
         ended = self._ended.get(key, ())
         if not ended or self._run.get(key) != run_id or now - ended[-1] >= (pause := PAUSES_S[len(ended) - 1]):
@@ -60,7 +60,7 @@ class TransientFailures:
         return Sentence(f"{times}: the next start follows after {pause:g} s")
 
     def is_left(self, key: tuple[TableName, int], now: float) -> bool:
-        """Return whether a statement may be restarted automatically."""
+        """Return whether a statement has automatic starts left."""
         return sum(now - at < WITHIN_S for at in self._ended.get(key, ())) < STARTS
 
     def count(self, key: tuple[TableName, int], now: float) -> None:
@@ -71,24 +71,24 @@ class TransientFailures:
 DISK_FULL = "HEADGATE_DISK_FULL"
 
 SCARCE_B = 100_000_000
-"""If a write fails, a disk with less free space than this, or than a tenth, counts as full.
+"""A disk on which a write failed is considered full if it has less free space, in bytes, or less than a tenth.
 
-By then the files of the failed task are deleted, so some space is free again.
+By then, the failed task's files are deleted, so some space is free again.
 """
 
 _WRITE_FAILED = "TASK_WRITE_FAILED"
 
 
 def with_disk(deployment: Deployment, error_class: str, error: str) -> tuple[str, str]:
-    """Return the class and sentence of an error; for a full disk, name the folder and the remedy."""
+    """Return class and text of an error; for a full disk, the text names the folder and the remedy."""
     return disk_error(deployment, error_class, _goes_on(deployment), _restart(deployment)) or (error_class, error)
 
 
 def disk_error(deployment: Deployment, error_class: str, goes_on: str, restart: str = "") -> tuple[str, str] | None:
-    """Return the class and sentence of an error about a full disk; None for any other error.
+    """Return class and text of an error that is due to a full disk; None for any other error.
 
-    `goes_on` describes how the statement continues once there is space; `restart` is used if there is space
-    already.
+    `goes_on` describes how the statement continues once there is space; `restart`, if given, replaces it if there
+    already is.
     """
     if error_class not in (NO_SPACE, _WRITE_FAILED) or not (spaces := _spaces(deployment)):
         return None
@@ -105,14 +105,14 @@ def disk_error(deployment: Deployment, error_class: str, goes_on: str, restart: 
 
 
 def has_space(deployment: Deployment) -> bool:
-    """Return whether a statement ended on a full disk that has space again."""
+    """Return whether a statement ended on a full disk and all its disks have space again."""
     if deployment.error_class != DISK_FULL:
         return False
     return all(free >= min(2 * SCARCE_B, total // 5) for free, total, _ in _spaces(deployment))
 
 
 def _spaces(deployment: Deployment) -> list[tuple[int, int, str]]:
-    """Return (free bytes, total bytes, folder) for the disks that a statement writes to."""
+    """Return (free bytes, total bytes, folder) for each disk to which a statement writes."""
     found = [(*disk_space(folder), folder) for folder in (deployment.folder, deployment.checkpoint) if folder]
     return [(free, total, folder) for free, total, folder in found if free is not None and total is not None]
 

@@ -1,4 +1,4 @@
-"""External tables with a log, which statements read: they are compared, and never created, changed or deleted."""
+"""External tables with a log that statements read: they are only compared, never created, changed or deleted."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,27 +18,30 @@ from pipelines.agent.deployment_compiler import parsed_ddl, parsed_statement
 from pipelines.spark_connect.declared_tables import fault_of_declaration, fault_where_missing
 
 _BEGINS = frozenset({Action.START, Action.RESTART, Action.REBUILD})
-"""Actions that register a table or give a statement a new text."""
+"""Actions that register a table or start a statement with a new text."""
 
 
 def refuse_input_not_there(agent: AgentContext, deployment: Deployment) -> None:
-    """Raise Refused if the log of an input is not at its declared location: Delta would create an empty table."""
+    """Raise Refused if an input has no log at its declared location, where Delta would create an empty table."""
     _refuse(_fault_where_missing(agent, deployment))
 
 
 def refuse_input_unlike(agent: AgentContext, deployment: Deployment) -> None:
-    """Raise Refused if an input is missing, or its columns or properties differ from its declaration."""
+    """Raise Refused if an input is missing, or if its columns or properties differ from its declaration."""
     _refuse(fault_of_input(agent, deployment))
 
 
 def fault_of_input(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return how an input differs from its declaration; None if it does not. All declared columns are compared."""
+    """Return how an input differs from its declaration, in any declared column; None if it does not."""
     about = (agent.files, parsed_ddl(deployment), deployment.folder, _file(deployment))
     return _fault_where_missing(agent, deployment) or fault_of_declaration(*about)
 
 
 def _fault_where_missing(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return why an input is not at its declared location; a plan cannot move an input that is already registered."""
+    """Return why an input is not at its declared location; None if it is there.
+
+    The remedy for a registered input is different, because a plan cannot change its location.
+    """
     fault = fault_where_missing(agent.files, parsed_ddl(deployment), deployment.folder, _file(deployment))
     if fault is None or agent.ledger.deployment(deployment.table, 0) is None:
         return fault
@@ -47,7 +50,7 @@ def _fault_where_missing(agent: AgentContext, deployment: Deployment) -> TableFa
 
 
 def refuse_unlike_inputs(agent: AgentContext, project: Project, plan: Plan) -> None:
-    """Raise Refused if a plan registers or starts to read an input with a log that differs from its DDL."""
+    """Raise Refused if a plan registers or starts to read an input with a log that differs from its declaration."""
     acting = [node for node in plan.nodes if node.action in _BEGINS]
     names = {node.table for node in acting} | {binding.parent for node in acting for binding in node.bindings}
     for table in (project.tables[name] for name in sorted(names) if name in project.tables):
@@ -69,7 +72,7 @@ def _inputs(agent: AgentContext, deployment: Deployment) -> Iterator[Deployment]
 
 
 def fault_of_inputs(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return why an input with a log that a statement reads is gone or lacks a column it reads; None if all is well."""
+    """Return why an input with a log is gone or lacks a column that a statement reads; None if none of them is."""
     for source in _inputs(agent, deployment):
         about = (agent.files, parsed_ddl(source), source.folder, _file(source))
         is_read = partial(_is_read, agent, deployment, source)
@@ -80,14 +83,14 @@ def fault_of_inputs(agent: AgentContext, deployment: Deployment) -> TableFault |
 
 
 def _is_read(agent: AgentContext, deployment: Deployment, source: Deployment, column: str) -> bool:
-    """Return whether a statement may read a column of an input; True in doubt."""
+    """Return whether a statement may read a column of an input; True if that is uncertain."""
     parents = (agent.ledger.deployment(binding.parent, binding.version) for binding in deployment.bindings)
     columns = {parent.table: parsed_ddl(parent).columns for parent in parents if parent is not None}
     return reads_column(parsed_statement(deployment), source.table, column, columns)
 
 
 def remedy_for_input(deployment: Deployment, kind: TableFaultKind) -> str:
-    """Return what to do about an input that has changed: Headgate cannot rebuild or restore it."""
+    """Return the remedy for a changed input, which Headgate can neither rebuild nor restore."""
     if kind is TableFaultKind.GONE:
         return "have the owner of the table put it back: Headgate never creates external tables"
     rebuild = f"headgate plan {deployment.table} --rebuild reads what is there now"

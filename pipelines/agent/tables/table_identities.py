@@ -1,9 +1,8 @@
 """Identities of tables, and their catalog entries: a table is registered only if it is the one that was created.
 
-For a keyed version this includes the table of its deleted keys. A batch creates that table if it is missing, and writes
-to whatever is there, so late rows would bring deleted keys back. Ledger and table are compared before each start and
-while the statement runs. A version that leaves older rows as the previous version stored them has a second table for
-these rows.
+For a keyed version, this includes its table of deleted keys: a batch would create a missing one, or write to any other
+that it finds, so that late rows bring deleted keys back. Ledger and tables are compared before each start and while
+the statement runs. A version that inherits older rows in the format of its predecessor has a second table for them.
 """
 
 import os
@@ -34,9 +33,9 @@ from pipelines.agent.tables.external_inputs import fault_of_inputs, refuse_input
 def tables_of(
     layout: EnvironmentLayout, deployment: Deployment, logs: Checkpoints | None = None
 ) -> tuple[CatalogTable, ...]:
-    """Return the tables of a version for the catalog. If `logs` is given, the tables exist and have the logs' columns.
+    """Return the catalog entries of a version's tables; `logs` is given for existing tables, to read their columns.
 
-    External tables are taken as declared; differences are reported to their readers separately.
+    External tables have their declared columns; differences are reported to their readers separately.
     """
 
     def table(name: str, ddl: str, folder: str) -> CatalogTable:
@@ -56,20 +55,20 @@ def tables_of(
 def register(
     pool: PoolConnection, layout: EnvironmentLayout, deployment: Deployment, *, logs: Checkpoints | None = None
 ) -> None:
-    """Register the tables of a version in the catalog, as `tables_of` returns them; existing entries stay."""
+    """Register a version's tables in the catalog, as returned by `tables_of`; existing entries are not changed."""
     for table in tables_of(layout, deployment, logs):
         pool.call(WRITE_CALL_S, pool.tables.create, table.name, table.ddl, exists=table.exists, columns=table.columns)
 
 
 def forget(pool: PoolConnection, layout: EnvironmentLayout, deployment: Deployment) -> None:
-    """Remove the tables of a version from the catalog; files stay."""
+    """Remove a version's tables from the catalog; files are kept."""
     pool.call(WRITE_CALL_S, pool.tables.forget, layout.catalog_name(deployment.table, deployment.version))
     if deployment.before_ddl:
         pool.call(WRITE_CALL_S, pool.tables.forget, layout.before_name(deployment.table, deployment.version))
 
 
 def pointer_of(layout: EnvironmentLayout, deployment: Deployment) -> Pointer:
-    """Return the pointer that a version has while it serves."""
+    """Return the pointer of a version, which exists while the version serves."""
     table, version = deployment.table, deployment.version
     before = (layout.before_name(table, version),) if deployment.before_ddl else ()
     return layout.pointer_name(table), (*before, layout.catalog_name(table, version)), deployment.columns
@@ -81,13 +80,13 @@ _TAKE_CHANGES = frozenset({"skipchangecommits", "ignorechanges", "ignoredeletes"
 
 
 class NotInCatalog(Refused):
-    """The catalog refuses a table for now, or could not be asked whether it has the table."""
+    """Raised if the catalog lacks a table and refuses it for now, or could not be asked for it."""
 
 
 def register_again(agent: AgentContext, pool: PoolConnection, deployment: Deployment) -> None:
-    """Register an existing table of a version in a pool's catalog; raises Refused if its log is gone.
+    """Register a version's existing table in a pool's catalog; raises Refused if its log is gone or another table's.
 
-    Without its log, Delta would silently create an empty table in its place (4.4.0).
+    Without a log, Delta would silently create an empty table in its place (4.4.0).
     """
     if not table_format(deployment.format).transaction_log:
         register(pool, agent.layout, deployment)
@@ -100,10 +99,10 @@ def register_again(agent: AgentContext, pool: PoolConnection, deployment: Deploy
 
 
 def register_if_missing(agent: AgentContext, deployment: Deployment) -> None:
-    """Register a version's table unless the catalog has it.
+    """Register a version's tables unless the catalog has them.
 
-    Raises Refused if that is impossible, and NotInCatalog if the catalog refuses it. Called before each start: if the
-    name given to `toTable` is missing, Spark creates a table in its warehouse and writes there (4.2.0).
+    Raises Refused if a table is not the version's own, and NotInCatalog if the catalog refuses it. Called before each
+    start: if the name given to `toTable` is missing, Spark creates a table in its warehouse and writes there (4.2.0).
     """
     pool, name = agent.pool.connection(), agent.layout.catalog_name(deployment.table, deployment.version)
     said = f"the pool's catalog does not say whether it has {name}"
@@ -126,10 +125,10 @@ def refuse_other_tables(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def fault_of_tables(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return why a statement would write to, or continue reading, a different table than before; None if it would not.
+    """Return why a start would write to, or continue reading, a different table than before; None if it would not.
 
-    Spark compares the id of what it reads and never of what it writes: earlier rows would be lost silently.
-    A lost column of a stream is reported last, because a plan with schema_tracking can continue over that alone.
+    Spark compares the ids of tables that it reads, but not of the table that it writes, so earlier rows would be lost
+    silently. A stream's lost column is reported last, because with schema_tracking a plan can continue in spite of it.
     """
     if deployment.external:
         return None
@@ -145,7 +144,7 @@ def fault_of_tables(agent: AgentContext, deployment: Deployment) -> TableFault |
 
 
 def refuse_gone(agent: AgentContext, deployment: Deployment, because: Exception | None = None) -> None:
-    """Raise Refused if the folder of a version's table is gone, instead of `because`, the error of its reader."""
+    """Raise Refused if a version's table is gone; `because` is the error with which a query of it failed, if any."""
     if deployment.external:
         if table_format(deployment.format).transaction_log:
             refuse_input_not_there(agent, deployment)
@@ -156,9 +155,9 @@ def refuse_gone(agent: AgentContext, deployment: Deployment, because: Exception 
 
 
 def fault_of_folder(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Report that the folder of a version's table is gone, with a remedy; None if the folder exists.
+    """Return the fault that the folder of a version's table is gone, with its remedy; None if the folder exists.
 
-    None also if its parent folder is missing, because the data may just not be mounted.
+    None also if the parent folder is missing, because then the disk may just not be mounted.
     """
     if agent.files.is_there(deployment.folder) or not agent.files.is_there(os.path.dirname(deployment.folder)):
         return None
@@ -168,7 +167,7 @@ def fault_of_folder(agent: AgentContext, deployment: Deployment) -> TableFault |
 
 
 def fault_of_sink(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return why the table of a version is not the one that was created for it; None if it is."""
+    """Return why a version's table is not intact or not the one created for it; None if it is."""
     if not table_format(deployment.format).transaction_log:
         return None
     name = query_name(deployment.table, deployment.version)
@@ -189,14 +188,14 @@ def fault_of_sink(agent: AgentContext, deployment: Deployment) -> TableFault | N
 
 
 def _lost_columns(agent: AgentContext, deployment: Deployment) -> list[str]:
-    """Return the columns of a version that its table, according to its log, no longer has under these names."""
+    """Return the columns of a version that no longer exist in its table, according to the table's log."""
     there = agent.files.columns(deployment.folder, deployment.stored_as)
     names = {column.lower() for column in there or deployment.columns}
     return [column for column in deployment.columns if column.lower() not in names]
 
 
 def _fault_of_static_side(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return the column that a statement reads and that its static side no longer has; None if there is none."""
+    """Return the fault that a static side has lost a column that a statement reads; None if there is none."""
     for binding in deployment.bindings:
         side = None if binding.streamed else agent.ledger.deployment(binding.parent, binding.version)
         if side is None or side.external or not (lost := _lost_columns(agent, side)):
@@ -222,12 +221,12 @@ def _remedy(deployment: Deployment) -> str:
 
 
 def takes_changes(read: TableRead) -> bool:
-    """Return whether a stream continues after rows of its table were changed or deleted."""
+    """Return whether a stream continues after rows of its table were changed or deleted, because of its options."""
     return not _TAKE_CHANGES.isdisjoint(key.lower() for key, _ in read.options)
 
 
 def _fault_of_source(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Find the first stream of a statement whose table differs from what it has read; None if there is none."""
+    """Return the fault of a statement's first stream whose table differs from what it has read; None without one."""
     parents = {}
     for binding in deployment.bindings:
         if binding.streamed and (parent := agent.ledger.deployment(binding.parent, binding.version)) is not None:
@@ -253,15 +252,15 @@ def _fault_of_source(agent: AgentContext, deployment: Deployment) -> TableFault 
 
 
 def deleted_keys_of(deployment: Deployment) -> str:
-    """Return the folder of a version's deleted keys, which its first batch creates; empty if it has none."""
+    """Return the location of a version's table of deleted keys, which its first batch creates; empty if it has none."""
     upsert = upsert_of(deployment) if "deletes:" in deployment.texts.yml else None
     return upsert.deleted if upsert is not None and upsert.deletes and upsert.sequence else ""
 
 
 def fault_of_deleted_keys(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return why the table of a version's deleted keys is gone, different, or an older copy; None if it is fine.
+    """Return why a version's table of deleted keys is gone, different, or an older copy; None if it is intact.
 
-    If the ledger recorded no table of deleted keys for a version, any is accepted.
+    If the ledger does not record the table's identity, any existing table is accepted.
     """
     if not (place := deleted_keys_of(deployment)):
         return None
@@ -292,7 +291,7 @@ def fault_of_deleted_keys(agent: AgentContext, deployment: Deployment) -> TableF
 
 
 def keep_deleted_keys(agent: AgentContext, deployment: Deployment) -> None:
-    """Record identity and newest version of a table of deleted keys, which the caller has compared before."""
+    """Record identity and newest version of a table of deleted keys, which the caller has just compared."""
     place = deleted_keys_of(deployment)
     found = agent.files.log_mark(place) if place else None
     # Read second: a batch is planned before it writes.
