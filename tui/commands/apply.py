@@ -1,4 +1,4 @@
-"""The commands `apply`, `delete`, `rollback`, `undelete`, `optimize` and `vacuum`: execute a plan, and follow it."""
+"""The commands that execute a plan: `apply`, `delete`, `rollback`, `undelete`, `optimize` and `vacuum`."""
 
 import time
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from tui.services import planner_input
 
 
 def apply(context: CommandContext) -> int:
-    """Execute a plan, submitted or from a file; returns 1 if a step failed or was blocked."""
+    """Execute a plan that was submitted or saved to a file; returns 1 if a step failed or was blocked."""
     context.announce()
     found = plan_lookup.find_plan(context, context.args.plan)
     # Before the question, which is pointless for a superseded plan.
@@ -26,7 +26,7 @@ def apply(context: CommandContext) -> int:
 
 
 def delete(context: CommandContext) -> int:
-    """Plan a delete, show it, ask, and execute it."""
+    """Plan the deletion of tables, show the plan, ask for confirmation, and execute it."""
     context.announce()
     asked = read_request(context, "delete")
     operations = context.operations
@@ -39,13 +39,13 @@ def delete(context: CommandContext) -> int:
 
 
 def act_by_name(context: CommandContext) -> int:
-    """Plan a rollback, undelete, optimize or vacuum of the named tables, show the plan, ask, and execute it."""
+    """Plan a rollback, undelete, optimize or vacuum of the named tables, show the plan, confirm and execute it."""
     args = context.args
     return execute_by_name(context, args.verb, args.tables, retain=getattr(args, "retain", ""))
 
 
 def execute_by_name(context: CommandContext, verb: str, words: Sequence[str], *, retain: str = "") -> int:
-    """Plan a verb for named tables or runs, show the plan, ask, and execute it."""
+    """Plan the operation `verb` for the named tables or runs, show the plan, ask for confirmation, and execute it."""
     context.announce()
     operations = context.operations
     request = operations.request_by_name(verb, words, retain=retain)

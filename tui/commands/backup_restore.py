@@ -1,4 +1,4 @@
-"""Backup, restore and adoption of an environment, and its export for planning elsewhere."""
+"""The commands `backup`, `restore`, `adopt`, and `export`, which writes the input for planning elsewhere."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tui.services import planner_input
 
 
 def backup(context: CommandContext) -> int:
-    """Write a verified copy of the ledger while the agent keeps running."""
+    """Write a verified copy of the ledger, while the agent keeps running."""
     from state.backup import back_up
 
     voice, into = context.voice, Path(context.cwd, context.args.file)
@@ -31,7 +31,7 @@ def backup(context: CommandContext) -> int:
 
 
 def restore(context: CommandContext) -> int:
-    """Replace the ledger by a backup; the old ledger is kept beside it."""
+    """Replace the ledger with a backup; the old ledger is kept next to it."""
     from state.backup import restore as put_back
 
     voice, place, file = context.voice, context.place, Path(context.cwd, context.args.file)
@@ -60,7 +60,7 @@ def restore(context: CommandContext) -> int:
 
 
 def _archives(ledger: Path, place: str) -> list[Path]:
-    """List the audit archives that a ledger expects beside it."""
+    """List the paths where a ledger's audit archives should be, next to the ledger at `place`."""
     from state.ledger import LedgerReader
 
     with LedgerReader(ledger) as reader:
@@ -68,7 +68,7 @@ def _archives(ledger: Path, place: str) -> list[Path]:
 
 
 def adopt(context: CommandContext) -> int:
-    """Show what is in doubt and what an adoption would do, ask for confirmation, and have the agent adopt the data."""
+    """Show what is in doubt and what an adoption would change, ask for confirmation, and have the agent adopt it."""
     from core.plan.confirmation import confirmation_for_adoption
 
     place, voice, client = context.place, context.voice, context.operations.client
@@ -98,7 +98,7 @@ ENDINGS = (".yml", ".yaml", ".json")
 
 
 def export(context: CommandContext) -> int:
-    """Write the input of `plan --observed` to a file, in the format of its extension, or to stdout."""
+    """Write the input for `plan --observed` to a file, in the format of its extension, or to stdout."""
     from core.observed.document import planner_input_as_document
     from core.text.yaml_writer import as_yaml_with_blocks
 

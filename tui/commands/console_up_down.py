@@ -1,6 +1,6 @@
-"""Commands on the environment itself: `up`, `down`, and `headgate` without a command, which opens the console.
+"""Commands for a whole environment: `up`, `down`, and `headgate` without a command, which opens the console.
 
-In an unprotected environment, the console starts an agent if none runs.
+In an unprotected environment, the console starts an agent if none is running.
 """
 
 import getpass
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def console(context: CommandContext) -> int:
-    """Open the console; without an agent it shows the last known state."""
+    """Open the console; if no agent can be reached or started, it shows the last known state."""
     require_terminal(context)
     try:
         client = context.operations.client
@@ -38,7 +38,7 @@ def console(context: CommandContext) -> int:
 
 
 def require_terminal(context: CommandContext) -> None:
-    """Raise UsageError if the console cannot be drawn."""
+    """Raise UsageError if there is no terminal that can display the console."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("the console needs a terminal", remedy="headgate ls; headgate --help lists the commands")
     if context.environ.get("TERM", "") in ("", "dumb"):
@@ -46,7 +46,7 @@ def require_terminal(context: CommandContext) -> None:
 
 
 def open_console(context: CommandContext, *, offer_down: Callable[[], object] | None = None) -> int:
-    """Run the Textual application until it exits; it calls `offer_down` if the user chooses to stop everything."""
+    """Run the console until the user exits; it calls `offer_down` if the user chooses to stop everything."""
     from tui.screens.startup import run_console
 
     operations = context.operations
@@ -80,7 +80,7 @@ def _backend(operations: EnvironmentService) -> "ConsoleBackend":
 
 
 def _user(operations: EnvironmentService) -> str:
-    """Return the user's name as the agent knows it, or as the system does if no agent runs."""
+    """Return the user name by which the agent knows the user, or the system's if no agent is running."""
     try:
         return operations.agent.actor()
     except HeadgateError:
@@ -88,7 +88,7 @@ def _user(operations: EnvironmentService) -> str:
 
 
 def up(context: CommandContext) -> int:
-    """Start agent and pool, or find them running."""
+    """Start agent and pool, unless they are already running."""
     context.announce()
     if context.args.foreground:
         agent_process.make_home(context.place)
@@ -116,13 +116,13 @@ def up(context: CommandContext) -> int:
 
 
 def _wanted_running(context: CommandContext) -> int:
-    """Count the statements that the agent keeps running and resumes by itself."""
+    """Count the statements that should be running, which the agent resumes automatically."""
     lines = context.operations.snapshot().serving
     return sum(not line.external and line.wanted == WantedState.RUNNING for line in lines)
 
 
 def down(context: CommandContext) -> int:
-    """Stop agent, pool and generator, and verify that they have ended."""
+    """Stop agent, pool and generator, and verify that they have ended; with `--purge`, also delete their files."""
     from tui.services import teardown
 
     args, voice, place = context.args, context.voice, context.place

@@ -1,4 +1,4 @@
-"""The command `demo`: the pizzeria sample with event generator, first deploy and five prepared changes."""
+"""The command `demo`: the pizzeria sample, with an event generator, a first deploy and five prepared changes."""
 
 import argparse
 import os
@@ -21,13 +21,13 @@ from tui.services.plan_submission import find_plan_row, plan_of_row
 
 ROWS_S = 900.0
 SETTLE_S = 600.0
-"""Maximum wait, in seconds, for the first rows of all tables, and for one round of closing events."""
+"""Longest wait, in seconds, for a round of closing events to be processed."""
 MORE_ROUNDS = 2
-"""Maximum number of extra rounds of closing events while a window is still open."""
+"""Maximum number of additional rounds of closing events while windows are still open."""
 
 
 def demo(context: CommandContext) -> int:
-    """Start the demo, settle it, or make one of its prepared changes."""
+    """Start the demo, process its remaining events (`settle`), or make one of its prepared changes."""
     if context.args.subcommand == "settle":
         return _settle(_inside(context))
     if context.args.subcommand == "change":
@@ -75,7 +75,7 @@ def _healthy(context: CommandContext, folder: str, *, terminal: bool) -> bool:
 
 
 def _first_plan(context: CommandContext) -> str:
-    """Deploy everything and return the run's id, or that of an open run; empty if anything was deployed before."""
+    """Deploy the sample and return the id of the run, or of an open one; empty if the sample was deployed before."""
     operations, voice = context.operations, context.voice
     under_way = operations.reader.open_runs()
     if under_way:
@@ -118,7 +118,7 @@ def _until_rows(context: CommandContext, run_id: str, began: float) -> int:
 
 
 def _expected(context: CommandContext, run_id: str) -> frozenset[str]:
-    """Return the statements that must have rows: those running, and those that the first plan starts."""
+    """Return the tables in which rows must arrive: those that should be running, and those that the plan starts."""
     operations = context.operations
     lines = operations.snapshot().serving
     running = {str(line.table) for line in lines if not line.external and line.wanted == WantedState.RUNNING}
@@ -129,7 +129,7 @@ def _expected(context: CommandContext, run_id: str) -> frozenset[str]:
 
 
 def follow_quietly(context: CommandContext, run_id: str) -> int:
-    """Wait for a run to end without reporting on it; returns 1 unless it is done."""
+    """Wait for a run to end; returns 0 if it is done. Otherwise its steps are printed as well."""
     while (row := context.operations.run(run_id)).state not in ("done", "failed", "cancelled"):
         context.voice.progress(agent_process.WaitProgress(f"run {run_id}", 0.0, 0.0))
         time.sleep(0.2)
@@ -205,7 +205,7 @@ def _change(context: CommandContext, kind: str) -> int:
 
 
 def _folder(context: CommandContext) -> str:
-    """Return the demo's folder as an absolute path, since the process that copies the sample runs in `/`."""
+    """Return the demo's folder as an absolute path, because the process that copies the sample runs in `/`."""
     if not context.args.folder:
         return demo_project.default_folder(context.cwd)
     return os.path.abspath(os.path.join(context.cwd, os.path.expanduser(context.args.folder)))
@@ -223,7 +223,7 @@ def _inside(context: CommandContext) -> CommandContext:
 
 
 def _at(context: CommandContext, folder: str) -> CommandContext:
-    """Return a context for the demo's folder and default environment, regardless of HEADGATE_PROJECT."""
+    """Return a command context for the demo's folder and default environment, ignoring HEADGATE_PROJECT."""
     environ = {k: v for k, v in context.environ.items() if k not in ("HEADGATE_PROJECT", "HEADGATE_ENV")}
     args = argparse.Namespace(**{**vars(context.args), "project": folder, "env": None})
     return CommandContext(args, context.voice, environ)

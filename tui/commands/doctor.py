@@ -1,4 +1,4 @@
-"""The command `doctor`: checks all prerequisites of a start and gives remedies."""
+"""The command `doctor`: checks whether Headgate can run here, and suggests remedies."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from tui.services.doctor_checks import DoctorCheck
 
 
 def doctor(context: CommandContext) -> int:
-    """Check machine, project and environment, or only the machine without a project; returns 1 if a check fails."""
+    """Check the machine and, within a project, project and environment; returns 1 if a check fails."""
     if context.args.paths:
         return _paths(context, context.place)
     folder = _folder(context)
@@ -36,7 +36,7 @@ def doctor(context: CommandContext) -> int:
 
 
 def check_lines(checks: Sequence[DoctorCheck]) -> list[str]:
-    """Format each check on one line, with its remedy on the next."""
+    """Return a line for each check, followed by a line with its remedy, if it has one."""
     lines = []
     for check in checks:
         word = "FAIL" if not check.ok else "note" if check.warning else "ok"
@@ -47,7 +47,7 @@ def check_lines(checks: Sequence[DoctorCheck]) -> list[str]:
 
 
 def _folder(context: CommandContext) -> str:
-    """Return the project's folder; empty if no project was named and none is found."""
+    """Return the project's folder; empty if the user named no project and none is found."""
     named = getattr(context.args, "project", None)
     try:
         return find_folder(context.environ, context.cwd, project=named)
@@ -58,7 +58,7 @@ def _folder(context: CommandContext) -> str:
 
 
 def _place(context: CommandContext, project: DoctorCheck | None) -> SelectedEnvironment | None:
-    """Return the environment; None without a project, or if headgate.yml is too broken to determine one."""
+    """Return the selected environment; None without a project, or if headgate.yml is too broken to select one."""
     if project is None:
         return None
     try:

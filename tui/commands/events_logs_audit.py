@@ -21,7 +21,7 @@ from tui.services.deployed_statements import history_of
 
 
 def events(context: CommandContext) -> int:
-    """List events, oldest first; with --follow, keep printing until interrupted."""
+    """List events, oldest first; with `--follow`, print new events until interrupted."""
     args, voice = context.args, context.voice
     table = parse_table_name(args.tables) if args.tables else None
     reader = context.operations.reader
@@ -38,7 +38,7 @@ def events(context: CommandContext) -> int:
 
 
 def logs(context: CommandContext) -> int:
-    """Print the end of a log."""
+    """Print the last lines of the agent's or the pool's log; with `--follow`, print new lines until interrupted."""
     args, voice = context.args, context.voice
     where = context.place.where
     path = {"agent": where.agent_log, "pool": where.pool_log}[args.of]
@@ -56,7 +56,7 @@ def logs(context: CommandContext) -> int:
 
 
 def audit(context: CommandContext) -> int:
-    """List audit entries, newest last; with --verify, check that ledger and archives are complete and unchanged."""
+    """List audit entries, oldest first; with `--verify`, check that ledger and archives are complete and unchanged."""
     if context.args.verify:
         return _verify(context)
     found = tuple(reversed(_audited(context)))
@@ -70,7 +70,7 @@ def audit(context: CommandContext) -> int:
 
 
 def _audited(context: CommandContext) -> tuple[AuditRow, ...]:
-    """Return the newest entries, newest first: all, or those about a table with its plans and runs."""
+    """Return the newest audit entries, newest first: all of them, or those about one table, its plans and its runs."""
     reader, limit = context.operations.reader, context.args.limit
     if context.args.table is None:
         return reader.audits(limit)
@@ -119,7 +119,7 @@ def _follow_events(context: CommandContext, table: TableName | None, seen: dict[
 
 
 def _follow_file(path: str, show: Callable[[str], Any]) -> None:
-    """Show each new line of a log; after a rotation or truncation, read the new file from its start."""
+    """Call `show` for each new line of a log; after a rotation or truncation, read the new file from its start."""
     file = open(path, encoding="utf-8", errors="replace")  # noqa: SIM115  # Another one takes its place.
     try:
         file.seek(0, os.SEEK_END)

@@ -64,7 +64,7 @@ TAKES_TABLES = (
 
 
 def manual(context: CommandContext) -> int:
-    """Print a topic, a command's help, or the list of topics."""
+    """Print a help topic, the help of a command, or the list of topics."""
     topic = " ".join(context.args.topic)
     topics = help_topics()
     if not topic:
@@ -84,7 +84,7 @@ def manual(context: CommandContext) -> int:
 
 
 def _folded(page: str) -> Iterator[str]:
-    """Yield the lines of a manual page with paragraphs folded; headings and indented lines stay as they are."""
+    """Yield the lines of a manual page, wrapping its paragraphs; headings and indented lines are not changed."""
     for number, paragraph in enumerate(page.strip("\n").split("\n\n")):
         if number:
             yield ""
@@ -95,7 +95,7 @@ def _folded(page: str) -> Iterator[str]:
 
 
 def completion(context: CommandContext) -> int:
-    """Print a shell's completion script, or the names of tables, products or columns for it."""
+    """Print the completion script for a shell, or the names that the script completes: tables, products or columns."""
     folder, table = context.place.folder if context.args.shell in NAMES else "", context.args.table
     if context.args.shell == "tables":
         context.voice.print(entry.table for entry in project_reader.declared_tables(folder))

@@ -1,4 +1,4 @@
-"""The command `init`: writes a new project, or a new table in a project, ready to be deployed."""
+"""The command `init`: writes a new project, or a new table in a project, ready to deploy."""
 
 import os
 import re
@@ -78,7 +78,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}\Z")
 
 
 def init(context: CommandContext) -> int:
-    """Write a project, or with `table NAME` a table."""
+    """Write the files of a new project or, with `init table NAME`, of a new table."""
     write = _init_table if context.args.subcommand == "table" else _init_project
     return write(context, context.args.name)
 
@@ -160,7 +160,7 @@ def _init_table(context: CommandContext, name: str) -> int:
 
 
 def _delta_ddl(context: CommandContext, table: TableName, location: str) -> str:
-    """Return the DDL for a Delta table in a folder, relative to the data folder unless absolute."""
+    """Return the DDL for the existing Delta table at `location`, which is relative to the data folder or absolute."""
     from core.sql.statement import TableDdl
     from core.text.escaping import quoted_name, quoted_string_literal
     from tui.services.doctor_checks import columns_of_delta
@@ -177,13 +177,13 @@ def _delta_ddl(context: CommandContext, table: TableName, location: str) -> str:
 
 
 def _layer_folder(word: str) -> str:
-    """Return the folder of a layer, given the name of the layer or of its folder: `fact` and `facts` give `facts`."""
+    """Return the folder name of a layer, given the layer or the folder: both `fact` and `facts` give `facts`."""
     layer = parse_layer(word)
     return next(folder for folder, known in LAYER_FOLDERS.items() if known == layer)
 
 
 def _readable_statement(context: CommandContext, names: tuple[str, str, str, TableName]) -> dict[str, str]:
-    """Return the files of a statement that copies a parent table; column names are quoted if needed."""
+    """Return the files of a statement that copies a parent table; column names are quoted if necessary."""
     layer, product, table, parent = names
     declared = context.operations.project().tables[parent].parsed_ddl.columns
     if not declared:
@@ -201,9 +201,9 @@ def _readable_statement(context: CommandContext, names: tuple[str, str, str, Tab
 
 
 def _refuse_impossible(context: CommandContext, table: TableName, written: dict[str, str]) -> None:
-    """Raise InvalidProject or Refused if the project with these files would be invalid or the table not plannable.
+    """Raise InvalidProject if these files would make the project invalid, or Refused if the table could not be planned.
 
-    Nothing has been written yet.
+    Nothing has been written at this point.
     """
     from core.project_reader.loader import read_project
     from tui.project_folder.declaring_files import read_files

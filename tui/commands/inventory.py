@@ -1,4 +1,4 @@
-"""The commands `inventory`, which lists tables, and `report`, which shows the hierarchy of one table."""
+"""The commands `inventory`, which lists tables, and `report`, which shows what a table reads and what reads it."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ MOST_READERS = 3
 
 @rare_garbage_collection()
 def inventory(context: CommandContext) -> int:
-    """List the tables that the arguments ask for."""
+    """List declared and deployed tables, filtered by the command's options."""
     from core.reports.inventory import InventorySelection, select
 
     args, voice = context.args, context.voice
@@ -42,7 +42,7 @@ def inventory(context: CommandContext) -> int:
 
 
 def as_json(entry: "InventoryEntry") -> dict[str, Any]:
-    """Return one table of `headgate.inventory/1`; fields may be added within /1, never changed. Unknown is null."""
+    """Return one table for `headgate.inventory/1`: fields may be added to it, but never changed; unknown is null."""
     return {
         **table_as_json(entry),
         "format": entry.format or None,
@@ -69,7 +69,7 @@ def _row(entry: "InventoryEntry") -> tuple[str, ...]:
 
 
 def _refuse_unknown(products: Iterable[str], entries: "Iterable[InventoryEntry]") -> None:
-    """Raise UsageError for an unknown product, with the nearest known one."""
+    """Raise UsageError if a product does not exist, suggesting a similar name."""
     from core.text.wording import did_you_mean
 
     known = sorted({entry.product for entry in entries})
@@ -82,12 +82,12 @@ def _refuse_unknown(products: Iterable[str], entries: "Iterable[InventoryEntry]"
 
 
 MOST_LEVELS = 100
-"""Maximum depth of nested output, because programs that read JSON or YAML recurse as well."""
+"""Maximum nesting of the output, because programs that read nested JSON or YAML are recursive as well."""
 
 
 @rare_garbage_collection()
 def report(context: CommandContext) -> int:
-    """Print or draw the hierarchy of a table, in both directions by default."""
+    """Print or draw the tables upstream and downstream of a table, or only those in one direction."""
     args, voice = context.args, context.voice
     if args.yaml and voice.as_json:
         raise UsageError("--json and --yaml cannot be combined", remedy="give one of them")
@@ -114,7 +114,7 @@ def report(context: CommandContext) -> int:
 def _table_hierarchy(
     entries: "Sequence[InventoryEntry]", words: str, direction: str, *, depth: int | None = None
 ) -> "tuple[HierarchyRow, ...]":
-    """Walk upstream or downstream from a table, whose name may be in any case; raises UsageError if it is unknown."""
+    """Return the tables upstream or downstream of a table, as a tree; raises UsageError if the table is unknown."""
     from core.reports.inventory import hierarchy as walk
     from core.text.wording import did_you_mean
 
@@ -127,15 +127,15 @@ def _table_hierarchy(
 
 
 def report_as_data(trees: "list[tuple[str, tuple[HierarchyRow, ...]]]", context: CommandContext) -> dict[str, Any]:
-    """Return `headgate.report/1`; fields may be added within /1, never changed. Unknown values are null.
+    """Return a `headgate.report/1` document: fields may be added to it, but never changed; unknown values are null.
 
     `{"format", "project", "environment", "table", "product", "layer", "external", "stateful", "keyed", "owner",
     "declared", "folder", "files": [path], "version", "state", "lag_rows", "trend", "streamed", "again", "hidden",
     "parents": [the same, nested], "children": [the same, nested]}`.
 
-    A parent has only `parents`, a child only `children`. `streamed`: whether the table streams
-    from, or is streamed by, its neighbour in the tree. `again`: the table is expanded elsewhere. `hidden`: number of
-    neighbours beyond the depth.
+    A parent has only `parents`, and a child only `children`. `streamed`: whether the read between the table and its
+    neighbour in the tree is a stream. `again`: the table is expanded elsewhere. `hidden`: number of neighbours beyond
+    `--depth`.
     """
     deepest = max(branch.depth for _, branches in trees for branch in branches)
     if deepest > MOST_LEVELS:

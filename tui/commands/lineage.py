@@ -1,4 +1,4 @@
-"""The commands `lineage`, as tree, JSON, diagram source or picture, and `impact`, the effects of a change."""
+"""The commands `lineage` (as a tree, JSON, diagram source or picture) and `impact` (the effects of a change)."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def lineage(context: CommandContext) -> int:
-    """Print or draw the lineage of a column, or of every column of a table."""
+    """Print or draw the lineage of a column, or of all columns of a table."""
     args, voice = context.args, context.voice
     if args.format and voice.as_json:
         raise UsageError("--json and --format are two forms of the same data", remedy="give one of them")
@@ -46,20 +46,18 @@ def lineage(context: CommandContext) -> int:
 
 
 def as_json(found: "ColumnLineage", project: str) -> dict[str, Any]:
-    """Return `headgate.lineage/1`; fields may be added within /1, never changed.
+    """Return a `headgate.lineage/1` document: fields may be added to it, but never changed.
 
-    `{"format", "project", "root": {"table", "column"}, "direction": "up"|"down",
-    "nodes": [{"table", "column", "type", "kind": "column"|"rows"|"landed", "format",
-    "location", "expression"}],
-    "edges": [{"from": {"table", "column"}, "to": {"table", "column"}, "kind": "value"|"condition", "clause",
-    "expression", "fields": ["path in a struct"], "through": [{"name", "expression"}], "file", "line"}],
-    "unresolved": [{"table", "column", "name", "reason", "file", "line"}]}`; the command adds `"edited": [table]`,
-    the tables whose files differ from what is deployed.
+    `{"format", "project", "root": {"table", "column"}, "direction": "up"|"down", "nodes": [{"table", "column", "type",
+    "kind": "column"|"rows"|"landed", "format", "location", "expression"}], "edges": [{"from": {"table", "column"},
+    "to": {"table", "column"}, "kind": "value"|"condition", "clause", "expression", "fields": ["path in a struct"],
+    "through": [{"name", "expression"}], "file", "line"}], "unresolved": [{"table", "column", "name", "reason", "file",
+    "line"}]}`; the command adds `"edited": [table]`, the tables whose files differ from the deployed ones.
 
-    A null column stands for the rows of a table, or in the root for all its columns. A node of kind `landed` is
-    an external table, with files of that format at that location. Edges point in the direction of data flow, whatever
-    `direction` is. In addition to its own edges, a column depends on the rows of its table. Nodes and edges are listed
-    in the order in which they are reached.
+    A null column stands for the rows of a table or, in the root, for all of its columns. A node of kind `landed` is an
+    external table with files of the given format at the given location. Edges always point in the direction of data
+    flow, regardless of `direction`. A column depends on the rows of its table as well as on its own edges. Nodes and
+    edges are listed in the order in which they are reached.
     """
 
     def place(at: Any) -> dict[str, Any]:
@@ -123,7 +121,7 @@ def _cells(branch: LineageTreeRow) -> tuple[str, ...]:
 
 @rare_garbage_collection()
 def impact(context: CommandContext) -> int:
-    """Print the effects of a change to a table or column, as determined by plans of the same requests."""
+    """Print the effects of changing a table or column; each effect is read from the plan that would make the change."""
     from core.plan.request import parse_children
     from tui.presentation.reports.impact import about, as_json, column_lines, lines
     from tui.services import planner_input

@@ -1,4 +1,4 @@
-"""The commands `ls`, `lag`, `wait` and `health` on statements, and `peek`, which prints rows of a table."""
+"""The commands `ls`, `lag`, `wait` and `health`, about statements, and `peek`, which prints rows of a table."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -34,7 +34,7 @@ from tui.services import deployed_statements
 
 
 def ls(context: CommandContext) -> int:
-    """List statements; returns 1 if `--fail-on` matches one."""
+    """List statements and their states; returns 1 if a `--fail-on` condition matches any of them."""
     args, voice = context.args, context.voice
     conditions = parse_conditions(args.fail_on)
     snapshot = read_snapshot(context)
@@ -55,7 +55,7 @@ def ls(context: CommandContext) -> int:
 
 
 def read_snapshot(context: CommandContext) -> LedgerSnapshot:
-    """Read the ledger; returns an empty snapshot, with a message, if the environment was never started."""
+    """Return the ledger's current state; empty, after a message, if the environment was never started."""
     if has_ledger(context.place):
         return context.operations.snapshot()
     context.voice.say(f"{context.place.title} has never been started on this machine; start it: headgate up")
@@ -63,7 +63,7 @@ def read_snapshot(context: CommandContext) -> LedgerSnapshot:
 
 
 def chosen_lines(context: CommandContext, snapshot: LedgerSnapshot) -> list[StatementLine]:
-    """Return the lines that the arguments select, including declared tables that were never deployed."""
+    """Return the statements selected by the arguments, including declared tables that were never deployed."""
     args = context.args
     lines = list(snapshot.statements if args.versions else snapshot.serving)
     known = {line.table for line in lines}
@@ -110,7 +110,7 @@ def _row(line: StatementLine, now: float, trend: Callable[[StatementLine], str] 
 
 
 def lag(context: CommandContext) -> int:
-    """List the lag of every statement and of its inputs; returns 1 if `--fail-on` matches one."""
+    """List the lag of statements, in total and for each input; returns 1 if a `--fail-on` condition matches any."""
     voice = context.voice
     snapshot = read_snapshot(context)
     conditions = parse_conditions(context.args.fail_on)
@@ -160,7 +160,7 @@ def _source_cells(source: dict[str, Any]) -> tuple[str, ...]:
 
 
 def peek(context: CommandContext) -> int:
-    """Print some rows of a table, read by the agent."""
+    """Print some rows of a table, which the agent reads."""
     args = context.args
     columns, rows = context.operations.agent.peek(args.table, version=args.table_version, limit=args.limit)
     cells = [tuple("null" if value is None else str(value).replace("\n", " ")[:80] for value in row) for row in rows]
@@ -173,7 +173,7 @@ def peek(context: CommandContext) -> int:
 
 
 def wait(context: CommandContext) -> int:
-    """Wait until all tables have reached the state or lag; returns 1 if one failed or time is up."""
+    """Wait until all tables have the given state or lag; returns 1 if one has failed, or after a time limit."""
     args, voice = context.args, context.voice
     state = args.state or (None if args.lag is not None else str(State.RUNNING))
     if state is not None and state not in set(State):
@@ -230,7 +230,7 @@ def _give_up(context: CommandContext, lines: list[StatementLine], why: str) -> i
 
 
 def health(context: CommandContext) -> int:
-    """Summarize products and layers from the ledger; returns 1 if `--fail-on` matches one of their statements."""
+    """Summarize statements by product and layer; returns 1 if a `--fail-on` condition matches any of them."""
     from core.run.records import overdue_tickets
     from core.text.wording import did_you_mean
     from tui.presentation.reports import product_health

@@ -1,6 +1,6 @@
-"""The command `plan`: reads a request from scope and options, computes its plan, prints it, and submits it.
+"""The command `plan`: computes a plan for the requested tables, prints it, and submits it to the agent.
 
-Offline, it needs neither agent nor ledger.
+With `--offline` or `--observed`, it needs no agent.
 """
 
 import argparse
@@ -40,23 +40,23 @@ if TYPE_CHECKING:
 _UNSUBMITTED = "no agent is running: the plan was computed but not submitted"
 
 NO_CHANGE, CHANGES, LOSS = 0, 10, 11
-"""Exit codes of `--exit-code`."""
+"""Exit codes with `--exit-code`: nothing to do, changes, and changes that lose data or need a strong confirmation."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanArguments:
-    """A request, with details that only the command line needs."""
+    """A plan request, with details that only the command line needs."""
 
     request: PlanRequest
-    """Normalized, as in the plan."""
+    """The request in normal form, as in the plan."""
     places: Mapping[TableName, str]
-    """For each table named in a list file, the file and line."""
+    """File and line of each table that a list file names."""
     since: "GitComparison | None" = None
-    """The result of `--changed-since`."""
+    """The changes since the commit of `--changed-since`; None without this option."""
 
 
 def plan(context: CommandContext) -> int:
-    """Compute a plan, print it, and submit it if an agent answers; `plan diff` compares two existing plans."""
+    """Compute a plan, print it, and submit it if an agent is running; `plan diff` compares two existing plans."""
     if context.args.subcommand == "diff":
         return print_plan_diff(context)
     with rare_garbage_collection():
@@ -111,7 +111,7 @@ def _plan(context: CommandContext) -> int:
 
 
 def _look_first(context: CommandContext) -> bool:
-    """Wait until a newly started agent has observed the running statements; returns whether an agent answers."""
+    """Return whether an agent is running, after waiting until a new agent has observed the running statements."""
     if not agent_process.is_listening(context.operations.client):
         return False
     with suppress(LedgerUnavailable):
@@ -120,7 +120,7 @@ def _look_first(context: CommandContext) -> bool:
 
 
 def _frozen(known: PlannerInput) -> str | None:
-    """Describe the freeze of the policy in force, with its end; None outside a freeze."""
+    """Return the end of the current freeze as text, according to the recorded policy; None outside of a freeze."""
     from core.policy.freeze_windows import frozen_until
 
     return frozen_until(known.policy.freeze, time.time()) if known.policy else None
@@ -141,7 +141,7 @@ def _undoes(args: argparse.Namespace) -> bool:
 def _submit(
     context: CommandContext, found: Plan, known: PlannerInput, declared: "ProjectDeclaration", *, answering: bool
 ) -> SubmittedPlan | None:
-    """Submit the plan to the agent; returns None, after printing why, if it is not accepted now."""
+    """Submit a plan to the agent; returns None, after printing the reason, if the agent cannot accept it now."""
     try:
         if answering:
             return context.operations.submit(found.request, first=(found, known), declared=declared)
@@ -189,7 +189,7 @@ def _standing(submitted: SubmittedPlan | None) -> "PlanStanding | None":
 
 
 def _exit_code(found: Plan, known: PlannerInput) -> int:
-    """Return the code of `--exit-code`; a running table whose files are gone counts as a change."""
+    """Return the exit code for `--exit-code`; a deployed table whose files are gone counts as a change."""
     from core.plan.confirmation import confirmation_for_plan
 
     if found.empty:
@@ -201,7 +201,7 @@ def _exit_code(found: Plan, known: PlannerInput) -> int:
 
 
 def read_request(context: CommandContext, verb: str) -> PlanArguments:
-    """Read the scope of a `deploy` or `delete` from the arguments and the files they name; raises UsageError."""
+    """Read the request for a `deploy` or `delete` from the arguments and list files; raises UsageError."""
     from core.plan.request import parse_children, parse_choices, parse_layer, parse_start, parse_tables
     from core.planner.scope import normal_request
 

@@ -1,4 +1,4 @@
-"""Commands on the policy of an environment: show, apply, approve."""
+"""The command `policy`: shows, applies or approves the policy of an environment."""
 
 import time
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ NO_RULES = "no rules: there are no limits, and everybody may operate and approve
 
 
 def policy(context: CommandContext) -> int:
-    """Show the recorded and the declared policy, or change the recorded one."""
+    """Show the recorded policy and the declared one, or change the recorded one."""
     return {"apply": _apply, "approve": _approve}.get(context.args.subcommand, _show)(context)
 
 
@@ -88,7 +88,7 @@ def _answered(context: CommandContext, answer: Mapping[str, object]) -> int:
 
 
 def _reader(context: CommandContext) -> LedgerReader | None:
-    """Open the ledger; None if the environment was never started."""
+    """Return a reader of the ledger; None if the environment was never started."""
     return context.operations.reader if has_ledger(context.place) else None
 
 

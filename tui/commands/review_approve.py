@@ -1,4 +1,4 @@
-"""The commands `review`, `approve` and `plan diff`, which accept a plan's hash or file."""
+"""The commands `review`, `approve` and `plan diff`, which take a plan's hash or a saved plan."""
 
 import shlex
 import shutil
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 NAMED = 6
-"""Maximum number of tables named for each plan in a list."""
+"""Maximum number of tables that a list of plans shows for each plan."""
 
 
 def review(context: CommandContext) -> int:
-    """List submitted plans, or show one in full."""
+    """List submitted plans, or show one plan in full."""
     from core.plan.codec import plan_as_json
 
     voice = context.voice
@@ -47,7 +47,7 @@ def review(context: CommandContext) -> int:
 
 
 def approve(context: CommandContext) -> int:
-    """Approve a submitted plan as the current user."""
+    """Approve a submitted plan, in the name of the current user."""
     from core.plan.confirmation import confirmation_for_act
     from state.plans import refuse_closed
 
@@ -103,7 +103,7 @@ def _first(tables: Sequence[str]) -> str:
 
 
 def _row_as_json(row: "PlanRow", now: float) -> dict[str, Any]:
-    """Return a submitted plan as an object of `review --json`; `request` is null if its body cannot be read."""
+    """Return a submitted plan as an object for `review --json`; `request` is null if the plan cannot be read."""
     from core.plan.codec import request_as_json
     from tui.services.plan_submission import request_of_row
 
@@ -123,7 +123,7 @@ def _row_as_json(row: "PlanRow", now: float) -> dict[str, Any]:
 
 
 def plan_lines(found: Plan, standing: "PlanStanding | None" = None) -> tuple[str, ...]:
-    """Return the lines of a plan, fitted to the terminal."""
+    """Return the lines of a plan's report, fitted to the width of the terminal."""
     from core.plan.rendering import plan_lines
 
     lines = plan_lines(found, min(shutil.get_terminal_size((100, 24)).columns, 160), standing)
@@ -131,20 +131,20 @@ def plan_lines(found: Plan, standing: "PlanStanding | None" = None) -> tuple[str
 
 
 def plan_markdown(found: Plan, standing: "PlanStanding | None") -> list[str]:
-    """Write a plan as Markdown."""
+    """Return the lines of a plan's report in Markdown."""
     from core.plan.markdown import plan_as_markdown
 
     return plan_as_markdown(found, standing).splitlines()
 
 
 def refuse_two_forms(context: CommandContext) -> None:
-    """Raise UsageError if two output formats are requested at once."""
+    """Raise UsageError if both JSON and Markdown are requested."""
     if context.args.markdown and context.voice.as_json:
         raise UsageError("--json and --markdown cannot be combined", remedy="give one of them")
 
 
 def reasons_of(found: Plan) -> list[str]:
-    """Return the reason for each table that a plan acts on, then the plan's steps."""
+    """Return lines with the reasons for the action on each table of a plan, followed by the plan's steps."""
     from core.plan.descriptions import node_why, step_line
 
     lines: list[str] = []
@@ -154,7 +154,7 @@ def reasons_of(found: Plan) -> list[str]:
 
 
 def how_to_apply(found: Plan, path: str = "", *, approved: int = 0) -> str:
-    """Return the command that executes a plan; if approvals are missing, preceded by the command that approves it."""
+    """Return the command that executes a plan, preceded by the command that approves it if approvals are missing."""
     from core.plan.confirmation import confirmation_for_plan
 
     text = confirmation_for_plan(found).text

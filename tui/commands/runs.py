@@ -36,7 +36,7 @@ from tui.presentation.styling.theme import WORDS_ALONE
 from tui.services.follow_up_plans import RunContinuation
 
 COLUMNS = 98
-"""Width to which a step's full note is folded."""
+"""Width at which a step's full note is wrapped."""
 
 ENDED = ("done", "failed", "cancelled")
 
@@ -45,11 +45,11 @@ INTERRUPTED = 130
 
 
 AGENT_GONE_S = 3.0
-"""How long, in seconds, to follow a run while no agent answers; the next agent continues the run."""
+"""Seconds without an answer from the agent after which a run is no longer followed; the next agent continues it."""
 
 
 def runs(context: CommandContext) -> int:
-    """List runs, show one, or act on one."""
+    """List runs, show or follow one, or send a command to one."""
     voice, operations = context.voice, context.operations
     if context.args.subcommand not in ("", "show"):
         return _control(context, context.args.subcommand)
@@ -66,10 +66,11 @@ def runs(context: CommandContext) -> int:
 
 
 def follow_run(context: CommandContext, run_id: str, before: RunRow | None = None, *, past_hold: bool = False) -> int:
-    """Show a run until it ends or is held; returns 0 if done or held, 130 after Ctrl-C (the run continues), else 1.
+    """Print a run's steps until it ends or is held; returns 0 if done or held, 130 after Ctrl-C, and 1 otherwise.
 
-    With `past_hold`, a held run is followed further: its swap was just requested and may not have begun. `before` is
-    the run when it was retried or resumed: steps that had ended by then are not shown again.
+    After Ctrl-C, the run continues. With `past_hold`, a held run is followed further, because its swap was just
+    requested and may not have begun. `before` is the run before it was retried or resumed: steps that had ended by
+    then are not printed again.
     """
     voice, operations = context.voice, context.operations
     told = {step.n: (step.state, step.tries) for step in before.steps} if before else {}
@@ -99,7 +100,7 @@ def follow_run(context: CommandContext, run_id: str, before: RunRow | None = Non
 
 
 def planned_steps(context: CommandContext, row: RunRow) -> tuple[Step, ...]:
-    """Return the steps of a run's plan; none if the ledger no longer has it or another version wrote it."""
+    """Return the steps of a run's plan; empty if the ledger no longer has the plan or another version wrote it."""
     kept = context.operations.reader.plan(row.plan_hash)
     if kept is None:
         return ()
@@ -110,7 +111,7 @@ def planned_steps(context: CommandContext, row: RunRow) -> tuple[Step, ...]:
 
 
 def progress_words(row: RunRow, planned: Sequence[Step], now: float) -> str:
-    """Format the progress of an open run, and its current step."""
+    """Describe the progress of an open run, its current step and the time left."""
     current = next((step for step in row.steps if step.state in OPEN_STEPS), None)
     doing = f"{act_words(current.do)} {current.table} {current.note}".rstrip() if current else str(row.state)
     if all(step.state in SATISFIED for step in row.steps):
@@ -126,7 +127,7 @@ _RUN_FIELDS = ("actor", "state", "started_at", "ended_at", "predicted_low_s", "p
 
 
 def run_as_json(row: RunRow) -> dict[str, Any]:
-    """Return a run as a JSON object."""
+    """Return a run as a JSON object, with its steps."""
     return {
         "id": row.id,
         "plan": row.plan_hash,
@@ -163,7 +164,7 @@ def _control(context: CommandContext, act: str) -> int:
 
 
 def _continue(context: CommandContext, found: RunContinuation) -> int:
-    """Show the edits since a run failed and the plan that continues it, ask, and execute that plan."""
+    """Show the edits since a run failed and the plan that continues it, ask for confirmation, and execute the plan."""
     from core.plan.descriptions import step_line
 
     voice, plan = context.voice, found.submitted.plan
@@ -198,13 +199,13 @@ def _tell_steps(
 
 
 def step_table(steps: Iterable[StepRow], planned: Iterable[Step]) -> list[str]:
-    """Format steps with their states, durations and notes, below a header."""
+    """Return a table of steps, with a header, in which each line shows a step's state, duration and note."""
     look, tables = RowContext(WORDS_ALONE, time.time()), {step.n: step.tables for step in planned}
     return format_records(STEPS, [step_cells(step, look, names=tables.get(step.n, ())) for step in steps])
 
 
 def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
-    """Print a run, without steps that were already shown; returns 1 if it failed or was cancelled."""
+    """Print a run, without its steps if `told` is set; returns 1 if it was cancelled or a step failed."""
     if context.voice.as_json:
         context.voice.data(run_as_json(row))
     else:

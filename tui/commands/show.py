@@ -1,4 +1,4 @@
-"""The command `show`: everything known about one statement, or its SQL."""
+"""The command `show`: prints everything known about one statement, or its SQL."""
 
 from dataclasses import asdict
 from typing import Any
@@ -17,7 +17,7 @@ from tui.presentation.view.ledger_view import make_ledger_view, statement_view
 
 
 def show(context: CommandContext) -> int:
-    """Show one statement in full; returns 1 if `--fail-on` matches it."""
+    """Print the details of one statement, or its SQL; returns 1 if a `--fail-on` condition matches it."""
     args, voice = context.args, context.voice
     conditions = parse_conditions(args.fail_on)
     found, snapshot = context.operations.statement(args.table)
@@ -51,11 +51,11 @@ _SHARED_WITH_LINES = (
     "table", "version", "product", "layer", "owner", "state", "state_since", "wanted", "error_class", "error",
     "restarts", "revision", "format", "trigger", "active", "external", "stateful",
 )  # fmt: skip
-"""Fields of a StatementLine that are copied from a Deployment."""
+"""Fields of a StatementLine that exist on a Deployment as well."""
 
 
 def _deleted(d: Deployment) -> StatementLine:
-    """Return the line of a deleted version, which the ledger's list of lines omits."""
+    """Return a list line for a deleted version, which the ledger's snapshot does not contain."""
     return StatementLine(**{name: getattr(d, name) for name in _SHARED_WITH_LINES})
 
 
@@ -82,7 +82,7 @@ def _detail_as_json(found: StatementDetails, readers: tuple[tuple[str, int], ...
 
 
 def _newest_version(log: str) -> dict[str, Any] | None:
-    """Return the newest version of a table's log and the log's first version; None without a log."""
+    """Return the newest version in a table's log, with its time and the log's first version; None without a log."""
     found = history_of(log)
     return {"version": found.last, "at": found.last_at, "log_begins_with": found.first} if found else None
 

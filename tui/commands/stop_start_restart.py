@@ -1,4 +1,4 @@
-"""The commands `stop`, `start` and `restart`, which report an outcome for every statement."""
+"""The commands `stop`, `start` and `restart`, which report the outcome for each statement."""
 
 from collections.abc import Iterable
 
@@ -24,11 +24,11 @@ _NOT_RECORDED = {
     "start": _UNENDED,
     "restart": _UNENDED,
 }
-"""Maps a verb to the consequence of an action that could not be recorded."""
+"""For each command, the consequence if its action could not be recorded."""
 
 
 def act(context: CommandContext) -> int:
-    """Stop, start or restart statements; the exit code covers all outcomes."""
+    """Stop, start or restart statements; the exit code combines the outcomes of all of them."""
     verb, operations = context.args.verb, context.operations
     tables = _named(operations, context.args.tables)
     deployed = _deployed(context)
@@ -55,7 +55,7 @@ def act(context: CommandContext) -> int:
 
 
 def _deployed(context: CommandContext) -> tuple[Deployment, ...] | None:
-    """Read the deployments; None if the ledger cannot be read, which must not prevent the action."""
+    """Read the deployments; None if the ledger cannot be read, which must not prevent the command."""
     try:
         return context.operations.reader.deployments()
     except HeadgateError:
@@ -73,7 +73,7 @@ def _besides(context: CommandContext, deployed: tuple[Deployment, ...] | None, t
 
 
 def _named(operations: EnvironmentService, words: list[str]) -> list[str]:
-    """Return the named tables, and single versions named as `orders@v2`, sorted."""
+    """Return the names of the tables and single versions (`orders@v2`) that the arguments select, sorted."""
     rest = [word for word in words if "@" not in word]
     tables = set(operations.statements_selected(rest)) if rest else set()
     versions = {parse_statement_name(word) for word in words if "@" in word}
@@ -81,7 +81,7 @@ def _named(operations: EnvironmentService, words: list[str]) -> list[str]:
 
 
 def _refuse_unknown(tables: list[str], deployed: tuple[Deployment, ...]) -> None:
-    """Raise UsageError for a name without a statement, before asking for confirmation; the agent checks the rest."""
+    """Raise UsageError if a name has no statement, before the user is asked to confirm; the agent checks the rest."""
     external: dict[str, bool] = {each.table: each.external for each in deployed}
     for name in tables:
         table, version = name.partition("@")[::2]
