@@ -1,7 +1,7 @@
-"""When a statement may continue from its checkpoint although the default is a rebuild.
+"""Conditions under which a changed statement may restart on its checkpoint although the default is a rebuild.
 
-Spark must accept the checkpoint, and the table must keep its form. The table then mixes rows with the old and the new
-meaning, which is why a second person must approve.
+Spark must accept the checkpoint, and the table must be stored as before. The table then mixes rows with the old and the
+new meaning, which is why a second person must approve the plan.
 """
 
 import re
@@ -19,7 +19,7 @@ _LENGTH = re.compile(r"(?<!_)\bwindow\(([^,]+), '[^']+'\)")
 def why_state_not_taken(old: Revision, new: Revision) -> CheckpointRefusal | None:
     """Return why a restart on the old checkpoint is ruled out; None if nothing rules it out.
 
-    Spark might reject the checkpoint, or the table would change its form.
+    The reason is that Spark might reject the checkpoint, or that the table would be stored differently.
     """
     found = kinds_between(old, new)
     named = ChangeKind.NAMED_SOURCES_CHANGED in found and keeps_names(old)
@@ -81,7 +81,7 @@ def _only_filters(old: str, new: str) -> bool:
 
 
 def _keeps_form(edit: Edit) -> bool:
-    """Return whether an edit upstream of the state leaves the form of the state unchanged."""
+    """Return whether an edit upstream of the state leaves the schema of the state unchanged."""
     if edit.kind is EditKind.GROUP_KEY:
         return edit.before.startswith("window(") and bool(edit.after)
     if edit.kind is EditKind.JOIN_TYPE:

@@ -1,4 +1,4 @@
-"""Classification of a change from deployed to declared texts; a change not proved harmless is a rebuild."""
+"""Classification of a change from deployed to declared texts; one that is not proved harmless requires a rebuild."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Change:
 
 
 def unproven_change(why: Fact[Notice]) -> Change:
-    """Return the change between texts that cannot be compared."""
+    """Return the change to assume between texts that cannot be compared: a rebuild."""
     return Change(ChangeKind.STATE_CHANGED, Action.REBUILD, (why,), classified=False)
 
 
@@ -61,7 +61,7 @@ def kinds_between(old: Revision, new: Revision) -> frozenset[ChangeKind]:
 
 
 def keeps_names(revision: Revision) -> bool:
-    """Return whether the checkpoint has stored offsets by source name since its first start (spark.md §2)."""
+    """Return whether a revision's checkpoint has stored offsets by source name since its first start (spark.md §2)."""
     conf = dict(revision.pool.conf) if revision.pool is not None else {}
     return (conf.get(_EVOLUTION, "").lower(), conf.get(_OFFSET_LOG)) == ("true", "2")
 

@@ -33,9 +33,9 @@ _LONGEST = 200
 
 
 def disagreements(parsed: ParsedStatement, analysed: AnalysedStatement, text: str) -> tuple[Fact[Notice], ...]:
-    """Describe how Spark's analysis differs from Headgate's reading of the statement.
+    """Return a notice for each difference between Spark's analysis and Headgate's reading of a statement.
 
-    `text` is the file of the statement; the notices give line numbers of that file.
+    `text` is the content of the statement's file, to which the line numbers in the notices refer.
     """
     return tuple(_disagreements(parsed, analysed, text))
 
@@ -67,9 +67,10 @@ def _rejection(refused: AnalysisRefusal, parsed: ParsedStatement, text: str) -> 
 
 
 def _column_disagreements(ours: tuple[Column, ...], theirs: tuple[AnalysedColumn, ...]) -> Iterator[Fact[Notice]]:
-    """Compare column names by position, unless there is a star.
+    """Yield a notice for each difference in the number or the names of columns, compared by position.
 
-    Unnamed expressions are skipped, because Spark and Headgate name them differently.
+    Nothing is compared if there is a star. Unnamed expressions are skipped, because Spark and Headgate name them
+    differently.
     """
     if not ours or any(column.name == "*" for column in ours):
         return
@@ -103,9 +104,9 @@ _NOT_PLAIN = re.compile(r"<|char\(|\bcollate\b")
 
 
 def question_of(new: Revision, old: Revision | None, *, declared: DdlOf, deployed: DdlOf) -> AnalysisQuestion | None:
-    """Return the Spark analysis request for a new statement (without `old`) or for changed SQL.
+    """Return the request for Spark to analyse a new statement (without `old`) or changed SQL.
 
-    None if there is nothing to ask.
+    None if there is nothing to analyse.
     """
     if new.parsed is None:
         return None
@@ -117,7 +118,7 @@ def question_of(new: Revision, old: Revision | None, *, declared: DdlOf, deploye
 
 
 def cross_checked(change: Change, answer: AnalysisAnswer | None, *, new: Revision, old: Revision | None) -> Change:
-    """Return the change combined with Spark's answer, or STATE_CHANGED if the two disagree.
+    """Return the change with Spark's answer taken into account: STATE_CHANGED if Spark disagrees with Headgate.
 
     Spark never makes a change milder: if Spark sees no difference, that only confirms COMMENT_OR_FORMAT.
     """
@@ -170,10 +171,10 @@ def _declared_types(revision: Revision) -> dict[str, str]:
 
 
 def _side(parsed: ParsedStatement, ddl_of: DdlOf) -> AnalysedRevision | None:
-    """Return a statement in the form for Spark, with logical names; None if a table's declaration is unknown.
+    """Return a statement in the form that is sent to Spark, with logical names; None if it cannot be sent.
 
-    Statements that stream changes are not sent either, because the temporary tables of the analysis have no
-    changes.
+    That is the case if the declaration of a table that it reads is unknown, or if it streams changes, because the
+    temporary tables of the analysis have no changes.
     """
     if any(read.takes_changes for read in parsed.reads):
         return None
@@ -182,7 +183,7 @@ def _side(parsed: ParsedStatement, ddl_of: DdlOf) -> AnalysedRevision | None:
 
 
 def _written(parsed: ParsedStatement) -> str:
-    """Return the query with an explicit STREAM before each streamed table; the compiler would load a parser."""
+    """Return the query with an explicit STREAM before each streamed table, without loading the SQL parser."""
     text = parsed.select
     for read in sorted((read for read in parsed.reads if read.implied), key=lambda read: -read.start):
         text = f"{text[: read.start]}STREAM {text[read.start :]}"
@@ -190,7 +191,7 @@ def _written(parsed: ParsedStatement) -> str:
 
 
 def proof_key(old: str, new: str) -> str:
-    """Return the key of an upgrade test from one revision to another, given the hashes of both."""
+    """Return the key of the result of an upgrade test, given the hashes of the old and the new revision."""
     return f"upgrade {old} {new}"
 
 

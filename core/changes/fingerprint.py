@@ -1,4 +1,4 @@
-"""Fingerprints of a revision: hashes that tell which parts of two revisions are equal.
+"""Fingerprints of a revision: hashes that show which parts of two revisions are equal.
 
 Each hash changes only if the part it is named after changes; classification compares the same parts.
 """
@@ -15,7 +15,7 @@ from core.sql.statement import ParsedStatement, TableDdl
 
 @dataclass(frozen=True, slots=True)
 class Fingerprints:
-    """SHA-256 of each part, in hex; equal parts have equal hashes in every process."""
+    """SHA-256 of each part of a revision, in hex; equal parts have equal hashes in every process."""
 
     text: str
     """The texts byte by byte, ignoring line endings and byte-order marks."""

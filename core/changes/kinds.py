@@ -47,7 +47,7 @@ class ChangeKind(StrEnum):
 
 
 class CheckpointRefusal(FactKind):
-    """Why a rebuild cannot be replaced by a restart on the old checkpoint."""
+    """A reason why a rebuild cannot be replaced by a restart on the old checkpoint."""
 
     LOST = LOST_CHECKPOINT
     COLUMNS_ADDED = "columns are added as well, and one restart cannot do both"
@@ -120,7 +120,7 @@ class ChangeKindDefinition:
 
     @property
     def loss_words(self) -> Sentence:
-        """Describe in one line what the default action loses and leaves."""
+        """Return one line on what the default action loses, and what happens to existing rows or to an undo."""
         lost = self.loses or "nothing"
         return Sentence(f"{lost}; {self.leaves}" if self.leaves is not None else f"{lost}")
 
@@ -380,6 +380,6 @@ A side is a DDL up to its semicolon, followed by the clauses of the statement; l
 
 
 def example_lines(kind: ChangeKind) -> tuple[str, ...]:
-    """Return the lines that differ in an example: old lines after `-`, new lines after `+`."""
+    """Return the lines that differ in the example of a kind: old lines after `-`, new lines after `+`."""
     old, new = (side.splitlines() for side in KIND_EXAMPLES[kind])
     return (*(f"- {line}" for line in old if line not in new), *(f"+ {line}" for line in new if line not in old))

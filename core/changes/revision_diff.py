@@ -38,7 +38,7 @@ _BESIDE_WIDER_TYPES = frozenset(
 
 
 def revision_differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
-    """Yield every difference; different wording of the SQL or DDL also counts as COMMENT_OR_FORMAT.
+    """Yield every difference between two revisions; any edited SQL or DDL also yields COMMENT_OR_FORMAT.
 
     A column is widened in place only if all other edits keep state and sources; otherwise the table is rebuilt.
     """
@@ -71,7 +71,7 @@ def _differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
 
 
 def columns_into_state(old: Revision, new: Revision) -> tuple[str, ...]:
-    """Return the columns that an unchanged stateful text gains through a star.
+    """Return the columns that an unchanged stateful statement gains through a star.
 
     Spark refuses to continue with such a state (4.2.0). Only through a star can an unchanged text gain a column.
     """
@@ -84,7 +84,7 @@ def columns_into_state(old: Revision, new: Revision) -> tuple[str, ...]:
 
 
 def _differ_in_qualifiers(old: Revision, new: Revision) -> bool:
-    """Return whether two texts differ only in qualifiers, as far as their parents' columns are known."""
+    """Return whether two texts differ only in column qualifiers, as far as the columns of their parents are known."""
     if old.parsed is None or new.parsed is None or old.parsed.canonical == new.parsed.canonical:
         return False
     if not (old.parents and new.parents):
@@ -129,7 +129,7 @@ def _column_findings(before: Revision, after: Revision) -> Iterator[RevisionDiff
 
 
 def _retyped_column(old: Revision, new: Revision, was: Column, now: Column) -> RevisionDifference:
-    """Return the difference for a changed column type; keys, sequence and partition columns are not widened."""
+    """Return the difference for a changed column type; key, sequence and partition columns are not widened in place."""
     name = now.name.lower()
     edit = Edit(EditKind.COLUMN_TYPE, was.type, now.type, columns=(name,))
     widens = table_format(new.ddl.format).widening_property and old.ddl.format == new.ddl.format
@@ -144,9 +144,10 @@ def _retyped_column(old: Revision, new: Revision, was: Column, now: Column) -> R
 def _type_findings(
     old: ParsedStatement, new: ParsedStatement, declared: tuple[Column, ...]
 ) -> Iterator[RevisionDifference]:
-    """Yield columns whose new expression would write a type other than the table's, which would corrupt the table.
+    """Yield a difference for each column whose edited expression would write a type other than the table's.
 
-    Only types that the text makes evident are detected: casts, and functions with a single result type.
+    Such a write would corrupt the table. Only types that the text makes evident are detected: casts, and functions with
+    a single result type.
     """
     types = {column.name.lower(): column.type for column in declared}
     before = {column.name.lower(): column.expression for column in old.columns}
@@ -158,7 +159,7 @@ def _type_findings(
 
 
 def _retyped(was: str, now: str, into: str) -> Edit | None:
-    """Return the edit if an expression may write a type other than `into` (empty without a DDL); else None."""
+    """Return an edit if a new expression may write a type other than `into` (empty without a DDL), otherwise None."""
     from core.sql.expression_properties import expression_type
 
     kind, before = expression_type(now), expression_type(was)
@@ -259,7 +260,7 @@ def _conf_kind(key: str, *, stateful: bool) -> ChangeKind:
 
 
 def _source_findings(old: ParsedStatement, new: ParsedStatement, *, same: bool) -> Iterator[RevisionDifference]:
-    """Compare streamed reads by position, because a checkpoint identifies an unnamed source only by its number."""
+    """Yield the differences between streamed reads, by position, because a checkpoint only numbers unnamed sources."""
     before = [read for read in old.reads if read.streaming]
     after = [read for read in new.reads if read.streaming]
     before_names, after_names = sorted(r.table for r in before), sorted(r.table for r in after)
@@ -279,10 +280,9 @@ def _source_findings(old: ParsedStatement, new: ParsedStatement, *, same: bool) 
 
 
 def _moved(before: Sequence[TableRead], after: Sequence[TableRead]) -> ChangeKind:
-    """Return the kind for changed sources: added, removed or replaced, with or without names.
+    """Return the kind of change for sources that were added, removed or replaced, with or without names.
 
-    A name must stay with its table: otherwise Spark 4.2.0 continues from another table's offsets, or refuses
-    (tested).
+    A name must stay with its table: otherwise Spark 4.2.0 continues from another table's offsets, or refuses (tested).
     """
     if all(read.source_name for read in (*before, *after)):
         old, new = ({read.source_name: read.table for read in reads} for reads in (before, after))
@@ -328,7 +328,7 @@ _SAID_TWICE = re.compile(r"\b(\w+) AS \1\b")
 
 
 def query_differences(old: ParsedStatement, new: ParsedStatement, *, grown: bool) -> Iterator[RevisionDifference]:
-    """Yield differences of the computation; source options and names are compared separately."""
+    """Yield the differences between two queries; options and names of their sources are compared separately."""
     stateful = old.stateful or new.stateful
     if _meaning(old) == _meaning(new):
         if old.canonical != new.canonical and _clauses(old) == _clauses(new):
@@ -439,7 +439,7 @@ def _parts(before: str, after: str, kind: EditKind, of: str = "") -> Iterator[Ed
 
 
 def _told(kind: ChangeKind, old: ParsedStatement, new: ParsedStatement, part: str) -> Iterator[RevisionDifference]:
-    """Yield the edits in one part of the canonical text by clause, or else by word; there is always at least one."""
+    """Yield the edits of one part of the canonical text, by clause or else by word; there is always at least one."""
     # The parser is loaded only for an edited statement.
     from core.sql.comparison.query_edits import aliases_of_both, query_edits
 

@@ -1,7 +1,7 @@
-"""Spark's analysis of a statement: questions and answers.
+"""Requests to Spark to analyse a statement, and Spark's answers.
 
 An answer can raise the severity of a change but never lower it, because Spark also distinguishes some statements that
-are equal.
+have the same meaning.
 """
 
 import hashlib
@@ -27,14 +27,14 @@ class AnalysedRevision:
 
 @dataclass(frozen=True)
 class AnalysisQuestion:
-    """A declared statement, and the deployed statement if there is one."""
+    """A request to analyse a declared statement, together with the deployed statement if there is one."""
 
     new: AnalysedRevision
     old: AnalysedRevision | None = None
 
     @cached_property
     def key(self) -> str:
-        """Identity of the question by its content: SHA-256 in hex."""
+        """Key of the question, derived from its content: SHA-256 in hex."""
         return hashlib.sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()
 
     def as_json(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class AnalysedOperator:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisRefusal:
-    """Why Spark rejects a statement."""
+    """Spark's reason for rejecting a statement."""
 
     error_class: str
     """Spark's error class, sometimes `_LEGACY_ERROR_TEMP_…` (ORDER BY; seen on 4.2.0); empty if the error has none."""
@@ -95,7 +95,7 @@ class AnalysedStatement:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisAnswer:
-    """Spark's answer to a question."""
+    """Spark's answer to an analysis request."""
 
     engine: str
     """Version of the Spark that answered."""
@@ -130,7 +130,7 @@ def answer_from_json(data: Mapping[str, Any]) -> AnalysisAnswer:
 
 
 def find_answer(answers: Mapping[str, str], question: AnalysisQuestion | None) -> AnalysisAnswer | None:
-    """Return the answer to a question, given packed answers by key; None if it is missing or damaged."""
+    """Return the answer to a question, given answers as JSON text by key; None if it is missing or damaged."""
     packed = answers.get(question.key) if question is not None else None
     try:
         return answer_from_json(json.loads(packed)) if packed else None

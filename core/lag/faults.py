@@ -55,7 +55,7 @@ class FaultWatch:
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveWatch:
-    """Whether a table counts as missing its lag objective, and since when measurements have contradicted this."""
+    """Whether a table is reported as missing its lag objective, and since when measurements have contradicted this."""
 
     missed: bool = False
     since: float = 0.0
@@ -63,7 +63,7 @@ class ObjectiveWatch:
     contrary_since: float | None = None
 
     def heard(self, behind_s: float | None, objective_s: float, at: float) -> "ObjectiveWatch":
-        """Return the watch after one more measurement; a change counts after `SUSTAINED_S` or `MET_S`."""
+        """Return the watch after one more measurement; it becomes missed after `SUSTAINED_S`, met after `MET_S`."""
         if behind_s is None:
             return self
         missed = behind_s > objective_s
@@ -81,7 +81,7 @@ def objective_s(objective: str, trigger: str) -> float:
 
 
 def fault_sign(lag: Lag, judged: LagTrend, *, state: str, wanted: str, objective_s: float) -> FaultSign:
-    """Return the fault that a measurement suggests; none while a statement is not running or meant to be stopped."""
+    """Return the fault that a measurement suggests; unless it has failed, a statement that should not run has none."""
     if state == State.FAILED:
         return FaultSign(Fault.FAILED, "it has failed", at_once=True)
     if wanted == WantedState.STOPPED or state not in MAY_WORK:

@@ -57,7 +57,7 @@ def behind_s(files: int | None, oldest_s: float | None) -> float | None:
 
 
 def total_lag(positions: Iterable[SourceLag]) -> Lag:
-    """Add up the lag of all sources; the total is 0 if there are none."""
+    """Return the total lag of all sources; it is 0 if there are no sources."""
     known = tuple(positions)
     rows = [position.rows for position in known if position.rows is not None]
     return Lag(

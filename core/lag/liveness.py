@@ -1,4 +1,4 @@
-"""Liveness of an active statement: whether it makes progress, or is running a batch that may take so long.
+"""Liveness of an active statement: whether it makes progress, or is running a batch that may well take this long.
 
 Spark reports an idle query every 10 s, but reports nothing during a batch or before the first commit. So silence is
 compared with the typical duration of the statement's own batches. A statement is never restarted for being silent.
@@ -25,7 +25,7 @@ _LARGE = 3.0
 
 @dataclass(frozen=True, slots=True)
 class LivenessSigns:
-    """What was observed of an active query."""
+    """The observations by which the liveness of an active query is judged."""
 
     silent_s: float
     """Seconds since the query's last progress or idle event, or since the query was first seen."""

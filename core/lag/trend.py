@@ -49,7 +49,7 @@ _UNCOMMITTED = "nothing was committed since its start"
 
 @dataclass(frozen=True, slots=True)
 class UpstreamHealth:
-    """The health of one streamed source."""
+    """What was observed of a streamed source, to judge whether its readers are starved."""
 
     table: TableName
     state: str
@@ -174,7 +174,7 @@ def _starving(parents: Sequence[UpstreamHealth], series: SampleSeries) -> str:
 def _works_off(movement: LagTrend, trigger_s: float, previous: str) -> bool:
     """Return whether a backlog counts as draining although no input arrives.
 
-    It does if it was draining before, or if it will take several more batches.
+    That is the case if it was draining before, or if it will take several more batches.
     """
     if movement.trend is not Trend.DRAINING:
         return False

@@ -61,7 +61,7 @@ def parse_freeze_window(text: str) -> FreezeWindow:
 
 
 def frozen_until(windows: Iterable[str], now: float) -> str | None:
-    """Return a sentence that says until when and by which window an environment is frozen; None if it is not."""
+    """Return a sentence on when the freeze of an environment ends, and by which window; None if it is not frozen."""
     found = [
         (end, window.text) for window in map(parse_freeze_window, windows) if (end := window.end_after(now)) is not None
     ]

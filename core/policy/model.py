@@ -1,4 +1,4 @@
-"""The policy of an environment: declared in headgate.yml, and in force once it is recorded."""
+"""The policy of an environment: declared in headgate.yml, and effective once it is recorded."""
 
 import hashlib
 import json
@@ -67,7 +67,7 @@ class Policy:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def holders(self, role: str) -> tuple[str, ...] | None:
-        """Return who holds a role; None means everybody. Whoever operates or approves may also view."""
+        """Return the logins and @groups that have a role, None for everybody; operators and approvers may also view."""
         named = dict(self.roles)
         if role != VIEW or VIEW not in named:
             return named.get(role)
@@ -85,12 +85,12 @@ POLICY_KEYS = tuple(field.name for field in fields(Policy))
 
 
 def policy_as_json(policy: Policy) -> dict[str, Any]:
-    """Return a policy as an object; roles are a mapping, and rules that are not set are null."""
+    """Return a policy as a JSON object; roles are a mapping, and rules that are not set are null."""
     return {**asdict(policy), "roles": {role: list(holders) for role, holders in policy.roles}}
 
 
 def policy_from_json(data: Mapping[str, Any]) -> Policy:
-    """Rebuild a policy from its object; a missing key means that the rule is not set."""
+    """Rebuild a policy from its JSON object; a missing key means that the rule is not set."""
     known: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in data.items() if key in POLICY_KEYS
     }

@@ -115,7 +115,7 @@ class ImpactAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Impact:
-    """The answers about a table or one of its columns."""
+    """The effects of hypothetical changes to a table, or to one of its columns."""
 
     root: ColumnOrigin
     external: bool
@@ -175,7 +175,7 @@ def impact_of(
 
 
 def _children(words: str, project: Project, part: Project) -> str:
-    """Return the accepted products that occur in this part of the graph; raises UsageError for an unknown product."""
+    """Return the value of `--children` without products outside this part; raises UsageError for an unknown product."""
     if not words or words in CHILDREN:
         return words
     near = {table.product for table in part.tables.values()}
@@ -216,7 +216,7 @@ class _Asking:
 
 
 def _rebuilt(asking: _Asking) -> ImpactAnswer:
-    """Answer for a rebuild of the table, or, if the table is external, of its readers."""
+    """Return the effects of rebuilding the table, or, if the table is external, of rebuilding its readers."""
     context = asking.context
     asked: tuple[TableName, ...] = (asking.table,)
     if context.observed.is_external(asking.table):
@@ -232,7 +232,7 @@ def _rebuilt(asking: _Asking) -> ImpactAnswer:
 def _rebuilding(
     asking: _Asking, asked: tuple[TableName, ...]
 ) -> tuple[PlanRequest, tuple[PlanRefusal, ...], dict[TableName, tuple[ImpactEffect, str]]]:
-    """Let the planner decide a rebuild of tables; return request, refusals, and the effect on each affected table."""
+    """Let the planner decide a rebuild of tables; return the request, the refusals, and the effect on each table."""
     request = normal_request(PlanRequest(tables=asked, rebuild=True, children=asking.children or "product"))
     if not asked:
         return request, (), {}
@@ -253,7 +253,7 @@ def _rebuilding(
 
 
 def _lost(asking: _Asking, uses: Mapping[TableName, ColumnUse]) -> ImpactAnswer:
-    """Answer for the loss of a column: the table is rebuilt, and readers that reference the column block the change.
+    """Return the effects of losing a column: the table is rebuilt, and readers that use the column block the change.
 
     An external table is not rebuilt; its readers are rebuilt once they are edited.
     """
@@ -274,7 +274,7 @@ def _lost(asking: _Asking, uses: Mapping[TableName, ColumnUse]) -> ImpactAnswer:
 
 
 def _edited(context: PlanningContext, name: TableName) -> str:
-    """Return a note for line numbers in a file that differs from the deployed text; empty for other files."""
+    """Return a note to append to line numbers in a file that differs from the deployed text; otherwise empty."""
     return " of the edited file; another text is deployed" if _is_edited(context, name) else ""
 
 
@@ -288,7 +288,7 @@ def _is_edited(context: PlanningContext, name: TableName) -> bool:
 
 
 def _dropped(asking: _Asking) -> ImpactAnswer:
-    """Answer for a delete of the table, and for what would happen to remaining readers if it were deleted anyway."""
+    """Return the effects of deleting the table, and those on remaining readers if it were deleted nevertheless."""
     context = asking.context
     request = normal_request(PlanRequest(verb="delete", tables=(asking.table,), children=asking.children))
     scope = resolve_scope(request, context)
@@ -305,7 +305,7 @@ def _dropped(asking: _Asking) -> ImpactAnswer:
 
 
 def _without(asking: _Asking, name: TableName, gone: set[TableName]) -> tuple[ImpactEffect, str] | None:
-    """Return the effect on a remaining table of deleting tables that it reads; None if it reads none of them."""
+    """Return the effect on a remaining table if tables that it reads are deleted; None if it reads none of them."""
     context = asking.context
     lost = {binding.parent: binding.streamed for binding in context.bindings.of(name) if binding.parent in gone}
     names = ", ".join(sorted(lost))

@@ -21,7 +21,7 @@ from core.reports.inventory import InventoryReading
 def affected_part(
     project: Project, observed: Mapping[TableName, ObservedDeployment], root: TableName
 ) -> tuple[Project, Mapping[TableName, ObservedDeployment]]:
-    """Return the part of the project and of the observations around a table.
+    """Return the part of the project and of the observations that is needed to plan a change of a table.
 
     Returns everything if the bindings of a deployed statement are unknown. Takes one pass over the project, and then
     time linear in the part.
@@ -60,7 +60,7 @@ def _leads_astray(name: TableName, seen: ObservedDeployment) -> bool:
 def _readings(
     project: Project, observed: Mapping[TableName, ObservedDeployment]
 ) -> tuple[Mapping[TableName, set[TableName]], Mapping[TableName, list[TableName]]]:
-    """Return parents and children by table name, both declared and deployed."""
+    """Return the parents and the children of each table, according to declared and deployed reads."""
     parents: dict[TableName, set[TableName]] = {}
     for name, table in project.tables.items():
         if table.parsed is not None:
@@ -77,7 +77,7 @@ def _readings(
 
 @dataclass(frozen=True, slots=True)
 class DownstreamReach:
-    """All tables that a change may reach."""
+    """All tables that a change may affect, with the reads that lead to them."""
 
     depth: Mapping[TableName, int]
     """Number of reads from the changed table, which has depth 0, to each table; a statement set adds no read."""

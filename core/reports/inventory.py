@@ -1,6 +1,7 @@
 """Inventory of all tables with upstream tables, downstream tables and serving version, as a list or a hierarchy.
 
-A read counts if it is declared or still deployed, since the deployed text may be older than the files.
+The upstream tables of a declared table are those that its files read. Its downstream tables are all tables whose files
+or deployed texts read it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -110,9 +111,7 @@ def select(entries: Iterable[InventoryEntry], selection: InventorySelection) -> 
 
 
 def _declared_reads(table: Table) -> dict[TableName, bool]:
-    """Return the tables that a statement reads, and for each whether it is streamed; True if it is also read
-    statically.
-    """
+    """Return the tables that a statement reads, each with whether at least one of its reads is streamed."""
     found: dict[TableName, bool] = {}
     for read in table.parsed.reads if table.parsed is not None else ():
         found[read.table] = read.streaming or found.get(read.table, False)
