@@ -1,4 +1,7 @@
-"""The demo: copy the sample, run its generator, settle it; each in a child process of `pipelines.demo`."""
+"""The demo project: copying the sample, running its generator, and closing its windows, by child processes.
+
+The child processes run `pipelines.demo`.
+"""
 
 import json
 import os
@@ -40,7 +43,7 @@ _CLONE = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True)
 class SettledRound:
-    """One settled round of closing events."""
+    """A round of closing events that has been written and processed."""
 
     number: int
     took_s: float
@@ -48,7 +51,10 @@ class SettledRound:
 
 
 def default_folder(cwd: str) -> str:
-    """Return the demo folder around `cwd`, else `headgate-demo` in `cwd`, but beside the clone if `cwd` is in it."""
+    """Return the demo folder that contains `cwd`, or else the path of a new one.
+
+    That is `headgate-demo` in `cwd`, or next to the clone of Headgate if `cwd` is inside the clone.
+    """
     here = Path(cwd).resolve()
     for folder in (here, *here.parents):
         if (folder / DEMO_FILE).is_file():
@@ -58,12 +64,12 @@ def default_folder(cwd: str) -> str:
 
 
 def copy_sample(folder: str, environ: Mapping[str, str], *, format: str = "") -> dict[str, Any]:
-    """Copy the sample with its tables in `format`, or find the copy; raises Refused for a folder that is not a demo."""
+    """Copy the sample with its tables in `format` unless the folder has a copy; raises Refused for any other folder."""
     return run_demo_child(["--copy", folder, *(["--format", format] if format else [])], environ)
 
 
 def run_demo_child(words: list[str], environ: Mapping[str, str], *, seconds: float = CHILD_S) -> dict[str, Any]:
-    """Run `pipelines.demo` and return its JSON; raises the error that it reports."""
+    """Run `pipelines.demo` with the given arguments and return its JSON; raises the error that it reports."""
     try:
         done = os_processes.run_module(GENERATOR, words, environ, seconds=seconds)
     except subprocess.TimeoutExpired as error:
@@ -79,7 +85,7 @@ def run_demo_child(words: list[str], environ: Mapping[str, str], *, seconds: flo
 
 
 def start_generator(place: SelectedEnvironment, environ: Mapping[str, str], *, rate: float | None, log: str) -> bool:
-    """Start the generator unless it is running; returns whether this call started it."""
+    """Start the generator unless it is running, and return whether this call started it; raises HeadgateError."""
     if find_generator(place) is not None:
         return False
     command = os_processes.module_command(GENERATOR, "--data", place.data)
@@ -106,7 +112,7 @@ def wait_for_rows(
     progress: ProgressCallback,
     seconds: float,
 ) -> None:
-    """Wait until all `expected` tables have processed rows; calls `tell` once for each. Raises HeadgateError."""
+    """Wait until all `expected` tables have processed rows, calling `tell` once for each; raises HeadgateError."""
     began = time.monotonic()
     told: set[str] = set()
     version = -1
@@ -132,12 +138,12 @@ def wait_for_rows(
 
 
 def has_processed(line: StatementLine) -> bool:
-    """Return whether a statement has committed a batch; Spark commits none before there are rows."""
+    """Return whether a running statement has committed a batch; Spark commits none before there are rows."""
     return line.state == State.RUNNING and line.batch is not None and line.committed_at is not None
 
 
 def rounds_of(project: "Project") -> int:
-    """Return the number of closing rounds needed: one more than the most stateful statements in any chain."""
+    """Return how many closing rounds are needed: one more than the maximum number of stateful statements in a chain."""
     depth: dict[str, int] = {}
 
     def measure(name: str) -> int:
@@ -163,7 +169,8 @@ def settle_round(
 ) -> SettledRound:
     """Write one round of closing events and wait until it is processed; raises HeadgateError.
 
-    Only the last round waits for longer than any trigger: earlier ones may overlap, as all advance the same watermarks.
+    Only the last round waits for longer than any trigger interval: earlier rounds may overlap, because all of them
+    advance the same watermarks.
     """
     began = time.monotonic()
     answer = run_demo_child(["--settle", "--data", operations.place.data, "--rounds", "1"], environ)
@@ -184,7 +191,10 @@ def wait_for_quiet(
     seconds: float,
     what: str,
 ) -> None:
-    """Wait until no statement has run a batch, or lagged after `since`, for `quiet_s`; raises HeadgateError."""
+    """Wait until, for `quiet_s` seconds, no statement has run a batch and all have caught up; raises HeadgateError.
+
+    A statement has caught up if its lag, measured after `since`, is zero.
+    """
     began = quiet_from = time.monotonic()
     before: tuple[tuple[str, int | None], ...] = ()
     while True:
@@ -209,7 +219,7 @@ def wait_for_quiet(
 
 
 def not_closed(operations: EnvironmentService, reached: str) -> list[str]:
-    """List stateful statements whose watermark has not passed the first round: they may still hold earlier events."""
+    """Return the stateful statements whose watermark is below `reached`, and which may therefore still hold events."""
     measured = {(m.table, m.version): m for m in operations.reader.measurements()}
     found = []
     for d in operations.reader.deployments():
@@ -221,12 +231,12 @@ def not_closed(operations: EnvironmentService, reached: str) -> list[str]:
 
 
 def longest_trigger_s(operations: EnvironmentService) -> float:
-    """Return the longest trigger of all deployed statements."""
+    """Return the longest trigger interval of all deployed statements, in seconds."""
     return max((trigger_s(d.trigger) for d in operations.reader.deployments()), default=10.0)
 
 
 def is_demo_folder(folder: str) -> bool:
-    """Return whether the folder is a demo."""
+    """Return whether a folder contains a copy of the demo."""
     return os.path.isfile(os.path.join(folder, DEMO_FILE))
 
 

@@ -1,4 +1,4 @@
-"""Statements and releases as the ledger knows them: what is deployed, its health, and how the files differ from it."""
+"""Statements and releases as recorded in the ledger: what is deployed, its health, and how the files differ from it."""
 
 import time
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ EVENTS = 50
 
 @dataclass(frozen=True, slots=True)
 class ProjectDrift:
-    """How the files differ from what is deployed."""
+    """The differences between the project's files and what is deployed."""
 
     changed: tuple[TableName, ...]
     """Tables whose declared revision differs from the deployed one."""
@@ -47,7 +47,7 @@ class ProjectDrift:
 
 
 def open_reader(place: SelectedEnvironment) -> "LedgerReader":
-    """Open the ledger for reading; raises LedgerUnavailable, with `headgate up` as remedy, if there is none yet."""
+    """Open the ledger for reading; raises LedgerUnavailable if the environment was never started."""
     if not has_ledger(place):
         raise LedgerUnavailable(f"{place.title} has never been started on this machine", remedy="start it: headgate up")
     from state.ledger import LedgerReader
@@ -56,7 +56,7 @@ def open_reader(place: SelectedEnvironment) -> "LedgerReader":
 
 
 def statement_details(reader: "LedgerReader", table: TableName, *, since: float | None = None) -> "StatementDetails":
-    """Read one statement, with samples since `since` (epoch seconds; default: the last 15 minutes).
+    """Return a statement's details, with the samples since `since` (epoch seconds; default: the last 15 minutes).
 
     A table that was never deployed has no versions.
     """
@@ -67,7 +67,7 @@ def statement_details(reader: "LedgerReader", table: TableName, *, since: float 
 def statement_among_all(
     reader: "LedgerReader", table: TableName, version: int | None
 ) -> "tuple[StatementDetails, LedgerSnapshot]":
-    """Read one statement, or one version of it, and the lines of all statements; raises UsageError if it is unknown."""
+    """Return the details of a statement, or of one version, and the lines of all statements; raises UsageError."""
     from state.ledger_snapshot import LedgerSnapshot
 
     now = time.time()
@@ -83,7 +83,7 @@ def statement_among_all(
 
 
 def history_of(reader: "LedgerReader", table: TableName, limit: int) -> "tuple[HistoryEntry, ...]":
-    """Return the newest entries of a table's timeline, oldest first; plans that cannot be decoded are skipped."""
+    """Return the newest entries of a table's history, oldest first; plans that cannot be decoded are skipped."""
     from state.table_records import read_table_records
     from tui.presentation.reports.table_history import table_history
     from tui.services.plan_submission import plan_of_row
@@ -113,7 +113,7 @@ def _details(reader: "LedgerReader", table: TableName, since: float, version: in
 
 
 def not_deployed_error(table: str, known: Iterable[str]) -> UsageError:
-    """Report that a table is not deployed, with the nearest name that is."""
+    """Return the error for a table that is not deployed, with the most similar deployed name as its remedy."""
     from core.text.wording import did_you_mean
 
     return UsageError(
@@ -122,7 +122,7 @@ def not_deployed_error(table: str, known: Iterable[str]) -> UsageError:
 
 
 def named_lines(lines: Iterable["StatementLine"], names: Iterable[TableName]) -> list["StatementLine"]:
-    """Return the lines of the named tables, or all lines without names. Raises UsageError."""
+    """Return the lines of the named tables, or all lines if no names are given; raises UsageError."""
     found = list(lines)
     wanted = set(names)
     if missing := sorted(wanted - {line.table for line in found}):
@@ -131,9 +131,9 @@ def named_lines(lines: Iterable["StatementLine"], names: Iterable[TableName]) ->
 
 
 def project_drift(project: "Project", deployments: Iterable["Deployment"]) -> ProjectDrift:
-    """Compare the declared revisions with the deployed ones, by hash; `deployments` include deleted versions.
+    """Compare the revisions that the files declare with the deployed ones; `deployments` include deleted versions.
 
-    A deleted table does not count as a difference while its files are unchanged.
+    A deleted table whose files have not changed since is not reported as a difference.
     """
     from core.project.revision import revision_hash
     from core.project_reader.revision_reader import revision_of
@@ -162,7 +162,7 @@ NEWEST = 50
 
 
 def list_releases(reader: "LedgerReader", now: float) -> "tuple[Release, ...]":
-    """Read the newest releases, and all older ones that still serve or have open tickets; newest first."""
+    """Return the releases among the newest runs, and older ones that still serve or have open tickets, newest first."""
     from state.releases import releases
 
     with reader.frame():
@@ -177,7 +177,10 @@ def list_releases(reader: "LedgerReader", now: float) -> "tuple[Release, ...]":
 
 
 def find_release(reader: "LedgerReader", word: str, now: float) -> "Release":
-    """Find a release by the start of its run's id; raises UsageError, or Refused for a run that replaces nothing."""
+    """Find a release by the start of its run's id.
+
+    Raises UsageError if no run or several runs match, and Refused if the run is not a release.
+    """
     from state.releases import plan_of, release_of_run
 
     run = find_run(reader, word)

@@ -1,6 +1,6 @@
-"""The checks of `doctor` and `demo`; every verdict that is not good has a remedy.
+"""The checks of `doctor` and `demo`; every failed check has a remedy.
 
-A check returns a verdict and never raises an error, because it must work on a broken machine.
+A check returns its result and never raises an error, because it must work on a broken machine.
 """
 
 import json
@@ -31,7 +31,7 @@ SHOWN_PROBLEMS = 5
 
 @dataclass(frozen=True, slots=True)
 class DoctorCheck:
-    """One verdict; `remedy` is never empty unless the check passed."""
+    """The result of one check; a failed check always has a remedy."""
 
     name: str
     ok: bool
@@ -42,7 +42,7 @@ class DoctorCheck:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the verdict as the object that `--json` prints."""
+        """Return the result as the object that `--json` prints."""
         return {
             "name": self.name,
             "ok": self.ok,
@@ -71,7 +71,7 @@ def check_engine(environ: Mapping[str, str], place: SelectedEnvironment | None =
 def check_inputs(
     environ: Mapping[str, str], place: SelectedEnvironment, declared: "Callable[[], ProjectDeclaration]"
 ) -> tuple[DoctorCheck, ...]:
-    """Check that external tables with a transaction log exist and have the declared columns."""
+    """Check that the external tables that have a transaction log exist and have the declared columns."""
     from core.model.table_formats import table_format
 
     tables = declared().project.tables.values()
@@ -83,7 +83,7 @@ def check_inputs(
 
 
 def columns_of_delta(environ: Mapping[str, str], folder: str) -> DoctorCheck:
-    """Check whether a folder is a Delta table; if it is, `facts` of the verdict has its `columns` as (name, type)."""
+    """Check whether a folder is a Delta table; if so, the result's `facts` contain its `columns` as (name, type)."""
     return _ask_the_spark_side(environ, ["--json", "--delta", folder])[0]
 
 
@@ -109,7 +109,7 @@ def _ask_the_spark_side(environ: Mapping[str, str], words: Sequence[str]) -> tup
 
 
 def check_python() -> DoctorCheck:
-    """Check the interpreter."""
+    """Check the version of the Python interpreter."""
     version = ".".join(str(part) for part in sys.version_info[:3])
     if sys.version_info[:2] < PYTHON:
         return DoctorCheck("python", False, f"Python {version} is too old", "create the venv with Python 3.11 or newer")
@@ -117,7 +117,7 @@ def check_python() -> DoctorCheck:
 
 
 def check_disk(folder: str) -> DoctorCheck:
-    """Check that 2 GB are free in the folder of tables and checkpoints."""
+    """Check that 2 GB are free on the disk of a folder, which need not exist yet."""
     at = existing(folder)
     try:
         free = shutil.disk_usage(at).free
@@ -132,7 +132,7 @@ def check_disk(folder: str) -> DoctorCheck:
 
 
 def check_terminal(environ: Mapping[str, str]) -> DoctorCheck:
-    """Check the terminal for the console; a missing terminal is only a warning, since commands still work."""
+    """Check whether the terminal can show the console; no terminal is only a warning, because commands still work."""
     if not (sys.stdin.isatty() or sys.stderr.isatty() or sys.stdout.isatty()):
         return DoctorCheck("terminal", True, "no terminal: commands work, the console does not", "", warning=True)
     size = shutil.get_terminal_size()
@@ -154,7 +154,7 @@ def check_terminal(environ: Mapping[str, str]) -> DoctorCheck:
 
 
 def check_project(folder: str) -> DoctorCheck:
-    """Check that headgate.yml is valid now; each problem has its file and line."""
+    """Check that headgate.yml is valid; each problem has its file and line."""
     from core.model.problems import Problem, in_reading_order
     from core.project.manifest_head import MANIFEST_PATH
     from core.project_reader.manifest import read_manifest
@@ -203,7 +203,7 @@ def _located(folder: str, problem: Mapping[str, object]) -> str:
 
 
 def check_home(place: SelectedEnvironment) -> DoctorCheck:
-    """Check the folder of ledger, lock and logs: it exists or can be created, belongs to this user, and is local."""
+    """Check the folder for ledger, lock and logs: it must be local, writable, and closed to other users."""
     from state.ledger import refuse_network
 
     home = place.where.home
@@ -223,7 +223,7 @@ def check_home(place: SelectedEnvironment) -> DoctorCheck:
 
 
 def check_agent(place: SelectedEnvironment, client: AgentClient) -> DoctorCheck:
-    """Check that an agent answers; a missing agent is a warning, one that hangs is a failure."""
+    """Check that the agent answers; an agent that is not running is a warning, and one that hangs is a failure."""
     try:
         hello = client.hello()
         client.call("status")
@@ -240,7 +240,7 @@ def check_agent(place: SelectedEnvironment, client: AgentClient) -> DoctorCheck:
 
 
 def check_logout(place: SelectedEnvironment) -> DoctorCheck | None:
-    """Check whether a logout would kill the agent (KillUserProcesses without lingering); None if it would not."""
+    """Return a failed check if a logout would kill the agent (KillUserProcesses without lingering), else None."""
     try:
         settings = Path("/etc/systemd/logind.conf").read_text()
         lingers = Path("/var/lib/systemd/linger", os.environ.get("USER", "")).exists()
@@ -255,7 +255,7 @@ def check_logout(place: SelectedEnvironment) -> DoctorCheck | None:
 
 
 def check_pool(place: SelectedEnvironment) -> DoctorCheck:
-    """Check the pool's last state in the ledger."""
+    """Check the state of the pool that was last recorded in the ledger."""
     try:
         facts = agent_process.read_environment_row(place)
     except HeadgateError as error:
@@ -293,7 +293,7 @@ def check_ledger(place: SelectedEnvironment) -> DoctorCheck:
 
 
 def existing(path: str) -> str:
-    """Return the path or its nearest parent that exists."""
+    """Return the path, or its nearest parent that exists."""
     at = Path(path)
     while not at.exists() and at != at.parent:
         at = at.parent

@@ -1,6 +1,6 @@
 """The operations of the command line and the console on one environment.
 
-Every method blocks, may be called from any thread, and raises HeadgateErrors only.
+Every method blocks, may be called from any thread, and raises only HeadgateErrors.
 """
 
 import difflib
@@ -46,7 +46,7 @@ _OF_RUNS = ("rollback", "retire")
 
 
 class EnvironmentService:
-    """Reads the ledger, computes plans and sends commands, for one environment of one project."""
+    """Reads the ledger, computes plans and sends commands to the agent, for one environment of a project."""
 
     def __init__(self, place: SelectedEnvironment, environ: Mapping[str, str]) -> None:
         self.place = place
@@ -59,7 +59,7 @@ class EnvironmentService:
 
     @cached_property
     def client(self) -> AgentClient:
-        """The client of the agent's socket, which connects at the first call."""
+        """The client for the agent's socket; it connects at the first call."""
         from state.migrations import SCHEMA_VERSION
 
         where = self.place.where
@@ -87,11 +87,11 @@ class EnvironmentService:
             return self._cache
 
     def snapshot(self) -> "LedgerSnapshot":
-        """Read a snapshot of the environment; returns the same object while nothing is written."""
+        """Return a snapshot of the environment; it is the same object as before if the ledger has not changed."""
         return self._opened()[1].snapshot()
 
     def last_known(self, previous: "LedgerSnapshot | None") -> "LedgerSnapshot":
-        """Read a snapshot; if the ledger cannot be read, return the previous one with the reason."""
+        """Return a snapshot or, if the ledger cannot be read, the previous snapshot with the reason added."""
         from state.ledger_snapshot import LedgerSnapshot
 
         try:
@@ -103,16 +103,16 @@ class EnvironmentService:
             return replace(previous or LedgerSnapshot(read_at=time.time()), problem=error.summary, remedy=error.remedy)
 
     def statement(self, name: str) -> "tuple[StatementDetails, LedgerSnapshot]":
-        """Read one statement, or one version as `orders@v2`, and the lines of all, at one moment.
+        """Return the details of a statement, or of one version as `orders@v2`, and the lines of all statements.
 
-        Raises UsageError if it was never deployed.
+        Both are read at the same moment. Raises UsageError if the statement was never deployed.
         """
         asked = parse_statement_name(name)
         table, version = split_query(asked) or (parse_table_name(asked), None)
         return deployed_statements.statement_among_all(self.reader, table, version)
 
     def run(self, id_prefix: str) -> "RunRow":
-        """Find a run; raises UsageError."""
+        """Return the run whose id starts with a prefix; raises UsageError."""
         return agent_commands.find_run(self.reader, id_prefix)
 
     def request_by_name(
@@ -123,10 +123,10 @@ class EnvironmentService:
         *,
         retain: str = "",
     ) -> PlanRequest:
-        """Return the request of a verb that takes tables by name; rollback and retire also accept a run's id.
+        """Return the request of a verb for tables given by name; rollback and retire also accept the id of a run.
 
-        Runs are looked up in the ledger, or in the `observed` document if given. Raises BadName, UsageError, and
-        Refused if no version of that run serves any more.
+        Runs are looked up in the ledger, or in the `observed` document if it is given. Raises BadName, UsageError, and
+        Refused if no version from that run still serves.
         """
         from core.planner.scope import normal_request
 
@@ -163,19 +163,23 @@ class EnvironmentService:
     # The project's files. All raise InvalidProject with every Problem, or UsageError if the folder is gone.
 
     def project(self) -> "Project":
-        """Read the project; files that did not change are not read again."""
+        """Read the project; files that have not changed are not read again."""
         return self.projects.read().project
 
     def selected(self, words: Iterable[str], *, declared: bool = False) -> tuple[TableName, ...]:
-        """Resolve names and selectors (`+t`, `2+t+`, `tag:x`) to tables, among the deployed or the `declared` ones.
+        """Resolve names and selectors (`+t`, `2+t+`, `tag:x`) to tables.
 
-        Raises BadName, UsageError, and InvalidProject if the files are needed and invalid.
+        They are looked up among the deployed tables, or with `declared` among the declared ones. Raises BadName,
+        UsageError, and InvalidProject if the files are needed and invalid.
         """
         deployed = not declared and environment_selection.has_ledger(self.place)
         return select_named(words, lambda: self.snapshot().serving if deployed else (), self.project)
 
     def statements_selected(self, words: Iterable[str]) -> tuple[TableName, ...]:
-        """Return the tables that an action applies to; external tables, which never change, only if named."""
+        """Return the tables that names and selectors denote, for an operator action; raises UsageError.
+
+        External tables, which have no statement, are included only if named.
+        """
         from core.lineage.selectors import is_selector
 
         asked = [word.lower() for word in words]
@@ -190,7 +194,7 @@ class EnvironmentService:
         return left
 
     def inventory(self) -> "tuple[InventoryEntry, ...]":
-        """List all declared or deployed tables by name; before the first start nothing is deployed."""
+        """List all declared or deployed tables by name; before the first start, none is deployed."""
         from core.observed.versions import serving_versions
         from core.reports.inventory import inventory_of
 
@@ -198,7 +202,7 @@ class EnvironmentService:
         return inventory_of(self.project(), serving_versions(deployed))
 
     def drift(self) -> ProjectDrift:
-        """Compare the files with what is deployed."""
+        """Compare the project's files with what is deployed."""
         return deployed_statements.project_drift(self.project(), self.reader.deployments(include_deleted=True))
 
     def lineage(self, column: str, direction: str) -> "ColumnLineage":
@@ -207,7 +211,7 @@ class EnvironmentService:
             return tracer.trace(_origin_of(tracer, column), direction)
 
     def edited(self, tables: "Iterable[TableName]") -> "tuple[TableName, ...]":
-        """Return which of the given tables have a DDL or statement that differs from the deployed one, sorted."""
+        """Return those of the given tables whose DDL or statement differs from the deployed text, sorted."""
         declared, observed = self.project().tables, self.known().observed
         found = []
         for table in sorted(set(tables) & declared.keys() & observed.keys()):
@@ -227,7 +231,7 @@ class EnvironmentService:
 
     @contextmanager
     def _traced(self) -> "Iterator[tuple[Project, LineageTracer]]":
-        """Yield the project and its shared lineage tracer, which reads each statement once."""
+        """Yield the project and a shared lineage tracer, which analyses each statement only once."""
         from core.lineage.column_lineage import LineageTracer
 
         project = self.project()
@@ -237,7 +241,7 @@ class EnvironmentService:
             yield self._tracer
 
     def known(self) -> "PlannerInput":
-        """Return the planner's input; empty before the environment's first start."""
+        """Return the planner's input, which is empty before the environment is first started."""
         from core.observed.planner_input import PlannerInput
 
         return (
@@ -245,7 +249,7 @@ class EnvironmentService:
         )
 
     def compute_over(self, project: "Project", known: "PlannerInput", request: PlanRequest) -> Plan:
-        """Compute a plan over the given input; refusals are in the plan."""
+        """Compute a plan from the given input; refusals are part of the plan."""
         found = planning.compute(project, self.place.environment, known, request, self.projects.facts)
         self.projects.save_facts()
         return found
@@ -260,10 +264,10 @@ class EnvironmentService:
         declared: "ProjectDeclaration | None" = None,
         asking_s: float = planning.SPARK_ANALYSIS_S,
     ) -> planning.SubmittedPlan:
-        """Compute a plan and submit it to the agent; raises Refused with the first refusal, Stale, InvalidProject.
+        """Compute a plan and submit it to the agent; raises Refused with the first refusal, Stale, and InvalidProject.
 
-        Spark analyzes its statements first, for at most `asking_s`; 0 skips that. `first` is a plan just
-        computed for the same request, with its input; `declared` replaces the project's files.
+        Before that, Spark analyses the plan's statements for at most `asking_s` seconds; 0 skips this. `first` is a
+        plan that was just computed for the same request, with its input. `declared` replaces the project's files.
         """
         declared, facts = declared or self.projects.read(), self.projects.facts
         line = agent_commands.plan_command(self.place, request)
@@ -280,7 +284,7 @@ class EnvironmentService:
         )
 
     def undo(self, word: str, *, children: str | None, rebuild: bool) -> "follow_up_plans.PlannedUndo":
-        """Return the request and texts that undo an executed plan or run; raises Refused."""
+        """Return the request and the texts that undo an executed plan or run; raises UsageError and Refused."""
 
         from tui.services import follow_up_plans
 
@@ -291,9 +295,10 @@ class EnvironmentService:
         return replace(found, declared=ProjectDeclaration(found.declared.texts, project, warnings))
 
     def continuation(self, run_id: str) -> "follow_up_plans.RunContinuation | None":
-        """Submit a plan that continues a failed run with today's texts; returns None if no text has changed.
+        """Submit a plan that continues a failed deployment with the current texts.
 
-        Raises Refused if the run did not fail or was continued already, and whatever `submit` raises.
+        Returns None if the run is not a failed deployment or no text has changed. Raises Refused if the run is done,
+        cancelled or already continued, and the errors of `submit`.
         """
         from tui.services import follow_up_plans
 
@@ -320,7 +325,7 @@ class EnvironmentService:
                 self._cache = None
 
     def wait_for_change(self, version: int, seconds: float) -> int:
-        """Wait at most `seconds` until the ledger's data version differs from `version`; returns the current one."""
+        """Wait up to `seconds` for the ledger's data version to differ from `version`; return the current one."""
         ends_at = time.monotonic() + seconds
         while (now := self.reader.data_version()) == version and time.monotonic() < ends_at:
             time.sleep(0.05)
@@ -328,7 +333,7 @@ class EnvironmentService:
 
 
 def _released(verb: str, word: str, observed: "Mapping[TableName, ObservedDeployment]") -> tuple[TableName, ...]:
-    """Return the tables that the run named by `word` swapped in, according to `observed`; empty if it names no run.
+    """Return the tables that the run named by `word` swapped in, according to `observed`; empty if no run matches.
 
     Raises UsageError if several runs match.
     """
@@ -344,9 +349,9 @@ def _released(verb: str, word: str, observed: "Mapping[TableName, ObservedDeploy
 def select_named(
     words: Iterable[str], lines: Callable[[], Iterable["StatementLine"]], project: "Callable[[], Project]"
 ) -> tuple[TableName, ...]:
-    """Resolve names and selectors to tables; files and ledger are read only for a selector.
+    """Resolve names and selectors to tables; files and ledger are read only if there is a selector.
 
-    Deployed tables are connected by the versions they read, others by the project's statements. Raises BadName,
+    Deployed tables are connected by the versions that they read, others by the project's statements. Raises BadName,
     UsageError, and InvalidProject if a tag is used and the files are invalid.
     """
     from core.lineage.selectors import is_selector, select_tables
@@ -381,7 +386,10 @@ def _among(lines: list["StatementLine"], project: "Callable[[], Project]") -> "S
 
 
 def _root_of(tracer: "LineageTracer", observed: "Mapping[TableName, ObservedDeployment]", words: str) -> "ColumnOrigin":
-    """Find a declared `table` or `table.column`, or a table that is only deployed. Raises UsageError."""
+    """Resolve `table` or `table.column` to a declared table or column, or to a table that is only deployed.
+
+    Raises UsageError.
+    """
     from core.sql.lineage.model import ColumnOrigin
 
     table, point, _ = words.partition(".")
@@ -397,7 +405,7 @@ def _root_of(tracer: "LineageTracer", observed: "Mapping[TableName, ObservedDepl
 
 
 def _origin_of(tracer: "LineageTracer", words: str) -> "ColumnOrigin":
-    """Find a declared `table` or `table.column`, ignoring case and backticks. Raises UsageError."""
+    """Resolve `table` or `table.column` to a declared one, ignoring case and backticks; raises UsageError."""
     from core.sql.lineage.model import ColumnOrigin
 
     table, _, column = (part.strip().strip("`") for part in words.partition("."))

@@ -1,4 +1,4 @@
-"""Plans that follow an executed one: its undo, and the continuation of a failed run after its texts were edited."""
+"""Plans that follow an executed plan: its undo, and the continuation of a failed run after its texts were edited."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlannedUndo:
-    """The request that undoes a plan, with the project that it applies to."""
+    """The request that undoes a plan, and the project for which the request is planned."""
 
     request: PlanRequest
     declared: ProjectDeclaration
@@ -44,9 +44,9 @@ def find_undo(
     children: str | None,
     rebuild: bool,
 ) -> PlannedUndo:
-    """Find the undo of a plan, by the start of its hash or of its run's id; the texts are not parsed yet.
+    """Find the undo of a plan, given the start of the plan's hash or of its run's id; its texts are not parsed yet.
 
-    Raises UsageError for an unknown plan, and Refused if there is nothing to undo or a later plan changed a table.
+    Raises UsageError for an unknown plan, and Refused if there is nothing to undo or a table has changed since.
     """
     plan = _executed(reader, word)
     nodes = _to_undo(plan, observed)
@@ -59,7 +59,7 @@ def find_undo(
 
 
 def texts_before(declared: ProjectDeclaration, nodes: Iterable[PlanNode]) -> dict[str, str]:
-    """Return the project's texts by path, with those of some tables as deployed before a plan."""
+    """Return the project's texts by path; for the tables of `nodes`, those that were deployed before the plan."""
     texts = dict(declared.texts)
     for node in nodes:
         table = declared.project.tables[node.table]
@@ -76,7 +76,7 @@ def texts_before(declared: ProjectDeclaration, nodes: Iterable[PlanNode]) -> dic
 
 
 def _executed(reader: LedgerReader, word: str) -> Plan:
-    """Find a plan whose run has ended."""
+    """Return the plan given by the start of its hash or by its run's id; raises Refused unless its run has ended."""
     row = find_plan_row(reader, find_run(reader, word).plan_hash if "-" in word else word)
     if row.status != "applied":
         raise Refused(
@@ -89,7 +89,10 @@ def _executed(reader: LedgerReader, word: str) -> Plan:
 
 
 def _to_undo(plan: Plan, observed: Mapping[TableName, ObservedDeployment]) -> tuple[PlanNode, ...]:
-    """Return the nodes whose new text is deployed; raises Refused without such nodes, or if a table changed later."""
+    """Return the plan's nodes whose new text is still deployed.
+
+    Raises Refused if there are none, or if a table was changed or deleted after the plan.
+    """
     short, found = plan.hash[:12], []
     edited = edited_nodes(plan.nodes)
     for node in edited:
@@ -112,7 +115,7 @@ ENDED_BADLY = ("failed", "blocked")
 
 @dataclass(frozen=True, slots=True)
 class EditedTable:
-    """A table whose declared texts differ from those in the run's plan."""
+    """A table whose declared texts differ from those in the plan of a run."""
 
     table: TableName
     before: RevisionTexts
@@ -120,7 +123,7 @@ class EditedTable:
     """None if the table is no longer declared."""
 
     def lines(self) -> tuple[str, ...]:
-        """Return the difference, text by text, as a unified diff."""
+        """Return the differences between the texts, as a unified diff of each."""
         from core.text.diff import unified_diff
 
         if self.now is None:
@@ -134,7 +137,7 @@ class EditedTable:
 
 @dataclass(frozen=True, slots=True)
 class RunContinuation:
-    """The submitted plan that continues a failed run, with the edits made since that run was planned."""
+    """The submitted plan that continues a failed run, and the edits made since that run was planned."""
 
     run: "RunRow"
     edits: tuple[EditedTable, ...]
@@ -142,7 +145,7 @@ class RunContinuation:
 
 
 def same_files(row: "PlanRow", texts: Mapping[str, str]) -> bool:
-    """Return whether the project's files are exactly those that the plan was made from."""
+    """Return whether the project's files are exactly those from which a plan was computed."""
     try:
         return bool(row.texts) and json.loads(row.texts) == dict(texts)
     except ValueError:
@@ -150,7 +153,7 @@ def same_files(row: "PlanRow", texts: Mapping[str, str]) -> bool:
 
 
 def find_edits(plan: Plan, run: "RunRow", project: "Project") -> tuple[EditedTable, ...]:
-    """List the edits of tables with failed or blocked steps, and of the plan's tables upstream of them."""
+    """Return the edits of the run's failed or blocked tables, and of the plan's tables upstream of these."""
     from core.project_reader.revision_reader import revision_of
 
     found = []
@@ -170,7 +173,7 @@ def request_of(plan: Plan, run: "RunRow") -> PlanRequest:
 
 
 def refuse_running(run: "RunRow") -> None:
-    """Raise Refused for a run that did not fail or was already continued."""
+    """Raise Refused for a run that was already continued, is done, or was cancelled."""
     if run.continued_by:
         raise Refused(
             f"run {run.id} was continued by run {run.continued_by}", remedy=f"headgate runs {run.continued_by}"

@@ -1,4 +1,4 @@
-"""Help pages by name: the files of `tui/help`, and the page generated from the table of change kinds."""
+"""Help pages by name: the files of `tui/help`, and a page generated from the table of change kinds."""
 
 from pathlib import Path
 
@@ -7,12 +7,12 @@ _CHANGES = "changes"
 
 
 def help_topics() -> tuple[str, ...]:
-    """List the pages by name."""
+    """Return the names of all help pages, sorted."""
     return tuple(sorted((_CHANGES, *(path.stem for path in _FOLDER.glob("*.md")))))
 
 
 def help_topic(name: str) -> str:
-    """Return the text of a page that `help_topics` lists."""
+    """Return the text of a help page; `name` must be one of `help_topics`."""
     if name == _CHANGES:
         from tui.presentation.interaction.help_text import changes_topic
 

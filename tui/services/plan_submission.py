@@ -61,7 +61,7 @@ _SHORTEST = 4
 
 @dataclass(frozen=True, slots=True)
 class SubmittedPlan:
-    """A plan that the agent has accepted, with the confirmation that executing it requires."""
+    """A plan that the agent has accepted, with the confirmation required to execute it."""
 
     plan: Plan
     expires_at: float
@@ -77,9 +77,9 @@ class SubmittedPlan:
 def compute(
     project: "Project", environment: str, known: PlannerInput, request: PlanRequest, facts: "ParseCache | None" = None
 ) -> Plan:
-    """Compute a plan without agent, Spark or ledger; refusals are in the plan.
+    """Compute a plan without agent, Spark or ledger; refusals are part of the plan.
 
-    Raises InvalidProject if a statement that it starts reads a column that does not exist.
+    Raises InvalidProject if a statement that the plan starts reads a column that does not exist.
     """
     from core.planner.planner import make_plan
 
@@ -114,7 +114,7 @@ def _refuse_wrong_columns(plan: Plan, project: "Project", facts: "ParseCache | N
 
 
 def raise_refusals(plan: Plan) -> None:
-    """Raise Refused with the first refusal of a plan."""
+    """Raise Refused with the first refusal of a plan, if it has any."""
     if plan.refusals:
         first = plan.refusals[0]
         more = f", and {len(plan.refusals) - 1} more" if len(plan.refusals) > 1 else ""
@@ -122,10 +122,10 @@ def raise_refusals(plan: Plan) -> None:
 
 
 def with_nonce(request: PlanRequest, reader: "LedgerReader | None" = None) -> PlanRequest:
-    """Add a nonce to a request, since a plan is identified by its hash and applied only once.
+    """Return a request with a nonce, because a plan is identified by its hash and executed only once.
 
-    A repeated request gets the nonce of the open one, so that the same texts give the same plan. A continuation needs
-    no nonce, because the id of its run makes the plan unique.
+    A request that repeats an open one gets the nonce of the open one, so that the same texts give the same plan. A
+    continuation needs no nonce, because the id of its run makes the plan unique.
     """
     from core.plan.codec import request_from_json
     from core.planner.scope import normal_request
@@ -152,12 +152,12 @@ def submit(
     first: tuple[Plan, PlannerInput] | None = None,
     asking_s: float = SPARK_ANALYSIS_S,
 ) -> SubmittedPlan:
-    """Compute a plan and submit it to the agent, again if its input changed meanwhile; raises Refused, Stale.
+    """Compute a plan and submit it to the agent, again if its input has changed meanwhile; raises Refused and Stale.
 
-    The agent first asks Spark about every new or changed statement. Statements without an answer within `asking_s` are
-    planned unconfirmed: planning never fails because of Spark. `first` is a plan of this very request with the input it
-    was just computed from. The plan tells what to ask and measure, and is computed again only if that changed its
-    input.
+    Before that, Spark analyses every new or changed statement, through the agent. Statements without an answer within
+    `asking_s` seconds are planned unconfirmed: planning never fails because of Spark. `first` is a plan that was just
+    computed for the same request, with its input. The plan determines which statements are analysed and which tables
+    are measured, and is computed again only if this changes its input.
     """
     from core.plan.codec import plan_as_json
     from core.planner.strategy_costs import refuse_not_executable
@@ -203,7 +203,7 @@ def submit(
 
 
 def submitted_from(plan: Plan, answer: Mapping[str, Any], unanswered: str) -> SubmittedPlan:
-    """Read the agent's answer to a submitted plan."""
+    """Combine a plan with the agent's answer to its submission."""
     return SubmittedPlan(
         plan=plan,
         expires_at=float(answer.get("expires_at") or 0.0),
@@ -217,7 +217,10 @@ def submitted_from(plan: Plan, answer: Mapping[str, Any], unanswered: str) -> Su
 def ask_spark(
     client: AgentClient, questions: "Sequence[AnalysisQuestion]", *, seconds: float
 ) -> "tuple[tuple[AnalysisAnswer | None, ...], str]":
-    """Ask Spark about statements through the agent; returns an answer or None for each, and why any are missing."""
+    """Have Spark analyse statements, through the agent.
+
+    Returns an answer or None for each statement, and why any answers are missing.
+    """
     from core.changes.spark_analysis import answer_from_json
 
     args = {"questions": [question.as_json() for question in questions], "seconds": seconds}
@@ -227,7 +230,7 @@ def ask_spark(
 
 
 def find_plan_row(reader: "LedgerReader", hash_prefix: str) -> "PlanRow":
-    """Find the one submitted plan whose hash starts with the prefix; raises UsageError if none or several match."""
+    """Return the submitted plan whose hash starts with the prefix; raises UsageError if none or several match."""
     # An unset variable in a script is empty, and must not mean the newest plan.
     if len(hash_prefix) < _SHORTEST:
         remedy = f"give the first {_SHORTEST} characters of its hash, or more; headgate review lists the plans"
@@ -243,7 +246,10 @@ def find_plan_row(reader: "LedgerReader", hash_prefix: str) -> "PlanRow":
 
 
 def request_of_row(row: "PlanRow") -> tuple[PlanRequest | None, tuple[str, ...]]:
-    """Read a plan's request and the tables that it acts on, without the rest; None if it cannot be read."""
+    """Return a plan's request and the tables that it acts on, without decoding the rest.
+
+    If they cannot be decoded, the request is None.
+    """
     from core.plan.codec import request_from_json
 
     try:
@@ -254,7 +260,7 @@ def request_of_row(row: "PlanRow") -> tuple[PlanRequest | None, tuple[str, ...]]
 
 
 def plan_of_row(row: "PlanRow") -> Plan:
-    """Decode the plan in a row; raises LedgerUnavailable if the row's body cannot be decoded."""
+    """Decode the plan in a row of the ledger; raises LedgerUnavailable if it cannot be decoded."""
     from core.plan.codec import plan_from_json
 
     try:
@@ -265,7 +271,10 @@ def plan_of_row(row: "PlanRow") -> Plan:
 
 
 def _moved(before: PlannerInput, now: PlannerInput) -> bool:
-    """Return whether new input may change a plan; the load of disk and pool is ignored, as it changes constantly."""
+    """Return whether a change of the input may change the plan.
+
+    The load of disk and pool is ignored, because it changes constantly.
+    """
 
     def weighed(one: PlannerInput) -> tuple[object, ...]:
         return one.observed, one.answers, one.policy, one.headroom.engine if one.headroom else ""
@@ -274,7 +283,7 @@ def _moved(before: PlannerInput, now: PlannerInput) -> bool:
 
 
 def _read_again(plan: Plan) -> list[TableName]:
-    """Return the tables whose size determines a plan's cost: the rebuilt ones, and those that they stream from."""
+    """Return the tables whose sizes determine a plan's cost: rebuilt tables, and the tables that they stream from."""
     found: dict[TableName, None] = {}
     for node in plan.nodes:
         if node.action is Action.REBUILD:
@@ -283,7 +292,10 @@ def _read_again(plan: Plan) -> list[TableName]:
 
 
 def _have_measured(client: AgentClient, tables: Sequence[TableName]) -> None:
-    """Have the agent measure tables now, instead of within ten minutes; if that fails, a plan uses older figures."""
+    """Have the agent measure tables now; the plan uses older figures if that fails.
+
+    Raises AgentUnreachable. The agent would otherwise measure them within ten minutes.
+    """
     try:
         client.call("measure", {"tables": list(tables), "seconds": MEASURING_S})
     except AgentUnreachable:
@@ -301,9 +313,9 @@ def _look_closer(
     facts: "ParseCache",
     seconds: float,
 ) -> str:
-    """Have the agent measure tables for a plan's costs, and ask Spark about the plan's new or changed statements.
+    """Have the agent measure the tables of a plan, and have Spark analyse its new or changed statements.
 
-    Return why some of Spark's answers are missing; empty if none is.
+    Returns why some of Spark's answers are missing; empty if none are.
     """
     from core.planner.planner import questions_of
 
@@ -325,9 +337,9 @@ def _silent(wait: WaitProgress) -> None:
 
 
 def with_edits(row: "PlanRow", place: SelectedEnvironment) -> "PlanRow":
-    """Return a plan's row; an open plan is superseded if a file of its tables has changed since.
+    """Return the row of a plan, marked as superseded if the plan is open and a file of its tables has changed since.
 
-    Files are compared only in the folder where the plan was made, since those of another checkout prove nothing.
+    Files are compared only in the folder where the plan was made; the files of another checkout prove nothing.
     """
     folder = row.folder
     if row.status != "open" or folder != place.folder or not os.path.isfile(os.path.join(folder, PROJECT_FILE)):
@@ -345,7 +357,7 @@ def with_edits(row: "PlanRow", place: SelectedEnvironment) -> "PlanRow":
 
 
 def _declaring(table: TableName, texts: Mapping[str, str]) -> Iterator[str]:
-    """List the files that declare a table: DDL, statements and settings, even a yml that did not exist for the plan."""
+    """Yield the files that declare a table: DDL, statements and settings, even a yml that the plan did not have."""
     ddl = next((path for path in texts if path.endswith(f"/sql-scripts/ddl.{table}.sql")), "")
     if not ddl:
         return
@@ -361,12 +373,15 @@ def _declaring(table: TableName, texts: Mapping[str, str]) -> Iterator[str]:
 
 
 def _statements(scripts: str, texts: Iterable[str]) -> list[str]:
-    """List the statement files in a `sql-scripts` folder; each may write several tables."""
+    """Return the statement files in a `sql-scripts` folder; each may write several tables."""
     return [path for path in texts if path.startswith(f"{scripts}/dml.")]
 
 
 def _now(folder: str, path: str) -> tuple[str | None, float | None]:
-    """Return a file's text and modification time; the text is None if it does not exist, empty if unreadable."""
+    """Return the text and the modification time of a file.
+
+    The text is None if the file does not exist, and empty if the file cannot be read.
+    """
     place = os.path.join(folder, path)
     try:
         return read_text(place), os.stat(place).st_mtime

@@ -1,4 +1,4 @@
-"""The planner's input: observed from the ledger once the agent has looked, or read from a document."""
+"""The planner's input: read from the ledger, or from an `--observed` document."""
 
 import time
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ def planner_input(reader: "LedgerReader") -> PlannerInput:
 
 
 def observe(reader: "LedgerReader") -> dict[TableName, ObservedDeployment]:
-    """Observe the environment from its ledger, with the same function as the agent."""
+    """Return the deployments of an environment as observed in its ledger, by the function that the agent uses."""
     from state.planner_input import observe as observe_deployments
 
     return observe_deployments(
@@ -65,8 +65,8 @@ def wait_until_statements_observed(
 ) -> None:
     """Wait until the agent has checked every statement that it keeps running; raises TryAgain.
 
-    A new agent does not know what runs until its first round: a plan made before would resume running statements. It
-    waits only for a pool that is up or starting; nothing runs on one that is down.
+    A new agent does not know what is running until its first round: a plan made before that would resume statements
+    that are already running. There is no wait unless the pool is up or starting; nothing runs on one that is down.
     """
     began = time.monotonic()
     while reader.facts().pool_state in ("up", "starting"):
@@ -102,7 +102,7 @@ class ObservedDocument:
         observed: Mapping[TableName, ObservedDeployment],
         facts: "ParseCache",
     ) -> None:
-        """Raise InvalidProject with a Problem and its line for every contradiction.
+        """Raise InvalidProject if the document is contradictory, with a Problem and its line for each contradiction.
 
         `observed` is the document's content, completed with texts from a git commit.
         """
@@ -120,7 +120,7 @@ class ObservedDocument:
 
 
 def read_observed(path: str, environment: str) -> ObservedDocument:
-    """Read an `--observed` file (YAML or JSON) with its text; raises UsageError, InvalidProject with all Problems."""
+    """Read an `--observed` file (YAML or JSON); raises UsageError, and InvalidProject with all Problems."""
     from core.observed.document import planner_input_from_text
 
     text = read_text(path, path, most_mb=_MOST_OBSERVED_MB, remedy="give a YAML or JSON file")

@@ -1,4 +1,4 @@
-"""The policy of an environment: the declared one, the recorded ones, and how it is recorded and approved."""
+"""The policies of an environment: the declared one and the recorded ones, and how a policy is recorded and approved."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ COUNTS = frozenset(("max_replay_rows", "approve_rows"))
 
 @dataclass(frozen=True, slots=True)
 class RecordedPolicy:
-    """A policy, with who recorded and who approved it."""
+    """A policy in the ledger, with the users who recorded and approved it."""
 
     policy: Policy
     row: PolicyRow
@@ -29,7 +29,7 @@ class RecordedPolicy:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentPolicies:
-    """The three policies that an environment can have at one moment."""
+    """The policies of an environment at one moment: the declared one, the effective one, and one awaiting approval."""
 
     declared: Policy | None
     """The policy that the files declare; None if they were not read."""
@@ -39,14 +39,14 @@ class EnvironmentPolicies:
 
     @property
     def differs(self) -> tuple[str, ...]:
-        """Keys of the rules that differ between the declared policy and the one in force."""
+        """Keys of the rules in which the declared policy differs from the effective one."""
         return differing_rules(self.declared, self.in_force.policy) if self.declared and self.in_force else ()
 
 
 def read_declared(place: SelectedEnvironment) -> tuple[Policy, dict[str, str]]:
-    """Read the declared policy and the texts behind it; raises InvalidProject with all Problems, UsageError.
+    """Return the declared policy and the texts it was read from; raises UsageError and InvalidProject.
 
-    Only YAML is read; for SQL files the names are enough, so a broken statement does not matter.
+    Only YAML is parsed. Of SQL files only the names matter, so a broken statement does no harm.
     """
     from core.project_reader.manifest import declared_policy
 
@@ -65,7 +65,7 @@ def read_declared(place: SelectedEnvironment) -> tuple[Policy, dict[str, str]]:
 
 
 def read_policies(declared: Policy | None, reader: LedgerReader | None) -> EnvironmentPolicies:
-    """Return the declared policy beside the recorded ones; without a ledger nothing is recorded."""
+    """Return the declared policy together with those recorded in the ledger; without a ledger, none are recorded."""
     if reader is None:
         return EnvironmentPolicies(declared, None, None)
     with reader.frame():
@@ -76,19 +76,22 @@ def read_policies(declared: Policy | None, reader: LedgerReader | None) -> Envir
 def apply(
     place: SelectedEnvironment, client: AgentClient, declared: Policy, texts: Mapping[str, str], *, confirm: str
 ) -> dict[str, object]:
-    """Record the declared policy; returns `policy` (digest), `state` (in force, waits) and `changed`."""
+    """Have the agent record the declared policy.
+
+    The answer contains `policy` (its digest), `state` (`in force` or `waits`) and `changed`.
+    """
     args = {"texts": dict(texts), "id": declared.digest}
     return client.call("policy_apply", args, confirm=confirm, line=equivalent_command(place, "policy", "apply"))
 
 
 def approve(place: SelectedEnvironment, client: AgentClient, digest: str, *, confirm: str) -> dict[str, object]:
-    """Put the waiting policy into force; returns the same keys as `apply`."""
+    """Have the agent put the waiting policy into effect; the answer has the same keys as that of `apply`."""
     line = equivalent_command(place, "policy", "approve")
     return client.call("policy_approve", {"id": digest}, confirm=confirm, line=line)
 
 
 def rule_words(policy: Policy, key: str) -> str:
-    """Write one rule as in headgate.yml; `-` if it is not set."""
+    """Return the value of a rule as written in headgate.yml; `-` if it is not set."""
     value = getattr(policy, key)
     if value in (None, (), ""):
         return "-"
@@ -104,7 +107,7 @@ def rule_words(policy: Policy, key: str) -> str:
 
 
 def comparison(policies: Mapping[str, Policy]) -> tuple[tuple[str, ...], ...]:
-    """Return a comparison of policies: a row for each rule that any of them sets, starting with its key."""
+    """Return a table that compares policies: a row for each rule that any of them sets, starting with its key."""
     every = tuple(policies.values())
     return tuple(
         (key, *(rule_words(policy, key) for policy in every))

@@ -1,4 +1,4 @@
-"""Spark analysis of texts that need not be deployed, through the agent of their project."""
+"""Analysis by Spark of SQL texts that need not be deployed, through the agent of their project."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ ASKED_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class StatementCrossCheck:
-    """Spark's answer about one statement, and where it disagrees with Headgate's own analysis."""
+    """Spark's analysis of a statement, and how it disagrees with Headgate's own analysis."""
 
     engine: str
     disagreements: tuple[Fact[Notice], ...]
@@ -32,18 +32,18 @@ class StatementCrossCheck:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The outcome in words, one line per disagreement."""
+        """One line for each disagreement, or a single line if there is none."""
         return tuple(f"disagrees: {found}" for found in self.disagreements) or ("agrees",)
 
     def as_json(self) -> dict[str, Any]:
-        """Return Spark's answer as a JSON object, together with the disagreements."""
+        """Return Spark's answer and the disagreements as a JSON object."""
         return self.answer.as_json() | {"disagreements": [found.as_json() for found in self.disagreements]}
 
 
 def analyse_statements(
     operations: EnvironmentService, source: SqlSource, found: Sequence[ParsedStatement]
 ) -> tuple[StatementCrossCheck, ...]:
-    """Ask Spark about statements; raises TryAgain if it does not answer."""
+    """Have Spark analyse statements, and compare with Headgate's own analysis; raises TryAgain without an answer."""
     ddl_of = _declared(operations)
     revisions = [
         Revision(parsed.writes, RevisionTexts(dml=source.text), parsed, TableDdl(parsed.writes, (), ""))
@@ -64,9 +64,9 @@ def cross_check_changes(
     old: Mapping[TableName, Revision],
     new: Mapping[TableName, Revision],
 ) -> dict[TableName, Change]:
-    """Cross-check changes with Spark's answers; raises TryAgain if it does not answer.
+    """Return the changes, each checked against Spark's analysis; raises TryAgain if Spark does not answer.
 
-    A change that does not touch the SQL needs no answer and stays unconfirmed.
+    A change that does not affect the SQL needs no answer and stays unconfirmed.
     """
     ddl_of = _declared(operations)
     only = next(iter(old.values())) if len(old) == len(new) == 1 else None

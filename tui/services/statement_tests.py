@@ -1,4 +1,4 @@
-"""Test cases of a project: found and read here, run by a child process with a Spark server of its own."""
+"""Test cases of a project: selected and read here, and run in a child process with its own Spark server."""
 
 import json
 import os
@@ -48,7 +48,7 @@ END_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class SelectedCases:
-    """Cases to run, with the project files that they were read from."""
+    """The cases to run, with the project files that they need."""
 
     cases: tuple[StatementCase, ...]
     chosen: frozenset[TableName]
@@ -60,14 +60,17 @@ class SelectedCases:
 
 @dataclass(frozen=True, slots=True)
 class PlannedUpgrade:
-    """The tables that differ from their old texts, and how a plan classifies the changes."""
+    """The tables whose texts differ from earlier ones, and the planner's classification of these changes."""
 
     old: Mapping[TableName, RevisionTexts]
     changes: Mapping[TableName, Change]
 
 
 def select_cases(operations: EnvironmentService, words: Iterable[str], products: Iterable[str]) -> SelectedCases:
-    """Read the cases of the named tables, or of all without names; raises InvalidProject, UsageError."""
+    """Read the cases of the selected tables, or all cases if none are selected; raises UsageError and InvalidProject.
+
+    Tables are selected by name or by product.
+    """
     declared = operations.projects.read()
     tables = declared.project.tables
     chosen = _chosen(operations, declared.project, tuple(words), tuple(products))
@@ -80,12 +83,12 @@ def select_cases(operations: EnvironmentService, words: Iterable[str], products:
 
 
 def restricted(selected: SelectedCases, upgrade: PlannedUpgrade) -> SelectedCases:
-    """Return only the cases of tables that an upgrade changes."""
+    """Return the selection with only the cases of tables that an upgrade changes."""
     return replace(selected, cases=tuple(case for case in selected.cases if case.table in upgrade.old))
 
 
 def refuse_nothing(selected: SelectedCases, words: Iterable[str]) -> None:
-    """Raise UsageError if a named table has no case or no case is selected, since running nothing must not pass."""
+    """Raise UsageError if a named table has no case or no case is selected; a test of nothing must not pass."""
     tested = {case.table for case in selected.cases}
     without = [word for word in words if word in selected.tables and word not in tested]
     if without:
@@ -101,7 +104,7 @@ def _refuse_external(table: Table) -> None:
 
 
 def tried_as_files(selected: SelectedCases) -> str:
-    """Write which tables are tested over parquet files instead of their own format; empty if there are none."""
+    """Return a note that lists the tables tested over Parquet instead of their own format; empty if there are none."""
     tested = {case.table: selected.tables[case.table] for case in selected.cases}
     formats = {table: table_format(each.parsed_ddl.format) for table, each in tested.items()}
     other = sorted(table for table, format in formats.items() if format.data_files)
@@ -116,7 +119,7 @@ def tried_as_files(selected: SelectedCases) -> str:
 def request_of(
     operations: EnvironmentService, selected: SelectedCases, *, case_s: float, old: Mapping[TableName, RevisionTexts]
 ) -> CaseRequest:
-    """Return the request for the selected cases that is sent to the child process."""
+    """Return the request to the child process that runs the selected cases."""
     names = {case.table for case in selected.cases}
     texts = _needed_texts(selected.texts, selected.tables, names, _reads_of(operations.project(), old))
     return CaseRequest(
@@ -130,7 +133,7 @@ def request_of(
 
 
 def find_upgrade(operations: EnvironmentService, since: str) -> PlannedUpgrade:
-    """Find the differences from a git commit or from what is deployed; raises UsageError."""
+    """Return the changes since a git commit, or since the last deployment; raises UsageError."""
     declared = {name: table for name, table in operations.project().tables.items() if not table.external}
     old = {}
     for name, texts in _old_texts(operations, since).items():
@@ -140,7 +143,10 @@ def find_upgrade(operations: EnvironmentService, since: str) -> PlannedUpgrade:
 
 
 def tell_plans(operations: EnvironmentService, upgrade: PlannedUpgrade, results: Iterable[CaseResult]) -> str:
-    """Have the agent record failed upgrades, so that plans rebuild the tables; returns the outcome in words."""
+    """Report failed upgrades to the agent, so that plans rebuild these tables; return the outcome as text.
+
+    The text is empty if no upgrade is known to have failed.
+    """
     shown = {}
     for each in results:
         change = upgrade.changes.get(TableName(each.table))
@@ -158,9 +164,9 @@ def tell_plans(operations: EnvironmentService, upgrade: PlannedUpgrade, results:
 def write_first_case(
     operations: EnvironmentService, word: str, environ: Mapping[str, str], *, tell: Callable[[str], None]
 ) -> str:
-    """Write a first case for a table's statement with the rows that it writes today; returns the file's path.
+    """Write a first test case for a table, with the rows that its statement writes today; return the file's path.
 
-    Raises Refused if the file exists, UsageError for a table without a statement, EngineRefused.
+    Raises Refused if the file exists, UsageError for a table without a statement, and EngineRefused.
     """
     declared = operations.projects.read()
     tables = declared.project.tables
@@ -183,9 +189,10 @@ def write_first_case(
 
 
 def run_child(request: CaseRequest, environ: Mapping[str, str], *, trials: int = 1) -> Generator[dict[str, Any]]:
-    """Yield the child's answers until it ends; child, server and folder are then gone. Raises HeadgateError.
+    """Yield the answers of the child process until it ends, then remove its server and folder; raises HeadgateError.
 
-    The child runs `trials` trials of up to `request.case_s` each; it is ended if it does not report even a timeout.
+    The child runs `trials` trials of up to `request.case_s` seconds each; it is ended if it does not report even a
+    timeout.
     """
     try:
         folder = tempfile.mkdtemp(prefix="headgate-test-")
@@ -241,7 +248,7 @@ def _answers(
 
 
 def _end(process: "subprocess.Popen[str]", folder: str) -> None:
-    """End the child by closing its input, or kill it if it does not end in time; then end a server that still runs."""
+    """End the child by closing its input, or kill it if that takes too long; end its server and delete its folder."""
     if process.stdin is not None:
         with suppress(OSError):
             process.stdin.close()
@@ -299,7 +306,7 @@ def _beside(path: str, cases: Iterable[StatementCase]) -> bool:
 def _needed_texts(
     texts: Mapping[str, str], tables: Mapping[TableName, Table], names: set[TableName], more: set[TableName]
 ) -> dict[str, str]:
-    """Return the files of some tables and of everything they read, and headgate.yml."""
+    """Return headgate.yml and the files of the named tables, of their parents, and of the tables in `more`."""
     parents = {read.table for name in names if (parsed := tables[name].parsed) for read in parsed.reads}
     folders = {tables[name].folder for name in names | parents | more if name in tables}
     return {path: text for path, text in texts.items() if path == MANIFEST_PATH or table_folder(path) in folders}

@@ -1,9 +1,9 @@
-"""Ending an environment, and deleting what Headgate created for it.
+"""Ending the processes of an environment, and deleting the files that Headgate created for it.
 
-Generator, agent and pool are each proven to belong to the environment, and proven gone. A purge deletes only what is
-itself proven to belong to the environment: a version's folder contains the owner file of this ledger or is named by a
-record, and files of the home and of a demo are known by name. Everything else stays, with its folders. Links are never
-followed.
+Generator, agent and pool are each proven to belong to the environment, and proven to have ended. A purge deletes only
+what is itself proven to belong to the environment: the folder of a version contains the owner file of this ledger or is
+named by a record, and files of the home and of a demo are known by name. Everything else stays, with its folders. Links
+are never followed.
 """
 
 import fcntl
@@ -34,7 +34,7 @@ GENERATOR = "pipelines.demo"
 def end_all(
     place: SelectedEnvironment, client: AgentClient, *, keep_pool: bool, confirm: str, progress: ProgressCallback
 ) -> list[str]:
-    """End generator, agent and pool; returns what was running. Raises HeadgateError naming what does not end.
+    """End generator, agent and pool, and return what was running; raises HeadgateError for a process that does not end.
 
     Raises Refused if they belong to another folder of which this one is a copy.
     """
@@ -65,7 +65,7 @@ def end_all(
 
 
 def _refuse_copy(place: SelectedEnvironment, agent: OsProcess | None) -> None:
-    """Raise Refused if the agent serves another folder with the same project id, of which this project is a copy.
+    """Raise Refused if this folder is a copy of the project folder that the agent serves.
 
     A moved project is not refused, because its former folder no longer exists.
     """
@@ -85,7 +85,7 @@ def _refuse_copy(place: SelectedEnvironment, agent: OsProcess | None) -> None:
 
 
 def still_running(place: SelectedEnvironment) -> list[str]:
-    """List running processes of this environment: agent, pool, generator."""
+    """Return the running processes of this environment among agent, pool and generator."""
     found = {
         "agent": agent_process.find_agent_process(place),
         "pool": agent_process.find_pool_process(place),
@@ -95,7 +95,10 @@ def still_running(place: SelectedEnvironment) -> list[str]:
 
 
 def find_generator(place: SelectedEnvironment) -> OsProcess | None:
-    """Find the demo's generator for this environment: the process that holds the lock in the data folder."""
+    """Return the demo's generator for this environment, or None if it is not running.
+
+    It is the process that holds the lock in the data folder.
+    """
     lock = Path(place.data, "generator.lock")
     found = os_processes.lock_holder(str(lock))
     # A status query holds the lock for an instant and writes no pid.
@@ -130,7 +133,7 @@ _GENERATED = ("feeds.json", "generator.json", "generator.log", "generator.book.j
 
 @dataclass(frozen=True, slots=True)
 class OwnedPlace:
-    """Something that a purge deletes."""
+    """A file or folder that a purge deletes."""
 
     path: str
     parts: tuple[str, ...] = ()
@@ -138,7 +141,7 @@ class OwnedPlace:
 
 
 def marked(place: SelectedEnvironment) -> list[OwnedPlace]:
-    """List everything proven to belong to this environment: versions, records, marks, home, and the demo's files."""
+    """List everything proven to belong to this environment: versions, records, marks, the home, and demo files."""
     data, ledger = Path(place.data), _ledger_id(place)
     found = [OwnedPlace(str(folder)) for folder in _version_folders(data) if is_owned(folder, ledger)]
     records = data / RECORDS_FOLDER
@@ -153,7 +156,7 @@ def marked(place: SelectedEnvironment) -> list[OwnedPlace]:
 
 
 def keeps_home(place: SelectedEnvironment) -> str | None:
-    """Return why the home of an environment is kept; None if it is deleted.
+    """Return why a purge keeps the home of an environment, or None if it deletes the home.
 
     The home is kept if its ledger does not match the mark in the data folder, which was then copied or deleted.
     """
@@ -164,7 +167,7 @@ def keeps_home(place: SelectedEnvironment) -> str | None:
 
 
 def purge(place: SelectedEnvironment, places: list[OwnedPlace], progress: ProgressCallback) -> list[str]:
-    """Delete what `marked` listed, and the folders that this leaves empty; returns the deleted paths."""
+    """Delete what `marked` listed, and the folders that become empty; return the paths that are gone."""
     began, ledger = time.monotonic(), _ledger_id(place)
     ends = {place.data, place.folder, os.path.dirname(place.where.home)}
     gone: list[str] = []
@@ -191,7 +194,7 @@ def _goes_whole(place: SelectedEnvironment, folder: Path, ledger: str) -> bool:
 
 
 def _delete(path: Path) -> None:
-    """Delete a file or an empty folder; a link, a folder with content and a lock file in use stay."""
+    """Delete a file or an empty folder; links, folders with content, and lock files in use are kept."""
     with suppress(OSError):
         if _is_folder(path):
             path.rmdir()
@@ -200,7 +203,7 @@ def _delete(path: Path) -> None:
 
 
 def _is_locked(path: Path) -> bool:
-    """Return whether a server still locks a data folder."""
+    """Return whether a server still locks a data folder, given the folder's lock file."""
     with suppress(FileNotFoundError), open(path, "rb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -210,7 +213,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _remove_empty(folder: Path, ends: set[str]) -> None:
-    """Remove a folder and its parents up to one of `ends`, as long as they are empty."""
+    """Remove a folder and its parents, up to one of `ends`, as long as they are empty."""
     with suppress(OSError):
         os.rmdir(folder)
         if str(folder) not in ends:
@@ -218,9 +221,9 @@ def _remove_empty(folder: Path, ends: set[str]) -> None:
 
 
 def is_owned(folder: Path, ledger: str) -> bool:
-    """Return whether a folder is a version that a ledger owns, by the folder's owner file, note and name.
+    """Return whether a folder is a version that a ledger owns, judged by its owner file, its note and its name.
 
-    A copy made by hand contains both files, but has another name. A link is not owned, and an unknown ledger owns
+    A copy made by hand contains both files but has another name. A link is not owned, and an unknown ledger owns
     nothing.
     """
     if folder.is_symlink() or not _is_of(folder / OWNER_FILE, ledger):
@@ -231,10 +234,10 @@ def is_owned(folder: Path, ledger: str) -> bool:
 
 
 def remove_tree(root: str, *, told: Callable[[int], None]) -> None:
-    """Delete a folder with its content; links are removed and never followed.
+    """Delete a folder with its content; links are removed but never followed.
 
-    `told` is called from this thread with the number of files deleted so far. What cannot be deleted stays, without an
-    error; the owner file goes last, so that the rest still carries its proof.
+    `told` is called from this thread with the number of files deleted so far. What cannot be deleted is kept, without
+    an error; the owner file is deleted last, so that a partly deleted folder is still recognized.
     """
     folders = [folder for folder, _, _ in os.walk(root)]
     gone = 0
@@ -250,7 +253,7 @@ def remove_tree(root: str, *, told: Callable[[int], None]) -> None:
 
 
 def _empty(folder: str, is_root: bool) -> int:
-    """Delete the files of one folder through its descriptor, so that a link put in its place is not followed."""
+    """Delete the files in a folder and return how many; a link that replaces the folder meanwhile is not followed."""
     gone = 0
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -269,7 +272,7 @@ def _empty(folder: str, is_root: bool) -> int:
 
 
 def _ledger_id(place: SelectedEnvironment) -> str:
-    """Return the id of the environment's ledger, else the one in the data folder's mark; empty if unknown."""
+    """Return the id of the environment's ledger, or else the one in the data folder's mark; empty if unknown."""
     from state.ledger import ledger_id_of
 
     with suppress(HeadgateError):
@@ -280,7 +283,7 @@ def _ledger_id(place: SelectedEnvironment) -> str:
 
 
 def _version_folders(data: Path) -> Iterator[Path]:
-    """Yield folders that may be versions: tables, checkpoints, and deleted or left-over ones of both."""
+    """Yield the folders that may be versions: tables and checkpoints, including those in the trash."""
     for container in ("tables", "checkpoints"):
         yield from _folders(data / container)
     for version in _folders(data / "trash"):
@@ -295,7 +298,7 @@ def _folders(root: Path) -> list[Path]:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """List a folder's entries; empty if the folder is gone or may not be read."""
+    """Return the entries of a folder, sorted; empty if the folder does not exist or cannot be read."""
     try:
         return sorted(folder.iterdir())
     except OSError:
@@ -307,7 +310,7 @@ def _is_of(file: Path, ledger: str) -> bool:
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """Read a JSON object from a file that is not a link; empty if there is none."""
+    """Return the JSON object in a file that is not a link; empty if there is none."""
     try:
         value = json.loads(path.read_text("utf-8")) if not path.is_symlink() else {}
     except (OSError, ValueError):
@@ -339,9 +342,9 @@ def _home_parts(home: Path) -> list[OwnedPlace]:
 
 
 def _demo_parts(place: SelectedEnvironment, others: set[str]) -> list[OwnedPlace]:
-    """List what `headgate demo` created: the files named in the demo's mark, and those that the generator landed.
+    """List what `headgate demo` created: the files named in the demo's mark, and those that the generator wrote.
 
-    The demo's folder is one place if it contains only these files and `others`, which a purge deletes as well.
+    The demo's folder is listed as a whole if it contains only these files and `others`, which a purge also deletes.
     """
     root = Path(place.folder)
     mark = _object(root / DEMO_FILE)
