@@ -1,4 +1,4 @@
-"""A test case of a statement: input rows in parts, and the expected rows."""
+"""A test case of a statement: its input rows, in micro-batches, and the expected rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -36,5 +36,5 @@ class StatementCase:
 
     @property
     def label(self) -> str:
-        """Human-readable name of the case, with its table."""
+        """Name of the case for display, with its table."""
         return f"{self.table}/{self.name}"

@@ -1,4 +1,4 @@
-"""Generation of a first test case: plausible input rows, and a file with the recorded output."""
+"""Generation of a first test case: made-up input rows, and a file with the recorded output."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,15 +29,15 @@ _PLAIN = re.compile(r"[a-z_][a-z0-9_]*\Z", re.IGNORECASE)
 
 
 def first_case_path(table: Table) -> str:
-    """Return the path of the generated case for a table's statement."""
+    """Return the path of the test case that is generated for a table's statement."""
     return f"{table.folder}/{TESTS_FOLDER}/{table.name}_recorded.yml"
 
 
 def first_case(table: Table, tables: Mapping[TableName, Table]) -> StatementCase:
-    """Generate rows for each input table, and a later row for each stream if a watermark must pass.
+    """Generate a case with rows for each input table, and a later row for each stream if there is a watermark to pass.
 
-    Rows are numbered in the same way in all tables, so that joins by id find matches. Texts with which the statement
-    compares a column are among the column's values.
+    Rows are numbered in the same way in all tables, so that joins by id find matches. A column that the statement
+    compares with a text has that text in some row.
     """
     parsed = table.parsed
     assert parsed is not None, "an external table has no statement"
@@ -59,7 +59,7 @@ def first_case(table: Table, tables: Mapping[TableName, Table]) -> StatementCase
 
 
 def written_case(case: StatementCase, rows: Iterable[Row], tables: Mapping[TableName, Table]) -> str:
-    """Return the text of a case file with the recorded output rows."""
+    """Return the text of a file with a case and the recorded output rows."""
     table = tables[case.table]
     beside = [each for each in tables.values() if each.folder == table.folder and not each.external]
     named = f"table: {case.table}\n" if len(beside) > 1 else ""
@@ -89,7 +89,7 @@ def _key(name: str) -> str:
 
 
 def _literals(parsed: ParsedStatement) -> dict[tuple[str, bool], list[str]]:
-    """Return the string literals that the statement compares with columns, by (column, whether they must be equal)."""
+    """Return the string literals that a statement compares with columns, by (column, whether for equality)."""
     found: dict[tuple[str, bool], list[str]] = {}
     for name, operator, texts in _LITERAL.findall(parsed.select):
         key = name.lower(), operator not in ("<>", "!=")
@@ -98,10 +98,10 @@ def _literals(parsed: ParsedStatement) -> dict[tuple[str, bool], list[str]]:
 
 
 def _row(columns: TypedColumns, number: int, literals: Mapping[tuple[str, bool], list[str]]) -> Row:
-    """Generate one row.
+    """Generate the row of a table with this number.
 
-    In every row, a string column has one of the values that it must equal. In the last row of the part, a column that
-    must differ from a value has that value.
+    A string column that the statement compares for equality has one of the literals in every row. A column that must
+    differ from a literal has that literal in row `ROWS`.
     """
     values: list[object] = []
     for name, kind in columns:

@@ -1,4 +1,4 @@
-"""Comparison of expected and actual rows as multisets: missing, unexpected, or different with the same key."""
+"""Comparison of expected and actual rows as multisets; rows are missing, unexpected, or differ under the same key."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class RowDifference:
-    """The difference between expected and actual rows as multisets; all three parts are empty if they are equal."""
+    """The difference between expected and actual rows as multisets; all three fields are empty if they are equal."""
 
     columns: TypedColumns
     missing: tuple[Row, ...] = ()
@@ -31,7 +31,7 @@ class RowDifference:
         return bool(self.missing or self.unexpected or self.differing)
 
     def as_json(self) -> dict[str, Any]:
-        """Return counts and the first rows of each kind, with values in fixture notation."""
+        """Return the number and the first rows of each kind of difference, with values in fixture notation."""
         return {
             "missing": len(self.missing),
             "unexpected": len(self.unexpected),
@@ -58,7 +58,7 @@ def compare_rows(
     key: Sequence[str] = (),
     tolerance: float = 0.0,
 ) -> RowDifference:
-    """Pair equal rows, allowing floats a relative tolerance; pair remaining rows that have the same unique key."""
+    """Pair equal rows, with a relative tolerance for floats; pair the others by key if it is unique on both sides."""
     groups: dict[object, list[tuple[tuple[float, ...], Row]]] = {}
     for row in sorted(found, key=_order):
         shape, floats = _split(row)
@@ -100,7 +100,7 @@ def _by_key(rows: Iterable[Row], places: Sequence[int]) -> dict[str, list[Row]]:
 
 
 def _without(rows: Iterable[Row], paired: Iterable[Row]) -> list[Row]:
-    """Return the rows that are not in `paired`, compared by identity."""
+    """Return the rows that are not among the paired ones, compared by identity."""
     gone = {id(row) for row in paired}
     return [row for row in rows if id(row) not in gone]
 
@@ -110,7 +110,7 @@ def _order(row: Row) -> str:
 
 
 def _split(row: Row) -> tuple[object, tuple[float, ...]]:
-    """Split a row into the part that must be exactly equal, types included, and its floats in order."""
+    """Split a row into a part that must match exactly, including types, and its floats in order."""
     floats: list[float] = []
 
     def shape(value: object) -> object:

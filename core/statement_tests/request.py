@@ -1,4 +1,4 @@
-"""Request and result of the process that runs test cases; a round trip through JSON leaves both unchanged."""
+"""Request and results of the process that runs test cases; both can be converted to JSON and back without loss."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -21,7 +21,7 @@ _OWN = (
 
 
 class CaseOutcome(StrEnum):
-    """How a case ended."""
+    """The outcome of a test case."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -33,7 +33,7 @@ class CaseOutcome(StrEnum):
 
 
 class UpgradeVerdict(StrEnum):
-    """How the new text behaved when it continued from the old text's checkpoint."""
+    """The behavior of the new text when it continued from the old text's checkpoint."""
 
     SAFE = "safe"
     """The upgraded statement wrote the same rows as the new text alone."""
@@ -47,7 +47,7 @@ class UpgradeVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CaseRequest:
-    """Test cases to run, with all texts that they need."""
+    """Test cases to run, with all texts that they require."""
 
     texts: Mapping[str, str]
     """Project files by path: headgate.yml, and the folders of the tested tables and of their inputs."""
@@ -75,9 +75,9 @@ def request_from_json(body: Mapping[str, Any]) -> CaseRequest:
 
 
 def settings_of_meaning(conf: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Return the pool settings that a test uses: SQL settings that do not refer to the pool's tables, files or code.
+    """Return the pool settings that also apply to tests: SQL settings unrelated to the pool's tables, files or code.
 
-    The session time zone is UTC unless the pool sets another.
+    The session time zone is UTC unless the pool sets another; queries always use one shuffle partition.
     """
     taken = {key: value for key, value in conf if key.startswith("spark.sql.") and not key.startswith(_OWN)}
     return {"spark.sql.session.timeZone": "UTC", **taken, "spark.sql.shuffle.partitions": "1"}
@@ -85,7 +85,7 @@ def settings_of_meaning(conf: tuple[tuple[str, str], ...]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """How one case ended."""
+    """The result of one test case."""
 
     path: str
     table: str

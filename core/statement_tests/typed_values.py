@@ -1,4 +1,4 @@
-"""Values of fixtures and results by Spark type: parsed, normalized, and formatted for people.
+"""Values in fixtures and results, by Spark type: parsing, normalization, and formatting.
 
 A value is None, bool, int, float, Decimal, str, bytes, date or datetime (TIMESTAMP in UTC, TIMESTAMP_NTZ without a time
 zone). Arrays and structs are tuples; maps are sorted tuples of pairs. So every value can be compared and hashed.
@@ -23,11 +23,11 @@ _FINE = re.compile(r"\.[0-9]{7}")
 
 
 class BadValue(ValueError):
-    """Raised for a text that is not a value of its column's type; the message is the expected form, with an example."""
+    """Raised for a text that is not a value of its column's type; the message describes the expected form."""
 
 
 def typed_value(value: YamlValue, kind: str) -> object:
-    """Convert a YAML value to a value of type `kind`; raises BadValue."""
+    """Convert a YAML value to a value of the Spark type `kind`; raises BadValue if that is impossible."""
     if value.text is None and value.items is None and value.pairs is None:
         return None
     if kind.startswith("array<"):
@@ -44,7 +44,7 @@ def typed_value(value: YamlValue, kind: str) -> object:
 
 
 def value_of_cell(cell: str, kind: str) -> object:
-    """Convert a CSV cell to a value of type `kind`; raises BadValue.
+    """Convert a CSV cell to a value of the Spark type `kind`; raises BadValue if that is impossible.
 
     An empty cell is NULL; nested values are in YAML notation.
     """
@@ -75,7 +75,7 @@ def canonical_value(value: object, kind: str) -> object:
 
 
 def written_value(value: object, kind: str) -> str:
-    """Return a value in fixture notation: YAML on one line."""
+    """Return a value in the notation of fixtures, which is YAML on one line."""
     if value is None:
         return "null"
     if isinstance(value, tuple):
@@ -94,13 +94,13 @@ def written_value(value: object, kind: str) -> str:
 
 
 def quoted_text(text: str) -> str:
-    """Return a string in double quotes, as YAML."""
+    """Return a string as a double-quoted YAML scalar."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
 
 
 def can_be_written(kind: str) -> bool:
-    """Return whether fixtures can contain values of a type."""
+    """Return whether fixtures can contain values of a Spark type."""
     if kind.startswith("array<"):
         return can_be_written(element_type(kind))
     if kind.startswith("map<"):

@@ -1,4 +1,4 @@
-"""The verdict of an upgrade test on the old checkpoint, compared with what a plan would do."""
+"""The verdict of an upgrade test on the old checkpoint, and its comparison with what a plan would do."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,7 +30,10 @@ def verdict_of(
     alone: tuple[tuple[Row, ...], tuple[Row, ...]],
     upgraded: tuple[tuple[Row, ...], tuple[Row, ...]],
 ) -> tuple[UpgradeVerdict, RowDifference]:
-    """Judge an upgrade by comparing its rows with those of the new text alone, before the upgrade and at the end."""
+    """Compare an upgraded statement's rows with those of the new text alone; return the verdict and the difference.
+
+    `alone` and `upgraded` each have the rows before the upgrade and the rows at the end.
+    """
     whole = compare_rows(columns, alone[1], upgraded[1], key=case.key, tolerance=case.tolerance)
     if not whole:
         return UpgradeVerdict.SAFE, whole
@@ -40,12 +43,12 @@ def verdict_of(
 
 
 def planned_change(old: Revision, new: Revision, tables: Mapping[TableName, Table]) -> Change:
-    """Classify the change as a plan would, with the input columns that are declared now."""
+    """Classify the change as a plan would, given the current declarations of the input columns."""
     return classify(_with_parents(old, tables), _with_parents(new, tables))
 
 
 def shown_unsafe(result: CaseResult, change: Change) -> str:
-    """Describe evidence that continuing from the checkpoint, as a plan would, is wrong; empty if there is none."""
+    """Describe how a case shows that a plan would wrongly continue from the checkpoint; empty if it does not."""
     if result.outcome is CaseOutcome.SKIPPED or result.verdict in ("", UpgradeVerdict.SAFE):
         return ""
     unsafe = change.action in _GOES_ON and not _announced(result.verdict, change.kind)
@@ -53,7 +56,7 @@ def shown_unsafe(result: CaseResult, change: Change) -> str:
 
 
 def upgrade_words(result: CaseResult, change: Change) -> tuple[str, ...]:
-    """Return sentences on the test result, on what a plan would do, and on any contradiction between the two."""
+    """Return sentences on the test result, on what a plan would do, and on a contradiction between the two, if any."""
     definition = change.kind.definition
     planned = [f"a plan would {_action(change.action)}: {definition.label} ({definition.code})", definition.why]
     if result.outcome is CaseOutcome.SKIPPED or not result.verdict:
@@ -73,7 +76,7 @@ def upgrade_words(result: CaseResult, change: Change) -> tuple[str, ...]:
 
 
 def _announced(verdict: str, kind: ChangeKind) -> bool:
-    """Return whether a plan already warns of this result."""
+    """Return whether the plan for a change of this kind already warns of the test's verdict."""
     late = kind is ChangeKind.WATERMARK_DELAY and verdict == UpgradeVerdict.MIXED
     told = (kind.definition.loses, kind.definition.leaves) != (None, None)
     return late or (verdict == UpgradeVerdict.SEAM and told)

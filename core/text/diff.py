@@ -1,4 +1,4 @@
-"""Differences between two texts: a unified diff of lines, or a few short fragments of words."""
+"""Differences between two texts: a unified diff of lines, or a few short fragments of changed words."""
 
 import difflib
 import re
@@ -14,9 +14,9 @@ LONGEST_FRAGMENT = 70
 
 
 def short_diff(old: str, new: str) -> tuple[list[tuple[str, str]], int]:
-    """Return at most `MOST_FRAGMENTS` pairs of old and new words, and the number of further pairs.
+    """Return at most `MOST_FRAGMENTS` pairs of old and new fragments, and the number of further pairs.
 
-    The old words are empty for an addition, the new words for a removal.
+    The old fragment is empty for an addition, the new one for a removal.
     """
     before, after = _WORD.findall(old), _WORD.findall(new)
     codes = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
@@ -36,7 +36,7 @@ def _shown(words: list[str]) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Split a text into lines at the line ends that Spark recognises, which also end a comment that starts with `--`.
+    """Split a text into lines at the line ends that Spark recognizes, which also end a comment that starts with `--`.
 
     Other Unicode separators do not end a line (`SIMPLE_COMMENT` in SqlBaseLexer.g4, Spark 4.2.0).
     """

@@ -1,4 +1,4 @@
-"""Escaping of untrusted text, so that the text can neither control the terminal nor mislead the reader."""
+"""Escaping of untrusted text, so that it can neither control the terminal nor mislead the reader."""
 
 import html
 import re
@@ -32,7 +32,7 @@ def replace_control_characters(text: str, instead: str = "\ufffd") -> str:
 
 
 def has_control_characters(text: str) -> bool:
-    """Return whether a text contains invisible or control characters; tabs and line ends do not count."""
+    """Return whether a text contains invisible or control characters other than tabs and line ends."""
     return _IN_LINES.search(text) is not None
 
 
@@ -54,7 +54,7 @@ JSON_ASTRAL, YAML_ASTRAL = r"\u{high:04x}\u{low:04x}", r"\U{code:08x}"
 
 
 def escape_surrogates(text: str, *, backslash: str = "\\") -> str:
-    r"""Replace surrogates, which UTF-8 cannot encode: escaped bytes of a file name by `\xff`, others by `\ud800`."""
+    r"""Replace surrogates, which UTF-8 cannot encode: with `\xff` for a raw byte of a file name, else with `\ud800`."""
     return text if text.isascii() else _SURROGATE.sub(lambda found: _escaped(found, backslash), text)
 
 
@@ -74,7 +74,7 @@ _ASIDE = re.compile(r"([\\`*\[\]|~#])")
 
 
 def escape_markdown(text: str) -> str:
-    """Return a text on one line, escaped so that Markdown and HTML show it literally; clipped if long."""
+    """Return a text on one line, escaped so that Markdown and HTML show it literally, and shortened if it is long."""
     one = escape_control_characters(" ".join(text.split()))
     one = one if len(one) <= _LONGEST else f"{one[: _LONGEST - 1]}…"
     return _ASIDE.sub(r"\\\1", html.escape(one, quote=False))

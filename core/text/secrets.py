@@ -33,7 +33,7 @@ def mask_secrets(text: str) -> str:
 def mask_literals(text: str) -> str:
     """Replace literal values that look like secrets, in one line of SQL or YAML, with asterisks.
 
-    A column with the name of a secret is left as it is, and so is an expression compared with such a column.
+    A column that is named like a secret stays as it is, and so does an expression that is compared with it.
     """
     return _OF_ITSELF.sub(_masked, _LITERAL.sub(rf"\g<before>\g<quote>{MASK}\g<quote>", text))
 

@@ -1,4 +1,4 @@
-"""Facts, and the sentences made from them: code decides by kinds and values, and only shows the sentences."""
+"""Facts and the sentences generated from them: code decides by kinds and values, and only displays the sentences."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     @final
     class Sentence:
-        """A text for people, which code can show but not inspect.
+        """A human-readable text that code can display but not inspect.
 
         For mypy, the only operation of this type is `str()`. At run time a sentence is a plain `str`, so JSON, SQLite
         and tests can use it directly.
@@ -29,7 +29,7 @@ def sentence_of(text: str) -> Sentence | None:
 
 
 class FactKind(Enum):
-    """Base class of closed lists of facts, each defined by its sentence: a template with `{name}` for each value.
+    """Base class for closed lists of facts; each is defined by its sentence, a template with `{name}` for each value.
 
     A refusal also has a remedy, which is a second sentence. A format after a colon determines how a value is shown:
     `{rows:number}`, `{free:size}`, `{time:duration}`, `{names:and}`, `{problems:;}`, `{tables:typed}` (as in a
@@ -40,7 +40,7 @@ class FactKind(Enum):
     """
 
     def __new__(cls, words: str, remedy: str = "") -> Self:
-        """Number the members, because an Enum treats members with equal values as aliases."""
+        """Number the members, because an Enum would treat members with equal values as aliases."""
         member = object.__new__(cls)
         member._value_ = len(cls.__members__)
         member._words, member._remedy = words, remedy
@@ -65,7 +65,7 @@ Kind = TypeVar("Kind", bound=FactKind, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Fact(Generic[Kind]):
-    """A kind of fact, with the values that its sentence contains.
+    """A fact: its kind, and the values that its sentence contains.
 
     A function that may refuse returns a Fact as its refusal, or None if it does not refuse.
     """
@@ -78,7 +78,7 @@ class Fact(Generic[Kind]):
 
     @property
     def sentence(self) -> Sentence:
-        """The sentence for people, with the values filled in."""
+        """The human-readable sentence, with the values filled in."""
         return Sentence(str(self))
 
     @property
@@ -88,7 +88,7 @@ class Fact(Generic[Kind]):
 
     @property
     def fields(self) -> dict[str, object]:
-        """The values in the sentence by name, ready for JSON."""
+        """The values of the fact by name, ready for JSON."""
         return _written(dict(self.values))
 
     def as_json(self) -> dict[str, object]:
@@ -100,7 +100,7 @@ class Fact(Generic[Kind]):
 
 
 class _Shown:
-    """A value in a sentence, in the format that the template asks for; see FactKind for the formats."""
+    """Formats a value as the template of a sentence specifies; FactKind lists the formats."""
 
     __slots__ = ("_value",)
 

@@ -1,4 +1,4 @@
-"""Short phrases, numbers, sizes and durations for people, with `?` for unknown. Decisions never use these texts."""
+"""Human-readable phrases, numbers, sizes and durations, with `?` for unknown. Decisions never use these texts."""
 
 import difflib
 import math
@@ -27,12 +27,12 @@ def counted(number: int, noun: str) -> str:
 
 
 def without_numbers(text: str) -> str:
-    """Remove the digits of a message, so that messages that differ only in a countdown compare as equal."""
+    """Remove the digits from a message, so that messages that differ only in a countdown compare as equal."""
     return _NUMBER.sub("", text)
 
 
 def first_sentence(text: str, most: int = 100) -> str:
-    """Return the part of a text before its first full stop, semicolon or line end, clipped to `most` characters."""
+    """Return a text up to its first full stop, semicolon or line end, shortened to at most `most` characters."""
     begins = _ENDS.split(text.strip(), maxsplit=1)[0].rstrip(".;")
     return textwrap.shorten(begins, most, placeholder=" …") if len(begins) > most else begins
 
@@ -41,7 +41,7 @@ _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def short_number(value: float | None) -> str:
-    """Format a number like 12, 1.2k, 41k or 3.1M."""
+    """Format a number in short form, like 12, 1.2k, 41k or 3.1M."""
     if value is None:
         return "?"
     for size, unit in _UNITS:
@@ -87,7 +87,7 @@ def long_duration(seconds: float | None) -> str:
 
 
 def duration_range(low_s: float, high_s: float) -> str:
-    """Format a range of durations in one unit, like `up to 5 s`, `2 min`, or 1 to 3 h with a dash for the "to"."""
+    """Format a range of durations in one unit, like `up to 5 s` or `2 min`; a dash separates two different bounds."""
     size, unit = (1, "s") if high_s < 100 else (60, "min") if high_s < 6000 else (3600, "h")
     low, high = int(low_s // size), max(1, math.ceil(high_s / size))
     if low == 0:
