@@ -126,9 +126,10 @@ class ChangeKindDefinition:
 
     @property
     def why_not_from_checkpoint(self) -> CheckpointRefusal | None:
-        """Return why a restart on the old checkpoint cannot replace a rebuild; None if it can, or if the state decides.
+        """Return why a restart on the old checkpoint cannot replace a rebuild; None if it can.
 
-        A kind that is rebuilt by default and gives no specific reason counts as unproven.
+        The result is also None if the comparison of states decides this. A kind that requires a rebuild by default and
+        gives no specific reason counts as unproven.
         """
         if self.judged_by_state:
             return None

@@ -1,4 +1,4 @@
-"""Paths of an environment, the same in console, agent and pool; the module computes paths and creates nothing."""
+"""Paths of an environment, the same in console, agent and pool; they are only computed, nothing is created."""
 
 import hashlib
 from collections.abc import Mapping

@@ -44,8 +44,8 @@ class FaultWatch:
     def heard(self, sign: FaultSign, at: float) -> "FaultWatch":
         """Return the watch after one more measurement.
 
-        A fault is reported, and later cleared, once the change has lasted `SUSTAINED_S`; a sign with `at_once` counts
-        immediately.
+        A fault is reported, and later cleared, once the change has lasted `SUSTAINED_S`; a sign with `at_once` is
+        applied immediately.
         """
         if bool(sign.fault) == bool(self.said.fault) or sign.at_once:
             return FaultWatch(sign)

@@ -1,11 +1,11 @@
-"""How far a statement is behind its inputs, and whether its lag is growing or falling: samples of lag → trend.
+"""The trend of a statement's lag, from samples: whether the statement keeps up, falls behind, or catches up.
 
 The conditions are tried in this order; the first that holds decides:
 
 unknown   There are fewer than 6 consecutive samples (a gap of more than 3 intervals, a counter that decreases, or a
           stop starts a new series), or the newest sample is older than 3 intervals or has no lag. Also while input is
-          pending and nothing was committed since the start, and while nothing proves what `steady` claims: the pool
-          does not answer, or a stopped statement has fewer than 6 samples since its last commit. No rate or ETA then.
+          pending and nothing was committed since the start, and while `steady` cannot be proved, because the pool does
+          not answer or a stopped statement has fewer than 6 samples since its last commit. There is no rate or ETA.
 starved   The statement runs, and a parent is missing (dropped, replaced); or a parent that is itself a statement is
           absent, stopped, failed or silent, and the statement has no backlog left that takes more than 15 s and 3
           triggers, nor input that has waited for more than 30 s and 3 triggers. A parent is silent if it runs and has
@@ -16,12 +16,13 @@ stalled   The statement runs, input is pending, and nothing was committed for th
           10 s while the pool does not answer, since no batch is known then). Or it has processed input for the longer
           of 60 s and 6 triggers while its watermark has not advanced, and no input starves it.
 idle      Nothing is pending, and nothing has arrived for the longer of 20 s and 2.5 typical intervals. Readers of an
-          external source that becomes silent are idle, not starved: nobody promised that it would deliver more.
+          external source that becomes silent are idle, not starved: it may have nothing more to deliver.
 steady    The statement runs, has committed since its start if input is pending, and no input has waited for longer than
           30 s and 3 triggers, however many rows are pending: if the time is known, it takes precedence over rows.
 growing   There is a backlog, and since its last turn it has risen by more than noise, in more than one step. Applies to
           stopped statements as well.
-draining  There is a backlog, and since its last turn it has fallen by more than noise. The ETA is when it will be gone.
+draining  There is a backlog, and since its last turn it has fallen by more than noise. The ETA is the time until it is
+          gone.
 steady    None of the above: input is processed batch by batch, or a backlog stays the same.
 
 Lag is a sawtooth: it rises while a batch runs and falls when the batch commits. So lag is compared only right after
@@ -135,7 +136,7 @@ def lag_trend(
 
 
 def _unproven(series: SampleSeries, state: str, *, proven: bool) -> str:
-    """Return why it is unproven that a statement keeps up or that its backlog is stable; empty if it is proven."""
+    """Return why there is no proof that a statement keeps up or has a stable backlog; empty if there is proof."""
     if state == State.UNKNOWN:
         return "the pool does not answer"
     if state in MAY_WORK:
@@ -152,7 +153,7 @@ def _has_processed(series: SampleSeries, commit_age_s: float | None) -> bool:
 
 
 def keeps_up_s(trigger_s: float) -> float:
-    """Return for how many seconds input may wait while its statement still counts as keeping up."""
+    """Return how many seconds input may wait before its statement no longer counts as keeping up."""
     return max(30.0, 3 * trigger_s)
 
 
@@ -255,7 +256,7 @@ def _seconds_left(series: SampleSeries, recent: Sequence[tuple[float, float]], *
 
 
 def _expected(series: SampleSeries, trigger_s: float, *, working: bool) -> tuple[float, float]:
-    """Return the noise, and the largest lag that a statement which keeps up can have right after a commit."""
+    """Return the noise, and the largest lag right after a commit at which a statement still keeps up."""
     blur_s = max(series.interval_s, series.usual_gap_s)
     arrival_rate = series.arrival_rate()
     noise = max(1.0, arrival_rate * blur_s)
@@ -285,7 +286,7 @@ def _after_commits(series: SampleSeries, trigger_s: float, *, working: bool) -> 
 
 
 def _lowest(series: SampleSeries, trigger_s: float) -> tuple[list[tuple[float, float]], float]:
-    """For samples without counters, return the lowest lag in each stretch long enough for a commit, and the noise."""
+    """Return the lowest lag in each stretch long enough for a commit, and the noise, for samples without counters."""
     width = trigger_s + 2 * series.interval_s
     stretches: dict[int, list[tuple[float, float]]] = {}
     for at, lag in zip(series.at, series.lag, strict=True):

@@ -84,7 +84,7 @@ def _special_change(node: PlanNode) -> str | None:
 
 
 def action_words(node: PlanNode) -> str:
-    """Return the action with its versions, for example `rebuild v3→v4`."""
+    """Return the action of a node with its versions, for example `rebuild v3→v4`."""
     if node.action is Action.REBUILD and node.version == node.from_version:
         return f"rewrite v{node.version}"
     if node.action is Action.REBUILD:
@@ -129,7 +129,7 @@ def eta_words(node: PlanNode) -> str:
 
 
 def range_words(of: PlanNode | Step | Undo | Plan) -> str:
-    """Return the predicted time as a range; `?` if unknown."""
+    """Return the predicted time of a node, step, undo or plan as a range; `?` if unknown."""
     if of.predicted_low_s is None or of.predicted_high_s is None:
         return "?"
     return duration_range(of.predicted_low_s, of.predicted_high_s).replace("up to ", "< ")
@@ -171,7 +171,7 @@ def spark_words(node: PlanNode) -> str:
 
 
 def spark_word(confirmed: bool | None) -> str:
-    """Return the sentence for a statement that Spark confirmed, contradicted (False), or was not asked about (None)."""
+    """Return the sentence for a statement that Spark confirms (True), contradicts (False) or did not check (None)."""
     return _SPARK[confirmed]
 
 

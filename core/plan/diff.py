@@ -1,4 +1,4 @@
-"""The differences between two plans, node by node, as lines and as JSON; nothing is decided here."""
+"""The differences between two plans, node by node, as lines and as JSON; this module makes no decisions."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass

@@ -134,7 +134,7 @@ class TableWords:
 
 
 def scope_words(plan: Plan) -> dict[TableName, TableWords]:
-    """Return the effect of a plan on each of its tables; open plans with different effects on a table contradict."""
+    """Return a plan's effect on each of its tables; open plans that differ on a table contradict each other."""
     found = {}
     for node in plan.nodes:
         acts = node.action is not Action.KEEP

@@ -154,7 +154,7 @@ def request_words(plan: Plan) -> str:
 
 
 def column_widths(nodes: Sequence[PlanNode], width: int) -> ColumnWidths:
-    """Distribute `width` columns; names and changes are shortened before actions and figures are."""
+    """Return the column widths for a table of `width` characters; names and changes are shortened first."""
     wide = width >= WIDE
     table = max(5, min(max((len(node.table) for node in nodes), default=5), 28 if wide else 18))
     action = max(6, min(max((len(action_words(node)) for node in nodes), default=6), 15))
@@ -229,7 +229,7 @@ def loss_sentences(plan: Plan) -> tuple[str, ...]:
 
 
 def undo_sentences(plan: Plan) -> tuple[str, ...]:
-    """Return each undo command with its deadline, effect and cost; or why there is none."""
+    """Return each undo command with its deadline, effect and cost, or why the tables have none."""
     found: dict[str, None] = {}
     for way in plan.undo:
         command = undo_command(plan, way)
@@ -263,7 +263,7 @@ def spark_sentences(plan: Plan) -> tuple[str, ...]:
 
 
 def _left_behind(left: LeftBehind) -> str:
-    """Return a sentence on the version that a reader stays on, and which cannot be retired meanwhile."""
+    """Return a sentence on a reader left behind and the version it reads, which cannot be retired meanwhile."""
     whose = [f"product {left.product}" if left.product else "not declared"]
     whose += [f"owner {left.owner}"] if left.owner else []
     stays = f"{left.table} ({', '.join(whose)}) stays on {left.reads}"

@@ -24,7 +24,7 @@ class StrategyChoice:
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """What a plan was requested for; in normal form, all tuples are sorted, so that equal requests have equal bytes."""
+    """A request for a plan; in normal form, all tuples are sorted, so that equal requests have equal bytes."""
 
     verb: str = "deploy"
     """deploy, delete, or any verb in BY_NAME."""
@@ -117,7 +117,7 @@ def parse_children(text: str) -> str:
 def parse_start(text: str) -> str:
     """Parse a start position: `earliest`, `now`, a time (UTC by default), `committed:TIME`, or a version.
 
-    A time is returned in the form `2026-01-02T03:04:05Z`; raises UsageError.
+    A time is returned in the form `2026-01-02T03:04:05Z`. Raises UsageError for any other text.
     """
     word = text.strip().lower()
     if word in (EARLIEST, NOW):
@@ -142,7 +142,7 @@ def parse_retention(text: str) -> str:
 
 
 def parse_choice(text: str) -> StrategyChoice:
-    """Parse `TABLE=STRATEGY` or `TABLE=STRATEGY@POSITION`; raises UsageError for another form or strategy."""
+    """Parse `TABLE=STRATEGY` or `TABLE=STRATEGY@POSITION`; raises UsageError if the form or strategy is unknown."""
     name, equals, rest = text.partition("=")
     word, mark, at = (part.strip() for part in rest.partition("@"))
     if not equals or not word or (mark and not at):
@@ -165,7 +165,7 @@ def parse_choice(text: str) -> StrategyChoice:
 def parse_choices(texts: Iterable[str]) -> tuple[StrategyChoice, ...]:
     """Parse `--strategy` options, one per table, sorted by table.
 
-    Raises UsageError if a table has two different ones.
+    Raises UsageError if two options choose different strategies for a table.
     """
     found: dict[TableName, StrategyChoice] = {}
     for choice in map(parse_choice, texts):

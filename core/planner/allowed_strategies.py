@@ -268,7 +268,7 @@ class StrategyCase:
         return StrategyRefusal.LOST.of(what=lost) if lost is not None else None
 
     def not_keyed(self) -> Fact[StrategyRefusal] | None:
-        """Return why the statement cannot write its rows into the existing table again, by upsert."""
+        """Return why the statement cannot upsert its rows into the existing table again."""
         return not_keyed(self.context, self.table, self.decision, self.decisions)
 
     def not_chained(self) -> Fact[StrategyRefusal] | None:

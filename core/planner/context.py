@@ -39,7 +39,7 @@ class DeclaredTables:
 
     @cached_property
     def graph(self) -> TableGraph:
-        """The graph of declared reads; the graph of `like` is reused if its tables read the same tables."""
+        """The graph of declared reads, reused from `like` if all tables have the same reads there."""
         same = self._like is not None and _read_the_same(self.tables, self._like.tables)
         return self._like.graph if same and self._like is not None else table_graph(self.project)
 
@@ -145,7 +145,7 @@ _NOT_MEASURED = TableStatistics()
 
 
 class TableRevisions:
-    """The declared and deployed revisions of tables; `parse_cache` and `like` only save parsing a text twice."""
+    """The declared and deployed revisions of tables; `parse_cache` and `like` only avoid parsing a text twice."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class TableRevisions:
         return self._declared[table]
 
     def is_of(self, declared: Table) -> bool:
-        """Return whether `declared` is the same object as the table declared here under its name."""
+        """Return whether `declared` is the very object declared here under its name, not merely an equal one."""
         return self._declared_tables.tables.get(declared.name) is declared
 
     def deployed(self, table: TableName) -> Revision | None:
@@ -294,7 +294,10 @@ class TableChanges:
         return classify(*compared) if compared is not None else unproven_change(Notice.TEXTS_UNREADABLE.of())
 
     def _elsewhere(self, seen: ObservedDeployment, new: Revision) -> Change:
-        """Return the change of pool or engine of a table with unchanged texts; unknown values count as unchanged."""
+        """Return the change that results from another pool or engine while the texts stay the same.
+
+        An unknown pool or engine counts as unchanged.
+        """
         moved = (seen.pool is not None and seen.pool != self._pool) or (
             seen.engine and self._engine and seen.engine != self._engine
         )
@@ -305,7 +308,7 @@ class TableChanges:
         )
 
     def _parents(self, revision: Revision, *, deployed: bool) -> dict[TableName, tuple[str, ...]]:
-        """Return the columns of each table that a revision reads, deployed or declared; unknown tables are left out."""
+        """Return the columns of each known table that a revision reads, either as deployed or as declared."""
         found = {}
         for table in {read.table for read in revision.parsed.reads} if revision.parsed is not None else ():
             known = deployed and self._observed.deployment(table).deployed is not None
@@ -356,7 +359,7 @@ class TableBindings:
         return self._readers.get(table, ())
 
     def bind(self, revision: Revision) -> tuple[Binding, ...]:
-        """Return the bindings of a revision to the serving versions of its parents, or to their next versions."""
+        """Return the bindings of a revision to the serving versions of its parents, or to the first that will serve."""
         reads = revision.parsed.reads if revision.parsed is not None else ()
         found = {Binding(read.table, self._observed.serving_version(read.table), read.streaming) for read in reads}
         return tuple(sorted(found, key=by_parent))

@@ -129,7 +129,7 @@ class PlanRemarks:
 
 @dataclass(slots=True)
 class DeployDecisions(PlanRemarks):
-    """The decisions of a deploy made so far, with refusals and warnings."""
+    """The decisions made so far in planning a deploy, with refusals and warnings."""
 
     by_table: dict[TableName, TableDecision] = field(default_factory=dict)
     left_behind: list[LeftBehind] = field(default_factory=list)

@@ -64,7 +64,8 @@ def _newest_first(seen: ObservedDeployment, *, rest: tuple[int, ...]) -> tuple[i
 def decide_delete(context: PlanningContext, scope: PlanScope) -> DeleteDecisions:
     """Decide which tables a delete includes.
 
-    If a table that the request names still has readers, the request is refused; any other table with readers is kept.
+    If a table that the request names still has active readers, the request is refused; any other table with readers is
+    kept.
     """
     found = DeleteDecisions()
     named = scope.named
@@ -107,9 +108,10 @@ def _deployed_set(context: PlanningContext, table: TableName) -> tuple[TableName
 
 
 def _keep_what_others_need(context: PlanningContext, named: Set[TableName], found: DeleteDecisions) -> None:
-    """Keep each unnamed table that a remaining table reads, or that belongs to a remaining table's statement set.
+    """Keep each table that the request does not name and that a remaining table needs.
 
-    The same then applies to the parents of each kept table.
+    A remaining table needs the tables that it reads, and the other tables of its statement set. The same then applies
+    to each table that is kept.
     """
     waiting = deque(sorted(table for table in found.tables if table not in named))
     while waiting:
@@ -150,7 +152,7 @@ def _refuse_under_readers(context: PlanningContext, table: TableName, found: Del
 
 
 def _refuse_under_pointers(observed: ObservedTables, found: DeleteDecisions) -> None:
-    """Refuse to delete a table that the pointer of a remaining table serves."""
+    """Refuse to delete a table if the pointer of a remaining table points to it."""
     for other in observed.tables():
         target = split_physical(observed.deployment(other).pointer)
         if target is None or target[0] not in found.tables or other in found.tables:

@@ -139,7 +139,7 @@ def _set_aside(
 
 
 def _old_version_stays(observed: ObservedTables, old: RetiredVersion) -> Fact[PlanWarningKind]:
-    """Return the warning that an old version is kept for its readers, either running or at rest."""
+    """Return the warning that an old version is kept for its readers, worded by whether it still runs."""
     seen = observed.deployment(old.table)
     if old.version == seen.version and seen.state in AT_REST:
         return PlanWarningKind.OLD_VERSION_RESTS.of(version=old.version, state=seen.state, readers=old.readers)
@@ -153,7 +153,7 @@ def _keep(
     versions: dict[TableName, int],
     bindings: dict[TableName, tuple[Binding, ...]],
 ) -> None:
-    """Add a table to the plan as kept, because the plan ends an old version or an orphan of it."""
+    """Add a table to the plan as kept, because the plan ends an old version or one of its orphans."""
     decisions[table] = TableDecision(Action.KEEP, Reason.SERVES, Change(ChangeKind.NONE, Action.KEEP))
     versions[table], bindings[table] = context.observed.deployment(table).version, context.bindings.of(table)
 

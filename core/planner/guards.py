@@ -1,6 +1,6 @@
-"""The guards that judge a plan: its checkpoints, lost rows, replay, disk, load on the pool and approvals.
+"""The guards that judge a plan by its checkpoints, lost rows, replay, disk space, load on the pool and approvals.
 
-A guard that denies becomes a refusal. An unknown measurement never counts as within a limit.
+A denial by a guard becomes a refusal of the plan. An unknown measurement never counts as within a limit.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,7 +44,7 @@ class GuardInput:
 
     @cached_property
     def rebuilt(self) -> tuple[PlanNode, ...]:
-        """Nodes that are rebuilt as a new version next to the old one."""
+        """Nodes of tables that are rebuilt as a new version next to the old one."""
         return tuple(n for n in self.nodes if n.action is Action.REBUILD and n.version != n.from_version)
 
     @cached_property
@@ -310,7 +310,7 @@ def _disk(case: GuardInput) -> Guard:
 
 
 def _pool(case: GuardInput) -> Guard:
-    """Judge how many more statements the plan runs; while a table is rebuilt, both of its versions run."""
+    """Judge the load that the plan adds to the pool; while a table is rebuilt, both of its versions run."""
     begun = [node for node in case.nodes if node.version and _begins(node, case)]
     name = case.declared.environment.pool.name
     if not begun:

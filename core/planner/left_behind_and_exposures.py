@@ -75,7 +75,7 @@ def exposures(declared: DeclaredTables, observed: ObservedTables, nodes: Sequenc
 def exposures_of(
     declared: DeclaredTables, observed: ObservedTables, after_by_table: Mapping[TableName, str]
 ) -> tuple[Exposure, ...]:
-    """Return the exposures of tables, each with the name that the table's pointer will serve, by table and name."""
+    """Return the exposures of tables with the name that each pointer will serve, sorted by table and name."""
     found = []
     for table, after in after_by_table.items():
         made = declared.tables.get(table)

@@ -157,7 +157,7 @@ def _conditions(conditions: Mapping[TableName, str]) -> tuple[str, ...]:
 
 
 def _begun(decision: TableDecision, declared: Table, begins: Fact[Notice]) -> TableDecision:
-    """Return the decision with a notice of the start position; for an upserted table, the notice mentions its keys."""
+    """Return the decision with a notice of the start position, adapted to tables that keep one row per key."""
     return _seeing(decision, Notice.NEWEST_OF_KEY.of(begins=begins) if declared.settings.upserts else begins)
 
 

@@ -1,4 +1,4 @@
-"""The nodes of a plan, one per table, built from declaration, observation and decision, and their levels."""
+"""The nodes of a plan, one per table, built from declaration, observation and decision; and the nodes' levels."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -107,7 +107,7 @@ def _texts_then(
 
 
 def deleted_node(context: PlanningContext, table: TableName, level: int) -> PlanNode:
-    """Return the node of a table in a delete; a deployed table may no longer be declared."""
+    """Return the node of a table to be deleted, which need not be declared any more."""
     node = kept_node(context, table, level)
     what = "table data, offsets and state" if node.stateful else "table data and offsets"
     when = purged_after(context.declared.environment)

@@ -112,7 +112,7 @@ class StepBuilder:
             self._validated[key] = self.add(StepKind.VALIDATE, *key, (self._caught_up[key],), why=why)
 
     def swap(self, nodes: Sequence[PlanNode], *, hold: bool = False) -> int | None:
-        """Add the single swap of all nodes that change their version, sinks first; return its number, or None.
+        """Add the single swap of all nodes that change their version, sinks first; return its number or None.
 
         With `hold`, the swap waits for an operator once every version has caught up and been compared.
         """

@@ -1,4 +1,4 @@
-"""Planning as a pure function of project, environment, observations and request, the same in every process."""
+"""Planning as a pure function of project, environment, observations and request, deterministic across processes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

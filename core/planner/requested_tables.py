@@ -39,9 +39,9 @@ def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName
 
 
 def may_start_anew(context: PlanningContext, table: TableName) -> bool:
-    """Return whether the plan may replace a declared table's only version, which has other texts and never ran.
+    """Return whether the plan may start a declared table anew instead of changing its only version.
 
-    The version must have no readers.
+    That version must have other texts, must never have run, and must have no readers.
     """
     if context.observed.deployment(table).begun or not context.observed.is_deployed(table):
         return False
@@ -192,9 +192,9 @@ def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[B
 
 
 def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...]) -> TableDecision:
-    """Return the decision on an external table, which can only be registered, with its new declaration or columns.
+    """Return the decision on an external table, of which only the declaration or added columns can be registered.
 
-    Any other change is refused if the table was requested, and is otherwise a warning.
+    Any other change is refused if the table was requested, and is otherwise reported as a warning.
     """
     context = walk.context
     if not context.observed.is_deployed(table):

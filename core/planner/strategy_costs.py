@@ -41,7 +41,7 @@ _BEGINS_LATER = frozenset({Strategy.CARRY_OVER, Strategy.PARTIAL, Strategy.SEEDE
 
 
 def not_executable_yet(plan: Plan) -> tuple[tuple[TableName, str], ...]:
-    """Return the tables that no agent can execute yet, sorted, each with its strategy or the text `another pool`."""
+    """Return the tables whose change no agent can execute yet, sorted, each with its strategy or `another pool`."""
     return _not_executable(plan.nodes)
 
 
@@ -58,7 +58,7 @@ def refuse_not_executable(plan: Plan) -> None:
 
 
 def not_executable_warnings(nodes: Iterable[PlanNode]) -> tuple[PlanWarning, ...]:
-    """Return a warning for each table that no agent can execute yet, for plans that are made offline."""
+    """Return a warning for each table whose change no agent can execute yet, for plans that are made offline."""
     kind = PlanWarningKind.NOT_EXECUTABLE
     return tuple(PlanWarning.of(table, kind.of(what=what)) for table, what in _not_executable(nodes))
 

@@ -44,7 +44,7 @@ def edited_nodes(nodes: Iterable[PlanNode]) -> tuple[PlanNode, ...]:
 def undo_request(
     request: PlanRequest, tables: Iterable[TableName], plan_hash: str, *, rebuild: bool = False
 ) -> PlanRequest:
-    """Return the request for the old texts of edited tables, with the readers that the original request allowed."""
+    """Return the request to plan the old texts of edited tables, with the same choice of readers."""
     return normal_request(
         PlanRequest(
             tables=tuple(tables),
@@ -89,7 +89,7 @@ def undos_of(
 
 
 def with_undo_words(nodes: Iterable[PlanNode], ways: Sequence[Undo]) -> tuple[PlanNode, ...]:
-    """Return the nodes, each with a word for its undo, such as `back` or `none`; kept nodes stay without one."""
+    """Return the nodes, each with a word for its undo, such as `back` or `none`; kept nodes have no such word."""
     words: dict[TableName, str] = {}
     for act, word in (("stop", "stop"), ("plan undo", "plan"), *((act, "back") for act in TO_FORMER)):
         words |= {table: word for way in ways if way.act == act for table in way.tables}

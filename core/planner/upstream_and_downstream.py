@@ -1,8 +1,8 @@
-"""Decisions on the readers and parents of tables that have already been decided.
+"""Decisions on the readers and parents of tables on which the plan has already decided.
 
-The downstream walk is breadth-first: each reader is decided by the most severe outcome of its parents, and visited
-again only for a more severe one, so the cost is linear in the edges. The upstream walk is depth-first, and ends at
-tables that are running.
+The downstream walk is breadth-first: the most severe outcome among its parents determines what happens to a reader,
+which is visited again only for a more severe one, so the cost is linear in the edges. The upstream walk is depth-first,
+and ends at tables that are running.
 """
 
 import re
@@ -57,7 +57,7 @@ def decide_downstream(walk: DeployWalk) -> None:
 
 
 def _reach(walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome) -> bool:
-    """Decide a reader, given the outcome of one parent; return True if the reader's own outcome became more severe."""
+    """Decide on a reader, given the outcome of a parent; return True if the reader's own outcome became worse."""
     known = walk.found.by_table.get(child)
     if not walk.may_touch(child) or (known is not None and known.action is Action.START):
         return False
@@ -230,7 +230,10 @@ def _with_set(walk: DeployWalk, table: TableName, known: TableDecision | None) -
 
 
 def decide_upstream(walk: DeployWalk, table: TableName) -> None:
-    """Decide the tables upstream of a decided table, starting those that it needs; a paused reader needs none."""
+    """Decide on the tables upstream of a table that is part of the plan, starting those that it needs.
+
+    A reader that is only paused needs none.
+    """
     found = walk.found
     if found.by_table[table].reason in STOPPED_MEANWHILE:
         return
@@ -277,7 +280,7 @@ def _add_cause(walk: DeployWalk, parent: TableName, child: TableName) -> None:
 
 
 def _meet(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
-    """Decide a parent that was not requested; return True if the walk continues upstream of it."""
+    """Decide on a parent that was not requested; return True if the walk continues upstream of it."""
     context, found = walk.context, walk.found
     if parent in walk.scope.excluded:
         _meet_excluded(walk, parent, child)

@@ -24,7 +24,7 @@ _SHOWN = frozenset({State.FAILED, State.DEGRADED, State.UNKNOWN, State.COMPLETED
 
 
 def add_warnings(walk: DeployWalk, table: TableName) -> None:
-    """Warn about the state of a table and its decision, and refuse a change that would break the text of a reader."""
+    """Warn about the state of a table and the risks of the decision on it; refuse a change that breaks a reader."""
     found, seen = walk.found, walk.context.observed.deployment(table)
     decision = found.by_table[table]
     if decision.change.confirmed is False:

@@ -175,7 +175,7 @@ def impact_of(
 
 
 def _children(words: str, project: Project, part: Project) -> str:
-    """Return the value of `--children` without products outside this part; raises UsageError for an unknown product."""
+    """Return `--children` without the products outside this part of the graph; raises UsageError for an unknown one."""
     if not words or words in CHILDREN:
         return words
     near = {table.product for table in part.tables.values()}
@@ -232,7 +232,7 @@ def _rebuilt(asking: _Asking) -> ImpactAnswer:
 def _rebuilding(
     asking: _Asking, asked: tuple[TableName, ...]
 ) -> tuple[PlanRequest, tuple[PlanRefusal, ...], dict[TableName, tuple[ImpactEffect, str]]]:
-    """Let the planner decide a rebuild of tables; return the request, the refusals, and the effect on each table."""
+    """Let the planner decide on a rebuild of tables; return the request, the refusals, and the effect on each table."""
     request = normal_request(PlanRequest(tables=asked, rebuild=True, children=asking.children or "product"))
     if not asked:
         return request, (), {}

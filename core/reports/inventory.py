@@ -200,7 +200,7 @@ class HierarchyRow:
 def hierarchy(
     entries: Mapping[TableName, InventoryEntry], root: TableName, direction: str, *, depth: int | None = None
 ) -> tuple[HierarchyRow, ...]:
-    """Return the tables upstream or downstream of a table of `entries`, at most `depth` levels; linear in reads."""
+    """Return the rows of the tables upstream or downstream of `root`, at most `depth` levels away; linear in reads."""
     nearest = distances((root,), lambda table: [each.table for each in _beside(entries.get(table), direction)])
     rows: list[HierarchyRow] = []
     expanded: set[TableName] = set()
