@@ -75,7 +75,7 @@ def _bound(read: TableRead, physical: str) -> str:
 def _with_options(
     select: str, read: TableRead, begin: int, end: int, added: tuple[tuple[str, str], ...]
 ) -> tuple[int, int, int, str]:
-    """Return the edit that inserts options into a stream's WITH clause, or adds such a clause to the stream.
+    """Return the text edit that inserts options into a stream's WITH clause, or adds such a clause to the stream.
 
     The edit consists of start, end, rank among edits at the same offset, and text.
     """

@@ -1,7 +1,4 @@
-"""Properties of an expression that follow from its text: its type, and its dependence on the order of rows.
-
-Also decides whether an expression can serve as a condition on a single row.
-"""
+"""Properties derived from an expression's text: its type, its dependence on row order, and its use as a condition."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -173,7 +170,7 @@ def row_order(expression: str) -> RowOrder | None:
 def _first(node: Any) -> Any:
     """Return the first call whose result depends on the row order, or None.
 
-    Calls are ignored inside a function whose result does not depend on the order, and inside WITHIN GROUP.
+    Calls inside WITHIN GROUP, or inside a function that ignores the order, are skipped.
     """
     name = _name(node)
     if isinstance(node, exp.WithinGroup) or name in _BLIND:

@@ -13,7 +13,7 @@ TAKES_CHANGES = ("readChangeFeed", "true")
 
 
 class Verb(StrEnum):
-    """What a statement does with its query."""
+    """The kind of a statement: what it does with the rows of its query."""
 
     INSERT = "insert into"
     OVERWRITE = "insert overwrite"
@@ -185,7 +185,7 @@ def line_of(text: str, parsed: ParsedStatement, offset: int) -> int:
 
 
 def with_change_feeds(parsed: ParsedStatement, tables: Collection[str]) -> ParsedStatement:
-    """Return the statement with its streams from `tables` reading the change feed instead of the rows.
+    """Return the statement with its streams from `tables` changed to read the tables' change feeds.
 
     Streams that already read the change feed are unchanged.
     """

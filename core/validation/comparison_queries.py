@@ -44,8 +44,9 @@ class ComparedRows:
 def profile_query(rows: ComparedRows) -> str:
     """Return a query that computes row counts and column statistics, with one row per version.
 
-    Its columns are `side`, `rows`, and for column i `filled_i`, `distinct_i`, `least_i`, `most_i` and `sum_i`; the last
-    three are text. A statistic that the column's type does not support is NULL.
+    Its columns are `side`, `rows` and, for column i, the number of values that are not NULL (`filled_i`), the
+    approximate number of distinct values (`distinct_i`), and minimum, maximum and sum as text (`least_i`, `most_i`,
+    `sum_i`). A statistic that the column's type does not support is NULL.
     """
     return "\nUNION ALL\n".join(
         f"SELECT {quoted_string_literal(side)} AS side, count(*) AS rows, {_profiles(rows.columns)} FROM {view}"
@@ -160,7 +161,7 @@ def _key(rows: ComparedRows) -> str:
 
 
 def _json(rows: ComparedRows, names: Collection[str]) -> str:
-    """Return SQL for the named columns as JSON text, which is the same for two rows exactly if these columns are."""
+    """Return SQL for the named columns as JSON; two rows have the same JSON exactly if these columns are equal."""
     return _fields(((name, kind) for name, kind in rows.columns if name.lower() in names), rows.sorted)
 
 
@@ -180,7 +181,7 @@ def _normal(column: str, kind: str, is_list: bool) -> str:
 
 
 def _explained(effects: Sequence[RowEffect], side: RowSide) -> str:
-    """Return SQL for the index of the first effect that explains a row; an effect with no predicate explains any."""
+    """Return SQL for the index of the first effect that explains a row; one without a predicate explains any row."""
     whens = "".join(
         f" WHEN {effect.predicate} THEN {n}"
         for n, effect in enumerate(effects)

@@ -141,7 +141,7 @@ def expected_differences(
 
 
 def left_out_by(conditions: Sequence[str], new: ComparedStatement, ddls: Mapping[TableName, TableDdl]) -> str:
-    """Return a predicate for the output rows excluded by the streams' start conditions, as in `table.column >= …`.
+    """Return a predicate for the output rows excluded by the streams' start conditions, such as `table.column >= …`.
 
     It is empty if the output does not contain the columns, or if the statement groups rows or has several streams.
     """
@@ -181,7 +181,7 @@ def with_earlier_text(expected: Expectation, earlier: Expectation) -> Expectatio
 
 @dataclass(slots=True)
 class _Reached:
-    """Collects the expected differences."""
+    """Collects the expected differences between two versions."""
 
     lineage: StatementLineage
     grouped: bool

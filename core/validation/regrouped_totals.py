@@ -38,7 +38,7 @@ FILTER (WHERE {any_apart}) AS example FROM o FULL OUTER JOIN n ON o.k = n.k"""
 def totals_result(
     totals: CommonTotals, found: Iterable[Row], expected: Expectation, columns: Sequence[str]
 ) -> CheckResult:
-    """Judge the result of `totals_query`: a difference needs an explanation other than the grouping.
+    """Judge the result of `totals_query`; regrouping alone does not explain a difference.
 
     `columns` are the columns that both versions have, in lower case.
     """

@@ -24,7 +24,7 @@ _SHORT = 200
 _MORE = 0.01
 """Relative growth above which the number of duplicates has clearly increased; used if rows cannot be paired."""
 _TWICE = 2
-"""How many times as many duplicates new rows may explain, even if the table has not grown."""
+"""Factor by which new rows may increase the number of duplicates, even if the table has not grown."""
 _NEARLY = 1e-9
 """Relative difference up to which floating-point sums count as equal."""
 

@@ -1,7 +1,4 @@
-"""The demo project: copying the sample, running its generator, and closing its windows, by child processes.
-
-The child processes run `pipelines.demo`.
-"""
+"""The demo project: child processes of `pipelines.demo` copy the sample, run its generator and close its windows."""
 
 import json
 import os
@@ -219,7 +216,7 @@ def wait_for_quiet(
 
 
 def not_closed(operations: EnvironmentService, reached: str) -> list[str]:
-    """Return the stateful statements whose watermark is below `reached`, and which may therefore still hold events."""
+    """Return the stateful statements whose watermark is below `reached`; they may still keep events in their state."""
     measured = {(m.table, m.version): m for m in operations.reader.measurements()}
     found = []
     for d in operations.reader.deployments():

@@ -67,7 +67,7 @@ def statement_details(reader: "LedgerReader", table: TableName, *, since: float 
 def statement_among_all(
     reader: "LedgerReader", table: TableName, version: int | None
 ) -> "tuple[StatementDetails, LedgerSnapshot]":
-    """Return the details of a statement, or of one version, and the lines of all statements; raises UsageError."""
+    """Return the details of a statement or version, and the summary lines of all statements; raises UsageError."""
     from state.ledger_snapshot import LedgerSnapshot
 
     now = time.time()
@@ -122,7 +122,7 @@ def not_deployed_error(table: str, known: Iterable[str]) -> UsageError:
 
 
 def named_lines(lines: Iterable["StatementLine"], names: Iterable[TableName]) -> list["StatementLine"]:
-    """Return the lines of the named tables, or all lines if no names are given; raises UsageError."""
+    """Return the summary lines of the named tables, or all lines if no names are given; raises UsageError."""
     found = list(lines)
     wanted = set(names)
     if missing := sorted(wanted - {line.table for line in found}):

@@ -255,7 +255,7 @@ def check_logout(place: SelectedEnvironment) -> DoctorCheck | None:
 
 
 def check_pool(place: SelectedEnvironment) -> DoctorCheck:
-    """Check the state of the pool that was last recorded in the ledger."""
+    """Check the pool's state as last recorded in the ledger."""
     try:
         facts = agent_process.read_environment_row(place)
     except HeadgateError as error:

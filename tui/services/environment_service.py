@@ -103,7 +103,7 @@ class EnvironmentService:
             return replace(previous or LedgerSnapshot(read_at=time.time()), problem=error.summary, remedy=error.remedy)
 
     def statement(self, name: str) -> "tuple[StatementDetails, LedgerSnapshot]":
-        """Return the details of a statement, or of one version as `orders@v2`, and the lines of all statements.
+        """Return the details of a statement, or of one version as `orders@v2`, and the summary lines of all statements.
 
         Both are read at the same moment. Raises UsageError if the statement was never deployed.
         """
@@ -206,7 +206,7 @@ class EnvironmentService:
         return deployed_statements.project_drift(self.project(), self.reader.deployments(include_deleted=True))
 
     def lineage(self, column: str, direction: str) -> "ColumnLineage":
-        """Trace `table` or `table.column` of the declared project up or down; raises UsageError for an unknown name."""
+        """Trace `table` or `table.column` of the declared project upstream or downstream; raises UsageError."""
         with self._traced() as (_, tracer):
             return tracer.trace(_origin_of(tracer, column), direction)
 
@@ -266,8 +266,9 @@ class EnvironmentService:
     ) -> planning.SubmittedPlan:
         """Compute a plan and submit it to the agent; raises Refused with the first refusal, Stale, and InvalidProject.
 
-        Before that, Spark analyses the plan's statements for at most `asking_s` seconds; 0 skips this. `first` is a
-        plan that was just computed for the same request, with its input. `declared` replaces the project's files.
+        Before the submission, Spark analyses the plan's statements for at most `asking_s` seconds; 0 skips this.
+        `first` is a plan that was just computed for the same request, with its input. `declared` replaces the project's
+        files.
         """
         declared, facts = declared or self.projects.read(), self.projects.facts
         line = agent_commands.plan_command(self.place, request)

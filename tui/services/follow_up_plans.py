@@ -120,7 +120,7 @@ class EditedTable:
     table: TableName
     before: RevisionTexts
     now: RevisionTexts | None
-    """None if the table is no longer declared."""
+    """The current texts; None if the table is no longer declared."""
 
     def lines(self) -> tuple[str, ...]:
         """Return the differences between the texts, as a unified diff of each."""

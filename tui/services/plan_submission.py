@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tui.project_folder.project_reader import ProjectDeclaration
 
 SPARK_ANALYSIS_S = 15.0
-"""How long, in seconds, planning waits for Spark to analyze the plan's statements."""
+"""How long, in seconds, planning waits for Spark to analyse the plan's statements."""
 
 MEASURING_S = 3.0
 """How long a plan waits for measurements of its costs: a folder of thousands of files takes a second."""
@@ -71,7 +71,7 @@ class SubmittedPlan:
     approved: int = 0
     """Number of approvals by users other than the author."""
     unanswered: str = ""
-    """Why Spark did not analyze all statements; empty if it did."""
+    """Why Spark did not analyse all statements; empty if it did."""
 
 
 def compute(
@@ -154,10 +154,10 @@ def submit(
 ) -> SubmittedPlan:
     """Compute a plan and submit it to the agent, again if its input has changed meanwhile; raises Refused and Stale.
 
-    Before that, Spark analyses every new or changed statement, through the agent. Statements without an answer within
-    `asking_s` seconds are planned unconfirmed: planning never fails because of Spark. `first` is a plan that was just
-    computed for the same request, with its input. The plan determines which statements are analysed and which tables
-    are measured, and is computed again only if this changes its input.
+    Before the submission, Spark analyses every new or changed statement, through the agent. Statements without an
+    answer within `asking_s` seconds are planned unconfirmed: planning never fails because of Spark. `first` is a plan
+    that was just computed for the same request, with its input. The plan determines which statements are analysed and
+    which tables are measured, and is computed again only if this changes its input.
     """
     from core.plan.codec import plan_as_json
     from core.planner.strategy_costs import refuse_not_executable
@@ -357,7 +357,7 @@ def with_edits(row: "PlanRow", place: SelectedEnvironment) -> "PlanRow":
 
 
 def _declaring(table: TableName, texts: Mapping[str, str]) -> Iterator[str]:
-    """Yield the files that declare a table: DDL, statements and settings, even a yml that the plan did not have."""
+    """Yield the files that declare a table: DDL, statements, settings, and a yml that may have been added later."""
     ddl = next((path for path in texts if path.endswith(f"/sql-scripts/ddl.{table}.sql")), "")
     if not ddl:
         return

@@ -32,7 +32,7 @@ class StatementCrossCheck:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """One line for each disagreement, or a single line if there is none."""
+        """One line for each disagreement, or the single line `agrees`."""
         return tuple(f"disagrees: {found}" for found in self.disagreements) or ("agrees",)
 
     def as_json(self) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def _refuse_copy(place: SelectedEnvironment, agent: OsProcess | None) -> None:
 
 
 def still_running(place: SelectedEnvironment) -> list[str]:
-    """Return the running processes of this environment among agent, pool and generator."""
+    """Return the names and pids of this environment's running processes: agent, pool, generator."""
     found = {
         "agent": agent_process.find_agent_process(place),
         "pool": agent_process.find_pool_process(place),
@@ -137,7 +137,7 @@ class OwnedPlace:
 
     path: str
     parts: tuple[str, ...] = ()
-    """The parts to delete, after which the place is removed if empty; without parts it is deleted whole."""
+    """The paths to delete, after which an empty folder is removed; if there are none, `path` is deleted whole."""
 
 
 def marked(place: SelectedEnvironment) -> list[OwnedPlace]:
@@ -167,7 +167,7 @@ def keeps_home(place: SelectedEnvironment) -> str | None:
 
 
 def purge(place: SelectedEnvironment, places: list[OwnedPlace], progress: ProgressCallback) -> list[str]:
-    """Delete what `marked` listed, and the folders that become empty; return the paths that are gone."""
+    """Delete what `marked` listed, and the folders that become empty; return the deleted paths."""
     began, ledger = time.monotonic(), _ledger_id(place)
     ends = {place.data, place.folder, os.path.dirname(place.where.home)}
     gone: list[str] = []
@@ -319,7 +319,7 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def _with_parts(folder: Path, ours: list[Path], besides: Iterable[Path] = ()) -> list[OwnedPlace]:
-    """Return `folder` as one place if it contains only `ours` and `besides`, else each of `ours` as its own place."""
+    """Return `folder` as one `OwnedPlace` if it contains only `ours` and `besides`, else one for each of `ours`."""
     if not ours:
         return []
     if {*_entries(folder)} == {*ours, *besides}:

@@ -90,7 +90,7 @@ def _call(name: str, arguments: list[Any]) -> bool:
 
 
 def _branches(conditions: list[Any], results: list[Any]) -> bool:
-    """Return whether Spark certainly evaluates every part of a CASE or IF; it may simplify one with equal results."""
+    """Return whether Spark certainly evaluates all of a CASE or IF; it may simplify one that has two equal results."""
     texts = {sql_of(each) for each in results}
     known = all(_value(each) or _is_constant(each) or isinstance(each, exp.Null) for each in results)
     if len(texts) < len(results) or not known or not any(_reads(each) for each in results):
@@ -117,9 +117,9 @@ def _condition(terms: list[Any]) -> bool:
 
 
 def _apart(one: Any, other: Any) -> bool:
-    """Return whether two terms are independent.
+    """Return whether two terms are independent, so that Spark cannot combine them.
 
-    They are if they have no column or aggregate in common, or are different bounds of the same one.
+    This holds if they share no column or aggregate, or if they are two different bounds on the same expression.
     """
     if not set(_leaves(one)) & set(_leaves(other)):
         return True
@@ -168,7 +168,7 @@ def _is_constant(node: Any) -> bool:
 
 
 def _is_ordinary(node: Any) -> bool:
-    """Return whether there may be values both below and above a constant in the type that it is compared with."""
+    """Return whether the type compared with a constant may have values both below and above the constant."""
     while isinstance(node, (exp.Paren, exp.Neg)):
         node = node.this
     if not isinstance(node, exp.Literal):
@@ -177,7 +177,7 @@ def _is_ordinary(node: Any) -> bool:
 
 
 def _is_whole(node: Any) -> bool:
-    """Return whether a constant is an integer or a string, so that a column of that type may contain it."""
+    """Return whether a constant is an integer or a string, so that a compared value can be equal to it."""
     while isinstance(node, (exp.Paren, exp.Neg)):
         node = node.this
     return (

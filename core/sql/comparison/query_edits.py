@@ -25,7 +25,7 @@ _FLIPPED: Mapping[type[Any], type[Any]] = {
     exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.NullSafeEQ: exp.NullSafeEQ,
     exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE,
 }  # fmt: skip
-"""For each comparison class, the equivalent class for exchanged sides."""
+"""Maps each comparison class to the class that is equivalent once the two sides are exchanged."""
 
 
 Aliases = Mapping[str, str]
@@ -82,7 +82,7 @@ class _Reading:
         return {name for (_, name), number in seen.items() if number > 1}
 
     def blocks(self, written: Aliases, twice: set[str]) -> list[Any]:
-        """Rename tables, qualifiers and functions in the tree as the SQL file names them, and return its SELECTs.
+        """Restore the file's names of tables, qualifiers and functions in the tree, and return its SELECTs.
 
         `twice` contains the tables that must be named by their aliases.
         """

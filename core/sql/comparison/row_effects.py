@@ -92,7 +92,7 @@ class RowSide(StrEnum):
     OLD = "old"
     NEW = "new"
     CHANGED = "changed"
-    """Both versions have a row with this key, but its other values differ."""
+    """Both versions have a row with the same key, but with different values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class RowEffect:
     predicate: str = ""
     """SQL condition over output columns that all rows of the effect meet; empty if the output cannot express it."""
     alike: bool = True
-    """Whether any number of the affected rows may be equal to other rows."""
+    """Whether the affected rows may equal other rows, without a limit on how many do."""
     most: int | None = None
     """Maximum number of rows with this effect; None if unknown."""
     from_start: bool = False
@@ -142,7 +142,7 @@ class StatementEffects:
     changed: Mapping[str, Cause] = field(default_factory=dict)
     """For each output column whose values change, the edit that changes them."""
     nulls: frozenset[str] = frozenset()
-    """Changed columns whose new expression can produce NULL on purpose."""
+    """Changed columns whose new expression produces NULL by design."""
     within: tuple[tuple[str, Cause], ...] = ()
     """Edited columns of CTEs and subqueries, each with its edit; every value computed from them may differ as well."""
     rows: tuple[RowEffect, ...] = ()

@@ -113,7 +113,7 @@ def _joins_of(select: Any) -> Iterator[_Join]:
 
 
 def _links(term: str, select: Any, called: str) -> bool:
-    """Return whether a WHERE term relates the source called `called` to another source."""
+    """Return whether a WHERE term relates the source named `called` to another source."""
     where = select.args["where"]
     node = next(each for each in and_terms(where.this) if sql_of(each) == term)
     tables = {column.table for column in node.find_all(exp.Column)}

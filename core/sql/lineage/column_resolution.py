@@ -159,7 +159,7 @@ class ColumnResolver:
         _add(found, rows_of(relation.tables), InputKind.CONDITION)
 
     def _star(self, star: Any, place: ResolutionScope, found: RelationColumn, kind: InputKind) -> None:
-        """Add the inputs of `*` as an argument: for an aggregate such as `count(*)` the rows, else all columns."""
+        """Add the inputs of an argument `*`: the rows for an aggregate such as `count(*)`, else all columns."""
         parent = star.parent
         if isinstance(parent, exp.Anonymous) and str(parent.this) in AGGREGATES:
             _add(found, rows_of(place.sides[0].tables()), kind)

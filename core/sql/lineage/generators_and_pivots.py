@@ -79,9 +79,9 @@ def _exploded(collection: RelationColumn, count: int) -> list[RelationColumn]:
 
 
 def _inlined(collection: RelationColumn, count: int) -> tuple[list[RelationColumn], str]:
-    """Return a column for each field of an array of structs.
+    """Return the columns into which `inline` expands an array of structs, and why they are unknown.
 
-    If neither the fields nor their number is known, return no column and the reason.
+    The reason is empty if the columns are known.
     """
     fields = fields_of(element_type(collection.kind))
     if not fields:

@@ -89,14 +89,14 @@ class UnresolvedName:
     """The output column or clause that contains the name."""
     offset: int
     lacking: tuple[str, ...] = ()
-    """If the column certainly does not exist: all tables and WITH queries that could have had it."""
+    """If the column certainly does not exist, the tables and WITH queries that were searched for it."""
     known: tuple[str, ...] = ()
     """The columns of the tables and WITH queries in `lacking`, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnReference:
-    """A place in a statement where a column of a table is named."""
+    """An occurrence of the name of a table's column in a statement."""
 
     origin: ColumnOrigin
     offset: int

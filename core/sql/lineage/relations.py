@@ -62,7 +62,7 @@ class Relation:
     deciding: dict[RowDecision, None] = field(default_factory=dict)
     """The conditions on the relation's rows, in text order."""
     tables: dict[TableName, None] = field(default_factory=dict)
-    """The tables whose rows the relation is made from."""
+    """The tables from whose rows the relation is made."""
     missing: str = ""
     """Why the relation may have more columns than are known; empty if all are known."""
     shown: str = ""
@@ -172,7 +172,7 @@ def made_column(name: str, uses: Iterable[RelationColumn], expression: str = "")
 
 
 def labelled_column(item: RelationColumn, part: str) -> RelationColumn:
-    """Turn a column into a named step of lineage, as for a column of a subquery or an output of the statement."""
+    """Label a column so that lineage shows it as a step, as for a column of a subquery or an output."""
     item.label = f"{part}.{item.name}" if part else item.name
     return item
 
@@ -266,7 +266,7 @@ def field_of(item: RelationColumn, path: Iterable[str]) -> RelationColumn | None
 def excepted_column(
     name: LeftOut, found: Sequence[tuple[str, RelationColumn]], sources: Mapping[str, Relation]
 ) -> tuple[RelationColumn | None, tuple[str, ...], str]:
-    """Resolve a name in EXCEPT to a column of the star, the path of the removed field, and the reason of a failure.
+    """Resolve a name in EXCEPT to a column of the star, the path of the removed field, and any reason for failure.
 
     The path is empty for a whole column, and the reason is empty on success. A source takes precedence over a struct of
     the same name.

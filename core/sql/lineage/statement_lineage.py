@@ -93,7 +93,7 @@ class _StatementTracer:
         self.sources = FromSources(self.walk, self.query, text, stateful=stateful, changes=changes)
 
     def query(self, query: Any, ctes: Ctes, outer: Sides, label: str = "") -> Relation:
-        """Return the relation that a query yields; `label` is its name in lineage steps."""
+        """Return the relation that a query yields; lineage steps show the query under the name `label`."""
         with_ = query.args.get("with_")
         if with_ is not None:
             inner = dict(ctes)

@@ -238,9 +238,9 @@ def _sorted_terms(node: Any) -> Any:
 
 
 def _place(term: tuple[str, Any]) -> tuple[str, str]:
-    """Return the sort key of a term, in which aliases of a subquery have no number.
+    """Return the sort key of a term, without the numbers in the aliases of its subqueries.
 
-    The numbers would depend on the position of the term.
+    The numbers depend on the position of the term.
     """
     text, node = term
     return (_OWN_ALIAS.sub("_t", text) if node.find(exp.Query) is not None else text, text)

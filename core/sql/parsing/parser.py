@@ -30,7 +30,7 @@ class _WithAnyType(Spark):
 _DIALECT, _WITH_ANY_TYPE = Spark(), _WithAnyType()
 _HIDDEN_TYPE = "hg_t_"
 _UNREAD_TYPES = frozenset(("time", "void", "collate", "not", "comment"))
-"""Words in Spark's types that sqlglot rejects or replaces by other words."""
+"""Words in Spark's types that sqlglot rejects or replaces with other words."""
 _FAILURES = (SqlglotError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """Exceptions that sqlglot 30.30 raises for unexpected texts, besides ParseError."""
 _TYPE_TOKENS = frozenset((TokenType.VAR, TokenType.TIME, TokenType.NULL, TokenType.COLLATE))
@@ -185,7 +185,7 @@ def _with_partitioned_windows(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _call_without_brackets(query: Any) -> None:
-    """Replace names such as `current_date` with calls of the functions of that name."""
+    """Replace names such as `current_date` with calls of the functions that they name."""
     for column in list(query.find_all(exp.Column)):
         if (made := bare_call(column)) is not None:
             column.replace(made)

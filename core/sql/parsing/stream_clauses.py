@@ -102,7 +102,7 @@ class _Level:
     selects: bool = False
     expects: bool = False
     joins: bool = False
-    """Whether this level is brackets in FROM that have contained no query so far."""
+    """Whether this level is a pair of brackets in FROM in which no query has begun so far."""
     rows: bool = False
     """Whether commas separate rows of VALUES."""
     viewed: bool = False
@@ -501,7 +501,7 @@ def _column_or_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
 
 
 def _interval(tokens: Sequence[Token], index: int) -> tuple[str, int]:
-    """Convert `1 MINUTE 30 SECONDS` or `'1:30' MINUTE TO SECOND` to normalised text, such as `1 minute 30 second`."""
+    """Parse an interval at `index`; return it as text such as `1 minute 30 second`, and the index after it."""
     words: list[str] = []
     while index + 1 < len(tokens):
         sign = "-" if tokens[index].token_type is TokenType.DASH else ""

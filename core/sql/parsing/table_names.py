@@ -47,7 +47,7 @@ class TableNames:
     aliases: int = 0
     ctes: int = 0
     unnamed: dict[str, int] = field(default_factory=dict)
-    """For each new alias of a read that had none, the start of that read."""
+    """Maps the new alias of a read that was written without an alias to the start of that read."""
     placed: set[int] = field(default_factory=set)
     """Offsets of all names that were resolved to a table or a WITH query."""
     qualifying: set[int] = field(default_factory=set)

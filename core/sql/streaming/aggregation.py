@@ -22,7 +22,7 @@ from core.sql.streaming.relation_properties import (
 )
 
 TIME_WINDOWS = {"window": "window", "session_window": "session_window"}
-"""For each function in GROUP BY that is a time window, the kind of the stateful operator."""
+"""Maps each time window function in GROUP BY to the kind of its stateful operator."""
 _WRAPPERS = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 _CALLS = (*_WRAPPERS, exp.Anonymous, exp.AggFunc)
 WATERMARK_REMEDY = (

@@ -29,7 +29,7 @@ FORBIDDEN: Mapping[str, str] = {
         _DOCUMENT,
     ),
 }
-"""What each forbidden function does, by function name."""
+"""Descriptions of what the forbidden functions do, by function name."""
 
 # Their options name files and addresses: rowValidationXSDPath (tested on 4.2.0), avroSchemaUrl (`AvroOptions`).
 MOST_ARGUMENTS: Mapping[str, int] = {"from_xml": 2, "from_avro": 2, "schema_of_avro": 1}

@@ -1,6 +1,6 @@
 """The header of a statement: its verb, its target table, and the tokens of its query.
 
-Every statement that reads tables has a header; the reasons why a pipeline cannot run a statement are returned as rules.
+Every statement that reads tables has a header; its `rules` are the reasons why a pipeline cannot run the statement.
 """
 
 from collections.abc import Sequence
@@ -100,7 +100,7 @@ def _verb_at(tokens: list[Token]) -> int:
 
 
 def _insert(tokens: list[Token], at: int) -> StatementHeader:
-    """Split `[WITH …] INSERT INTO|OVERWRITE [TABLE] t [PARTITION (…)] [(columns)] [BY NAME] query`."""
+    """Split `[WITH …] INSERT INTO|OVERWRITE [TABLE] t [PARTITION (…)] [(columns)] [BY NAME] query` into its parts."""
     first, after, rules = tokens[at], at + 1, []
     verb = Verb.INSERT
     if after < len(tokens) and is_word(tokens[after], "OVERWRITE"):
@@ -158,7 +158,7 @@ def _no_query(tokens: Sequence[Token], after: int, target: WrittenName) -> SqlDi
 
 
 def _create(tokens: list[Token], at: int) -> StatementHeader:
-    """Split `CREATE [OR REPLACE] TABLE [IF NOT EXISTS] t … [AS] query`."""
+    """Split `CREATE [OR REPLACE] TABLE [IF NOT EXISTS] t … [AS] query` into its parts."""
     rule = SqlDiagnostic("CREATE belongs in the ddl file", HEADER_REMEDY, tokens[at].start, subject="CREATE")
     words = " ".join(str(token.text).upper() for token in tokens[at : at + 7])
     opening = next((each for each in _CREATING if f"{words} ".startswith(f"{each} ")), "")
