@@ -45,8 +45,8 @@ def _is_same(before: ClockCheck, up: Uptime) -> bool:
 def check_clock(before: ClockCheck | None, wall: float, up: Uptime) -> tuple[ClockCheck, float]:
     """Return the new check of the clock, and the number of seconds by which recorded deadlines must be shifted.
 
-    The shift preserves the remaining time of each deadline when the clock is set. After a jump, `debt_s` of the check
-    postpones for `FORGETS_S` seconds the expiry of data that is deleted by age.
+    The shift preserves the remaining time of each deadline. If the clock has jumped forward, the check also postpones,
+    for `FORGETS_S` seconds, the expiry of data that is deleted by age.
     """
     if before is None:
         return ClockCheck(wall, up.boot, up.seconds), 0.0

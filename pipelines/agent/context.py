@@ -37,7 +37,7 @@ TRACE_VARIABLE = "HEADGATE_FAULT_TRACE"
 
 
 class FaultPoints:
-    """Points in the code, around recorded intents and their effects, at which a drill can kill the agent.
+    """Points in the code, before and after each change, at which a drill can kill the agent.
 
     The points are numbered as they are passed. They do nothing unless an environment variable enables them.
     """
@@ -50,7 +50,7 @@ class FaultPoints:
 
     @classmethod
     def from_environment(cls) -> "FaultPoints":
-        """Read from the environment variables at which fault points to die, and where to trace them."""
+        """Create the fault points that the environment variables `FAULT_VARIABLE` and `TRACE_VARIABLE` configure."""
         return cls(os.environ.get(FAULT_VARIABLE, ""), os.environ.get(TRACE_VARIABLE, ""))
 
     def pass_by(self, label: str) -> None:
@@ -90,7 +90,7 @@ class PoolConnection(Protocol):
 
 
 class PoolClient(Protocol):
-    """Interface of the pool for the other parts of the agent."""
+    """Gives the other parts of the agent access to the pool."""
 
     def connection(self) -> PoolConnection:
         """Return the current connection, which callers must not keep; raises PoolUnreachable if there is none."""
@@ -110,17 +110,17 @@ class Identity(Protocol):
         """Return why ledger and data folder may belong to different environments; empty if there is no doubt."""
 
     def refuse_other_environment(self) -> None:
-        """Raise NotAdopted if there is a doubt, and Busy until ledger and data folder have been compared."""
+        """Raise NotAdopted if ledger and data folder may not match, and Busy until they have been compared."""
 
     def refuse_doubt(self) -> None:
-        """Raise NotAdopted if there is a doubt, and Busy until the check has succeeded: statements must not start."""
+        """Raise NotAdopted or Busy unless ledger and data folder are known to match, which every start requires."""
 
     def adopt(self, take_over: Callable[[int], object]) -> int:
         """Call `take_over` with a new epoch, then record that ledger and data folder match; returns the epoch."""
 
 
 class Undoubted:
-    """Identity check for contexts without a data folder to compare; never raises a doubt."""
+    """Identity check that always passes, for contexts without a data folder to compare."""
 
     doubt = ""
 
@@ -167,7 +167,7 @@ def event_row(
     detail: str = "",
     fingerprint: str = "",
 ) -> EventRow:
-    """Return a new event, unrecorded, about a version given as (table, version), or else about the environment."""
+    """Return an event, without recording it, about a version (table, version) or about the environment."""
     row = EventRow(0, at, table=about[0], version=about[1], kind=kind, summary=Sentence(summary), detail=detail)
     return replace(row, fingerprint=fingerprint)
 
@@ -228,7 +228,7 @@ class AgentContext:
         fingerprint: str = "",
         run: str = "",
     ) -> None:
-        """Record an event about a version, given as (table, version), or else about the environment.
+        """Record an event about a version (table, version) or about the environment.
 
         `run` is the id of the run that caused the event.
         """

@@ -42,7 +42,7 @@ class EnvironmentLayout:
         return self.environment.prefix + name
 
     def before_name(self, table: TableName, version: int) -> str:
-        """Return the catalog name of a version's second table, which contains the older rows that it inherited."""
+        """Return the catalog name of a version's second table, which contains older rows from the previous version."""
         return f"{self.catalog_name(table, version)}_before"
 
     def pointer_name(self, table: TableName) -> str:
@@ -116,7 +116,7 @@ def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float,
 
 
 def compile_statement(statement: ParsedStatement, node: PlanNode, layout: EnvironmentLayout) -> str:
-    """Compile a statement to a SELECT that reads the versions bound to it, from the start conditions of the node.
+    """Compile a statement to a SELECT from the versions to which the node binds it, with the node's start conditions.
 
     Start conditions are a property of the version, so the declared text never contains them.
     """
@@ -127,7 +127,7 @@ def compile_statement(statement: ParsedStatement, node: PlanNode, layout: Enviro
 
 
 def compile_before(texts: RevisionTexts, table: TableName, name: str, folder: str) -> str:
-    """Compile the DDL of a version's second table, for inherited rows; its columns are those that `texts` declares."""
+    """Compile the DDL of a version's second table, for inherited rows, with the columns that `texts` declares."""
     return compile_ddl(_ddl(texts, table), name, folder)
 
 

@@ -75,7 +75,7 @@ def _in_trash(agent: AgentContext) -> list[Deployment]:
 
 
 def _take_back(agent: AgentContext, deployment: Deployment) -> bool:
-    """Move files that an interrupted undelete has restored back to the trash; returns whether all files are there."""
+    """Move back to the trash the files that an interrupted undelete has restored; returns whether all are there."""
     name = agent.layout.catalog_name(deployment.table, deployment.version)
     is_whole = True
     for folder, part in ((deployment.folder, "tables"), (deployment.checkpoint, "checkpoints")):
@@ -104,7 +104,7 @@ def _removed(agent: AgentContext, deployment: Deployment, folder: Path, *, share
 
 
 def _remove(agent: AgentContext, folders: Iterable[Path]) -> list[str]:
-    """Delete those of the trash folders that belong to this ledger, and return the paths that could not be deleted.
+    """Delete the given trash folders that belong to this ledger; returns the paths that could not be deleted.
 
     Parent folders that become empty are deleted too, up to the trash folder. Folders of other ledgers are kept.
     """

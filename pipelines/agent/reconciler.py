@@ -183,7 +183,7 @@ class Reconciler:
             self.agent.ledger.update_deployment(deployment.table, deployment.version, **changes)
 
     def _unrecorded(self, deployment: Deployment, query: ReportedQuery, stops: int) -> None:
-        """Stop a query with an unrecorded run id and restart its statement: it may use an older text or checkpoint.
+        """Stop a query with an unrecorded run id, which may use an older text or checkpoint, and restart its statement.
 
         Its start was interrupted, or answered too late. If this agent started it for the current row, the query
         continues and its run id is recorded. A failed statement is only stopped.
@@ -266,8 +266,8 @@ class Reconciler:
     ) -> None:
         """Restart a statement from its checkpoint, and record why; after `headgate down` it is recorded as resumed.
 
-        `late` is the run id of an existing query of the same name, which continues if its start proves valid. Raises
-        TryAgain if the next round may succeed, and NotAdopted if `headgate adopt` is needed first.
+        `late` is the run id of an existing query of the same name; if the start returns this query, it continues.
+        Raises TryAgain if the next round may succeed, and NotAdopted if `headgate adopt` is needed first.
         """
         self._refuse_without_tables(deployment)
         if self.agent.locks.has_unrecorded_stop((deployment.table, deployment.version)):

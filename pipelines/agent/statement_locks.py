@@ -181,7 +181,7 @@ class StatementLocks:
             )
 
     def was_started_since(self, version: Version, serial: int) -> bool:
-        """Return whether a start of a version that was ordered after the command `serial` has been carried out."""
+        """Return whether a start of a version, ordered later than the command `serial`, has been carried out."""
         with self._changed:
             return self._started.get(query_name(*version), 0) > serial
 

@@ -114,7 +114,7 @@ def report(context: CommandContext) -> int:
 def _table_hierarchy(
     entries: "Sequence[InventoryEntry]", words: str, direction: str, *, depth: int | None = None
 ) -> "tuple[HierarchyRow, ...]":
-    """Return the tables upstream or downstream of a table, as a tree; raises UsageError if the table is unknown."""
+    """Return the hierarchy upstream or downstream of a table, as rows of a tree; raises UsageError if it is unknown."""
     from core.reports.inventory import hierarchy as walk
     from core.text.wording import did_you_mean
 

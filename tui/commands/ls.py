@@ -55,7 +55,7 @@ def ls(context: CommandContext) -> int:
 
 
 def read_snapshot(context: CommandContext) -> LedgerSnapshot:
-    """Return the ledger's current state; empty, after a message, if the environment was never started."""
+    """Return the ledger's current state; prints a message and returns an empty state if there is no ledger yet."""
     if has_ledger(context.place):
         return context.operations.snapshot()
     context.voice.say(f"{context.place.title} has never been started on this machine; start it: headgate up")

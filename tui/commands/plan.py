@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _UNSUBMITTED = "no agent is running: the plan was computed but not submitted"
 
 NO_CHANGE, CHANGES, LOSS = 0, 10, 11
-"""Exit codes with `--exit-code`: nothing to do, changes, and changes that lose data or need a strong confirmation."""
+"""Exit codes of `--exit-code`: no change, changes, and changes with data loss, protection or a strong confirmation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class EnvironmentIdentity:
         clock: Callable[[], float],
         may_move: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Load the last mark from the ledger; `may_move` returns whether the policy allows another machine."""
+        """Load the last mark from the ledger; `may_move` returns whether the agent may move to another machine."""
         self._ledger = ledger
         self._may_move = may_move
         self._data = data
@@ -51,14 +51,14 @@ class EnvironmentIdentity:
         """Held while ledger and mark are compared or an adoption changes them."""
 
     def refuse_other_environment(self) -> None:
-        """Raise NotAdopted if there is a doubt, and Busy until ledger and data folder have been compared."""
+        """Raise NotAdopted if ledger and data folder may not match, and Busy until they have been compared."""
         if self._doubt:
             raise NotAdopted(f"nothing is started: {self._doubt}", remedy="headgate adopt")
         if not self._is_compared:
             raise Busy(f"{self._data} could not be compared with the ledger yet", remedy="headgate logs agent")
 
     def refuse_doubt(self) -> None:
-        """Raise like `refuse_other_environment`, and also Busy until the counter is written (disk full)."""
+        """Raise like `refuse_other_environment`, or Busy if the counter could not be written, as on a full disk."""
         self.refuse_other_environment()
         if not self._in_reach:
             raise Busy(f"{self._data} could not be compared with the ledger yet", remedy="headgate logs agent")
@@ -148,7 +148,7 @@ class EnvironmentIdentity:
 
 
 def rewritten(left: EnvironmentMark, found: EnvironmentMark) -> str:
-    """Describe the change of a mark that another process replaced after this agent wrote it."""
+    """Describe how another process has replaced the data folder's mark since this agent wrote it."""
     if replace(found, count=left.count) == left:
         stands = f"its count is {found.count}, and was {left.count}"
         return f"the mark of the data folder was replaced while this agent was running: {stands}"

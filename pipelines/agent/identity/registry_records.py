@@ -1,7 +1,7 @@
-"""Copies of the registry in the data folder, written before a version starts, before pointers move, and periodically.
+"""Records of the registry in the data folder, written before a version starts, before pointers move, and periodically.
 
-The count of a record is first incremented in the ledger. A record with a higher count than in the ledger was written
-by a newer copy of the ledger: it is never overwritten, and its statement does not start until `headgate adopt`.
+The count of a record is first incremented in the ledger. If a record has a higher count than the ledger, a newer copy
+of the ledger wrote it: it is never overwritten, and its statement does not start until `headgate adopt`.
 """
 
 import logging
@@ -48,7 +48,7 @@ _SERVING = threading.Lock()
 
 
 def durable(deployment: Deployment) -> dict[str, Any]:
-    """Return those fields of a version that an agent could not observe again, by column of the ledger."""
+    """Return the fields of a version that an agent cannot observe again, by column of the ledger."""
     return values_by_column(deployment, without=_OBSERVED)
 
 
@@ -100,7 +100,7 @@ def is_newer(found: RegistryRecord, row: Deployment, ledger_id: str) -> Sentence
 
 
 def serve(agent: AgentContext, versions: Mapping[TableName, int], run: str) -> int:
-    """Record which versions serve, all at once, before the ledger records them; returns the count of the record."""
+    """Record in the data folder which versions serve, before the ledger does; returns the count of the record."""
     data = agent.layout.data
     with _SERVING:
         found = read_record(data, SERVING_FILE)
@@ -154,7 +154,7 @@ def recorded_session(data: str) -> str:
 
 @dataclass(slots=True)
 class RegistryRecords:
-    """Updates the registry's records every round, after stops, deletes and operator actions."""
+    """Keeps the registry's records in the data folder up to date, round by round."""
 
     agent: AgentContext
     _change: int = 0

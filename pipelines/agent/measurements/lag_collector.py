@@ -56,7 +56,7 @@ class MeasurementHistory:
     state_bytes: int | None = None
 
     def take(self, judged: LagTrend, now: float) -> None:
-        """Store the latest trend; while it is starved, the age of the watermark restarts at zero."""
+        """Store the latest trend; while the statement is starved, its watermark does not age."""
         self.previous = judged.trend
         if judged.trend is Trend.STARVED and self.watermark_at is not None:
             self.watermark_at = now

@@ -1,4 +1,4 @@
-"""Collects table statistics and the environment's free resources for cost estimates, in a low-priority thread."""
+"""Collects table statistics and the environment's free resources for cost estimates, in a mostly idle thread."""
 
 import logging
 import time
@@ -22,7 +22,7 @@ EVERY_S = 600.0
 """Seconds between two regular measurements of a table; a new table is measured whenever its age has doubled."""
 
 LOGS_EVERY_S = 30.0
-"""Seconds between two measurements of an input with a log: they are cheap, and only these measure inputs."""
+"""Seconds between two measurements of an input with a log; they are cheap, and nothing else measures inputs."""
 
 TICK_S = 15.0
 """Seconds between two checks for due tables, which is how long a new table may lack statistics."""
@@ -79,7 +79,7 @@ class TableStatisticsCollector:
         return now - looked >= min(at_most, max(TICK_S, looked - deployment.created_at))
 
     def _outgrown(self, key: Key, rows: int | None, now: float) -> bool:
-        """Return whether a table has more than twice the rows of its last measurement, when it may have been new."""
+        """Return whether a table has more than twice the rows of its last measurement, as new tables often do."""
         before = self._rows.get(key)
         grew = rows is not None and before is not None and rows > 2 * before
         return grew and now - self._looked.get(key, 0.0) >= TICK_S

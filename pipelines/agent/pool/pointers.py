@@ -93,7 +93,7 @@ class PointerCheck:
         """Tables, with their serving version, that are skipped because an earlier correction had no effect."""
 
     def round(self) -> None:
-        """Correct the pointers of the next tables, except those with locked versions; raises if there is a doubt."""
+        """Compare the pointers of the next tables, and correct wrong ones; tables with locked versions are skipped."""
         self._agent.identity.refuse_doubt()
         every: dict[TableName, list[Deployment]] = {}
         for deployment in self._agent.ledger.deployments(include_deleted=True):

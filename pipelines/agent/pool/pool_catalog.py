@@ -43,7 +43,7 @@ def fill(
 def register_together(
     agent: AgentContext, pool: PoolConnection, deployments: Sequence[Deployment]
 ) -> Set[tuple[TableName, int]]:
-    """Register the existing tables that the catalog lacks in one request; returns the versions that are registered."""
+    """Register existing tables, where the catalog lacks them, in one request; returns the versions now registered."""
     found = {(each.table, each.version): _as_recorded(agent, each) for each in deployments}
     tables = [table for tables in found.values() for table in tables]
     try:
@@ -57,7 +57,7 @@ def register_together(
 def point_together(
     agent: AgentContext, pool: PoolConnection, deployments: Sequence[Deployment]
 ) -> Set[tuple[TableName, int]]:
-    """Create the pointers that the catalog lacks in one request; returns the versions whose pointer was created."""
+    """Create pointers, where the catalog lacks them, in one request; returns the versions whose pointers exist now."""
     pointers = {(each.table, each.version): pointer_of(agent.layout, each) for each in deployments}
     try:
         made = pool.call(WRITE_CALL_S, pool.tables.point_together, tuple(pointers.values()))

@@ -63,7 +63,7 @@ class PoolSupervisor:
         recorded_session: Callable[[], str] = lambda: "",
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Configure the pool. `restore` fills the catalog after each connect; until then, statements can only stop.
+        """Configure the pool. Until `restore` has filled a new connection's catalog, statements can only be stopped.
 
         A local server writes to the folder `data` and locks it; it is started with `connectors`, whose jars may be in
         the folder `project`. `recorded_session` returns the session id to use if the ledger has none; empty if
@@ -191,7 +191,7 @@ class PoolSupervisor:
         self._stopped_proofs = 0
 
     def _found_stopped(self, error: EngineStopped) -> None:
-        """Count that a stopped SparkContext was found; end a local server on the second time, otherwise raise."""
+        """Handle a stopped SparkContext: end a local server once this is confirmed; until then, raise the error."""
         self._stopped_proofs += 1
         self._prove_at = self._monotonic()
         confirmed = self._stopped_proofs >= PROOFS
@@ -248,9 +248,9 @@ class PoolSupervisor:
         server.ready(START_S)
 
     def _attach(self, *, new: bool) -> None:
-        """Connect to the pool, with the session id in the ledger or, if the ledger was lost, in the data folder.
+        """Connect to the pool, using the session id from the ledger or, if the ledger was lost, from the data folder.
 
-        If the server does not know the session, a new one is opened. From here on, statements can be stopped.
+        If the server does not know the session, a new one is opened. Once connected, statements can be stopped.
         """
         try:
             # Not at the top of this module: without Spark's client, a new agent answers 0.7 s sooner.
@@ -320,7 +320,7 @@ class PoolSupervisor:
             self._ledger.add_event(event)
 
     def _lost(self, session: "Session") -> None:
-        """Drop the connection for a session that the pool no longer knows, and with which all its queries ended."""
+        """Drop the connection after the pool has lost its session, and with it all of its queries."""
         current = self._open
         if current is not None and session is current.session:
             self._events.away(f"the session on the pool {self._pool.name} was closed; another one is opened")
@@ -369,7 +369,7 @@ class StartBackoff:
 
     @property
     def exhausted(self) -> bool:
-        """Return whether the pool will not be started automatically any more."""
+        """Return whether the pool will no longer be started automatically."""
         return self._count() >= LIMIT
 
     @property

@@ -32,7 +32,7 @@ FILLED_S = 30.0
 
 
 class Adoption:
-    """Resolves a doubt: registers recorded versions, starts a new epoch, and marks all folders as this ledger's.
+    """Resolves a doubt about the environment: registers versions, starts a new epoch, and rewrites owner files.
 
     It never moves files.
     """
@@ -130,7 +130,7 @@ class Adoption:
         )
 
     def _doubt(self, found: tuple[FoundVersion, ...]) -> str:
-        """Return the environment's doubt, or the first statement with another epoch, machine or record; empty if none.
+        """Return why the environment is in doubt, or how its first statement in doubt differs; empty if nothing does.
 
         A checkpoint that cannot be read now raises no doubt; its line among the findings shows the error.
         """

@@ -256,7 +256,7 @@ class CommandHandler:
         return {"unstaged": there}
 
     def _peek(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Return rows of a table, of its serving version unless the arguments contain another one."""
+        """Return some rows of a table, from the version in the arguments or from the serving version."""
         table = parse_table_name(str(args.get("table", "")))
         deployment = self._agent.serving(table)
         if deployment is None:

@@ -107,9 +107,9 @@ class RepeatedCalls:
             return window.count <= STORED
 
     def take_over(self) -> list[tuple[Alike, int]]:
-        """Remove the minutes that have ended, and return the similar commands in them with the number not recorded.
+        """End the counting periods that are over; returns, for each kind of command, how many were not recorded.
 
-        Commands that were all recorded are omitted.
+        Kinds of which all commands were recorded are omitted.
         """
         with self._lock:
             now = self._monotonic()
@@ -226,7 +226,7 @@ def cut(text: str, most: int) -> str:
 
 
 def _act(request: dict[str, Any]) -> str:
-    """Return the name to record for a command; for commands to a run, this is the act, such as `retry`."""
+    """Return the name to record for a command: its own or, for a command to a run, the act, such as `retry`."""
     op = str(request.get("op"))
     return str((request.get("args") or {}).get("act") or op) if op == "run" else op
 

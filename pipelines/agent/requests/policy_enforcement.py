@@ -1,6 +1,6 @@
 """The policy of the environment: first recorded from the files, then changed by commands; enforced for every command.
 
-The agent determines again which confirmation an action needs, so that no caller can get by with less.
+The agent itself determines the confirmation that an action needs, so that no caller can get by with less.
 """
 
 import os

@@ -133,14 +133,14 @@ class RegistryRebuild:
 
 
 def goes_on(batch: int | None, wanted: str) -> str:
-    """Describe the version's last batch, and whether the version should be running."""
+    """Describe a version's last batch, and whether the version should be running."""
     if wanted == WantedState.STOPPED:
         return f"is {'before its first batch' if batch is None else f'at batch {batch}'}, wanted stopped"
     return f"{'begins' if batch is None else f'continues after batch {batch}'}, wanted {wanted}"
 
 
 def serving_lines(serving: Mapping[TableName, int], before: tuple[Deployment, ...]) -> tuple[str, ...]:
-    """Return a line for each known version that does not serve, but does so in a newer record of the data folder."""
+    """Return a line for each known version that serves according to a newer record, but not according to the ledger."""
     known = {(d.table, d.version) for d in before if not d.active}
     return tuple(
         f"{physical_name(table, version)} serves by the data folder's record, which is newer than the ledger"

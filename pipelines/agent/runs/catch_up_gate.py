@@ -65,7 +65,7 @@ class CatchUpGate:
     fell_at: float = 0.0
 
     def look(self, agent: AgentContext, deployment: Deployment) -> GateReading:
-        """Check a version's newest measurement; each is counted once, and the one found by the first check is not."""
+        """Check a version's newest measurement; each one counts once, except the one that existed before the wait."""
         now = agent.monotonic()
         measured = {(m.table, m.version): m for m in agent.ledger.measurements()}
         mine = measured.get((deployment.table, deployment.version))
@@ -108,7 +108,7 @@ class CatchUpGate:
         return Sentence(f"it has been stopped for {SILENT_S:.0f} s") if is_over else None
 
     def _unjudgeable(self, mine: Measurement | None, now: float) -> Sentence | None:
-        """Return why the gate must fail because the lag has been unknown for too long; None if it may become known."""
+        """Return why the gate fails, if the lag has been unknown for too long; None otherwise."""
         if mine is not None and mine.lag_files is not None:
             self.known_at = now
         if self._is_past(self.known_at, UNKNOWN_S, now):
@@ -121,7 +121,7 @@ class CatchUpGate:
         return None
 
     def _stuck(self, mine: Measurement, now: float) -> Sentence | None:
-        """Return why the version will not catch up, because it commits nothing or falls behind; None if it may."""
+        """Return why the version will not catch up, if it commits nothing or its lag does not fall; None otherwise."""
         if mine.batch != self.batch:
             self.batch, self.moved_at = mine.batch, now
         if self._is_past(self.moved_at, SILENT_S, now) and mine.lag_files:

@@ -31,7 +31,7 @@ Versions = tuple[tuple[str, int], ...]
 
 
 def give_up(agent: AgentContext, versions: Versions, *, since: int) -> tuple[Deployment, ...]:
-    """Record that versions that do not serve should not run any more; returns these versions, readers first.
+    """Record that a run's versions should no longer run, unless they serve; returns these versions, readers first.
 
     A version that is still read keeps running, and so does one that was started by a command later than `since`, the
     serial of the cancel, which may be handled late or twice.
@@ -55,7 +55,7 @@ def give_up(agent: AgentContext, versions: Versions, *, since: int) -> tuple[Dep
 
 
 def call_off_starts(agent: AgentContext, row: RunRow) -> None:
-    """Record that versions that a run was about to start should not run any more; raises Busy like `holding`.
+    """Cancel the starts that a run has recorded and not performed; raises Busy like `holding`.
 
     Waits for a start call without an answer, because its query may still appear.
     """
@@ -68,9 +68,9 @@ def call_off_starts(agent: AgentContext, row: RunRow) -> None:
 
 
 def stop_failed(agent: AgentContext, row: RunRow) -> None:
-    """Record that failed new versions of a run should not be running, so that a retry of the run starts them again.
+    """Record that a run's failed new versions should no longer run, so that a retry of the run starts them again.
 
-    Steps start versions that should not be running, but not failed ones.
+    Start steps ignore a version that should already be running, even if it has failed.
     """
     begun = ((TableName(step.table), step.version) for step in row.steps if step.do in _BEGINS)
     for deployment in (agent.ledger.deployment(*key) for key in dict.fromkeys(begun)):

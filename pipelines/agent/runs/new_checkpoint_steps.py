@@ -39,7 +39,7 @@ class SeamPlace:
 
 
 def seam(run: RunContext, step: Step) -> RunEvidence:
-    """Switch a version to the parent in the plan, with a new checkpoint that skips everything read so far.
+    """Switch a version to the parent version in the plan, with a new checkpoint that skips everything read so far.
 
     Until a batch of the parent matches, the version keeps reading the old parent; after `WAIT_S` the step fails, and
     nothing has changed.
@@ -75,10 +75,11 @@ def has_moved(run: RunContext, step: Step) -> bool:
 
 
 def find_place(agent: AgentContext, deployment: Deployment, node: PlanNode) -> SeamPlace | Unaligned:
-    """Find the batch of the new upstream version that matches the old one at this version's last batch.
+    """Find the position at which a version can switch to the upstream version in the plan.
 
-    Two batches match if both upstream versions had read the same input by then. Returns Unaligned, with the reason, if
-    there is no such batch. Raises TryAgain if files cannot be reached.
+    It is a batch of the new upstream version by which that version had read the same input as the old one at this
+    version's last batch. Returns Unaligned, with the reason, if there is none. Raises TryAgain if files cannot be
+    reached.
     """
     key = (deployment.table, deployment.version)
     before, after = (next(b for b in found.bindings if b.streamed) for found in (deployment, node))
@@ -105,8 +106,8 @@ def _unless_half_done(
 ) -> SeamPlace | Unaligned:
     """Return `place`, or Unaligned if the statement has written a batch to its table without committing it.
 
-    Such a batch must be committed first: after the seam, the log of the table would make Spark skip the batch with the
-    same number as a repetition.
+    Such a batch must be committed first: after the seam, the next batch would have the same number, and the table
+    would skip it as a repetition.
     """
     if isinstance(place, Unaligned) or not table_format(deployment.format).transaction_log:
         return place

@@ -121,7 +121,7 @@ def _record(run: RunContext, targets: list[tuple[TableName, int]]) -> None:
 
 
 def _not_servable(run: RunContext, step: Step, targets: list[tuple[TableName, int]]) -> RunEvidence | None:
-    """Return the evidence of a swap that cannot be made now: the step waits or fails. None if pointers may move.
+    """Return the evidence that the swap must wait or has failed; None if its pointers may move now.
 
     Gates may have opened long ago, so they are checked again, unless an operator skipped them. A failed or stopped
     version never serves, even without a gate. Versions that already serve are not checked, because only their columns

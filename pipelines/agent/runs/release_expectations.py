@@ -59,7 +59,10 @@ def begins_alone(expected: Expectation) -> bool:
 
 
 def _nulls_apart(effects: Iterable[RowEffect]) -> Iterator[RowEffect]:
-    """Yield the effects, preceded by one for the NULL rows of each filter, because `x <> 1` also drops NULLs."""
+    """Yield the effects; before that of a filter, also one for the rows that it drops because its condition is NULL.
+
+    Such rows are often dropped by mistake, for example by `x <> 1`.
+    """
     for effect in effects:
         if condition := _LEFT_OUT.match(effect.predicate):
             yield replace(effect, why=f"{effect.why}, which is NULL there", predicate=f"({condition[1]}) IS NULL")
@@ -67,7 +70,7 @@ def _nulls_apart(effects: Iterable[RowEffect]) -> Iterator[RowEffect]:
 
 
 def _not_distinct_yet(pair: VersionPair, expected: Expectation) -> Iterator[RowEffect]:
-    """Yield an effect for the rows that a version with DISTINCT withholds until its watermark has passed them."""
+    """Yield the expected difference that DISTINCT causes by withholding rows until the watermark has passed them."""
     for side, column in expected.withheld:
         passed = pair.at.green_watermark_ms if side is RowSide.NEW else pair.at.blue_watermark_ms
         other = RowSide.OLD if side is RowSide.NEW else RowSide.NEW
@@ -142,7 +145,7 @@ def _statement(deployment: Deployment) -> ComparedStatement:
 
 
 def _withheld(pair: VersionPair) -> tuple[RowEffect, ...]:
-    """Return effects for rows that only one version has emitted yet, because its watermark is ahead."""
+    """Return the expected differences from rows that one version has not emitted yet, as its watermark is behind."""
     at = pair.at
     if at.same_watermarks:
         return ()
@@ -154,7 +157,7 @@ def _withheld(pair: VersionPair) -> tuple[RowEffect, ...]:
 
 
 def _dropped(agent: AgentContext, deployed: Mapping[Version, Deployment], pair: VersionPair) -> tuple[RowEffect, ...]:
-    """Return effects for late rows that a watermark of the old version, or of one upstream, has dropped."""
+    """Return the expected differences from late rows that a watermark of the old version, or upstream, has dropped."""
     measured = {(m.table, m.version): m for m in agent.ledger.measurements()}
     open_, seen = [(pair.old.table, pair.old.version)], set()
     while open_:

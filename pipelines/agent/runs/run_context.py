@@ -47,7 +47,7 @@ class OpenValidation:
 
 
 def overtaken(agent: AgentContext, node: PlanNode) -> str:
-    """Return the serving version of a node's table if the node neither replaces nor creates it; empty otherwise."""
+    """Return the serving version of a node's table if the plan neither replaces nor creates it; empty otherwise."""
     serving = next((d for d in agent.ledger.versions(node.table) if d.active and not d.deleted), None)
     if serving is None or serving.external or serving.version in (node.from_version, node.version):
         return ""
@@ -135,7 +135,7 @@ class RunContext:
         """Call `before`, and start the step's version, unless an operator has stopped it during this run.
 
         `before` returns whether it has stopped a running query; if the caller has already stopped it, `after_stop` is
-        set. If the start is refused, a version that should not be running before remains so.
+        set. If the start is refused, a version that was meant to stay stopped stays so.
         """
         key, word = (step.table, step.version), self.agent.ledger.run_word(self.id)
         stops, name = self.agent.locks.stops(key), query_name(*key)
@@ -159,17 +159,17 @@ class RunContext:
         return self.deployed(step)
 
     def take_back(self, step: Step) -> None:
-        """Undo a start command that was refused or abandoned, for a version that should not be running before it."""
+        """Undo a refused or abandoned start command, so that a version that was meant to stay stopped stays so."""
         name, word = query_name(step.table, step.version), self.agent.ledger.run_word(self.id)
         if (name, word.serial) in self._rested:
             self.agent.ledger.take_back(step.table, step.version, word, self._rested[name, word.serial])
 
     def start_as_before(self, step: Step, before: Deployment) -> Deployment | StepFailed:
-        """Restart a version that the step stopped without success, unless it should not be running anyway."""
+        """Restart a version after the step stopped it in vain, unless the version was meant to stay stopped."""
         return before if self._is_to_rest(before) else self.start_unless_stopped(step, after_stop=True)
 
     def _is_to_rest(self, found: Deployment) -> bool:
-        """Return whether a version should not be running, including a stop that the ledger does not record yet."""
+        """Return whether a version is meant to stay stopped, even if the ledger does not record the stop yet."""
         waits = self.agent.locks.has_unrecorded_stop((found.table, found.version))
         return waits or found.wanted == WantedState.STOPPED
 

@@ -256,8 +256,8 @@ class RunDriver:
     def _perform(self, step: Step) -> RunEvidence:
         """Perform a step; while the pool cannot be reached, retry for a limited time, then fail the step.
 
-        Before each attempt, pause and cancel are checked; they put the step off. An unavailable ledger is waited for
-        without a limit, because a failure must be recorded as well, and then the step gets one more attempt.
+        A pause or cancel that arrives between attempts puts the step off. An unavailable ledger is waited for without
+        a limit, because a failure must be recorded as well, and then the step gets one more attempt.
         """
         until, said, last = self._agent.monotonic() + POOL_WAIT_S, "", False
         while True:
@@ -378,7 +378,7 @@ class RunDriver:
 
 
 def run_of(row: RunRow, plan: Plan) -> Run:
-    """Build the run's domain value from its row and the steps of its plan."""
+    """Build a `Run` from its row and the steps of its plan."""
     rows = {step.n: step for step in row.steps}
     steps = tuple(
         StepProgress(step, StepState(rows[step.n].state), rows[step.n].tries, rows[step.n].note)

@@ -93,7 +93,7 @@ DAY_S = 86400.0
 def set_aside(agent: AgentContext, deployment: Deployment) -> None:
     """Remove a version's table from the catalog, and move its files to the trash, where they are kept for some days.
 
-    If the ledger cannot be written, nothing is moved, because that is tested first; the deletion is recorded last.
+    Before anything is moved, it is tested that the ledger can be written; the deletion itself is recorded last.
     """
     layout, files = agent.layout, agent.files
     agent.ledger.heartbeat(agent.clock())

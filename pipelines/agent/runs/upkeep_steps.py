@@ -156,7 +156,7 @@ def _readers(agent: AgentContext, deployment: Deployment) -> list[Deployment]:
 
 
 def _unread(agent: AgentContext, parent: Deployment, reader: Deployment, moment: float) -> Iterator[str]:
-    """Describe, for each stream of a reader, the version that it has not read and whose files a vacuum would delete."""
+    """Describe, for each stream of a reader, the unread version of the log whose files a vacuum would delete."""
     _, checkpoint = places_of(agent, reader)
     reads = streamed_reads(reader)
     # Only streams of this version matter, so the version stands for every parent.
@@ -243,7 +243,8 @@ def _look_after_now(run: RunContext, step: Step, open_: OpenUpkeep) -> None:
 def _at_rest(run: RunContext, step: Step) -> Iterator[None]:
     """Lock a version and pause its statement for a block: a MERGE fails if its files are being rewritten (4.4.0).
 
-    The version should still be running, so the reconciler restarts it, even if the agent dies in the block.
+    According to the registry, the statement should still be running, so the reconciler restarts it even if the agent
+    dies.
     """
     with run.agent.locks.holding((step.table, step.version), by=f"run {run.id}"):
         found = run.deployed(step)

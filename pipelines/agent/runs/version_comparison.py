@@ -209,7 +209,7 @@ class VersionComparison:
     def check(self, new: Deployment, upto: int | None, names: Mapping[TableName, str]) -> tuple[CheckResult, ...]:
         """Run the project's checks on the rows of the new version up to the batch `upto`; None means all of its rows.
 
-        `names` are the catalog names of the other tables. A check that Spark refuses has failed.
+        `names` are the catalog names of the other tables. A check that Spark refuses counts as failed.
         """
         batch = written_batch(self._agent, new) if upto is None else upto
         columns, unread, found = column_types(new.texts, new.table), "", []

@@ -140,6 +140,6 @@ def fault_that_ended(agent: AgentContext, deployment: Deployment, error_class: s
 
 
 def _runs(deployment: Deployment) -> bool:
-    """Return whether a deployment has a statement that is running, as it should be."""
+    """Return whether a deployment has a statement that is running and should be."""
     ours = not (deployment.external or deployment.deleted)
     return ours and deployment.wanted == WantedState.RUNNING and deployment.state in ALIVE

@@ -155,7 +155,7 @@ def stop(
 ) -> None:
     """Stop a deployment's query, and wait until it has ended and its last batch is written.
 
-    `calling` is called just before each call of Spark's stop. No lock is needed, because an operator's stop must not
+    `calling` is called just before each call of Spark's stop. This takes no lock, because an operator's stop must not
     wait for one; starts check for stops afterwards.
     """
     pool = agent.pool.connection_for_stops()
@@ -164,13 +164,13 @@ def stop(
 
 
 def pause(agent: AgentContext, deployment: Deployment) -> None:
-    """Stop a deployment that should be running, for a short time: its next start does not count as a restart."""
+    """Stop a deployment for a short time: it should still be running, and its next start is no restart."""
     agent.paused.add(deployment.run_id)
     stop(agent, deployment)
 
 
 def _started(agent: AgentContext, deployment: Deployment, stops: int) -> ReportedQuery | None:
-    """Start a query and return it; None if an operator's stop arrived in the meantime, which ends the query.
+    """Start a query and return it; None if it was stopped again because of an operator's stop in the meantime.
 
     This must not wait for the ledger, because a stop may be waiting for this start.
     """

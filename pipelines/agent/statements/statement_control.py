@@ -223,7 +223,7 @@ class StatementControl:
             return self._remembered
 
     def _intend(self, names: tuple[str, ...], word: Word) -> Recorded:
-        """Record, in the ledger or the emergency journal, that tables or versions should not run any more."""
+        """Record, in the ledger or the emergency journal, that tables or versions should no longer run."""
         try:
             call_deadlines.call(LEDGER_S, self._agent.ledger.stop_statements, names, word)
         except (LedgerUnavailable, PoolUnreachable) as error:
@@ -385,7 +385,7 @@ def apply_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
 
 
 def _tell(agent: AgentContext, journal: EmergencyJournal, stop: JournalledStop) -> None:
-    """Record who stopped what, which the agent that received the stop could not record.
+    """Record an event and an audit entry for a stop in the journal, on behalf of the agent that received the stop.
 
     If the ledger fails halfway, the stops are applied again later, and nothing is recorded twice.
     """

@@ -71,7 +71,7 @@ class TransientFailures:
 DISK_FULL = "HEADGATE_DISK_FULL"
 
 SCARCE_B = 100_000_000
-"""A disk on which a write failed is considered full if it has less free space, in bytes, or less than a tenth.
+"""A disk on which a write failed is considered full if less than this many bytes, and less than a tenth, are free.
 
 By then, the failed task's files are deleted, so some space is free again.
 """
@@ -87,8 +87,8 @@ def with_disk(deployment: Deployment, error_class: str, error: str) -> tuple[str
 def disk_error(deployment: Deployment, error_class: str, goes_on: str, restart: str = "") -> tuple[str, str] | None:
     """Return class and text of an error that is due to a full disk; None for any other error.
 
-    `goes_on` describes how the statement continues once there is space; `restart`, if given, replaces it if there
-    already is.
+    `goes_on` describes how the statement continues once there is space; if there is space already, `restart` is used
+    instead, if given.
     """
     if error_class not in (NO_SPACE, _WRITE_FAILED) or not (spaces := _spaces(deployment)):
         return None

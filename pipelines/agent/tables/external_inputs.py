@@ -72,7 +72,7 @@ def _inputs(agent: AgentContext, deployment: Deployment) -> Iterator[Deployment]
 
 
 def fault_of_inputs(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return why an input with a log is gone or lacks a column that a statement reads; None if none of them is."""
+    """Return why an input with a log is gone or lacks a column that a statement reads; None if all inputs are fine."""
     for source in _inputs(agent, deployment):
         about = (agent.files, parsed_ddl(source), source.folder, _file(source))
         is_read = partial(_is_read, agent, deployment, source)
