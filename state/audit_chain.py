@@ -1,8 +1,8 @@
-"""The audit log as a hash chain, and the archive files beside the ledger that hold its old entries.
+"""The audit log as a hash chain, and the archive files next to the ledger that contain its old entries.
 
-Each entry contains the hash of the entry before it, and a hash of its own that covers both. Rewriting every hash up to
-the recorded head leaves no trace here: `headgate audit --verify` prints the head, to be compared with a copy kept
-elsewhere.
+Each entry contains the hash of the entry before it, and a hash of its own that covers both. An attacker who rewrites
+every hash up to the recorded head leaves no trace here: `headgate audit --verify` prints the head, to be compared with
+a copy kept elsewhere.
 
 An archive is a file of JSON lines that only grows. Entries are on disk in the archive before the transaction that
 removes them from the ledger and records the new end of the archive. After a kill in between, the next round finds these
@@ -30,7 +30,7 @@ FIRST = ""
 
 @dataclass(frozen=True, slots=True)
 class AuditHead:
-    """The newest entry as recorded beside the audit log, or the last one of an archive."""
+    """The newest entry of the audit log as recorded in the ledger, or the last entry of an archive."""
 
     entry: int
     hash: str
@@ -42,7 +42,7 @@ START = AuditHead(0, FIRST)
 
 @dataclass(frozen=True, slots=True)
 class AuditBreak:
-    """A break in the chain."""
+    """A break in the hash chain of the audit log."""
 
     first: int
     """Number of the first affected entry; 0 if the record of the newest entry is affected."""
@@ -64,7 +64,7 @@ class AuditBreak:
 
 
 def entry_hash(previous: str, values: Sequence[object]) -> str:
-    """Return the SHA-256 of an entry in hex; values are in the order of `HASHED`."""
+    """Return the SHA-256 of an entry in hex; `values` are the columns in `HASHED`, in that order."""
     at, *words = values
     return hashlib.sha256(json.dumps([previous, float(str(at)), *words]).encode()).hexdigest()
 
@@ -75,7 +75,7 @@ def hash_of(entry: AuditRow, previous: str) -> str:
 
 
 def breaks_of(entries: Sequence[AuditRow], head: AuditHead | None, start: AuditHead = START) -> tuple[AuditBreak, ...]:
-    """List the breaks of the chain after `start`; empty if it is intact. Without entries `head` must be None."""
+    """List the breaks of the chain after the entry `start`; empty if it is intact. `head` is None for an empty log."""
     return tuple(dict.fromkeys(_breaks(entries, head, start)))
 
 
@@ -100,7 +100,7 @@ def _breaks(entries: Sequence[AuditRow], head: AuditHead | None, start: AuditHea
 
 
 def _break_before(entry: AuditRow, before: int, wanted: int | None, start: AuditHead) -> AuditBreak:
-    """Describe the break before an entry; `wanted` is the entry that should precede it, None if that entry is gone."""
+    """Describe the break before an entry; `wanted` is the entry that should precede it, None if it is gone."""
     if wanted is None and entry.id > before + 1:
         return AuditBreak(before + 1, entry.id - 1, "removed")
     if wanted is None:
@@ -116,7 +116,7 @@ _FILE_MODE = 0o640
 
 @dataclass(frozen=True, slots=True)
 class AuditCheck:
-    """The result of checking the whole audit log, archives and ledger."""
+    """The result of verifying the whole audit log, in archives and ledger."""
 
     head: AuditHead | None
     """The recorded newest entry."""
@@ -126,9 +126,9 @@ class AuditCheck:
 
 
 def append_part(folder: Path, archives: Sequence[AuditArchiveRow], entries: Sequence[AuditRow]) -> AuditArchiveRow:
-    """Append the entries of the earliest year to that year's archive; return the record of the archive.
+    """Append the entries of the earliest year to that year's archive; return the archive's new record.
 
-    The entries are synced to disk. Repeating the call adds nothing. Raises OSError.
+    The entries are synced to disk. A repeated call adds nothing. Raises OSError.
     """
     newest = archives[-1] if archives else None
     # A clock that was set back leads into no earlier file: files follow each other as entries do.
@@ -145,7 +145,7 @@ def append_part(folder: Path, archives: Sequence[AuditArchiveRow], entries: Sequ
 def check_audit(
     folder: Path, archives: Sequence[AuditArchiveRow], entries: Sequence[AuditRow], head: AuditHead | None
 ) -> AuditCheck:
-    """Check all archives, then the entries of the ledger. Raises OSError if a file cannot be read."""
+    """Verify all archives, then the entries in the ledger. Raises OSError if a file cannot be read."""
     breaks: list[AuditBreak] = []
     beyond: list[tuple[str, int]] = []
     start = START
@@ -172,8 +172,9 @@ def _year(entry: AuditRow) -> int:
 
 
 def _places(year: int, archives: Sequence[AuditArchiveRow]) -> Iterator[AuditArchiveRow]:
-    """Yield the archives to which a part may be appended, each with its recorded end: the newest one, then unused
-    names.
+    """Yield the archives to which a year's entries may be appended: the newest one, then new ones with unused names.
+
+    Each record contains the end of its archive.
     """
     if archives and archives[-1].year == year:
         yield archives[-1]
@@ -185,7 +186,7 @@ def _places(year: int, archives: Sequence[AuditArchiveRow]) -> Iterator[AuditArc
 
 
 def _append(path: Path, end: int, body: bytes) -> bool:
-    """Write `body` after `end` bytes of a file and sync it; False if the file continues differently."""
+    """Write `body` at offset `end` of a file and sync it; return False if the file already continues differently."""
     is_new = not path.exists()
     if is_new and end:
         return False
@@ -207,7 +208,7 @@ def _append(path: Path, end: int, body: bytes) -> bool:
 
 
 def sync_to_disk(path: Path) -> None:
-    """Flush a file, or the entries of a folder, to disk."""
+    """Sync a file, or the directory entries of a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -216,7 +217,10 @@ def sync_to_disk(path: Path) -> None:
 
 
 def _read(path: Path, before: AuditHead) -> list[AuditRow]:
-    """Read the entries of a file that follow `before`, without an incomplete last line."""
+    """Read the entries of an archive, without an incomplete last line.
+
+    `before` is the entry that precedes the file's first one. An unreadable line becomes an entry with an invalid hash.
+    """
     lines = path.read_bytes().split(b"\n")
     torn = lines.pop()
     entries: list[AuditRow] = []
@@ -230,7 +234,7 @@ def _read(path: Path, before: AuditHead) -> list[AuditRow]:
 
 
 def _entry(line: bytes) -> AuditRow | None:
-    """Parse a line; None if it is not an entry."""
+    """Parse a line as an audit entry; None if it is not one."""
     try:
         entry = AuditRow(**json.loads(line))
     except (ValueError, TypeError):

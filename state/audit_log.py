@@ -1,6 +1,6 @@
 """Command log and audit log; audit entries are append-only, enforced by triggers and verified by a hash chain.
 
-The newest entry is also recorded beside the audit log in the same transaction, so that a truncated tail is noticed.
+The newest entry is recorded separately in the same transaction, so that removal of the latest entries is noticed.
 """
 
 import json
@@ -33,7 +33,7 @@ _ABOUT = (
 
 
 def op_words(op: str) -> str:
-    """Return the display name of an op."""
+    """Return the display name of an operation on the agent's socket."""
     return _WORDS.get(op, op)
 
 
@@ -41,7 +41,7 @@ class AuditReads(LedgerReads):
     """Methods that read the command log and the audit log."""
 
     def commands(self, limit: int = 100) -> tuple[CommandRow, ...]:
-        """List the newest commands, accepted and refused, newest first."""
+        """List the newest commands, accepted or refused, newest first."""
         return self._rows(CommandRow, "SELECT * FROM command ORDER BY id DESC LIMIT ?", (limit,))
 
     def audits(self, limit: int = 100) -> tuple[AuditRow, ...]:
@@ -57,11 +57,11 @@ class AuditReads(LedgerReads):
         return self._rows(AuditRow, _ABOUT.format("audit"), (json.dumps(sorted(subjects)), limit))
 
     def audit_archives(self) -> tuple[AuditArchiveRow, ...]:
-        """List the files beside the ledger with older entries, oldest first."""
+        """List the archive files with older audit entries, oldest first."""
         return self._rows(AuditArchiveRow, "SELECT * FROM audit_archive ORDER BY last")
 
     def check_audit(self) -> AuditCheck:
-        """Verify the whole audit log, archives and ledger. Raises LedgerUnavailable if a file cannot be read."""
+        """Verify the whole audit log, in archives and ledger. Raises LedgerUnavailable if a file cannot be read."""
         columns, archive = field_names(AuditRow), field_names(AuditArchiveRow)
         # One statement is one snapshot: an entry that is added or archived meanwhile is in one place, not in none.
         found = self._values(
@@ -78,7 +78,7 @@ class AuditReads(LedgerReads):
 
 
 class AuditWrites(AuditReads, LedgerWrites):
-    """Methods that write the command log and the audit log; the ledger assigns ids."""
+    """Methods that write the command log and the audit log; the ledger assigns the ids."""
 
     def add_command(self, command: CommandRow) -> int:
         """Add a command and return its id."""

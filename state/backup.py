@@ -1,4 +1,4 @@
-"""Backup of a ledger to a verified copy while the agent writes, and restore from a copy while no agent runs."""
+"""Backup of a ledger to a verified copy, also while the agent writes, and restore from a copy while no agent runs."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ class Restored:
 
 
 def back_up(ledger: Path, into: Path) -> int:
-    """Copy a consistent snapshot of a ledger, verify it and rename it to `into`; return its size in bytes.
+    """Write a verified, consistent copy of a ledger to the file `into`; return its size in bytes.
 
     The agent may keep writing. Raises Refused if the file exists, LedgerUnavailable if the ledger cannot be read or the
     copy is incomplete.
@@ -59,10 +59,11 @@ def back_up(ledger: Path, into: Path) -> int:
 def restore(
     backup: Path, ledger: Path, *, project_id: str, project: str, environment: str, actor: str, now: float
 ) -> Restored:
-    """Replace a ledger by a backup and keep the replaced ledger beside it; the caller holds the agent's lock.
+    """Replace a ledger with a backup and keep the replaced ledger next to it; the caller holds the agent's lock.
 
     The copy is migrated, verified and given a new epoch before anything is moved. Raises Refused if the file is not a
-    complete ledger of this environment, LedgerUnavailable if the disk cannot take the copy.
+    complete ledger of this environment, LedgerUnavailable if there is no room for the copy or the disk reports an
+    error.
     """
     fresh = ledger.with_name(f"{ledger.name}.restoring")
     facts = EnvironmentRow(
@@ -113,7 +114,7 @@ def _is_disk_error(error: BaseException | None) -> bool:
 
 
 def _remedy(error: HeadgateError, copy: Path, ledger: Path) -> str:
-    """Return what to do about a backup that cannot be restored, by the schema version of its copy."""
+    """Return the remedy for a backup that cannot be restored, depending on the schema version of its copy."""
     version = schema_version_of(copy) if isinstance(error, VersionMismatch) else SCHEMA_VERSION
     if version > SCHEMA_VERSION:
         return error.remedy
@@ -135,10 +136,9 @@ def _epoch_of(ledger: Path) -> int:
 
 
 def _settle(ledger: Path) -> None:
-    """Write the contents of a ledger's logs into the ledger, so that the file is complete even if the restore is
-    killed.
+    """Write the contents of a ledger's logs into its file, which is then complete even if the restore is killed.
 
-    The logs of a damaged ledger stay beside it. A second name left by a killed restore is removed.
+    The logs of a damaged ledger stay as they are. A second name that a killed restore left behind is removed.
     """
     for former in ledger.parent.glob(f"{ledger.name}.*.replaced"):
         if ledger.exists() and former.samefile(ledger):
@@ -150,7 +150,7 @@ def _settle(ledger: Path) -> None:
 
 
 def _keep(ledger: Path, now: float) -> Path:
-    """Link a ledger to a second name and move its logs: SQLite would apply them to any file with the first name."""
+    """Link a ledger to a second name and move its logs there: SQLite applies logs to any file of the matching name."""
     stem = f"{ledger.name}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}"
     names = (ledger.with_name(f"{stem}{n}.replaced") for n in chain([""], (f".{n}" for n in count(2))))
     kept = next(name for name in names if not name.exists())

@@ -1,8 +1,8 @@
-"""The emergency journal: stops that the ledger could not record, one JSON object per line, applied first of all.
+"""The emergency journal: stops that the ledger could not record, as JSON lines that are applied before anything else.
 
 The journal never raises: stops that cannot be written to disk either are kept in memory until the agent ends. The lock
-is never held during ledger access, so that a new stop does not wait for others to be applied. Serials make applying
-idempotent.
+is never held during ledger access, so that a new stop does not wait for others to be applied. Thanks to the serials, a
+stop can be applied twice without harm.
 """
 
 import json
@@ -35,12 +35,12 @@ class JournalledStop:
 
     @property
     def said(self) -> tuple[str, tuple[str, ...]]:
-        """Return the actor and the names, which are the same for repetitions of a stop."""
+        """Return the actor and the names, which are equal for repetitions of the same stop."""
         return self.actor, self.names
 
 
 class Taken(NamedTuple):
-    """The contents of the journal, oldest first."""
+    """The pending contents of the journal, oldest first."""
 
     stops: tuple[JournalledStop, ...]
     unreadable: tuple[bytes, ...]
@@ -54,7 +54,7 @@ class _Waiting(NamedTuple):
 
 
 class EmergencyJournal:
-    """An append-only file beside the ledger; safe to use from several threads of one process."""
+    """The journal's file, next to the ledger; safe to use from several threads of one process."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -90,7 +90,7 @@ class EmergencyJournal:
             return on_disk
 
     def waits(self) -> bool:
-        """True if stops may be pending; cheap enough for every round."""
+        """Return whether stops may be pending; cheap enough to be called in every round."""
         with suppress(OSError):
             return bool(self._kept) or self._path.stat().st_size > self._done
         return bool(self._kept)
@@ -102,7 +102,7 @@ class EmergencyJournal:
 
     @contextmanager
     def taking(self) -> Iterator[Taken]:
-        """Yield the pending stops and remove them if the block succeeds; stops may be appended meanwhile."""
+        """Yield the pending stops, and remove them if the block succeeds; stops may be appended meanwhile."""
         with self._lock:
             taken, size = self._read()
             kept, waiting, self._waiting = len(self._kept), self._waiting, {}
@@ -117,7 +117,7 @@ class EmergencyJournal:
             self._remove(size)
 
     def set_aside(self, lines: tuple[bytes, ...]) -> None:
-        """Move lines that are not stops to a file beside the journal, if the disk allows."""
+        """Append lines that are not stops to the file of unreadable lines, if the disk allows."""
         with suppress(OSError):
             descriptor = os.open(self.unreadable_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
             with os.fdopen(descriptor, "wb") as file:
@@ -138,7 +138,7 @@ class EmergencyJournal:
             os.close(descriptor)
 
     def _read(self) -> tuple[Taken, int]:
-        """Return the pending stops and the length of the file."""
+        """Return the pending stops and unreadable lines, and the length of the file up to which they were read."""
         try:
             content = self._path.read_bytes()
         except OSError:
@@ -153,12 +153,12 @@ class EmergencyJournal:
         return Taken(tuple(map(self._repeated, [*stops, *self._kept])), unreadable), len(content)
 
     def _repeated(self, stop: JournalledStop) -> JournalledStop:
-        """Return a stop with the serial of its newest repetition, which is not in the file."""
+        """Return a stop with the serial of its newest repetition, since repetitions are not written to the file."""
         waiting = self._waiting.get(stop.said)
         return replace(stop, serial=max(stop.serial, waiting.serial)) if waiting else stop
 
     def _remove(self, size: int) -> None:
-        """Remove the first `size` bytes, which were applied; stops appended since then stay."""
+        """Mark the first `size` bytes as applied, and delete the file if it has no stops after them."""
         try:
             if self._path.stat().st_size > size:
                 self._done = size
@@ -173,7 +173,7 @@ class EmergencyJournal:
 
 
 def _stop(line: bytes) -> JournalledStop | None:
-    """Parse a line; None if it does not match the output of `as_line` exactly."""
+    """Parse a line; None if it is not exactly a stop that `as_line` could have written."""
     try:
         found = json.loads(line)
         match found:

@@ -1,4 +1,4 @@
-"""The ledger as a file: the agent's writer and everyone's readers.
+"""The ledger as a file: the agent's writer, and the readers that any process may open.
 
 While open, the writer uses WAL mode; when closed, it leaves a rollback-journal file, which readers without write access
 to the folder can read. Readers never write, never migrate, and never hold a read transaction longer than one method.
@@ -40,14 +40,14 @@ class Ledger(
     RunWrites,
     AuditWrites,
 ):
-    """The only writer of an environment, used by the agent; thread-safe."""
+    """The only writer of an environment's ledger, used by the agent; thread-safe."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, reading: sqlite3.Connection) -> None:
         super().__init__(path, connection, reading)
         self._file = _identity(path)
 
     def is_in_place(self) -> bool:
-        """Return whether the path still leads to the file that was opened; True if that cannot be checked."""
+        """Return whether the path still refers to the file that was opened; True if that cannot be checked."""
         try:
             return _identity(self.path) == self._file
         except (FileNotFoundError, NotADirectoryError):
@@ -56,7 +56,7 @@ class Ledger(
             return True
 
     def close(self) -> None:
-        """Close the writer and leave a file that readers without write access can read.
+        """Close the writer, leaving a file that readers without write access can read.
 
         If a reader is connected, the file stays in WAL mode with an empty log, which is readable too.
         """
@@ -76,11 +76,11 @@ class Ledger(
 
 
 def create_or_open(path: Path, facts: EnvironmentRow, *, busy_s: float = 5.0) -> Ledger:
-    """Open the environment's ledger for writing, creating or migrating it first.
+    """Open the environment's ledger for writing, after creating or migrating it if necessary.
 
     An existing ledger keeps its id and takes the project's name from `facts`; `facts` can add protection but not remove
     it. Raises LedgerUnavailable, or VersionMismatch if the schema is newer than this program or from before the first
-    release, or if the ledger belongs to another project.
+    release, or if the ledger belongs to another project or environment.
     """
     with sqlite_errors_translated(path):
         refuse_network(path)
@@ -107,9 +107,10 @@ class LedgerReader(
     RunReads,
     AuditReads,
 ):
-    """Read a ledger, with or without an agent, as its owner or a member of its group; safe to use from several threads.
+    """Reads a ledger, with or without an agent, as its owner or a member of its group; thread-safe.
 
-    Raises LedgerUnavailable when it is missing or unreadable, VersionMismatch when its schema is not this program's.
+    Raises LedgerUnavailable if the ledger is missing or unreadable, VersionMismatch if its schema version is not this
+    program's.
     """
 
     def __init__(self, path: Path) -> None:
@@ -124,13 +125,13 @@ class LedgerReader(
             pass
 
     def data_version(self) -> int:
-        """Return a number that changes with every write; takes only microseconds, to be called before each frame."""
+        """Return a number that changes with every write; takes only microseconds, so call it before each frame."""
         with self._connected() as connection:
             (version,) = connection.execute("PRAGMA data_version").fetchone()
         return self.opened << 32 | int(version)
 
     def copy_to(self, path: Path) -> None:
-        """Copy a consistent snapshot of the ledger into an empty file, which is left without a log file."""
+        """Copy a consistent snapshot of the ledger into an empty file, without leaving a log file behind."""
         with (
             self._connected() as connection,
             sqlite_errors_translated(path),
@@ -155,7 +156,7 @@ class LedgerReader(
                     connection.execute("COMMIT")
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and remove a temporary copy of it."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -220,7 +221,7 @@ def _opened(path: Path, shown: Path) -> sqlite3.Connection:
 def says_protected(path: Path) -> bool:
     """Return whether a ledger of any schema version records its environment as protected.
 
-    Works for a ledger that a reader refuses because of its version; raises LedgerUnavailable if it cannot be read.
+    This works even if a LedgerReader refuses the version. Raises LedgerUnavailable if the ledger cannot be read.
     """
     return bool(_value_in(path, "SELECT max(protected) FROM facts"))
 
@@ -246,7 +247,7 @@ def _readable_by_owner_only(error: sqlite3.OperationalError) -> bool:
 
 
 def _refuse_other_schema(path: Path, connection: sqlite3.Connection, *, oldest: int = FIRST_VERSION) -> None:
-    """Refuse a ledger that is newer than this program, from before the first release, or older than `oldest`."""
+    """Raise VersionMismatch for a schema that is newer than this program, older than `oldest`, or never released."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > SCHEMA_VERSION:
         raise VersionMismatch(
@@ -269,7 +270,7 @@ def _refuse_other_schema(path: Path, connection: sqlite3.Connection, *, oldest: 
 
 
 def _refuse_other(path: Path, connection: sqlite3.Connection) -> None:
-    """Refuse a file that is not a ledger; an empty file was truncated, since ledgers are created whole."""
+    """Raise LedgerUnavailable for a file that is not a ledger, or that is empty and so must have been truncated."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION_ID:
         what = "is not a ledger" if path.stat().st_size else "is empty: it was truncated"
@@ -279,7 +280,7 @@ def _refuse_other(path: Path, connection: sqlite3.Connection) -> None:
 def _make(path: Path, facts: EnvironmentRow) -> None:
     """Create a ledger under a temporary name and rename it, so that a kill leaves a complete ledger or none.
 
-    The folder and the file get their modes regardless of the umask; SQLite gives its logs the mode of the database.
+    The folder and the file get their modes regardless of the umask; SQLite creates its logs with the file's mode.
     """
     missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
     for folder in reversed(missing):
@@ -355,7 +356,7 @@ class LedgerCopy:
             raise
 
     def fresh(self) -> bool:
-        """True if the ledger has not changed since the copy was made."""
+        """Return whether the ledger is unchanged since the copy was made."""
         return self._stamps == self._stamped()
 
     def remove(self) -> None:
@@ -381,7 +382,7 @@ _MOUNTS = Path("/proc/self/mounts")
 
 
 def refuse_network(path: Path) -> None:
-    """Raise LedgerUnavailable if the path is on a network file system, which is known on Linux only."""
+    """Raise LedgerUnavailable if the path is on a network file system; only Linux can be checked."""
     try:
         lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -395,7 +396,7 @@ def refuse_network(path: Path) -> None:
 
 
 def file_system(path: Path, mounts: Iterable[str]) -> str:
-    """Return the file system type of an absolute path, from the lines of /proc/mounts; empty when none matches."""
+    """Return the type of the file system of an absolute path, from the lines of /proc/mounts; empty if none matches."""
     best, kind = -1, ""
     for line in mounts:
         parts = line.split(" ")
@@ -405,7 +406,7 @@ def file_system(path: Path, mounts: Iterable[str]) -> str:
 
 
 def is_network(kind: str) -> bool:
-    """True if a file system type is served over a network; FUSE counts unless it is known to be local."""
+    """Return whether a file system type is served over a network; FUSE counts unless it is known to be local."""
     name = kind.removeprefix("fuse.")
     return name in _NETWORK or (
         kind.startswith("fuse.") and name not in {"fuse-overlayfs", "ntfs-3g", "bindfs", "lxcfs"}

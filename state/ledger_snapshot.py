@@ -1,4 +1,4 @@
-"""Snapshots of the ledger for console and command line: immutable values, re-read only where they changed."""
+"""Snapshots of the ledger for console and command line: immutable values, of which only changes are read again."""
 
 import threading
 import time
@@ -31,7 +31,7 @@ NEWEST = 20
 
 @dataclass(frozen=True, slots=True)
 class LedgerSnapshot:
-    """An environment at one moment; `problem` is a sentence if the ledger could not be read."""
+    """The state of an environment at one moment; `problem` is a sentence if the ledger could not be read."""
 
     read_at: float
     """When the ledger was read, in epoch seconds."""
@@ -60,19 +60,17 @@ class LedgerSnapshot:
 
     @property
     def age_s(self) -> float | None:
-        """Seconds between the agent's last heartbeat and the time this snapshot was read; None if there is no
-        heartbeat.
-        """
+        """Seconds from the agent's last heartbeat to the reading of this snapshot; None if there is no heartbeat."""
         return heartbeat_age_s(self.facts.agent_seen_at, self.read_at) if self.facts else None
 
     @property
     def stale(self) -> bool:
-        """True if no agent updates the data."""
+        """Whether no agent is updating the data."""
         return self.facts is None or is_stale(self.age_s, self.facts.agent_pid)
 
     @property
     def pool_state(self) -> str | None:
-        """State of the pool; None if nothing was ever read."""
+        """The state of the pool; None if the ledger was never read."""
         return self.facts.pool_state if self.facts else None
 
     @property
@@ -81,7 +79,7 @@ class LedgerSnapshot:
         return tuple(serving_versions(self.statements).values())
 
     def readers_of(self, table: TableName, version: int | None = None) -> tuple[tuple[str, int], ...]:
-        """Return the sorted (table, version) pairs bound to a version of a table, or to any of its versions."""
+        """Return the (table, version) pairs that read a version of a table, or any version if None is given; sorted."""
         named = ((line, line.bindings) for line in self.statements if f'"{table}"' in line.bound)
         return tuple(
             (line.table, line.version)
@@ -92,7 +90,7 @@ class LedgerSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class StatementDetails:
-    """Details of one statement beyond the snapshot."""
+    """Details of one statement that are not in the snapshot."""
 
     table: TableName
     versions: tuple[Deployment, ...] = ()
@@ -110,18 +108,18 @@ class StatementDetails:
 
     @property
     def shown(self) -> Deployment | None:
-        """The requested version, or the serving one if none was requested; None if the table was never deployed."""
+        """The requested version, or the serving one if none was requested; None if there is no such version."""
         named = next((one for one in self.versions if one.version == self.asked), None)
         return self.serving if self.asked is None else named
 
     @property
     def serving(self) -> Deployment | None:
-        """The serving version; a deleted one if all versions are deleted, None if the table was never deployed."""
+        """The serving version, or a deleted one if all versions are deleted; None if the table was never deployed."""
         return serving_version(self.versions)
 
 
 class SnapshotCache:
-    """Reads snapshots of one ledger; returns the same object while nothing is written, and re-reads changes only."""
+    """Reads snapshots of one ledger: the same object until something is written, then only the changes."""
 
     def __init__(self, reader: LedgerReader, *, clock: Callable[[], float] = time.time) -> None:
         self._reader = reader
@@ -135,7 +133,7 @@ class SnapshotCache:
         self._plans: dict[str, Plan | None] = {}
 
     def snapshot(self) -> LedgerSnapshot:
-        """Return the current snapshot; raises LedgerUnavailable."""
+        """Return the current snapshot; raises LedgerUnavailable if the ledger cannot be read."""
         with self._lock:
             version = self._reader.data_version()
             if self._last is None or self._last.version != version:

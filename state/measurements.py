@@ -1,6 +1,7 @@
-"""Measurements: the latest figures of each version, their history as samples, table statistics, and events.
+"""Measurements: the latest ones of each version, their history as samples, table statistics, and events.
 
-Samples are thinned with age: all for an hour, one per minute for a day, one per quarter of an hour for a week.
+Samples are thinned out with age: all are kept for an hour, one per minute for a day, one per quarter of an hour for a
+week.
 """
 
 import sqlite3
@@ -77,25 +78,26 @@ class MeasurementReads(LedgerReads):
     """Methods that read measurements, samples and events."""
 
     def measurements(self) -> tuple[Measurement, ...]:
-        """List the latest measurements of all versions by table and version; screens use `statements`."""
+        """List the latest measurements of all versions, by table and version; screens use `statements` instead."""
         return self._rows(Measurement, f'{_MEASURED} ORDER BY d."table", d.version')
 
     def measurement(self, table: TableName, version: int) -> Measurement | None:
-        """Return the latest measurement of one version, None before the first."""
+        """Return the latest measurement of one version; None before the first measurement."""
         return self._row(Measurement, f'{_MEASURED} WHERE d."table" = ? AND d.version = ?', (table, version))
 
     def samples(self, table: TableName, version: int, since: float = 0.0) -> tuple[SampleRow, ...]:
-        """List a version's samples from `since` on, oldest first; bytes and counters are None in samples older than an
-        hour.
+        """List a version's samples from the time `since` on, oldest first.
+
+        Bytes and counters are None in samples older than an hour.
         """
         return self._rows(SampleRow, _SAMPLES, (table, version, max(0, _slot(since))))
 
     def folded_lag(self) -> dict[str, str]:
-        """Return the last agent's positions and totals for lag measurement, by key."""
+        """Return the positions and totals that the last agent stored for measuring lag, by key."""
         return dict(self._values("SELECT key, body FROM folded_lag"))
 
     def events(self, table: TableName | None = None, limit: int = 100) -> tuple[EventRow, ...]:
-        """List the newest events, newest first, of one table or of all."""
+        """List the newest events of one table, or of all tables and the environment, newest first."""
         if table is None:
             return self._rows(EventRow, "SELECT * FROM event ORDER BY at DESC, id DESC LIMIT ?", (limit,))
         sql = 'SELECT * FROM event WHERE "table" = ? ORDER BY at DESC, id DESC LIMIT ?'
@@ -113,9 +115,9 @@ class MeasurementReads(LedgerReads):
         return found[0] if found else None
 
     def table_statistics(self, of: TableName | None = None) -> dict[tuple[TableName, int], TableStatistics]:
-        """Return statistics of all versions that are not deleted, or of those of one table, by table and version.
+        """Return the statistics of all versions that are not deleted, or of those of one table, by table and version.
 
-        Version 0 is an external table. Takes 3 µs per version.
+        External tables have version 0. Takes 3 µs per version.
         """
         return {
             (table, version): _statistics(figures)
@@ -123,11 +125,11 @@ class MeasurementReads(LedgerReads):
         }
 
     def headroom(self) -> Headroom:
-        """Return the headroom of the environment; empty before it was measured."""
+        """Return the headroom of the environment; all values are unknown before the first measurement."""
         return self._row(Headroom, "SELECT * FROM headroom") or Headroom()
 
     def spark_analyses(self) -> dict[str, str]:
-        """Return all analysis answers as JSON by question key; takes some milliseconds."""
+        """Return Spark's answers to all analysis questions, as JSON by question key; takes some milliseconds."""
         return dict(self._values("SELECT key, answer FROM spark_analysis ORDER BY key"))
 
 
@@ -135,7 +137,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
     """Methods that write measurements, samples and events."""
 
     def put_measurements(self, measurements: Iterable[Measurement]) -> None:
-        """Write the latest measurements of several versions at once; unknown versions are ignored."""
+        """Write the latest measurements of several versions in one transaction; unknown versions are ignored."""
         with self._transaction() as connection:
             change = self._next_change()
             for measurement in measurements:
@@ -146,7 +148,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
                     upsert(connection, "measurement", values, key=("deployment",))
 
     def add_samples(self, samples: Iterable[tuple[TableName, int, SampleRow]]) -> None:
-        """Add one sample for each of several versions; times are stored in tenths of a second.
+        """Add samples, one for each (table, version); times are rounded to tenths of a second.
 
         Use the same `at` for all samples of a round, since reading costs one seek per moment.
         """
@@ -161,7 +163,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
                 upsert(connection, "sample", values, key=("place",))
 
     def put_folded_lag(self, folded: Mapping[str, str]) -> None:
-        """Replace the positions and totals for lag measurement; only differences are written."""
+        """Replace the positions and totals for measuring lag; only differences are written."""
         with self._transaction() as connection:
             known = dict(connection.execute("SELECT key, body FROM folded_lag").fetchall())
             connection.executemany("DELETE FROM folded_lag WHERE key = ?", [(key,) for key in known.keys() - folded])
@@ -169,7 +171,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
             connection.executemany("INSERT OR REPLACE INTO folded_lag VALUES (?, ?)", changed)
 
     def thin_samples(self, now: float) -> None:
-        """Thin old samples, to be called once a minute; every time span is a separate transaction."""
+        """Thin out old samples; call this once a minute. Every time span is a separate transaction."""
         for source, target, age_s, span_s in _AGES:
             span, end = span_s * _TENTHS, _slot(now - age_s)
             while (start := self._oldest(source, span)) is not None and start + span <= end:
@@ -181,10 +183,10 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
             connection.execute("DELETE FROM sample_round WHERE slot < ?", (oldest,))
 
     def add_event(self, event: EventRow) -> int:
-        """Add an event and return its id; a fingerprint that is known for the same version only increments that event's
-        count.
+        """Add an event and return its id.
 
-        The ledger assigns `id`, `count` and `first_at`.
+        If its fingerprint is known for the version, that event is updated instead and its count incremented. The ledger
+        assigns `id`, `count` and `first_at`.
         """
         with self._transaction() as connection:
             return put_event(connection, event)
@@ -194,7 +196,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
         return None if place is None else int(place) // _DEPLOYMENTS // span * span
 
     def put_table_statistics(self, measured: Mapping[tuple[TableName, int], TableStatistics]) -> None:
-        """Write table statistics without throughput and state, which belong to measurements."""
+        """Write table statistics, except throughput and state, which are read from measurements."""
         with self._transaction() as connection:
             connection.executemany(
                 _PUT_STATISTICS,
@@ -210,7 +212,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
             upsert(connection, "headroom", {"one": 1, **values_by_column(headroom)}, key=("one",))
 
     def put_opinion(self, key: str, answer: str, *, at: float) -> None:
-        """Write an analysis answer, replacing an earlier one; the oldest answers beyond the limit are removed."""
+        """Write Spark's answer to a question, replacing an earlier one; remove the oldest answers beyond the limit."""
         with self._transaction() as connection:
             upsert(connection, "spark_analysis", {"key": key, "at": at, "answer": answer}, key=("key",))
             connection.execute(
@@ -221,7 +223,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
 
 
 def put_event(connection: sqlite3.Connection, event: EventRow) -> int:
-    """Add an event within the caller's transaction, like `add_event`."""
+    """Add an event like `add_event`, but within the caller's transaction."""
     if event.fingerprint:
         of_its_kind = (event.table, event.version, event.kind, event.fingerprint)
         found = connection.execute(
@@ -237,7 +239,7 @@ def put_event(connection: sqlite3.Connection, event: EventRow) -> int:
 
 
 def _thin(connection: sqlite3.Connection, source: str, target: str, slots: tuple[int, int]) -> None:
-    """Move the first sample of each version in a span to `target`; delete the other samples and empty rounds."""
+    """Move the first sample of each version in a time span to `target`; delete the other samples and empty rounds."""
     places = (slots[0] * _DEPLOYMENTS, slots[1] * _DEPLOYMENTS)
     within = "place >= ? AND place < ?"
     connection.execute(

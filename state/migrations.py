@@ -185,9 +185,7 @@ def migrate(connection: sqlite3.Connection, migrations: tuple[str, ...] = MIGRAT
 
 
 def _step(version: int, script: str) -> "Callable[[Database], None]":
-    """Return a function that runs a script inside the transaction that sqlite-utils opens; `executescript` would commit
-    it.
-    """
+    """Return a function that runs a script in the transaction of sqlite-utils, which `executescript` would commit."""
 
     def migrate_to(database: "Database") -> None:
         pending = ""

@@ -1,6 +1,6 @@
 """Operator commands on statements: stop and start of a table or of one version, ordered by serial.
 
-Only the newest command ("word") per subject is kept. A command is applied only if no later one exists.
+Only the newest command ("word") on each subject is kept. A command is applied only if no later one exists.
 """
 
 import sqlite3
@@ -15,7 +15,7 @@ from state.transactions import MAY_RUN, LedgerReads
 
 
 class Wish(StrEnum):
-    """What a command asks for."""
+    """What a command requests."""
 
     STOP = "stop"
     START = "start"
@@ -25,9 +25,7 @@ class Wish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """When and by whom a command was given, with its serial; for a run, when and by whom it was applied or last
-    retried.
-    """
+    """The serial, author and time of a command, or of the last apply or retry of a run."""
 
     serial: int
     """From one increasing sequence per environment; the command with the higher serial wins."""
@@ -37,7 +35,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class WordRow:
-    """The newest command on a subject."""
+    """The newest command on a table or on one version."""
 
     subject: str
     """A table, meaning all its versions, or a query name, `orders@v2`."""
@@ -74,28 +72,28 @@ class WordReads(LedgerReads):
         return int(self._values(NEWEST_SERIAL)[0][0])
 
     def word(self, subject: str) -> WordRow | None:
-        """Return the newest command on exactly this subject."""
+        """Return the newest command on exactly this subject; None if there is none."""
         return self._row(WordRow, "SELECT * FROM word WHERE subject = ?", (subject,))
 
     def is_started_by_operator(self, table: TableName, version: int) -> bool:
-        """True if the newest command on exactly this version is an operator's start, not a run's."""
+        """Return whether the newest command on exactly this version is an operator's start, not a run's."""
         found = self.word(query_name(table, version))
         return found is not None and found.wish == Wish.START
 
     def is_started_since(self, table: TableName, version: int, serial: int) -> bool:
-        """True if the newest command on exactly this version is a start with a higher serial."""
+        """Return whether the newest command on exactly this version is a start with a higher serial than `serial`."""
         found = self.word(query_name(table, version))
         return found is not None and found.wish != Wish.STOP and found.serial > serial
 
     def run_word(self, run_id: str) -> Word:
-        """Return when a run was applied or last retried, and by whom."""
+        """Return when and by whom a run was applied or last retried."""
         ((serial, actor, at),) = self._values("SELECT serial, actor, started_at FROM run WHERE id = ?", (run_id,))
         return Word(serial, actor, at)
 
     def stopped_during(self, run_id: str, table: TableName, version: int) -> WordRow | None:
-        """Return the newest stop of a version that is still in force, if given after a run started or was last retried.
+        """Return the newest stop of a version that was given since a run was applied or last retried, and is not ended.
 
-        None if there is none. A stop of the table also covers versions that do not exist yet.
+        None if there is no such stop. A stop of the table also covers versions that do not exist yet.
         """
         since = self.run_word(run_id).serial
         return self._row(WordRow, _STANDING_STOP, (table, query_name(table, version), since))
@@ -107,8 +105,8 @@ class WordWrites(WordReads, RegistryWrites):
     def stop_statements(self, names: Iterable[str], word: Word) -> None:
         """Record an operator's stop of all versions of tables, or of single versions such as `a@v2`.
 
-        The wanted state of these versions becomes `stopped` unless a later command exists. The stop also binds every
-        run open at that time, even for versions created later, until a later start or a retry of the run.
+        The wanted state of these versions becomes `stopped` unless a later command exists. The stop also applies to
+        every run that is open at that time, even to versions created later, until a later start or a retry of the run.
         """
         with self._registering() as connection:
             for name in names:
@@ -128,7 +126,7 @@ class WordWrites(WordReads, RegistryWrites):
     def want_running(self, table: TableName, version: int, word: Word, act: TableAct | None = None) -> bool:
         """Set the wanted state of a version to `running`; return False, without changes, if a later stop exists.
 
-        `act` is the operator's act, which advances the table's serial if the wanted state was `stopped`; None for a
+        `act` is the operator action, which advances the table's serial if the wanted state was `stopped`; None for a
         run.
         """
         name = query_name(table, version)
@@ -159,13 +157,12 @@ class WordWrites(WordReads, RegistryWrites):
             return True
 
     def end_stop(self, table: TableName, word: Word) -> None:
-        """Record the start of a whole table; this ends the table's stop, but starts no version by itself."""
+        """Record the start of a whole table, which ends a stop of the table but does not start any version."""
         with self._transaction() as connection:
             _put(connection, table, Wish.START, word)
 
     def take_back(self, table: TableName, version: int, word: Word, before: WordRow | None) -> None:
-        """Undo a refused start: the wanted state becomes `stopped` again, and the version's previous command is
-        restored.
+        """Undo a refused start: set the wanted state back to `stopped`, and restore the version's previous command.
 
         Nothing changes if a later command exists.
         """
@@ -184,9 +181,9 @@ class WordWrites(WordReads, RegistryWrites):
     def call_off_start(self, table: TableName, version: int, *, cancelled: str = "") -> bool:
         """Withdraw a start that a run recorded but never carried out; the version's wanted state becomes `stopped`.
 
-        Such a version is still at rest, or an operator's stop is not confirmed yet. Returns False, without changes, if
-        an open run other than the `cancelled` one changes the table, since that run may still start the version. The
-        caller holds the version.
+        Such a version is still stopped, or an operator's stop of it is not confirmed yet. Returns False, without
+        changes, if an open run other than the `cancelled` one changes the table, since that run may still start the
+        version. The caller holds the version's lock.
         """
         with self._registering() as connection:
             done = connection.execute(
@@ -201,7 +198,7 @@ class WordWrites(WordReads, RegistryWrites):
 
 
 def _put(connection: sqlite3.Connection, subject: str, wish: str, word: Word) -> None:
-    """Store a command as the newest on its subject, unless a later one exists."""
+    """Store a command as the newest one on its subject, unless a later one exists."""
     connection.execute(
         "INSERT INTO word VALUES (?, ?, ?, ?, ?) ON CONFLICT (subject) DO UPDATE SET wish = excluded.wish, "
         "serial = excluded.serial, actor = excluded.actor, at = excluded.at WHERE excluded.serial > word.serial",
