@@ -1,6 +1,6 @@
 """Submitted plans with their approvals; each plan is applied at most once, by the run named in its row.
 
-An open plan is superseded once a table in its scope is acted on or planned differently after the plan was made, even if
+An open plan is superseded if a table in its scope is changed or planned differently after the plan was made, even if
 the environment has returned to its earlier state.
 """
 
@@ -47,14 +47,14 @@ NO_WORDS: Mapping[TableName, TableWords] = MappingProxyType({})
 
 
 class PlanReads(LedgerReads):
-    """Methods that read plans."""
+    """Methods that read plans, approvals and staged tables."""
 
     def plan(self, hash: str) -> PlanRow | None:
         """Return a plan by its full hash; None if unknown."""
         return self._row(PlanRow, f"{_PLAN} WHERE hash = ?1", (hash,))
 
     def plan_hashes(self, hash_prefix: str, limit: int = 10) -> tuple[str, ...]:
-        """List the plan hashes with a prefix, newest first."""
+        """List the hashes of plans that start with a prefix, newest first."""
         sql = "SELECT hash FROM plan WHERE substr(hash, 1, length(?1)) = ?1 ORDER BY created_at DESC LIMIT ?2"
         return tuple(str(found) for (found,) in self._values(sql, (hash_prefix, limit)))
 
@@ -63,7 +63,7 @@ class PlanReads(LedgerReads):
         return self._rows(PlanRow, f"{_PLAN} ORDER BY created_at DESC, hash LIMIT ?", (limit,))
 
     def open_requests(self, now: float) -> tuple[dict[str, Any], ...]:
-        """List the requests of open plans as written by `request_as_json`, newest first."""
+        """List the requests of the newest open plans, as written by `request_as_json`, newest first."""
         sql = f"""SELECT json_extract(body, '$.request') FROM ({_PLAN}) WHERE status = 'open' AND expires_at > ?
           ORDER BY created_at DESC LIMIT 20"""
         return tuple(json.loads(asked) for (asked,) in self._values(sql, (now,)) if asked)
@@ -77,27 +77,27 @@ class PlanReads(LedgerReads):
         return tuple(str(found) for (found,) in self._values(sql, (table, limit)))
 
     def approvals(self, plan_hash: str) -> tuple[ApprovalRow, ...]:
-        """List the approvals of a plan in order."""
+        """List the approvals of a plan, oldest first."""
         return self._rows(ApprovalRow, "SELECT * FROM approval WHERE plan_hash = ? ORDER BY at, uid", (plan_hash,))
 
     def staged(self) -> tuple[StagedRow, ...]:
-        """List all staged tables by actor, folder and table."""
+        """List all staged tables, sorted by actor, folder and table."""
         return self._rows(StagedRow, 'SELECT * FROM staged ORDER BY actor, folder, "table"')
 
 
 class PlanWrites(PlanReads, LedgerWrites):
-    """Methods that write plans."""
+    """Methods that write plans, approvals and staged tables."""
 
     def put_plan(self, plan: PlanRow, words: Mapping[TableName, TableWords] = NO_WORDS, *, saved: bool = False) -> None:
         """Write a submitted plan.
 
-        An open plan with the same hash keeps its author, approvals and times; its body is replaced unless this one was
-        `saved`. A plan that was applied is left unchanged. A plan that had expired or was superseded is replaced, and
-        loses its approvals.
+        An open plan with the same hash keeps its author, approvals and times; its body is replaced unless the new plan
+        was `saved`. A plan that was applied is left unchanged. A plan that had expired or was superseded is replaced,
+        and loses its approvals.
 
-        `words` are what the plan decides about each of its tables: open plans that decide differently are superseded. A
-        submitted plan counts as newer than all others, whatever their times, because a clock may have been wrong. A
-        `saved` plan counts as made at its recorded time; raises Stale if a later plan decides differently.
+        `words` are the plan's decisions by table: open plans that decide differently are superseded. A submitted plan
+        is treated as newer than all others, whatever their times, because a clock may have been wrong. A `saved` plan
+        is treated as made at its recorded time; raises Stale if a later plan decides differently.
         """
         with self._transaction() as connection:
             found = connection.execute(
@@ -127,7 +127,7 @@ class PlanWrites(PlanReads, LedgerWrites):
             _supersede(connection, plan, saved=saved)
 
     def leave_as_is(self, plan: PlanRow, words: Mapping[TableName, TableWords], *, saved: bool = False) -> None:
-        """Supersede open plans that differ from an empty plan, which is not stored itself."""
+        """Supersede open plans that decide differently from a plan without actions, which is not stored itself."""
         with self._transaction() as connection:
             connection.executemany(
                 "INSERT INTO plan_table VALUES (?, ?, ?, ?, ?)",
@@ -137,7 +137,7 @@ class PlanWrites(PlanReads, LedgerWrites):
             connection.execute("DELETE FROM plan_table WHERE plan_hash = ?", (plan.hash,))
 
     def approve(self, approval: ApprovalRow) -> None:
-        """Write an approval, one per login; refused if the plan is unknown, applied, refused or expired."""
+        """Write an approval, one per login; refused if the plan is unknown or no longer open."""
         with self._transaction() as connection:
             _refuse_taken(connection, approval.plan_hash, approval.at)
             connection.execute(
@@ -155,10 +155,10 @@ class PlanWrites(PlanReads, LedgerWrites):
         *,
         now: float,
     ) -> None:
-        """Mark an open plan as applied and write its run in one transaction.
+        """Mark an open plan as applied and write its run, in one transaction.
 
-        Raises Refused if the plan is unknown, used, refused or expired, or if an open run holds one of the tables that
-        the plan changes (`tables` and those of its steps) or only `reads`. Raises RunIdTaken.
+        Raises Refused if the plan is unknown or no longer open, or if an open run conflicts on a table that the plan
+        changes (`tables` and those of its steps) or only `reads`. Raises RunIdTaken if the run's id is in use.
         """
         with self._transaction() as connection:
             _refuse_taken(connection, plan_hash, now)
@@ -168,13 +168,13 @@ class PlanWrites(PlanReads, LedgerWrites):
             connection.execute("UPDATE plan SET status = 'applied', run_id = ? WHERE hash = ?", (run.id, plan_hash))
 
     def stage(self, staged: Iterable[StagedRow]) -> None:
-        """Stage tables for an actor and folder, all or none; staging again replaces the verb."""
+        """Stage tables of an actor and folder, all or none; staging a table again replaces its verb."""
         with self._transaction() as connection:
             for one in staged:
                 upsert(connection, "staged", values_by_column(one), key=("actor", "folder", "table"))
 
     def unstage(self, actor: str, folder: str, tables: Iterable[TableName]) -> None:
-        """Unstage tables of an actor in a folder."""
+        """Remove an actor's staged tables in a folder."""
         with self._transaction() as connection:
             connection.executemany(
                 'DELETE FROM staged WHERE actor = ? AND folder = ? AND "table" = ?',
@@ -183,7 +183,7 @@ class PlanWrites(PlanReads, LedgerWrites):
 
 
 def approvals_of_others(plan: PlanRow, approvals: Iterable[ApprovalRow]) -> tuple[ApprovalRow, ...]:
-    """Return the approvals that count: not the author's, and only one per user id."""
+    """Return the approvals that count: those of users other than the author, and only one per user id."""
     counted: list[ApprovalRow] = []
     seen = {plan.author_uid, plan.author_process_uid} - {None}
     for approval in approvals:
@@ -195,7 +195,7 @@ def approvals_of_others(plan: PlanRow, approvals: Iterable[ApprovalRow]) -> tupl
 
 
 def refuse_closed(row: PlanRow, *, now: float) -> None:
-    """Raise Refused for an applied, expired or refused plan, Stale for a superseded one."""
+    """Raise Refused if a plan is applied, expired or refused, Stale if it is superseded."""
     short = row.hash[:12]
     if row.status == "applied":
         raise Refused(f"plan {short} was already applied by run {row.run_id}", remedy="plan again")
@@ -226,7 +226,7 @@ def _refuse_taken(connection: sqlite3.Connection, plan_hash: str, now: float) ->
 
 
 def _refuse_older(connection: sqlite3.Connection, plan: PlanRow) -> None:
-    """Refuse a saved plan that differs from a later one."""
+    """Raise Stale for a saved plan if a later plan decides differently about one of its tables."""
     later = connection.execute(
         f"SELECT hash, author, created_at, {_OTHERWISE.format('?1', 'plan.hash')} AS tables FROM plan "
         "WHERE created_at > ?2 AND tables IS NOT NULL ORDER BY created_at DESC LIMIT 1",
@@ -237,7 +237,7 @@ def _refuse_older(connection: sqlite3.Connection, plan: PlanRow) -> None:
 
 
 def _supersede(connection: sqlite3.Connection, plan: PlanRow, *, saved: bool) -> None:
-    """Supersede open plans that act on tables which a newer plan handles differently."""
+    """Supersede the open plans that decide differently from a newer plan about a table."""
     tables = _OTHERWISE.format("plan.hash", "?1")
     older = "created_at <= ?3" if saved else "TRUE"
     connection.execute(

@@ -1,4 +1,4 @@
-"""The registry: deployed versions of tables, the environment's own facts, and its recorded policies.
+"""The registry: deployed versions of tables, the environment's own row, and its recorded policies.
 
 A deleted deployment keeps its row for a time: `drop_after` is set when it is deleted, and `purged_at` once its files
 are gone.
@@ -59,7 +59,7 @@ _CHANGED = f"""{_LINE} WHERE d.id IN (
 
 @dataclass(frozen=True, slots=True)
 class TableAct:
-    """An act that changed the text, version or wanted state of tables."""
+    """An operator action or run that changed the text, version or wanted state of tables."""
 
     what: str
     """Human-readable description of the act, such as `run 7f3a-1 of ana`."""
@@ -70,40 +70,40 @@ class RegistryReads(LedgerReads):
     """Methods that read the registry."""
 
     def facts(self) -> EnvironmentRow:
-        """Return the row of the environment."""
+        """Return the row of the environment, which always exists."""
         found = self._row(EnvironmentRow, "SELECT * FROM facts")
         assert found, "a ledger has its facts from the transaction that made it"
         return found
 
     def deployments(self, *, include_deleted: bool = False) -> tuple[Deployment, ...]:
-        """List versions by table and version, without deleted ones; screens use `statements`, which is much lighter."""
+        """List the versions of all tables, by default without deleted ones; screens use the lighter `statements`."""
         where = "" if include_deleted else " WHERE drop_after IS NULL"
         return self._rows(Deployment, f'{_DEPLOYMENT}{where} ORDER BY "table", version')
 
     def registered_since(self, change: int) -> tuple[int, tuple[Deployment, ...]]:
-        """Return the next change number and the versions changed after `change`, deleted ones included."""
+        """Return the newest change number, and the versions changed after `change`, including deleted ones."""
         # The number first, as in `changed_since`.
         return self.change_number(), self._rows(Deployment, f"{_DEPLOYMENT} WHERE changed > ?", (change,))
 
     def deployment(self, table: TableName, version: int) -> Deployment | None:
-        """Read one version, deleted or not."""
+        """Return one version, deleted or not; None if it is unknown."""
         return self._row(Deployment, f'{_DEPLOYMENT} WHERE "table" = ? AND version = ?', (table, version))
 
     def versions(self, table: TableName) -> tuple[Deployment, ...]:
-        """List all versions of a table, newest first, deleted ones included."""
+        """List all versions of a table, newest first, including deleted ones."""
         return self._rows(Deployment, f'{_DEPLOYMENT} WHERE "table" = ? ORDER BY version DESC', (table,))
 
     def clones(self, table: TableName, version: int) -> tuple[Deployment, ...]:
-        """List the clones of a version, including deleted ones whose files exist."""
+        """List the clones of a version, including deleted ones whose files still exist."""
         return tuple(d for d in self.versions(table) if 0 < d.clone_of == version and (not d.deleted or d.trash))
 
     def deleted_tables(self) -> tuple[TableName, ...]:
-        """List the tables whose versions are all deleted, by name."""
+        """List the tables of which all versions are deleted, by name."""
         sql = 'SELECT "table" FROM deployment GROUP BY "table" HAVING min(drop_after IS NOT NULL) ORDER BY "table"'
         return tuple(table for (table,) in self._values(sql))
 
     def taken_versions(self) -> dict[TableName, int]:
-        """Return, by table, the highest version number whose folder holds foreign files; they are not reused."""
+        """Return, by table, the highest version number whose folder has foreign files and is therefore not reused."""
         return dict(self._values('SELECT "table", max(version) FROM taken_version GROUP BY "table"'))
 
     def change_number(self) -> int:
@@ -111,15 +111,15 @@ class RegistryReads(LedgerReads):
         return int(self._values(NEWEST_CHANGE)[0][0])
 
     def clock_check(self) -> ClockCheck | None:
-        """Return the last check of the wall clock, None before the first."""
+        """Return the last check of the wall clock; None before the first check."""
         return self._row(ClockCheck, "SELECT * FROM clock_check")
 
     def statements(self) -> tuple[StatementLine, ...]:
-        """List all versions that are not deleted, in the light form for screens, by table and version; 7 µs each."""
+        """List all versions that are not deleted, as lines for screens, by table and version; 7 µs per version."""
         return tuple([_line(values) for values in self._values(_NOT_DELETED)])
 
     def changed_since(self, change: int) -> tuple[int, tuple[StatementLine, ...]]:
-        """Return the next change number and the lines changed after `change`, including deleted ones.
+        """Return the newest change number, and the lines changed after `change`, including deleted ones.
 
         The cost depends only on the number of changes. With `change` 0, the lines are those of `statements`, in the
         same order.
@@ -133,11 +133,11 @@ class RegistryReads(LedgerReads):
         return newest, tuple([_line(values) for values in found])
 
     def table_serials(self) -> dict[TableName, int]:
-        """Return the serial of each table that was ever acted on."""
+        """Return the serial of each table that an operator action or run has changed."""
         return dict(self._values('SELECT "table", serial FROM table_act'))
 
     def table_acts(self) -> dict[TableName, TableAct]:
-        """Return the last act on each table."""
+        """Return the last operator action or run that changed each table."""
         return {
             table: TableAct(what, at) for table, what, at in self._values('SELECT "table", what, at FROM table_act')
         }
@@ -150,7 +150,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
     _listed: Mapping[bool, tuple[int, tuple[Deployment, ...]]] = MappingProxyType({})
 
     def deployments(self, *, include_deleted: bool = False) -> tuple[Deployment, ...]:
-        """List all versions that are not deleted, by table and version."""
+        """List the versions of all tables, without deleted ones by default, by table and version."""
         generation = self._generation
         kept = self._listed.get(include_deleted)
         if kept and kept[0] == generation:
@@ -165,40 +165,40 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             connection.execute("UPDATE facts SET agent_seen_at = ?", (at,))
 
     def put_mark(self, mark: int) -> None:
-        """Advance the ledger's mark; the caller then advances the mark in the data folder."""
+        """Set the ledger's mark to a higher number; the caller then sets the mark in the data folder."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET mark = ?", (mark,))
 
     def put_doubt(self, doubt: str) -> None:
-        """Record why the environment may not be the one in the ledger; an empty text clears the doubt."""
+        """Record the reason to doubt that the environment is the one in the ledger; an empty text clears the doubt."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET doubt = ?", (doubt,))
 
     def begin_epoch(self, *, above: int) -> int:
-        """Begin and return an epoch that is higher than the current one and `above`, and must then be adopted."""
+        """Begin and return an epoch that is higher than the current one and than `above`; it must then be adopted."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET epoch = max(epoch, ?) + 1", (above,))
         return self.facts().epoch
 
     def adopt(self, *, epoch: int, mark: int) -> None:
-        """Begin a new epoch and clear the doubt."""
+        """Record an adoption: set the new epoch and mark, and clear the doubt."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET epoch = ?, mark = ?, doubt = ''", (epoch, mark))
 
     def put_agent(self, pid: int | None, started_at: float | None) -> None:
-        """Record the process of the agent; None when it ends."""
+        """Record the pid and start time of the agent; None when it ends."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET agent_pid = ?, agent_started_at = ?", (pid, started_at))
 
     def put_pool(self, **fields: str | int) -> None:
-        """Set any of pool, pool_state, pool_detail, pool_generation, session_id."""
+        """Set any of the columns pool, pool_state, pool_detail, pool_generation and session_id."""
         _only(fields, ("pool", "pool_state", "pool_detail", "pool_generation", "session_id"))
         assignments = ", ".join(f"{name} = ?" for name in fields)
         with self._transaction() as connection:
             connection.execute(f"UPDATE facts SET {assignments}", tuple(fields.values()))
 
     def put_deployment(self, deployment: Deployment) -> None:
-        """Write all fields of a version; an active version replaces the one that served before."""
+        """Write all fields of a version; if it is active, it replaces the serving version."""
         with self._registering() as connection:
             texts = sqlite_value(deployment.texts)
             connection.execute("INSERT OR IGNORE INTO revision VALUES (?, ?)", (deployment.revision, texts))
@@ -208,14 +208,14 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             upsert(connection, "deployment", values, key=("table", "version"))
 
     def update_deployment(self, table: TableName, version: int, **fields: object) -> None:
-        """Set fields of a version by their names in Deployment; a new `texts` needs its `revision`."""
+        """Set fields of a version by their names in Deployment; new `texts` require their `revision`."""
         done = self._set_fields(table, version, fields, where="TRUE")
         assert done, f"{table} v{version} is not in the ledger"
 
     def observe_deployment(self, seen: Deployment, **fields: object) -> bool:
         """Set observed fields of a version; return False, without changes, if `seen` is outdated.
 
-        It is outdated if run, state, wanted state or deletion of the version have changed.
+        It is outdated if the version's run id, state, wanted state or deletion has changed.
         """
         where = "wanted = ? AND state = ? AND run_id = ? AND drop_after IS ?"
         now = (seen.wanted, seen.state, seen.run_id, seen.drop_after)
@@ -238,12 +238,12 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             return done.rowcount == 1
 
     def take_version(self, table: TableName, version: int) -> None:
-        """Record that the folder of a version number holds foreign files."""
+        """Record that the folder of a version number has foreign files."""
         with self._transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO taken_version VALUES (?, ?)", (table, version))
 
     def put_stopped(self, table: TableName, version: int, run_id: str, at: float) -> bool:
-        """Record that the query with a run id is gone; return False if the version has another query by now.
+        """Record that the query with a run id is gone; return False if the version has a different query by now.
 
         Also returns False if the wanted state is `running`, since the version is then being started. The wanted state
         never changes.
@@ -252,16 +252,17 @@ class RegistryWrites(RegistryReads, LedgerWrites):
         return self._set_fields(table, version, gone, run_id, where="run_id IN ('', ?) AND wanted = 'stopped'")
 
     def put_served(self, count: int) -> None:
-        """Set the ledger's count of serving records."""
+        """Set the ledger's count of serving records in the data folder."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET served = ?", (count,))
 
     def activate(
         self, versions: Mapping[TableName, int], *, served: int = 0, by: str = "", at: float | None = None
     ) -> None:
-        """Record that the run `by` moved pointers, all or none; `served` is the count of the serving record.
+        """Record that run `by` moved the pointers of tables to these versions, all or none.
 
-        `by` is recorded only if `at` is given, and only for versions that did not serve before.
+        `served` is the count of serving records. `by` is recorded only if `at` is given, and only for versions that did
+        not serve before.
         """
         with self._registering() as connection:
             connection.execute("UPDATE facts SET served = max(served, ?)", (served,))
@@ -271,7 +272,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
                 self._serve(connection, table, version)
 
     def tombstone(self, table: TableName, version: int, *, drop_after: float, trash: str) -> None:
-        """Record that a version is deleted and where its files stay until `drop_after`; only the first call counts."""
+        """Record that a version is deleted and where its files stay until `drop_after`; a repeated call keeps both."""
         with self._registering() as connection:
             connection.execute(
                 "UPDATE deployment SET active = 0, wanted = 'stopped', state = 'absent', "
@@ -281,7 +282,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             )
 
     def restore(self, table: TableName, versions: Iterable[int], *, at: float) -> None:
-        """Record that versions were taken out of the trash, all or none; their state becomes `stopped`."""
+        """Record that versions were moved out of the trash, all or none; their state becomes `stopped`."""
         with self._registering() as connection:
             connection.executemany(
                 "UPDATE deployment SET state = 'stopped', wanted = 'stopped', state_since = ?1, drop_after = NULL, "
@@ -330,7 +331,7 @@ _FLAGS = tuple(n for n, name in enumerate(StatementLine._fields) if StatementLin
 
 
 def _line(values: tuple[Any, ...]) -> StatementLine:
-    """Build a line from the columns of `_LINE`; a flag is 0 or 1 in SQLite, NULL without a measurement."""
+    """Build a line from the columns of `_LINE`; SQLite has 0 or 1 for a flag, or NULL without a measurement."""
     found = list(values)
     for n in _FLAGS:
         found[n] = found[n] == 1
@@ -343,7 +344,7 @@ def _only(fields: Mapping[str, object], allowed: tuple[str, ...]) -> None:
 
 
 def move_serials(connection: sqlite3.Connection, tables: Iterable[str], act: TableAct) -> None:
-    """Advance the serials of tables, inside the transaction of the act."""
+    """Advance the serials of the tables that `act` changes, within the caller's transaction."""
     connection.executemany(
         'INSERT INTO table_act ("table", serial, what, at) VALUES (?, 1, ?, ?) ON CONFLICT ("table") '
         "DO UPDATE SET serial = serial + 1, what = excluded.what, at = excluded.at",
@@ -358,15 +359,15 @@ class PolicyReads(LedgerReads):
     """Methods that read recorded policies."""
 
     def policy_in_force(self) -> PolicyRow | None:
-        """Return the policy in force; None before the first."""
+        """Return the effective policy; None before the first one was recorded."""
         return self._row(PolicyRow, "SELECT * FROM policy WHERE status = ?", (IN_FORCE,))
 
     def policy_that_waits(self) -> PolicyRow | None:
-        """Return the policy that is waiting for approval."""
+        """Return the policy that is waiting for approval; None if there is none."""
         return self._row(PolicyRow, "SELECT * FROM policy WHERE status = ?", (WAITING,))
 
     def recorded_policy(self) -> Policy | None:
-        """Return the policy in force, for the planner."""
+        """Return the effective policy, decoded for the planner; None before the first one was recorded."""
         row = self.policy_in_force()
         return policy_of(row) if row else None
 
@@ -375,9 +376,9 @@ class PolicyWrites(PolicyReads, LedgerWrites):
     """Methods that write recorded policies."""
 
     def put_policy(self, row: PolicyRow) -> None:
-        """Write a policy in force or waiting, replacing the one with the same status.
+        """Write an effective or waiting policy, replacing the one with the same status.
 
-        A policy in force also replaces a waiting one and sets the protection of the environment.
+        An effective policy also replaces a waiting one and sets the protection of the environment.
         """
         ended = (IN_FORCE, WAITING) if row.status == IN_FORCE else (WAITING, WAITING)
         with self._transaction() as connection:
@@ -387,7 +388,7 @@ class PolicyWrites(PolicyReads, LedgerWrites):
                 connection.execute("UPDATE facts SET protected = ?", (policy_of(row).protected,))
 
     def approve_policy(self, digest: str, *, seen: int, approver: str, at: float) -> PolicyRow:
-        """Put the waiting policy into force; raises Refused unless its id is `seen`."""
+        """Make the waiting policy effective; raises Refused unless it has the id `seen` and this digest."""
         with self._transaction() as connection:
             waiting = self.policy_that_waits()
             if waiting is None or (waiting.id, waiting.digest) != (seen, digest):
@@ -403,5 +404,5 @@ class PolicyWrites(PolicyReads, LedgerWrites):
 
 
 def policy_of(row: PolicyRow) -> Policy:
-    """Decode the policy of a row."""
+    """Decode the policy in a row."""
     return policy_from_json(row.body)

@@ -1,4 +1,4 @@
-"""Releases read from the ledger: runs joined with registry and measurements of their tables."""
+"""Releases read from the ledger: runs, joined with the registry and measurements of their tables."""
 
 import json
 from collections.abc import Iterable, MutableMapping
@@ -23,7 +23,7 @@ def plan_of(reader: LedgerReader, run: RunRow) -> Plan | None:
 
 
 def release_of_run(reader: LedgerReader, run: RunRow, plan: Plan, now: float) -> Release | None:
-    """Return the release of a run, from the current state of its tables; None if it replaces nothing."""
+    """Return the release that a run carries out, as its tables are now; None if the run replaces no version."""
     nodes = replaced_nodes(plan)
     if not nodes:
         return None
@@ -42,14 +42,14 @@ def release_of_run(reader: LedgerReader, run: RunRow, plan: Plan, now: float) ->
 
 
 def _brings_back(run: RunRow, old: set[tuple[TableName, int]]) -> bool:
-    """True if a run lets replaced versions catch up so that they can serve again."""
+    """Return whether a run lets replaced versions catch up so that they can serve again."""
     return any(step.do == StepKind.CATCH_UP and (step.table, step.version) in old for step in run.steps)
 
 
 def releases(
     reader: LedgerReader, runs: Iterable[RunRow], now: float, plans: MutableMapping[str, Plan | None] | None = None
 ) -> tuple[Release, ...]:
-    """Return the releases that the runs carry out, in the order of the runs; `plans` caches decoded plans by run."""
+    """Return the releases that the runs carry out, in the order of the runs; `plans` caches decoded plans by run id."""
     found, known = [], {} if plans is None else plans
     for run in runs:
         if run.id not in known:

@@ -1,8 +1,8 @@
-"""Retention: how long each table of the ledger keeps rows; a bounded number is removed in each round.
+"""Retention: how long each table of the ledger keeps rows; every round removes a bounded number of rows.
 
 Rows in use are never removed: open runs with their plans, the revisions of all versions, and the newest version of
-every table, whose number is not reused. Audit entries move into files beside the ledger (`state.audit_chain`); policies
-are kept. Samples and Spark's analysis answers are limited in `state.measurements`.
+every table, whose number is not reused. Audit entries are moved into files next to the ledger (`state.audit_chain`);
+policies are kept. Samples and Spark's analysis answers are limited in `state.measurements`.
 """
 
 from core.plan.model import UNDO_D
@@ -116,10 +116,10 @@ _OLD_VERSIONS = """SELECT id FROM deployment old WHERE purged_at < :before AND v
 
 
 class RetentionWrites(RegistryWrites):
-    """Removal of old rows by the agent's housekeeping, and the clock check on which the removal relies."""
+    """Methods that remove old rows, and write the clock check on which the removal relies."""
 
     def put_clock_check(self, check: ClockCheck, moved_s: float = 0.0) -> None:
-        """Write a check of the wall clock and shift pending deadlines, in one transaction."""
+        """Write a check of the wall clock and shift pending deadlines by `moved_s`, in one transaction."""
         with self._registering() as connection:
             if moved_s:
                 connection.execute(
@@ -136,7 +136,7 @@ class RetentionWrites(RegistryWrites):
             upsert(connection, "clock_check", {"one": 1, **values_by_column(check)}, key=("one",))
 
     def forget_old(self, now: float) -> None:
-        """Remove a bounded number of old rows in separate transactions, and release free pages."""
+        """Remove a bounded number of old rows, in several transactions, and release free pages of the file."""
         with self._registering() as connection:
             ids = connection.execute(_OLD_VERSIONS, _limits(now, VERSIONS_D)).fetchall()
             named = (("measurement", "deployment"), ("table_statistics", "deployment"), ("deployment", "id"))
@@ -163,7 +163,7 @@ class RetentionWrites(RegistryWrites):
             self._connection.executescript(f"PRAGMA incremental_vacuum({_PAGES})")
 
     def archive_audit(self, now: float) -> None:
-        """Move some old audit entries into archive files; a kill neither loses nor duplicates entries.
+        """Move a bounded number of old audit entries into an archive file; a kill neither loses nor duplicates entries.
 
         Raises LedgerUnavailable if the disk is full; all entries then stay in the ledger.
         """

@@ -1,4 +1,4 @@
-"""Rows of the ledger as dataclasses; times are epoch seconds (float), None where not known."""
+"""Rows of the ledger as dataclasses; times are epoch seconds (float), or None if unknown."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from core.text.sentence import Sentence
 
 @dataclass(frozen=True, slots=True)
 class SampleRow:
-    """One lag sample of a deployment."""
+    """One sample of a version's lag, throughput and batch duration."""
 
     at: float
     lag_rows: int | None
@@ -23,7 +23,7 @@ class SampleRow:
 
 @dataclass(frozen=True, slots=True)
 class EventRow:
-    """A state change, or exceptions grouped by fingerprint (`count` times between `first_at` and `at`)."""
+    """An event, or equal exceptions grouped by fingerprint (`count` times between `first_at` and `at`)."""
 
     id: int
     at: float
@@ -47,7 +47,7 @@ class EventRow:
 
     @property
     def about(self) -> str:
-        """The table and version of the event; the table alone if it is external, empty if there is none."""
+        """The table and version of the event; only the table if it is external, empty if the event has no table."""
         return f"{self.table} v{self.version}" if self.table and self.version else self.table
 
 
@@ -78,7 +78,7 @@ class PlanRow:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRow:
-    """One login's approval of a plan, at most one per login."""
+    """A login's approval of a plan, at most one per login."""
 
     plan_hash: str
     uid: int
@@ -146,7 +146,7 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True)
 class AuditArchiveRow:
-    """An archive file beside the ledger with audit entries that have left the ledger."""
+    """An archive file, next to the ledger, of audit entries that were moved out of the ledger."""
 
     file: str
     year: int
@@ -174,7 +174,7 @@ class StagedRow:
 
 @dataclass(frozen=True, slots=True)
 class ClockCheck:
-    """The last check of the wall clock, and by how much it had been changed."""
+    """The last check of the wall clock, and the changes of the clock that it found."""
 
     wall: float
     """The time of the wall clock, in epoch seconds."""
@@ -190,7 +190,7 @@ class ClockCheck:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentRow:
-    """The row of the environment: its agent, pool and freshness."""
+    """The row of the environment: its identity, agent, pool and freshness."""
 
     ledger_id: str
     project_id: str

@@ -1,6 +1,6 @@
-"""Runs, their steps and pending operator acts on runs.
+"""Runs, their steps, and pending operator actions on runs.
 
-An open run (`ended_at` is None) holds a lease on each table that it touches.
+An open run (`ended_at` is None) has a lease on each table that it changes or reads.
 """
 
 import secrets
@@ -28,14 +28,15 @@ _NO_EVIDENCE = "{}"
 
 
 def draw_run_id(plan_hash: str) -> str:
-    """Return a new run id from the plan's hash and 25 random bits; clocks go back and ledgers are restored, so neither
-    helps.
+    """Return a new run id: the start of the plan's hash, and 25 random bits.
+
+    Neither a clock nor a counter would do, since clocks are set back and ledgers are restored.
     """
     return f"{plan_hash[:4]}-{''.join(secrets.choice(_LETTERS) for _ in range(5))}"
 
 
 class RunIdTaken(Exception):
-    """Raised if the ledger already has a run with this id; draw another id."""
+    """Raised if the ledger already has a run with this id; the caller then draws another id."""
 
 
 _CONTINUED_BY = "coalesce((SELECT next.id FROM run next WHERE next.continues = run.id), '')"
@@ -46,7 +47,7 @@ _RUN = f"SELECT run.*, {_CONTINUED_BY} AS continued_by FROM run"
 
 @dataclass(frozen=True, slots=True)
 class RunWordRow:
-    """An operator's act on a run that has not been carried out yet."""
+    """An operator action on a run that has not been carried out yet."""
 
     serial: int
     """Increases in the order of acceptance; never reused."""
@@ -64,12 +65,12 @@ class RunWordRow:
 
 
 def control_of(word: RunWordRow) -> OperatorControl:
-    """Return the act for the state machine."""
+    """Return a pending action on a run as evidence for the state machine."""
     return OperatorControl(word.act, word.step, word.actor)
 
 
 def refuse_unheard(run_id: str, state: str, act: str) -> None:
-    """Raise UsageError if an act is not possible in the state of its run."""
+    """Raise UsageError if an operator action is not possible in the run's state."""
     if RunState(state) in HEARD_IN[act]:
         return
     remedy = f"headgate runs retry {run_id} goes on with it" if state == RunState.FAILED else "make a new plan"
@@ -77,14 +78,14 @@ def refuse_unheard(run_id: str, state: str, act: str) -> None:
 
 
 def refuse_cancelled(connection: sqlite3.Connection, run_id: str) -> None:
-    """Raise UsageError if a cancel is pending, after which no other act is accepted."""
+    """Raise UsageError if a cancel of the run is pending, after which no other action is accepted."""
     sql = "SELECT actor FROM run_word WHERE run_id = ? AND act = 'cancel'"
     if (found := connection.execute(sql, (run_id,)).fetchone()) is not None:
         raise UsageError(f"run {run_id} is being cancelled by {found[0]}", remedy=f"headgate runs {run_id} shows it")
 
 
 def keep_word(connection: sqlite3.Connection, run_id: str, word: OperatorControl, at: float, drawn: int = 0) -> None:
-    """Write an act within the caller's transaction; a repetition of the newest act only updates that act.
+    """Write an operator action within the caller's transaction; a repetition of the newest one only updates that one.
 
     `drawn` is the newest serial of a command on a statement, which the ledger may not have yet.
     """
@@ -102,7 +103,7 @@ def keep_word(connection: sqlite3.Connection, run_id: str, word: OperatorControl
 
 
 class RunReads(LedgerReads):
-    """Methods that read runs."""
+    """Methods that read runs, tickets and check results."""
 
     def run(self, id: str) -> RunRow | None:
         """Return a run by its full id; None if unknown."""
@@ -110,7 +111,7 @@ class RunReads(LedgerReads):
         return found[0] if found else None
 
     def run_ids(self, prefix: str, limit: int = 10) -> tuple[str, ...]:
-        """List the run ids with a prefix, newest first; a full match is returned alone."""
+        """List the ids of runs that start with a prefix, newest first; a full match is returned alone."""
         sql = "SELECT id FROM run WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id = ?1 DESC, started_at DESC LIMIT ?2"
         found = tuple(str(id) for (id,) in self._values(sql, (prefix, limit)))
         return found[:1] if found[:1] == (prefix,) else found
@@ -129,12 +130,12 @@ class RunReads(LedgerReads):
         return self._runs("WHERE ended_at IS NULL ORDER BY started_at, id", ())
 
     def run_words(self, run_id: str) -> tuple[RunWordRow, ...]:
-        """List the pending acts on a run in the order of acceptance."""
+        """List the pending operator actions on a run, in the order in which they were accepted."""
         sql = "SELECT serial, act, step, actor, at, statement_serial FROM run_word WHERE run_id = ? ORDER BY serial"
         return self._rows(RunWordRow, sql, (run_id,))
 
     def runs_with_words(self) -> tuple[str, ...]:
-        """List the runs with pending acts, including ended ones."""
+        """List the ids of runs with pending operator actions, including runs that have ended."""
         return tuple(id for (id,) in self._values("SELECT DISTINCT run_id FROM run_word ORDER BY run_id"))
 
     def failed_runs(self) -> tuple[RunRow, ...]:
@@ -144,13 +145,13 @@ class RunReads(LedgerReads):
         )
 
     def observed_runs(self) -> tuple[str, ...]:
-        """List the runs that moved a pointer of a table of which another version has a scheduled stop."""
+        """List the ids of runs whose version now serves a table of which another version has a scheduled stop."""
         soaking = 'SELECT "table" FROM deployment WHERE stops_at IS NOT NULL'
         sql = f"SELECT DISTINCT served_by FROM deployment WHERE active AND served_by <> '' AND \"table\" IN ({soaking})"
         return tuple(run for (run,) in self._values(sql))
 
     def step_durations(self, limit: int = 2000) -> StepDurations:
-        """Return the durations of the newest steps that succeeded at the first try."""
+        """Return typical step durations, from the newest steps that succeeded at the first attempt."""
         found = self._values(
             'SELECT "do", "table", ended_at - started_at FROM step WHERE state = \'done\' AND tries = 1 '
             "AND ended_at >= started_at ORDER BY ended_at DESC LIMIT ?",
@@ -167,19 +168,19 @@ class RunReads(LedgerReads):
             )
 
     def tickets(self, run_id: str | None = None) -> tuple[MigrationTicket, ...]:
-        """List the tickets of a run, or all tickets, by table and reader."""
+        """List the tickets of a run, or of all runs, sorted by table and reader."""
         which = "WHERE ?1 IS NULL OR run_id = ?1"
         return self._rows(
             MigrationTicket, f'SELECT * FROM migration_ticket {which} ORDER BY "table", reader, run_id', (run_id,)
         )
 
     def unclosed_tickets(self) -> tuple[MigrationTicket, ...]:
-        """List the unclosed tickets by table and reader."""
+        """List the tickets that were not closed, sorted by table and reader."""
         sql = 'SELECT * FROM migration_ticket WHERE closed_at IS NULL ORDER BY "table", reader, run_id'
         return self._rows(MigrationTicket, sql)
 
     def check_results(self, run_id: str, table: TableName | None = None) -> tuple[CheckResultRow, ...]:
-        """List the check results of a run, for one table or all, by table and number."""
+        """List the check results of a run, for one table or for all, sorted by table and number."""
         return self._rows(
             CheckResultRow,
             'SELECT * FROM check_result WHERE run_id = ?1 AND (?2 IS NULL OR "table" = ?2) ORDER BY "table", n',
@@ -187,19 +188,19 @@ class RunReads(LedgerReads):
         )
 
     def uncompared_tables(self, run_id: str) -> tuple[TableName, ...]:
-        """List the tables of a run whose comparison ended without comparing rows, by name."""
+        """List the tables of a run whose rows were not compared because the check was skipped, by name."""
         sql = "SELECT DISTINCT \"table\" FROM check_result WHERE run_id = ? AND verdict = 'skipped' ORDER BY 1"
         return tuple(table for (table,) in self._values(sql, (run_id,)))
 
 
 class RunWrites(RunReads, LedgerWrites):
-    """Methods that write runs."""
+    """Methods that write runs, tickets and check results."""
 
     def put_run_state(self, run_id: str, state: str, *, ended_at: float | None = None) -> None:
         """Set the state of a run.
 
-        An `ended_at` releases its tables; None leases them again, and raises Refused if another run has leased one of
-        them or continues this run.
+        With `ended_at`, its tables are released. With None, they are leased again; raises Refused if another run has
+        leased one of them or continues this run.
         """
         with self._transaction() as connection:
             if ended_at is None:
@@ -221,11 +222,12 @@ class RunWrites(RunReads, LedgerWrites):
         told: Iterable[EventRow | AuditRow] = (),
         dropped: Callable[[RunWordRow], EventRow] | None = None,
     ) -> bool:
-        """Write the state of a run, some of its steps, and events, in one transaction.
+        """Write a run's state, some of its steps, events and audit entries, in one transaction.
 
-        Returns False, without changes, if the state is no longer `was`. Acts with a serial in `heard` are deleted. With
-        `dropped`, all other pending acts are deleted too, except a cancel that is still possible; `dropped` creates the
-        event for each author. A reopened run leases its tables again; raises Refused if one of them is taken.
+        Returns False, without changes, if the state is no longer `was`. Operator actions with a serial in `heard` are
+        deleted. If `dropped` is given, all other pending actions are deleted too, except a cancel that is still
+        possible, and `dropped` creates an event for each of them. A reopened run leases its tables again; raises
+        Refused if one of them is taken.
         """
         with self._transaction() as connection:
             if connection.execute("SELECT state FROM run WHERE id = ?", (run_id,)).fetchone() != (was,):
@@ -251,10 +253,10 @@ class RunWrites(RunReads, LedgerWrites):
             return True
 
     def tell_run(self, run_id: str, word: OperatorControl, *, at: float, drawn: int = 0) -> None:
-        """Store an operator's act until its run has carried it out; `drawn` is as in `keep_word`.
+        """Store an operator action until its run has carried it out; `drawn` is as in `keep_word`.
 
-        Raises UsageError if the act is not possible in the run's state or a cancel is pending, Refused if another run
-        continues this one.
+        Raises UsageError if the action is not possible in the run's state or a cancel is pending, Refused if another
+        run continues this one.
         """
         with self._transaction() as connection:
             ((state,),) = connection.execute("SELECT state FROM run WHERE id = ?", (run_id,))
@@ -263,16 +265,17 @@ class RunWrites(RunReads, LedgerWrites):
             keep_word(connection, run_id, word, at, drawn)
 
     def acknowledge_run(self, run_id: str, by: str) -> None:
-        """Record who acknowledged that a run failed; only the first acknowledgement counts."""
+        """Record who acknowledged a failed run; only the first acknowledgement counts."""
         with self._transaction() as connection:
             connection.execute("UPDATE run SET acknowledged_by = ? WHERE id = ? AND acknowledged_by = ''", (by, run_id))
 
     def retry_run(self, run_id: str, *, serial: int, skipping: int = 0, by: str = "", at: float = 0.0) -> None:
-        """Record a retry, or the skip of a failed step, before the run is told, since the agent may die in between.
+        """Record a retry or the skip of a failed step, so that it takes effect even if the agent dies.
 
         Failed and blocked steps wait again, and an ended run leases its tables again. The `serial` of a retry ends the
-        effect of earlier stops on this run. Acts that were pending when the run failed are dropped. Raises Refused if a
-        table is taken or another run continues this one, UsageError if a cancel is pending or the act is not possible.
+        effect of earlier stops on this run. Operator actions that were pending when the run failed are dropped. Raises
+        Refused if a table is taken or another run continues this one, UsageError if a cancel is pending or the action
+        is not possible.
         """
         word = OperatorControl("skip" if skipping else "retry", skipping, by)
         with self._transaction() as connection:
@@ -305,12 +308,12 @@ class RunWrites(RunReads, LedgerWrites):
             )
 
     def put_step(self, run_id: str, step: StepRow) -> None:
-        """Write all fields of a step except its prediction."""
+        """Write all fields of a step except its predicted duration."""
         with self._transaction() as connection:
             _put_step(connection, run_id, step)
 
     def open_tickets(self, tickets: Iterable[MigrationTicket]) -> None:
-        """Write tickets; a ticket that exists already stays unchanged."""
+        """Write new tickets; a ticket that already exists stays unchanged."""
         with self._transaction() as connection:
             for ticket in tickets:
                 values = values_by_column(ticket)
@@ -320,7 +323,7 @@ class RunWrites(RunReads, LedgerWrites):
                 connection.execute(sql, tuple(values.values()))
 
     def close_ticket(self, run_id: str, reader: str, *, by: str, at: float) -> int:
-        """Close the tickets of a reader; return how many were open. Raises Refused if none is open."""
+        """Close the open tickets of a reader in a run; return their number. Raises Refused if there are none."""
         with self._transaction() as connection:
             closed = connection.execute(
                 "UPDATE migration_ticket SET closed_at = ?, closed_by = ? "
@@ -332,7 +335,7 @@ class RunWrites(RunReads, LedgerWrites):
         return closed
 
     def put_check_results(self, run_id: str, table: TableName, results: Iterable[CheckResultRow]) -> None:
-        """Write the results of one table over those of an earlier comparison in the same run."""
+        """Write the check results of one table, replacing those of an earlier comparison in the same run."""
         with self._transaction() as connection:
             connection.execute('DELETE FROM check_result WHERE run_id = ? AND "table" = ?', (run_id, table))
             for result in results:
@@ -342,10 +345,10 @@ class RunWrites(RunReads, LedgerWrites):
 def insert_run(
     connection: sqlite3.Connection, run: RunRow, tables: Iterable[TableName], reads: Iterable[TableName]
 ) -> None:
-    """Write a run with its steps and leases inside the caller's transaction.
+    """Write a run with its steps and leases, within the caller's transaction.
 
     Raises Refused if another open run changes a table that this run changes or reads, or reads a table that this run
-    changes; also if the run that this one continues cannot be continued. Raises RunIdTaken.
+    changes; also if this run is to continue a run that cannot be continued. Raises RunIdTaken if the id is in use.
     """
     if connection.execute("SELECT 1 FROM run WHERE id = ?", (run.id,)).fetchone():
         raise RunIdTaken(run.id)
@@ -367,7 +370,7 @@ def _put_step(connection: sqlite3.Connection, run_id: str, step: StepRow) -> Non
 
 
 def _drop_words(connection: sqlite3.Connection, run_id: str, state: str) -> tuple[RunWordRow, ...]:
-    """Delete and return the pending commands to a run, in order; a cancel is kept if `state` still allows it."""
+    """Delete and return a run's pending operator actions, in order; a cancel is kept if `state` still allows it."""
     kept = "cancel" if RunState(state) in HEARD_IN["cancel"] else ""
     sql = "DELETE FROM run_word WHERE run_id = ? AND act <> ? RETURNING serial, act, step, actor, at, statement_serial"
     return tuple(RunWordRow(*values) for values in sorted(connection.execute(sql, (run_id, kept))))
@@ -382,7 +385,7 @@ def _refuse_not_continuable(connection: sqlite3.Connection, run_id: str) -> None
 
 
 def refuse_continued(run_id: str, continued_by: str) -> None:
-    """Refuse to act on the versions of a run that another run has taken over; `continued_by` is empty if none has."""
+    """Raise Refused if another run, `continued_by`, has continued a run, whose versions it has then taken over."""
     if continued_by:
         raise Refused(f"run {run_id} was continued by run {continued_by}", remedy=f"headgate runs {continued_by}")
 
@@ -393,14 +396,17 @@ def _refuse_continued(connection: sqlite3.Connection, run_id: str) -> None:
 
 
 def _hold_again(connection: sqlite3.Connection, run_id: str) -> None:
-    """Refuse to reopen a run that another run continues, or whose tables another run has leased."""
+    """Raise Refused if a run cannot be reopened because another run continues it or has leased its tables."""
     _refuse_continued(connection, run_id)
     leases = connection.execute('SELECT "table", reads FROM run_table WHERE run_id = ?', (run_id,)).fetchall()
     _refuse_held(connection, run_id, dict(leases))
 
 
 def _refuse_held(connection: sqlite3.Connection, run_id: str, leases: Mapping[str, bool]) -> None:
-    """Refuse leases by table (True if the run only reads it) that conflict with those of an open run."""
+    """Raise Refused if leases conflict with those of another open run.
+
+    `leases` maps each table to whether the run only reads it.
+    """
     for table, only_reads in leases.items():
         held = connection.execute(
             "SELECT run.id, run.actor, t.reads FROM run_table t JOIN run ON run.id = t.run_id "

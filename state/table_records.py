@@ -1,4 +1,4 @@
-"""All rows that make up the history of one table, read in one snapshot."""
+"""All rows of the ledger that make up the history of one table, read in one snapshot."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from state.row_types import AuditRow, CommandRow, EventRow, PlanRow
 
 @dataclass(frozen=True, slots=True)
 class TableRecords:
-    """Rows about one table; each kind is newest first."""
+    """The ledger's rows about one table; each kind is sorted newest first."""
 
     table: TableName
     events: tuple[EventRow, ...] = ()
@@ -52,7 +52,7 @@ def _newest_first(events: Iterable[EventRow]) -> tuple[EventRow, ...]:
 
 
 def _upstream(reader: LedgerReader, table: TableName) -> tuple[TableName, ...]:
-    """List all tables upstream of a table's serving version, by name."""
+    """List all tables upstream of a table's serving version, sorted by name."""
     found: set[TableName] = set()
     open_ = [table]
     while open_:
@@ -64,7 +64,7 @@ def _upstream(reader: LedgerReader, table: TableName) -> tuple[TableName, ...]:
 
 
 def subjects_of(reader: LedgerReader, table: TableName, limit: int) -> tuple[str, ...]:
-    """List the subjects under which commands and audit mention a table: its name, its runs, its plans."""
+    """List the subjects under which the command and audit logs mention a table: its name, its runs and its plans."""
     runs = reader.runs_of(table, limit)
     hashes = {run.plan_hash for run in runs} | set(reader.plans_about(table, limit))
     # Commands name plans by their first twelve letters, and runs by their whole ids.

@@ -1,6 +1,6 @@
-"""Base classes for reading and writing the ledger, and the conversion of SQLite's errors to errors of Headgate.
+"""Base classes for reading and writing the ledger, and the conversion of SQLite errors to Headgate errors.
 
-Every writing method is one transaction under one lock; every reading method is one statement, fetched whole.
+Every writing method is one transaction under one lock; every reading method is one statement, fetched completely.
 """
 
 import sqlite3
@@ -57,7 +57,7 @@ _OTHERWISE = ("failed", "try again; the agent's log has the details")
 
 @contextmanager
 def sqlite_errors_translated(path: Path) -> Iterator[None]:
-    """Raise sqlite3 and OS errors of the block as LedgerUnavailable, with the ledger's path and a remedy.
+    """Convert SQLite and OS errors in the block to LedgerUnavailable, with the ledger's path and a remedy.
 
     IntegrityError and ProgrammingError indicate bugs in Headgate and pass unchanged.
     """
@@ -75,7 +75,7 @@ def sqlite_errors_translated(path: Path) -> Iterator[None]:
 
 
 def ledger_unavailable(path: Path, error: sqlite3.DatabaseError) -> LedgerUnavailable:
-    """Convert an SQLite error to LedgerUnavailable with a remedy."""
+    """Return the LedgerUnavailable error, with a remedy, for an SQLite error."""
     name = str(getattr(error, "sqlite_errorname", ""))
     for prefix, what, remedy in _REMEDIES:
         if name.startswith(prefix):
@@ -93,7 +93,7 @@ MAY_RUN = ", ".join(f"'{state}'" for state in sorted({*ALIVE, State.STOPPING, St
 
 
 def while_it_may_run(figure: str) -> str:
-    """Return SQL for a rate column that is NULL for versions that are not running, whose last rate is outdated."""
+    """Return SQL for a measured column that is NULL unless the version may be running, since it would be outdated."""
     return f"CASE WHEN d.state IN ({MAY_RUN}) THEN m.{figure} END AS {figure}"
 
 
@@ -103,7 +103,7 @@ TREND_OF_STATE = f"""CASE WHEN m.at < d.state_since AND d.state NOT IN ({", ".jo
 
 
 class LedgerReads(ABC):
-    """Base of readers; subclasses provide the connection."""
+    """Base class for readers of a ledger; subclasses provide the connection."""
 
     path: Path
 
@@ -121,10 +121,10 @@ class LedgerReads(ABC):
 
     @abstractmethod
     def _connected(self) -> AbstractContextManager[sqlite3.Connection]:
-        """Lend the connection to one thread; SQLite errors are raised as LedgerUnavailable."""
+        """Lend the connection to one thread at a time; SQLite errors are raised as LedgerUnavailable."""
 
     def check_integrity(self) -> None:
-        """Check the whole file; raises LedgerUnavailable if it is damaged."""
+        """Check the integrity of the whole file; raises LedgerUnavailable if it is damaged."""
         found = [str(line) for (line,) in self._values("PRAGMA integrity_check(1)")]
         if found != ["ok"]:
             raise LedgerUnavailable(f"the ledger {self.path} is damaged: {found[0]}", remedy=RESTORE_REMEDY)
@@ -145,7 +145,7 @@ class LedgerReads(ABC):
 
 
 class LedgerWrites(LedgerReads):
-    """Base of the writer: one locked connection; reads use another connection and never wait for a write."""
+    """Base class for the writer of a ledger; reads use a separate connection and never wait for a write."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, reading: sqlite3.Connection) -> None:
         self.path = path
@@ -176,13 +176,13 @@ class LedgerWrites(LedgerReads):
                 raise
 
     def _next_change(self) -> int:
-        """Return the next change number for consoles; called within a transaction."""
+        """Return the next change number, by which consoles find changes; called within a transaction."""
         self._changed += 1
         return self._changed
 
 
 def insert(connection: sqlite3.Connection, table: str, record: Mapping[str, Value]) -> int:
-    """Insert a record; return its rowid."""
+    """Insert a record into a table; return its rowid."""
     columns = ", ".join(f'"{name}"' for name in record)
     marks = ", ".join("?" * len(record))
     rowid = connection.execute(f'INSERT INTO "{table}" ({columns}) VALUES ({marks})', tuple(record.values())).lastrowid
@@ -190,7 +190,7 @@ def insert(connection: sqlite3.Connection, table: str, record: Mapping[str, Valu
 
 
 def upsert(connection: sqlite3.Connection, table: str, record: Mapping[str, Value], key: tuple[str, ...]) -> None:
-    """Insert a record, or update the given columns if the key exists."""
+    """Insert a record into a table, or update its columns if a record with this key exists."""
     columns = ", ".join(f'"{name}"' for name in record)
     marks = ", ".join("?" * len(record))
     updates = ", ".join(f'"{name}" = excluded."{name}"' for name in record if name not in key)
