@@ -333,7 +333,7 @@ def _passed(output: LineageOutput, table: TableName) -> str:
 
 
 def _take_unordered(reached: _Reached, types: Mapping[str, str]) -> None:
-    """Add columns that depend on the order of rows: lists are compared after sorting, other values not at all.
+    """Add columns that depend on the order of rows: lists are compared after sorting, other values are not compared.
 
     Lists that contain maps are not compared either, because Spark cannot sort maps.
     """

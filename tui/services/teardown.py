@@ -113,7 +113,7 @@ AT_ONCE = 16
 OWNER_FILE = "_headgate_owner"
 """File in the folder of a table or checkpoint that names the ledger owning it."""
 NOTE_FILE = "_headgate.json"
-"""File beside the owner file that names the table and its version."""
+"""File next to the owner file that contains the table's name and version."""
 WORLD_FILE = "_headgate_world"
 RECORDS_FOLDER = "_headgate_registry"
 LOCK_FILE = "_headgate_pool"

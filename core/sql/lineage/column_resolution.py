@@ -348,7 +348,7 @@ def _counts_rows(node: Any) -> bool:
 
 
 def _show(column: Any, side: JoinSide, *, outer: bool) -> None:
-    """Qualify a column for display: by its table or WITH query if there are several sources, else not at all."""
+    """Qualify a column for display by its table or WITH query; with a single source, remove the qualifier."""
     parts = name_parts(column)
     first, several = parts[0].name, outer or len(side.relations) > 1
     if len(parts) > 1 and first in side.relations:
