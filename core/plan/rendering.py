@@ -277,7 +277,7 @@ def _guard(guard: Guard) -> str:
 
 
 def _named(tables: Sequence[TableName]) -> str:
-    """Return a list of tables as text, shortened after NAMED names."""
+    """Return a list of tables as text, at most NAMED of them by name."""
     more = f" and {len(tables) - NAMED} more" if len(tables) > NAMED else ""
     return ", ".join(tables[:NAMED]) + more
 

@@ -83,7 +83,7 @@ _PLAIN = re.compile(r"[^\x00-\x1f\x7f]{1,200}\Z")
 
 
 def parse_tables(text: str) -> tuple[TableName, ...]:
-    """Parse table names separated by commas; raises BadName."""
+    """Parse table names separated by commas; raises BadName for an invalid name."""
     return tuple(parse_table_name(word) for word in text.split(",") if word.strip())
 
 

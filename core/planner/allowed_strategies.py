@@ -59,7 +59,7 @@ def strategies_of(
 ) -> dict[str, Fact[StrategyNote] | None]:
     """Return the strategies that a table of the plan allows, each with its note or None.
 
-    The result is empty if the table is external or not declared.
+    The result is empty if the table is external or not declared, or if the plan does not start, restart or rebuild it.
     """
     declared = context.declared.tables.get(table)
     if declared is None or declared.parsed is None:
@@ -111,7 +111,7 @@ class StrategyCase:
     decision: TableDecision
 
     def offers(self) -> Iterator[Offer]:
-        """Yield the strategies that suit the decision, the default first, each with its note.
+        """Yield the strategies that fit the decision's action, the default first, each with its note.
 
         `not_positioned` may still rule one of them out.
         """

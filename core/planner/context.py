@@ -65,7 +65,7 @@ def _read_the_same(tables: Mapping[TableName, Table], others: Mapping[TableName,
 
 
 class ObservedTables:
-    """The observed deployments of one environment, completed with the help of the declared tables."""
+    """The observed deployments of one environment; gaps are filled in with the help of the declared tables."""
 
     def __init__(self, declared: DeclaredTables, observed: Mapping[TableName, ObservedDeployment]) -> None:
         self._declared = declared

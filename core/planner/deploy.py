@@ -139,7 +139,7 @@ def _set_aside(
 
 
 def _old_version_stays(observed: ObservedTables, old: RetiredVersion) -> Fact[PlanWarningKind]:
-    """Return the warning that an old version is kept for its readers, worded by whether it still runs."""
+    """Return the warning that an old version is kept for its readers, running or at rest."""
     seen = observed.deployment(old.table)
     if old.version == seen.version and seen.state in AT_REST:
         return PlanWarningKind.OLD_VERSION_RESTS.of(version=old.version, state=seen.state, readers=old.readers)
@@ -230,8 +230,8 @@ def _bindings_then(
 ) -> tuple[Binding, ...]:
     """Return the bindings of a table after the plan.
 
-    A new version or a seam is bound to the newest versions of all parents, a restart only to those of its static sides.
-    Any other action leaves the bindings as they are.
+    A table that starts, is rebuilt or continues by a seam is bound to the newest versions of all parents, a table that
+    restarts only to those of its static sides. Any other action leaves the bindings as they are.
     """
     if decision.action is Action.KEEP and not context.observed.is_deployed(table):
         return ()

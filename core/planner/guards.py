@@ -169,7 +169,7 @@ def _readers(case: GuardInput) -> Guard:
 
 
 def _rates(case: GuardInput) -> Guard:
-    """Deny rebuilding a statement with a rate limit and a watermark, because small batches of history drop rows.
+    """Deny rebuilding a statement with a rate limit and a watermark: reading history in small batches drops rows.
 
     A statement that merely starts or resumes gets a warning, because it drops rows only if its backlog is large.
     """
@@ -438,7 +438,7 @@ def _sum(nodes: Iterable[PlanNode], cost: Callable[[PlanNode], int | None]) -> t
 
 
 def _known(amount: Finding, value: float, unknown: Sequence[TableName]) -> Finding:
-    """Return an amount as exact, as a minimum if values are unknown, or as unknown if the known ones sum to 0."""
+    """Return an amount: exact if all values are known, a minimum if some are, unknown if the known ones sum to 0."""
     if not unknown:
         return amount
     if not value:

@@ -202,7 +202,7 @@ class StepBuilder:
     def _needs(self, node: PlanNode) -> tuple[int, ...]:
         """Return the steps that a node waits for: streamed parents must be readable, and static sides complete.
 
-        A node that merely resumes waits only until altered parents have been altered.
+        If a parent is altered, a node that merely resumes waits only until that is done.
         """
         found = []
         for binding in node.bindings:

@@ -81,7 +81,7 @@ class _Retirement:
         return candidates
 
     def _sinks_first(self, candidates: Iterable[TableName]) -> list[TableName]:
-        """Return tables and their downstream tables, each reader before the tables that it reads.
+        """Return the given tables and their downstream tables, each reader before the tables that it reads.
 
         The plan's own tables come first by name, so that tables outside the plan do not affect their order.
         """

@@ -99,7 +99,7 @@ def why_not_back(
 
 
 def _take_release(observed: ObservedTables, table: TableName, found: FormerVersions) -> None:
-    """Add a table, and all other tables whose serving version was swapped in by the same run."""
+    """Add a table and all other tables whose serving version was swapped in by the same run, or refuse the table."""
     seen = observed.deployment(table)
     if not observed.is_deployed(table):
         kind = PlanRefusalKind.IN_TRASH if seen.in_trash is not None else PlanRefusalKind.NOT_STARTED

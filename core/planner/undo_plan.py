@@ -104,7 +104,7 @@ _AFTER = attrgetter(*_PARTS[_PARTS.index("undo") + 1 :])
 
 
 def _with_undo(node: PlanNode, word: str) -> PlanNode:
-    """Return `replace(node, undo=word)` in a third of the time: a plan may have 10,000 nodes."""
+    """Return `replace(node, undo=word)` in a third of the time, because a plan may have 10,000 nodes."""
     parts: list[Any] = [*_BEFORE(node), word, *_AFTER(node)]
     return PlanNode(*parts)
 

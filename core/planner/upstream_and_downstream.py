@@ -261,7 +261,7 @@ def _parents(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
 
 
 def _wake(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
-    """Resume a parent at rest if a table that starts reads it; return True if the walk continues upstream of it."""
+    """Resume a parent stopped by an operator if a starting table reads it; return True if the walk goes on upstream."""
     known = walk.found.by_table[parent]
     begins = walk.found.by_table[child].action in BEGINS
     if not begins or known.action not in (Action.KEEP, Action.RECORD) or not is_at_rest(walk, parent):
