@@ -70,7 +70,7 @@ def call_off_starts(agent: AgentContext, row: RunRow) -> None:
 def stop_failed(agent: AgentContext, row: RunRow) -> None:
     """Record that a run's failed new versions should no longer run, so that a retry of the run starts them again.
 
-    Start steps ignore a version that should already be running, even if it has failed.
+    Steps such as a catch-up gate or a hold restart versions that were stopped, but not versions that have failed.
     """
     begun = ((TableName(step.table), step.version) for step in row.steps if step.do in _BEGINS)
     for deployment in (agent.ledger.deployment(*key) for key in dict.fromkeys(begun)):
