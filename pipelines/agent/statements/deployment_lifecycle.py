@@ -164,7 +164,7 @@ def stop(
 
 
 def pause(agent: AgentContext, deployment: Deployment) -> None:
-    """Stop a deployment for a short time: it should still be running, and its next start is no restart."""
+    """Stop a deployment briefly: it should still be running, and its next start is not counted as a restart."""
     agent.paused.add(deployment.run_id)
     stop(agent, deployment)
 
@@ -197,7 +197,7 @@ def _refuse_stopped(agent: AgentContext, deployment: Deployment, stops: int) -> 
 
 
 def overtaken(deployment: Deployment) -> Overtaken:
-    """Return the error for a start that came after an operator's stop of the same version."""
+    """Return the error for a start during which an operator has stopped the version."""
     name = query_name(deployment.table, deployment.version)
     return Overtaken(
         f"{name} was stopped by an operator while it was starting", remedy=f"headgate start {deployment.table}"
