@@ -145,7 +145,7 @@ class LedgerReader(
     def frame(self) -> Iterator[Self]:
         """Run several reads in one snapshot.
 
-        Keep the block shorter than a frame on screen, since the write-ahead log grows meanwhile.
+        Keep the block shorter than the time of one screen frame, since the write-ahead log grows meanwhile.
         """
         with self._connected() as connection:
             connection.execute("BEGIN")

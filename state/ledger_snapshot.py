@@ -79,7 +79,7 @@ class LedgerSnapshot:
         return tuple(serving_versions(self.statements).values())
 
     def readers_of(self, table: TableName, version: int | None = None) -> tuple[tuple[str, int], ...]:
-        """Return the (table, version) pairs that read a version of a table, or any version if None is given; sorted."""
+        """Return the sorted (table, version) pairs that read a version of a table, or any version if None is given."""
         named = ((line, line.bindings) for line in self.statements if f'"{table}"' in line.bound)
         return tuple(
             (line.table, line.version)

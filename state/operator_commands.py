@@ -25,7 +25,7 @@ class Wish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """The serial, author and time of a command, or of the last apply or retry of a run."""
+    """Serial, actor and time of a command; for a run, of its application or last retry."""
 
     serial: int
     """From one increasing sequence per environment; the command with the higher serial wins."""
@@ -91,7 +91,7 @@ class WordReads(LedgerReads):
         return Word(serial, actor, at)
 
     def stopped_during(self, run_id: str, table: TableName, version: int) -> WordRow | None:
-        """Return the newest stop of a version that was given since a run was applied or last retried, and is not ended.
+        """Return the newest stop of a version that no start has ended, if given since a run's start or last retry.
 
         None if there is no such stop. A stop of the table also covers versions that do not exist yet.
         """

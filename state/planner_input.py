@@ -28,7 +28,7 @@ def observe(
     *,
     tickets: Iterable[MigrationTicket] = (),
 ) -> dict[TableName, ObservedDeployment]:
-    """Return the observed deployment of every table, sorted by name; deleted versions keep their numbers reserved.
+    """Return the observed deployment of every table, sorted by name; numbers of deleted versions are never reused.
 
     `statistics` are by table and version; plan preconditions never depend on them. `taken` are the highest version
     numbers with foreign folders, which are not reused either. `serials` count the operator actions and runs on each

@@ -36,7 +36,7 @@ _PLAN = "SELECT {} FROM plan".format(
         for name in field_names(PlanRow)
     )
 )
-"""SQL for plans; an open plan counts as superseded if the serials of its tables show a later act."""
+"""SQL for plans; an open plan is superseded if the serials of its tables show a later operator action or run."""
 
 _OTHERWISE = """(SELECT group_concat("table", ', ') FROM (SELECT older."table" FROM plan_table older
   JOIN plan_table newer ON newer."table" = older."table" WHERE older.plan_hash = {} AND newer.plan_hash = {}

@@ -62,7 +62,7 @@ class TableAct:
     """An operator action or run that changed the text, version or wanted state of tables."""
 
     what: str
-    """Human-readable description of the act, such as `run 7f3a-1 of ana`."""
+    """Description of the action or run for display, such as `run 7f3a-1 of ana`."""
     at: float
 
 

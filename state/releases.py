@@ -23,7 +23,7 @@ def plan_of(reader: LedgerReader, run: RunRow) -> Plan | None:
 
 
 def release_of_run(reader: LedgerReader, run: RunRow, plan: Plan, now: float) -> Release | None:
-    """Return the release that a run carries out, as its tables are now; None if the run replaces no version."""
+    """Return the release that a run carries out, in its current state; None if the run replaces no version."""
     nodes = replaced_nodes(plan)
     if not nodes:
         return None

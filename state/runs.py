@@ -52,13 +52,13 @@ class RunWordRow:
     serial: int
     """Increases in the order of acceptance; never reused."""
     act: str
-    """The act, as in `core.run.state_machine.OperatorControl`."""
+    """The action, as in `core.run.state_machine.OperatorControl`."""
     step: int
-    """Number of the step to skip; 0 for every other act."""
+    """Number of the step to skip; 0 for every other action."""
     actor: str
     at: float
     statement_serial: int
-    """Serial (`state.operator_commands`) of the newest command on a statement when this act was accepted or repeated.
+    """Serial of the newest command on a statement (`state.operator_commands`) at the last request of this action.
 
     That command may not be in the ledger yet, as a start waits for its version to be free.
     """
@@ -85,7 +85,7 @@ def refuse_cancelled(connection: sqlite3.Connection, run_id: str) -> None:
 
 
 def keep_word(connection: sqlite3.Connection, run_id: str, word: OperatorControl, at: float, drawn: int = 0) -> None:
-    """Write an operator action within the caller's transaction; a repetition of the newest one only updates that one.
+    """Write an operator action within the caller's transaction; a repetition of the newest action only updates it.
 
     `drawn` is the newest serial of a command on a statement, which the ledger may not have yet.
     """
@@ -175,7 +175,7 @@ class RunReads(LedgerReads):
         )
 
     def unclosed_tickets(self) -> tuple[MigrationTicket, ...]:
-        """List the tickets that were not closed, sorted by table and reader."""
+        """List the tickets that are not closed, sorted by table and reader."""
         sql = 'SELECT * FROM migration_ticket WHERE closed_at IS NULL ORDER BY "table", reader, run_id'
         return self._rows(MigrationTicket, sql)
 

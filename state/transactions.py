@@ -163,7 +163,7 @@ class LedgerWrites(LedgerReads):
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Run the block as one transaction; blocks do not nest."""
+        """Run the block as one transaction; transactions cannot be nested."""
         with self._writing, sqlite_errors_translated(self.path):
             self._connection.execute("BEGIN IMMEDIATE")
             try:

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Action(StrEnum):
-    """What a plan does to one statement."""
+    """The kind of change that a plan makes to one statement."""
 
     KEEP = "keep"
     RECORD = "record"
@@ -24,7 +24,7 @@ class Action(StrEnum):
 
 
 class StepKind(StrEnum):
-    """What a step of a run does; the executor branches on nothing else."""
+    """The kind of work that a step of a run performs; the executor branches on nothing else."""
 
     REGISTER = "register"
     """Run CREATE TABLE IF NOT EXISTS for an external table."""
@@ -98,7 +98,7 @@ POLLED_WITH_EFFECT = MOVES_POINTERS | UPKEEP | {StepKind.SEAM}
 
 
 class Strategy(StrEnum):
-    """How a statement is brought to its new revision."""
+    """The way in which a statement moves to its new revision."""
 
     FIRST = "first"
     EARLIEST = "earliest"

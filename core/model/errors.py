@@ -17,11 +17,11 @@ class HeadgateError(Exception):
 
     @property
     def sentence(self) -> str:
-        """Summary and remedy in one line."""
+        """The summary and the remedy in one line."""
         return f"{self.summary}; {self.remedy}" if self.remedy else self.summary
 
     def add(self, words: str) -> None:
-        """Append a clause to the summary."""
+        """Append a clause to the summary of the error."""
         self.summary = f"{self.summary}; {words}"
         self.args = (self.summary,)
 

@@ -8,7 +8,7 @@ from core.text.sentence import Sentence
 
 
 class EventKind(StrEnum):
-    """What an event is about."""
+    """The subject of an event."""
 
     STATE = "state"
     EXCEPTION = "exception"
@@ -24,7 +24,7 @@ class EventKind(StrEnum):
 
 
 class EventCause(StrEnum):
-    """What caused an event."""
+    """The cause of an event."""
 
     NONE = ""
     STOP = "stop"

@@ -13,7 +13,7 @@ from core.text.sentence import Fact, FactKind
 
 
 class EditKind(StrEnum):
-    """What was edited; the values are the names used in JSON."""
+    """The kind of an edit; the values are the names used in JSON."""
 
     # Clauses of a query.
     UNION = "union"

@@ -13,7 +13,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A location in a file; lines and columns count from 1, and 0 means the whole file."""
+    """A location in a file; lines and columns count from 1, and line 0 means the whole file."""
 
     path: str
     """Path relative to the project folder, with forward slashes."""

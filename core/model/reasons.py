@@ -96,4 +96,4 @@ STOPPED_MEANWHILE = frozenset({Reason.COLUMNS_STOP_READERS, Reason.TYPES_STOP_RE
 """Reasons of statements that do not change, but pause while an upstream table is altered."""
 
 LOST_CHECKPOINT = "its checkpoint, its table or an input is missing or belongs to another query"
-"""Words for why a statement cannot continue, if the agent recorded no precise cause."""
+"""Explanation of why a statement cannot continue, used if the agent recorded no precise cause."""

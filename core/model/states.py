@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """What a statement is doing."""
+    """The observed state of a statement."""
 
     ABSENT = "absent"
     PENDING = "pending"
@@ -20,7 +20,7 @@ class State(StrEnum):
 
 
 class Trend(StrEnum):
-    """Whether the lag of a statement is growing or falling, or why it does neither."""
+    """The trend of a statement's lag: growing, falling, or the reason why it does neither."""
 
     DRAINING = "draining"
     STEADY = "steady"
@@ -42,7 +42,7 @@ class Fault(StrEnum):
 
 
 class TableFaultKind(StrEnum):
-    """What happened to a table that a statement reads or writes; the value is the statement's error class."""
+    """The kind of fault of a table that a statement reads or writes; the value is the statement's error class."""
 
     REPLACED = "HEADGATE_TABLE_REPLACED"
     """The table was replaced by another table or by an older copy of itself."""

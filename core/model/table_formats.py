@@ -28,7 +28,7 @@ class TableFormat:
 
     name: str
     external_input: bool = False
-    """Whether a stream may read tables of this format that others write."""
+    """Whether a stream may read tables of this format that other systems write."""
     written: bool = False
     """Whether statements may write tables of this format."""
     row_counting: RowCounting = RowCounting.NONE
@@ -128,7 +128,7 @@ WRITTEN = tuple(format.name for format in _FORMATS if format.written)
 
 
 _OF_OTHERS = " of others"
-"""Suffix of a format name for tables that others write: their log is in the table's folder, not in a subfolder."""
+"""Suffix of a format name for tables that other systems write, whose log is in the table's folder, not a subfolder."""
 TABLE_FORMATS_OF_OTHERS = {
     f"{format.name}{_OF_OTHERS}": replace(format, subfolder="", written=False, clones=False, keyed=False)
     for format in _FORMATS

@@ -41,9 +41,7 @@ class BatchHistory:
 
     batches: Mapping[int, BatchPosition]
     held: Mapping[str, tuple[int, int]]
-    """For each mark of a reader, the first and last batch after which the table held exactly the rows that the mark
-    stands for.
-    """
+    """The first and last batch after which the table contained exactly the rows of a mark, by the reader's mark."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the planner knows about an environment: the state of each table, measurements, policy and step durations."""
+"""The planner's knowledge of an environment: the state of each table, measurements, policy and step durations."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -48,7 +48,7 @@ StepDurations = Mapping[str, Seconds]
 
 
 def step_durations(measured: Iterable[MeasuredStep]) -> StepDurations:
-    """Return the typical duration of each step kind, also per table if it has at least `OWN_LEAST` such steps."""
+    """Return the typical duration range of each step kind, and per table with at least `OWN_LEAST` such steps."""
     found: dict[str, list[float]] = {}
     for step in measured:
         found.setdefault(step.do, []).append(step.took_s)
@@ -171,10 +171,10 @@ class PlannerInput:
     """Everything known about an environment at one moment; a missing value is unknown."""
 
     observed: Mapping[TableName, ObservedDeployment] = field(default_factory=dict)
-    """What was observed of each table; a table without an entry is absent."""
+    """The observed deployment of each table; a table without an entry is absent."""
     answers: Mapping[str, str] = field(default_factory=dict)
     """Spark's answers to analysis questions of earlier plans, by the key of the question."""
     headroom: Headroom | None = None
     policy: Policy | None = None
-    """The policy in force as recorded; None means that the declared one applies."""
+    """The recorded policy; None means that the declared policy applies."""
     durations: StepDurations = field(default_factory=dict)

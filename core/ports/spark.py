@@ -108,7 +108,7 @@ class Queries(Protocol):
         """Ask Spark for a query's last progress, status message and trigger activity; return the query with them."""
 
     def ended(self) -> tuple[ReportedQuery, ...]:
-        """Return the queries that ended since the last call without being stopped, with error class and message."""
+        """Return the queries that ended without a requested stop since the last call, with error class and message."""
 
     def expect(self, name: str, id: str, run_id: str) -> None:
         """Register a query that an earlier agent left running, so that its end is noticed."""
@@ -192,7 +192,7 @@ class Tables(Protocol):
         """Drop a table from the catalog without deleting its files."""
 
     def point(self, view: str, targets: tuple[str, ...], columns: tuple[str, ...]) -> None:
-        """Let a view return these columns of all target tables: ALTER VIEW if the view exists, else CREATE VIEW."""
+        """Make a view return these columns of all target tables, by ALTER VIEW if it exists, else by CREATE VIEW."""
 
     def point_together(self, pointers: Sequence[Pointer]) -> frozenset[str]:
         """Create missing views in one request and return their names; raises EngineRefused like `create_together`."""

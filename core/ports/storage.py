@@ -221,7 +221,7 @@ class Checkpoints(Protocol):
     # Ownership of folders.
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
-        """Create a folder that contains only an owner file and its note, which names the run, in one rename.
+        """Atomically create a folder that contains only an owner file and its note, which names the run.
 
         A folder of the same run is left as it is; an unused folder of another run is taken over. Raises FolderTaken if
         another run has used the folder, Refused if the folder does not belong to this ledger.

@@ -18,7 +18,7 @@ _SCALA = "2.13"
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """A connector, identified by its name."""
+    """The jars of one connector, given as artifacts to fetch or as local files."""
 
     name: str
     coordinates: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from core.sql.statement import ParsedStatement, TableDdl
 
 
 class Layer(StrEnum):
-    """The layer of a table; the table's folder determines it."""
+    """The layer of a table, determined by the table's folder."""
 
     SOURCE = "source"
     INTERMEDIATE = "intermediate"
@@ -139,7 +139,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """One environment of the project."""
+    """A declared environment of the project."""
 
     name: str
     protected: bool = False

@@ -36,7 +36,7 @@ class Revision:
 
     @property
     def hash(self) -> str:
-        """Hash that identifies the texts, ignoring line endings."""
+        """A hash that identifies the texts, ignoring line endings."""
         return revision_hash(self.texts)
 
 

@@ -76,7 +76,7 @@ def _check_sink(table: Table, problems: list[Problem]) -> None:
 
 
 def _wrong_input(table: Table, format: TableFormat) -> tuple[str, str] | None:
-    """Return what is wrong with the location or format of an external input, as summary and remedy; None if nothing."""
+    """Return summary and remedy of a mistake in an external input's location or format; None if there is none."""
     ddl, place = table.parsed_ddl, table.parsed_ddl.location
     if not format.external_input:
         formats = f"formats for external input: {', '.join(EXTERNAL_INPUTS)}"
@@ -155,7 +155,7 @@ def _difference(declared: list[str], written: list[str]) -> str:
 
 
 def _is_star(column: Column) -> bool:
-    """Return whether a column is a star, with or without EXCEPT, so that the text does not name its columns."""
+    """Return whether a column is a star, with or without EXCEPT; the text does not name the columns of a star."""
     return column.name == "*"
 
 
@@ -181,7 +181,7 @@ def _wrong_read(
     declared: Set[TableName],
     views: Mapping[TableName, str],
 ) -> tuple[str, str] | None:
-    """Return what is wrong with a single read, as summary and remedy; None if nothing is wrong."""
+    """Return summary and remedy of a mistake in a single read; None if there is none."""
     if read.table in views:
         if read.streaming:
             return f"{table.name} streams {read.table}, which is a view", "stream the tables that the view reads"
@@ -205,7 +205,7 @@ def _wrong_read(
 
 
 def wrong_watermark(read: TableRead, ddl: TableDdl) -> tuple[str, str] | None:
-    """Return what is wrong with a watermark on a column of the table, as summary and remedy; None if nothing is wrong.
+    """Return summary and remedy of a mistake in a watermark on a column of a table; None if there is none.
 
     Spark reports EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE, or UNRESOLVED_COLUMN for an unknown name (tested on 4.2.0).
     """

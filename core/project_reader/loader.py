@@ -56,7 +56,7 @@ class _ProjectDraft:
 def read_project(
     texts: Mapping[str, str], parse_cache: ParseCache | None = None
 ) -> tuple[Project | None, tuple[Problem, ...]]:
-    """Read a project from its texts; return the project, or None if any Problem is an error, and all Problems.
+    """Read a project from its texts; return it, or None if any Problem is an error, together with all Problems.
 
     `texts` are keyed by relative path with forward slashes. `parse_cache` only saves time: texts in it are not parsed
     again, and new texts are added to it.

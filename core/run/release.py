@@ -104,7 +104,7 @@ class ReleasePair:
     checks: str
     """State of the step that compares both versions; empty if there is no such step or it was skipped."""
     found: str
-    """What the comparison step found, as its note."""
+    """The findings of the comparison step, from its note."""
     lacks: str
     """Why the old version cannot serve again; empty if it can."""
     gate_at: float | None = None

@@ -59,7 +59,7 @@ def first_case(table: Table, tables: Mapping[TableName, Table]) -> StatementCase
 
 
 def written_case(case: StatementCase, rows: Iterable[Row], tables: Mapping[TableName, Table]) -> str:
-    """Return the text of a file with a case and the recorded output rows."""
+    """Return the text of a case file, with the recorded output rows as the expected ones."""
     table = tables[case.table]
     beside = [each for each in tables.values() if each.folder == table.folder and not each.external]
     named = f"table: {case.table}\n" if len(beside) > 1 else ""
