@@ -1,1 +1,1 @@
-"""What is true: values in, values out; no I/O, no clock, no threads, no randomness."""
+"""The pure core: values in, values out; no I/O, no clock, no threads, no randomness."""

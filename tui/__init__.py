@@ -1,3 +1,3 @@
-"""Console and command line: the only side that people see; never imports pipelines."""
+"""Console and command line, the user interfaces; never imports pipelines."""
 
 VERSION = "0.1.0"

@@ -1,1 +1,1 @@
-"""Declared against deployed: revision diff, fingerprint, classification, Spark's analysis of it, pinned settings."""
+"""Comparison of declared and deployed revisions: differences, classification, Spark's analysis, pinned settings."""

@@ -1,1 +1,1 @@
-"""From a request to a plan: scope, decisions up- and downstream, strategies, steps, guards; `planner` is the door."""
+"""The planner, from request to plan: scope, decisions, strategies, steps, guards. `planner` is the entry point."""

@@ -1,1 +1,1 @@
-"""What an environment allows, what it denies or allows only with an approval, and when plans are frozen."""
+"""The policy of an environment: what it allows, denies or allows only with an approval, and when plans are frozen."""

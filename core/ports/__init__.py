@@ -1,1 +1,1 @@
-"""Protocols between the agent and what it drives; implemented in `pipelines.spark_connect` and `pipelines.storage`."""
+"""The agent's ports to Spark and to files; implemented in `pipelines.spark_connect` and `pipelines.storage`."""

@@ -1,1 +1,1 @@
-"""Files of a project folder to a Project or to Problems with lines; parse cache, copy, comparison with git."""
+"""Reading of a project folder into a Project, or Problems with lines; parse cache, copy, comparison with git."""

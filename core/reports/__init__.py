@@ -1,1 +1,1 @@
-"""Questions about the whole graph: inventory, hierarchy, and what a change of a table would do downstream."""
+"""Reports on the whole graph: inventory, hierarchy, and the effect of a table's change on tables downstream."""

@@ -1,1 +1,1 @@
-"""Reading of streaming Spark SQL into values; the only package that uses sqlglot."""
+"""Parsing of streaming Spark SQL into frozen values; the only package that uses sqlglot."""

@@ -1,1 +1,1 @@
-"""Whether a new version of a table holds what it should: differences that its edit explains, apart from all others."""
+"""Validation of a new version of a table: separates the differences that its edit explains from all others."""

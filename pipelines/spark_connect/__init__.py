@@ -1,1 +1,1 @@
-"""Spark Connect behind the agent's ports: sessions, deadlines, queries, catalog, Spark's analysis, error kinds."""
+"""Spark Connect, implementing the agent's ports: sessions, deadlines, queries, catalog, analysis, error kinds."""

@@ -1,1 +1,1 @@
-"""What every command shares: arguments, command table, output streams, exit codes."""
+"""Parts shared by all commands: arguments, command table, output streams, exit codes."""

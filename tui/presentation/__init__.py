@@ -1,1 +1,1 @@
-"""Values to rows, lines and words: pure functions, no clock, no terminal, no Textual."""
+"""Pure functions that turn values into rows, lines and labels: no clock, no terminal, no Textual."""

@@ -1,1 +1,1 @@
-"""The project on disk and in git: which project and environment, declaring files, SQL texts, files people name."""
+"""The project on disk and in git: selection of project and environment, declaring files, SQL texts."""

@@ -1,1 +1,1 @@
-"""What console and command line both do, bound to one environment; nothing here prints, asks or imports a screen."""
+"""Operations shared by console and command line, for one environment; nothing here prints, asks or imports a screen."""

@@ -1,1 +1,1 @@
-"""Widgets of the console on Textual's Line API; what they show comes from `tui.presentation`."""
+"""Widgets of the console on Textual's Line API; `tui.presentation` provides their contents."""

@@ -1,1 +1,1 @@
-"""Comparison of two versions of a statement: state, qualified columns, edits and their effects on rows."""
+"""Comparison of two versions of a statement: state, qualified columns, edits, and the effects of edits on rows."""

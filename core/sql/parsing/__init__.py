@@ -1,1 +1,1 @@
-"""From tokens to one syntax tree: streaming clauses removed, FROM normalised, table names resolved."""
+"""Parsing of tokens into one syntax tree: streaming clauses removed, FROM normalised, table names resolved."""

@@ -1,1 +1,1 @@
-"""One statement at work: starts and stops, operator commands, transient failures, and tables changed under it."""
+"""Operation of single statements: starts and stops, operator commands, transient failures, changed tables."""

@@ -1,1 +1,1 @@
-"""Tables from the agent's point of view: catalog entries, identities of tables, and inputs that others write."""
+"""Tables in the agent: their catalog entries and identities, and inputs that other systems write."""

@@ -1,1 +1,1 @@
-"""What a person types, as values: keymap, filters, the `:` line, confirmation dialogs, help."""
+"""User input as values: keymap, filters, the `:` line, confirmation dialogs, help."""

@@ -1,1 +1,1 @@
-"""Answers of health, impact, report, lineage and history, as lines and as data."""
+"""Results of health, impact, report, lineage and history, as lines and as JSON."""

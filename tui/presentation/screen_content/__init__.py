@@ -1,1 +1,1 @@
-"""What each screen shows, as lines: frame, rows, detail, review, runs, audit."""
+"""Contents of each screen as lines: frame, rows, detail, review, runs, audit."""

@@ -1,1 +1,1 @@
-"""What screens show of a snapshot of the ledger: statements, tree, downstream readers, freshness."""
+"""A view of a ledger snapshot for the screens: statements, tree, downstream readers, freshness."""
