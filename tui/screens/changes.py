@@ -87,7 +87,7 @@ class ChangesScreen(SplitScreen, StatementTableScreen):
         if project is None:
             return ("changes",), f"{self.marked_words()}reading the project"
         counts = summary(tuple(self.changes.values()), self.state.identity.user, compared=not project.missing)
-        return ("changes",), self.marked_words() + counts
+        return ("changes",), self.marked_words() + self.with_below(counts)
 
     def action_context(self) -> ActionContext:
         mine = sum(1 for mark in self.state.view.snapshot.staged if mark.actor == self.state.identity.user)

@@ -9,7 +9,6 @@ from textual.widget import Widget
 from core.plan.confirmation import confirmation_for_plan
 from core.plan.model import PlanNode
 from core.plan.rendering import ColumnWidths, column_widths, plan_lines
-from core.text.wording import counted
 from tui.presentation.interaction.action_availability import ActionContext
 from tui.presentation.interaction.confirmation_dialogs import dialog_for_approval, dialog_for_plan
 from tui.presentation.interaction.keymap import command_of_action, find_action
@@ -110,8 +109,7 @@ class ReviewScreen(SplitScreen):
         return self.plan_hash
 
     def path_and_counts(self) -> tuple[Sequence[str], str]:
-        below = f"{counted(self.pane.below, 'more line')} (pgdn)" if self.pane.below else ""
-        return ("changes", "review"), below
+        return ("changes", "review"), self.with_below()
 
     def action_context(self) -> ActionContext:
         found = super().action_context()

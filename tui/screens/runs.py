@@ -161,18 +161,14 @@ class RunScreen(SplitScreen):
         return self.run_id
 
     def path_and_counts(self) -> tuple[Sequence[str], str]:
-        return ("runs", self.run_id[:10]), ""
+        return ("runs", self.run_id[:10]), self.with_below()
 
     def copy_line(self) -> str:
         return f"headgate runs {self.run_id[:12]} --env {self.state.identity.environment}"
 
-    def do_down(self, key: str) -> None:
+    def move_cursor(self, place: int) -> None:
         self.following = False
-        super().do_down(key)
-
-    def do_up(self, key: str) -> None:
-        self.following = False
-        super().do_up(key)
+        super().move_cursor(place)
 
     def do_enter_row(self, key: str) -> None:
         self.following = not self.following
@@ -284,7 +280,7 @@ class RunsScreen(TableScreen):
         return run_row(self.runs[row], width, self.state.clock())
 
     def path_and_counts(self) -> tuple[Sequence[str], str]:
-        return ("runs",), f"{len(self.table.ids)} of {len(self.runs)}"
+        return ("runs",), self.with_below(f"{len(self.table.ids)} of {len(self.runs)}")
 
     def do_enter_row(self, key: str) -> None:
         if self.table.cursor_id is not None:

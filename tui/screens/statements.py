@@ -91,8 +91,7 @@ class StatementsScreen(StatementListScreen):
     def path_and_counts(self) -> tuple[Sequence[str], str]:
         total = len(self.state.view.statements)
         place = f"{min(self.table.cursor + 1, len(self.table.ids))}/{len(self.table.ids)}"
-        below = f", {self.table.below} more below" if self.table.below else ""
-        return ("statements", f"by {self.sort}"), f"{self.marks_and_faults()}{place} of {total}{below}"
+        return ("statements", f"by {self.sort}"), self.with_below(f"{self.marks_and_faults()}{place} of {total}")
 
     def do_open(self, key: str) -> None:
         if self.table.cursor_id is not None:

@@ -12,6 +12,7 @@ from textual.containers import Container
 from textual.widget import Widget
 
 from core.text.sentence import sentence_of
+from core.text.wording import counted
 from tui.presentation.interaction.action_availability import ActionContext
 from tui.presentation.styling.styled_text import EMPTY, Line, Tone, line
 from tui.screens.console_state import ConsoleState
@@ -113,30 +114,38 @@ class TableScreen(StatementActionsScreen):
             self._pictures[row] = picture
         return picture
 
+    def with_below(self, counts: str = "") -> str:
+        """Return the breadcrumb's counts, followed by the number of rows below the visible ones."""
+        return ", ".join(filter(None, (counts, f"{self.table.below} more below" if self.table.below else "")))
+
+    def move_cursor(self, place: int) -> None:
+        """Move the cursor to the row at a place, because the user asked for it."""
+        self.table.move_to(place)
+
     def on_click(self, event: events.Click) -> None:
         """Move the cursor to the row under the pointer; a click performs no action."""
         row = self.table.top + event.y - 1
         if event.widget is self.table and event.y and row < len(self.table.ids) and self.is_free:
-            self.table.move_to(row)
+            self.move_cursor(row)
             self.redraw()
 
     def do_down(self, key: str) -> None:
-        self.table.move_to(self.table.cursor + 1)
+        self.move_cursor(self.table.cursor + 1)
 
     def do_up(self, key: str) -> None:
-        self.table.move_to(self.table.cursor - 1)
+        self.move_cursor(self.table.cursor - 1)
 
     def do_top(self, key: str) -> None:
-        self.table.move_to(0)
+        self.move_cursor(0)
 
     def do_bottom(self, key: str) -> None:
-        self.table.move_to(len(self.table.ids) - 1)
+        self.move_cursor(len(self.table.ids) - 1)
 
     def do_page_down(self, key: str) -> None:
-        self.table.move_to(self.table.cursor + self.table.page)
+        self.move_cursor(self.table.cursor + self.table.page)
 
     def do_page_up(self, key: str) -> None:
-        self.table.move_to(self.table.cursor - self.table.page)
+        self.move_cursor(self.table.cursor - self.table.page)
 
 
 class SplitScreen(TableScreen):
@@ -152,6 +161,10 @@ class SplitScreen(TableScreen):
     def share(self, rows: int, most: int) -> None:
         """Give the table the height of its rows, at most `most`, or the full height if the text is beside the table."""
         self.table.styles.height = "1fr" if self.has_class("-wide") else min(rows + 1, most)
+
+    def with_below(self, counts: str = "") -> str:
+        text = f"{counted(self.pane.below, 'more line')} (pgdn)" if self.pane.below else ""
+        return ", ".join(filter(None, (super().with_below(counts), text)))
 
     def do_page_down(self, key: str) -> None:
         self.pane.scroll_by(max(self.pane.size.height - 2, 1))

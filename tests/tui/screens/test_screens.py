@@ -17,7 +17,7 @@ from tui.presentation.interaction.keymap import (
     KNOWN_KEYS,
     find_action,
 )
-from tui.screens.backend import RunView
+from tui.screens.backend import PlanView, RunView
 from tui.screens.home import RESTS_S, HomeScreen
 
 
@@ -745,6 +745,30 @@ def test_rows_that_do_not_fit_are_counted_as_more_below() -> None:
         await console.until(lambda: "more below" not in console.text(), "the last row")
 
     in_console(scenario, backend=Full())
+
+
+@pytest.mark.parametrize(("name", "arguments"), [("review", {"plan_hash": "7f3a"}), ("run", {"run_id": "9f2c"})])
+def test_rows_of_a_plan_and_steps_of_a_run_that_do_not_fit_are_counted(name: str, arguments: dict[str, str]) -> None:
+    class Long(FakeBackend):
+        def plan(self, plan_hash: str) -> PlanView:
+            found = super().plan(plan_hash)
+            nodes = tuple(replace(found.plan.nodes[0], table=TableName(f"t{n}")) for n in range(30))
+            return replace(found, plan=replace(found.plan, nodes=nodes))
+
+        def run(self, run_id: str) -> RunView:
+            found = super().run(run_id)
+            steps = tuple(replace(found.run.steps[3], n=n) for n in range(1, 31))
+            return replace(found, run=replace(found.run, steps=steps))
+
+    async def scenario(console: Console) -> None:
+        console.app.open_screen(name, **arguments)
+        await console.until(lambda: " more below" in console.text(), "the count of the rows below")
+        table = console.screen.table
+        assert f" {30 - table.top - table.page} more below" in console.text()
+        await console.press("G")
+        await console.until(lambda: " more below" not in console.text(), "the last row")
+
+    in_console(scenario, backend=Long())
 
 
 def test_quiet_branches_are_folded_and_faulty_ones_stay_open() -> None:
