@@ -30,7 +30,7 @@ class FaultSign:
     why: str = ""
     """The reason, as one human-readable clause."""
     at_once: bool = False
-    """Whether the sign is reported at once: after a failure, or while the pool does not answer."""
+    """Whether the sign counts at once: after a failure, during a start, or while the pool does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +81,14 @@ def objective_s(objective: str, trigger: str) -> float:
 
 
 def fault_sign(lag: Lag, judged: LagTrend, *, state: str, wanted: str, objective_s: float) -> FaultSign:
-    """Return the fault that a measurement suggests; unless it has failed, a statement that should not run has none."""
+    """Return the fault that a measurement suggests; unless it has failed, a statement that should not run has none.
+
+    A start ends any fault at once: the age of what a statement has not read yet says nothing until its first batch.
+    """
     if state == State.FAILED:
         return FaultSign(Fault.FAILED, "it has failed", at_once=True)
-    if wanted == WantedState.STOPPED or state not in MAY_WORK:
-        return FaultSign()
+    if wanted == WantedState.STOPPED or state not in MAY_WORK or state == State.STARTING:
+        return FaultSign(at_once=state == State.STARTING)
     if judged.trend in (Trend.STARVED, Trend.STALLED):
         return FaultSign(Fault(judged.trend), judged.reason, at_once=state == State.UNKNOWN)
     if lag.behind_s is not None and lag.behind_s > objective_s:

@@ -257,7 +257,8 @@ class Agent:
             self._runs.resume_open()
         except (PoolUnreachable, EngineRefused) as error:
             self._keeper.heard(error)
-            if not self._keeper.up or time.monotonic() - self._answered > UNKNOWN_S:
+            is_late = time.monotonic() - self._answered > UNKNOWN_S and not self._keeper.settles
+            if not self._keeper.up or is_late:
                 # The states of statements are unknown if their pool is gone or does not answer.
                 self._set_state(deployments, ALIVE, State.UNKNOWN)
         self._seen = queries

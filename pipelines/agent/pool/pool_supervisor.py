@@ -37,6 +37,9 @@ PROVE_S = 10.0
 PROOFS = 2
 """Number of consecutive tests, one per round, that must find the SparkContext stopped before the server is ended."""
 
+SETTLES_S = 120.0
+"""Seconds after a new session was opened during which starting statements may keep the pool from answering."""
+
 MANAGED = "whoever manages the pool has to restart it"
 
 GIVEN_UP = "failed"
@@ -79,7 +82,7 @@ class PoolSupervisor:
         self._events = PoolEvents(ledger, f"the pool {pool.name}" if pool.url else "the pool's server", monotonic)
         self._backoff = StartBackoff(monotonic)
         self._monotonic = monotonic
-        self._prove_at = 0.0
+        self._prove_at = self._settles_at = 0.0
         self._stopped_proofs = 0
         """Number of consecutive tests that found the server's SparkContext stopped."""
         self._open: SparkConnection | None = None
@@ -142,6 +145,13 @@ class PoolSupervisor:
         """Return whether the connection is open and its catalog filled; the pool may still fail to answer."""
         return self._restored is not None
 
+    @property
+    def settles(self) -> bool:
+        """Return whether statements are starting in a new session; meanwhile, a pool without an answer is no outage."""
+        return self._monotonic() < self._settles_at and any(
+            d.state == State.STARTING for d in self._ledger.deployments()
+        )
+
     def heard(self, error: HeadgateError | None) -> None:
         """Record whether the pool answered the last call; `error` is None if it did.
 
@@ -150,11 +160,14 @@ class PoolSupervisor:
         if isinstance(error, EngineStopped):
             self._prove_at = self._monotonic()
         elif self._restored is not None and not self._stopped_proofs:
-            self._say("silent" if error else "up", error.summary if error else "")
-            if error:
-                self._events.silent()
-            else:
+            if error is None:
+                self._say("up", "")
                 self._events.up()
+            elif self.settles:
+                self._say("starting", f"its statements are being started: {error.summary}")
+            else:
+                self._say("silent", error.summary)
+                self._events.silent()
 
     def bound_log(self) -> None:
         """Truncate the log of a local pool if it has grown large."""
@@ -269,6 +282,7 @@ class PoolSupervisor:
         try:
             if session.session_id != facts.session_id:
                 self._ledger.put_pool(session_id=session.session_id, pool_generation=facts.pool_generation + 1)
+                self._settles_at = self._monotonic() + SETTLES_S
                 self._events.nothing_runs()
             if self._local is None and (limit := session.idle_limit_s()) is not None:
                 self._warn_of_idle_limit(limit)
@@ -291,7 +305,8 @@ class PoolSupervisor:
             raise
         except PoolUnreachable as error:
             if self._open is attached:
-                self._say("silent", f"{error.summary}; its catalog is not filled yet")
+                state = "starting" if self._monotonic() < self._settles_at else "silent"
+                self._say(state, f"{error.summary}; its catalog is not filled yet")
             raise
         if self._open is attached:
             self._restored = attached

@@ -47,6 +47,7 @@ def test_rows_and_a_growing_lag_are_no_fault_and_time_beyond_the_objective_is() 
         (Trend.STARVED, State.RUNNING, WantedState.RUNNING, Fault.STARVED),
         (Trend.STALLED, State.RUNNING, WantedState.RUNNING, Fault.STALLED),
         (Trend.STALLED, State.UNKNOWN, WantedState.RUNNING, Fault.STALLED),
+        (Trend.STALLED, State.STARTING, WantedState.RUNNING, Fault.NONE),
         (Trend.STARVED, State.STOPPED, WantedState.STOPPED, Fault.NONE),
         (Trend.STARVED, State.PENDING, WantedState.RUNNING, Fault.NONE),
         (Trend.UNKNOWN, State.RUNNING, WantedState.RUNNING, Fault.NONE),
@@ -71,6 +72,13 @@ def test_a_failure_is_reported_at_once_and_one_fault_may_follow_another() -> Non
     failed = FaultWatch().heard(FaultSign(Fault.FAILED, at_once=True), 0.0)
     assert failed.said.fault is Fault.FAILED
     assert failed.heard(FaultSign(Fault.STARVED), 5.0).said.fault is Fault.STARVED
+
+
+def test_a_start_ends_every_fault_at_once_however_long_the_statement_was_down() -> None:
+    watch = FaultWatch(FaultSign(Fault.BEHIND, "late"))
+    judged = LagTrend(Trend.STALLED, reason="because")
+    starts = fault_sign(lag(9000.0), judged, state=State.STARTING, wanted=WantedState.RUNNING, objective_s=60.0)
+    assert watch.heard(starts, 0.0).said.fault is Fault.NONE
 
 
 def test_behind_is_the_age_of_the_oldest_input_zero_without_input_and_unknown_without_a_source() -> None:

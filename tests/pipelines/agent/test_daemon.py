@@ -90,7 +90,7 @@ def test_an_agent_whose_home_is_removed_ends_with_its_pool(
 class Answering(Keeper):
     """A pool that refuses to list its queries, and answers everything else."""
 
-    up = True
+    up, settles = True, False
     heard_of: HeadgateError | None = None
 
     def connection(self) -> Any:

@@ -238,7 +238,8 @@ def test_a_catalog_that_could_not_be_filled_is_filled_later_over_the_same_sessio
     for _ in range(20):
         with pytest.raises(PoolUnreachable, match="no answer"):
             keeper.keep()
-    assert (ledger.facts().pool_state, keeper.up) == ("silent", False)
+        machine.now += 6.5
+        assert (ledger.facts().pool_state, keeper.up) == ("silent" if machine.now > 126.5 else "starting", False)
     assert len(machine.opened) == 1 and machine.closed == []
     machine.fails.clear()
     keeper.keep()
@@ -426,6 +427,23 @@ def test_a_frozen_pool_is_silent_until_it_answers_and_is_left_alone(
     assert machine.did == [] and keeper.up
     keeper.heard(None)
     assert ledger.facts().pool_state == "up"
+
+
+def test_a_new_pool_that_does_not_answer_while_statements_start_is_starting_and_no_outage(
+    supervise: Any, machine: Machine, ledger: Ledger
+) -> None:
+    ledger.put_deployment(deployment_row("a", state="starting", wanted="running"))
+    keeper = supervise()
+    keeper.keep()
+    for _ in range(100):
+        machine.now += 1.0
+        keeper.heard(PoolUnreachable("no answer within 5 s"))
+    assert ledger.facts().pool_state == "starting" and keeper.settles
+    assert ledger.facts().pool_detail == "its statements are being started: no answer within 5 s"
+    assert told(ledger) == []
+    machine.now += 60.0
+    keeper.heard(PoolUnreachable("no answer within 5 s"))
+    assert ledger.facts().pool_state == "silent" and not keeper.settles
 
 
 STOPPED = MaybeStopped("Cannot call methods on a stopped SparkContext.")

@@ -27,6 +27,7 @@ from tui.presentation.screen_content.statement_advice import spark_ui_words
 from tui.presentation.screen_content.statement_detail import TABS, DeclaredDetails, tab_lines
 from tui.presentation.screen_content.statement_rows import RowContext, columns_for, sort_key, statement_row, tree_row
 from tui.presentation.styling.styled_text import (
+    Tone,
     clean,
     colour_sql,
     difference,
@@ -245,6 +246,15 @@ def test_an_empty_environment_shows_the_next_step() -> None:
 def test_a_list_of_faults_that_is_empty_does_not_call_stopped_statements_healthy() -> None:
     said = nothing_lines(VIEW, ConsoleIdentity("pizzeria", "dev", False, "alice"), "", 80)
     assert " ".join(plain(one).strip() for one in said).strip() == "no faults: f shows all again"
+
+
+@pytest.mark.parametrize(("state", "tone"), [("up", Tone.DIM), ("starting", Tone.CHANGING), ("silent", Tone.BAD)])
+def test_a_pool_that_starts_is_no_alarm(state: str, tone: Tone) -> None:
+    assert VIEW.snapshot.facts is not None
+    snapshot = replace(VIEW.snapshot, facts=replace(VIEW.snapshot.facts, pool_state=state))
+    place = ConsoleIdentity("pizzeria", "dev", False, "alice")
+    banner = banner_line(place, replace(VIEW, snapshot=snapshot), freshness(snapshot, NOW), 120)
+    assert [span.tone for span in banner if span.text.startswith("pool ")] == [tone]
 
 
 def test_the_banner_keeps_project_and_environment_at_any_width() -> None:

@@ -85,7 +85,8 @@ def _parts(view: LedgerView, fresh: Freshness) -> list[tuple[int, int, str, Tone
     if snapshot.facts is not None:
         calm = snapshot.facts.pool_state in ("up", "")
         words = f"pool {snapshot.facts.pool}" + ("" if calm else f" {snapshot.facts.pool_state}")
-        parts.append((5 if calm else 1, 0, words, Tone.DIM if calm else Tone.BAD))
+        tone = Tone.CHANGING if snapshot.facts.pool_state == "starting" else Tone.BAD
+        parts.append((5 if calm else 1, 0, words, Tone.DIM if calm else tone))
     if view.faults:
         parts.append((2, 2, f"! {counted(view.faults, 'fault')}", Tone.BAD))
     if snapshot.failed_runs:

@@ -3,7 +3,7 @@
 from urllib.parse import urlsplit
 
 from core.model.names import query_name, trigger_s
-from core.model.states import Fault, State, Trend
+from core.model.states import Fault, State, Trend, WantedState
 from core.observed.versions import Measurement, StatementLine
 from core.project.model import Pool
 from core.text.secrets import mask_secrets
@@ -35,6 +35,8 @@ def advise(
         plan = "stage it with D and plan again" if by_key else f"run headgate plan deploy {statement.table}"
         failed = f"It failed {long_duration(look.now - statement.line.state_since)} ago. Fix the cause and {restart}"
         return f"{failed}; if the cause is in the SQL, correct the file and {plan}.", Tone.BAD
+    if statement.state is State.STOPPED and statement.line.wanted == WantedState.RUNNING:
+        return "It is wanted running: it starts where it left off as soon as the pool is up.", Tone.CHANGING
     if statement.state is State.STOPPED:
         start = "S" if by_key else f"headgate start {table}"
         words = f"It was stopped on purpose; table and checkpoint are kept. {start} starts it where it left off."

@@ -29,6 +29,13 @@ def test_a_growing_lag_alone_is_no_alarm_and_time_beyond_the_objective_is() -> N
     assert tone is Tone.BAD
 
 
+def test_a_statement_that_went_down_with_its_environment_was_not_stopped_on_purpose() -> None:
+    assert verdict(state="stopped", wanted="stopped")[0].startswith("It was stopped on purpose")
+    words, tone = verdict(state="stopped", wanted="running", trend="unknown")
+    assert words == "It is wanted running: it starts where it left off as soon as the pool is up."
+    assert tone is Tone.CHANGING
+
+
 def test_a_statement_behind_its_objective_never_keeps_up() -> None:
     assert "keeps up" in verdict(trend="steady")[0]
     words, tone = verdict(trend="steady", fault="behind")
