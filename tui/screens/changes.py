@@ -68,7 +68,7 @@ class ChangesScreen(SplitScreen, StatementTableScreen):
         if project is None:
             self.pane.show((line((" reading the project", Tone.DIM)),))
             return
-        lines = list(problem_lines(project.problems, project.missing, width))
+        lines = list(problem_lines(project.problems, project.missing))
         chosen = self.changes.get(self.table.cursor_id or "")
         if chosen is not None:
             lines.extend(detail(chosen, width, self.state.glyphs, full=self.full))

@@ -1,5 +1,6 @@
 """Rows under the cursor: the selection stays, vanished rows are never acted on, and late data does not interfere."""
 
+import re
 from dataclasses import replace
 from itertools import pairwise
 from threading import Event
@@ -7,6 +8,7 @@ from threading import Event
 import pytest
 
 from core.model.errors import HeadgateError
+from core.model.problems import Problem, Where
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
 from tests.tui.console_harness import Console, in_console
@@ -249,6 +251,23 @@ def test_files_that_cannot_be_read_are_not_said_to_be_what_is_deployed() -> None
         assert "not compared" in console.text()
 
     in_console(scenario, backend=Unreadable())
+
+
+def test_a_problem_keeps_its_file_and_line_however_long_the_path() -> None:
+    path = f"pipelines/facts/{'a_product_with_a_long_name/' * 3}sql-scripts/dml.oven_load.sql"
+
+    class Invalid(FakeBackend):
+        def project(self) -> ProjectView:
+            problem = Problem("a column is misspelt", "correct it", Where(path, 17, 3))
+            return ProjectView(problems=(problem,) * 25, missing="the project has 25 problems")
+
+    async def scenario(console: Console) -> None:
+        await console.press("p")
+        await console.until(lambda: "the project has 25 problems" in console.text(), "the problems")
+        assert f"{path}:17:3:acolumnismisspelt" in re.sub(r"\s", "", console.text())
+        assert " 5 more problems: headgate plan lists all" in console.lines(console.screen.pane)
+
+    in_console(scenario, backend=Invalid())
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])

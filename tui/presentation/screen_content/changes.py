@@ -103,16 +103,19 @@ def rule(title: str, width: int, glyphs: Glyphs) -> Line:
     return fit(line((start, Tone.DIM), (title, Tone.TITLE), (" " + glyphs.rule * width, Tone.DIM)), width)
 
 
-def problem_lines(problems: Sequence[Problem], missing: str, width: int) -> tuple[Line, ...]:
-    """List the problems in the project's files, with their remedies."""
-    lines: list[Line] = []
-    if missing:
-        lines.extend(wrap(missing, width - 2, Tone.BAD, " "))
-    for problem in problems[:20]:
+LISTED = 20
+"""Maximum number of problems that are listed."""
+
+
+def problem_lines(problems: Sequence[Problem], missing: str) -> tuple[Line, ...]:
+    """List the problems of the files, one a line however long: the pane folds it, so that file and line stay whole."""
+    lines = [line((f" {missing}", Tone.BAD))] if missing else []
+    for problem in problems[:LISTED]:
         place = f"{problem.where}: " if problem.where else ""
         tone = Tone.BAD if problem.severity == "error" else Tone.CHANGING
-        lines.extend(wrap(f"{place}{problem.summary}", width - 2, tone, " "))
-        lines.extend(wrap(problem.remedy, width - 4, Tone.DIM, "   "))
+        lines += [line((f" {place}{problem.summary}", tone)), line((f"   {problem.remedy}", Tone.DIM))]
+    if more := len(problems[LISTED:]):
+        lines.append(line((f" {counted(more, 'more problem')}: headgate plan lists all", Tone.DIM)))
     return tuple(lines)
 
 
