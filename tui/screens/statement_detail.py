@@ -129,8 +129,11 @@ class DetailScreen(TextScreen):
             self.choose(TABS[index])
 
     def do_column(self, key: str) -> None:
-        """Choose the next or previous column, and scroll to its lineage."""
+        """Choose the next or previous column and scroll to its lineage; on other panes, `h` goes back."""
         known = self.declared.columns
+        if self.tab != "lineage" and key in ("h", "left"):
+            self.do_back(key)
+            return
         if self.tab != "lineage":
             self.state.notify(f"columns are on pane {TABS.index('lineage') + 1}, lineage")
             return

@@ -20,6 +20,10 @@ from tui.presentation.interaction.keymap import (
 from tui.screens.backend import PlanView, RunView
 from tui.screens.home import RESTS_S, HomeScreen
 
+OPENED_WITH = {
+    "detail": {"table": "till"}, "review": {"plan_hash": "7f3a"}, "rows": {"table": "till"}, "run": {"run_id": "9f2c"},
+}  # fmt: skip
+
 
 async def find(console: Console, table: str) -> None:
     """Put the cursor on a table of the tree."""
@@ -345,7 +349,7 @@ def test_no_lower_case_key_anywhere_calls_an_act() -> None:
                 console.app.open_screen(name)
                 await console.pilot.pause()
             for key in "abcdefghijklmnoprstuvwxyz":
-                if console.screen.screen_name == name and key not in "qp":
+                if console.screen.screen_name == name and key not in "hqp":
                     await console.press(key)
                     console.screen.typed.entry = None
             console.app.go_home()
@@ -568,6 +572,27 @@ def test_a_key_without_a_meaning_says_so_in_two_words_that_disappear() -> None:
     in_console(scenario)
 
 
+@pytest.mark.parametrize("key", ["h", "left"])
+def test_h_closes_what_l_opened_and_every_other_page(key: str) -> None:
+    async def scenario(console: Console) -> None:
+        await find(console, "till")
+        await console.press("l")
+        assert console.screen.screen_name == "detail"
+        await console.press(key)
+        assert console.screen.screen_name == "home"
+        for name in sorted(set(ALL_SCREENS) - {"home", "detail"}):
+            console.app.open_screen(name, **OPENED_WITH.get(name, {}))
+            await console.pilot.pause()
+            assert console.screen.screen_name == name
+            await console.press(key)
+            assert console.screen.screen_name == "home", name
+        console.app.open_screen("detail", table="till", tab="lineage")
+        await console.press(key)
+        assert console.screen.screen_name == "detail", "there it chooses a column"
+
+    in_console(scenario)
+
+
 def test_help_closes_with_the_key_that_opened_it() -> None:
     async def scenario(console: Console) -> None:
         await console.press("?")
@@ -656,12 +681,6 @@ def test_every_key_on_every_screen_has_an_effect_or_says_that_it_has_none(screen
     """If long tests are left out, each screen is tried with another third of the keys."""
 
     async def scenario(console: Console) -> None:
-        arguments = {
-            "detail": {"table": "till"},
-            "review": {"plan_hash": "7f3a"},
-            "rows": {"table": "till"},
-            "run": {"run_id": "9f2c"},
-        }
         keys = KNOWN_KEYS | set(string.ascii_letters) | {"f1", "f9", "(", "insert", "delete", "enter", "backspace"}
         silent, kept = [], []
         every = sorted(key for key in keys - LEAVING if not key.startswith(":") or key == ":")
@@ -670,7 +689,7 @@ def test_every_key_on_every_screen_has_an_effect_or_says_that_it_has_none(screen
             console.app.state.frozen = False
             console.app.state.marks.clear()
             if screen != "home":
-                console.app.open_screen(screen, **arguments.get(screen, {}))
+                console.app.open_screen(screen, **OPENED_WITH.get(screen, {}))
             await console.pilot.pause()
             if screen == "changes":
                 await console.until(lambda: console.screen.table.ids, "the edits that were read in a thread")
