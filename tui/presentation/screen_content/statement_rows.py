@@ -274,10 +274,18 @@ _TREND_WORST = {
 }
 
 
+def _state_rank(statement: StatementView) -> int:
+    """Rank a statement by its state, worst first: a faulty one that runs as degraded, external tables last."""
+    if statement.external:
+        return _STATE_ORDER[State.FAILED] if statement.faulty else len(_STATE_ORDER)
+    is_late = statement.faulty and statement.state is State.RUNNING
+    return _STATE_ORDER[State.DEGRADED if is_late else statement.state]
+
+
 def _badness(statement: StatementView) -> float:
     """Return a sort key that puts the worst statement first: by fault and state, then by trend, then by lag."""
     lag = min(statement.lag_rows or 0, 10**9)
-    place = (not statement.faulty) * 1e4 + _STATE_ORDER[statement.state] * 100 + _TREND_WORST[statement.trend]
+    place = (not statement.faulty) * 1e4 + _state_rank(statement) * 100 + _TREND_WORST[statement.trend]
     return place - lag / 1e10
 
 
@@ -287,7 +295,7 @@ def sort_key(sort: str) -> Callable[[StatementView], tuple[float, str]]:
         case "badness":
             return lambda statement: (_badness(statement), statement.table)
         case "state":
-            return lambda statement: (_STATE_ORDER[statement.state], statement.table)
+            return lambda statement: (_state_rank(statement), statement.table)
         case "behind":
             return lambda statement: (-(statement.line.behind_s or 0.0), statement.table)
         case "lag":
