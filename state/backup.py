@@ -4,12 +4,13 @@ import os
 import shutil
 import sqlite3
 import time
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 
-from core.model.errors import HeadgateError, Refused, VersionMismatch
+from core.model.errors import FREE_SPACE, HeadgateError, LedgerUnavailable, Refused, VersionMismatch
 from core.model.events import EventKind
 from core.text.sentence import Sentence
 from state.audit_chain import sync_to_disk
@@ -44,7 +45,7 @@ def back_up(ledger: Path, into: Path) -> int:
         try:
             _remove(unfinished)
             os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE))
-            with LedgerReader(ledger) as reader:
+            with LedgerReader(ledger) as reader, _full_disk_named(into):
                 reader.copy_to(unfinished)
             with LedgerReader(unfinished) as copy:
                 copy.check_integrity()
@@ -107,6 +108,17 @@ def restore(
         finally:
             _remove(fresh)
     return Restored(epoch, kept)
+
+
+@contextmanager
+def _full_disk_named(backup: Path) -> Iterator[None]:
+    """Name the backup, not the ledger, if its disk is full."""
+    try:
+        yield
+    except LedgerUnavailable as error:
+        if getattr(error.__cause__, "sqlite_errorname", "") != "SQLITE_FULL":
+            raise
+        raise LedgerUnavailable(f"{backup} cannot be written: the disk is full", remedy=FREE_SPACE) from error
 
 
 def _is_disk_error(error: BaseException | None) -> bool:

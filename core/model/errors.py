@@ -4,6 +4,9 @@ from enum import StrEnum
 
 from core.text.sentence import Sentence
 
+FREE_SPACE = "free some space, or write to another disk"
+"""Remedy for a file that a full disk cannot take."""
+
 
 class HeadgateError(Exception):
     """An expected failure, with a summary of what happened and a remedy."""

@@ -21,6 +21,7 @@ from state.backup import Restored, back_up, restore
 from state.ledger import Ledger, LedgerReader, create_or_open
 from state.migrations import FIRST_VERSION, MIGRATIONS, SCHEMA_VERSION, migrate
 from state.row_types import EnvironmentRow, EventRow
+from state.transactions import sqlite_errors_translated
 
 Made = Callable[..., Deployment]
 NOW = 1_800_000_000.0
@@ -39,6 +40,24 @@ def ledger(path: Path, facts: EnvironmentRow) -> Iterator[Ledger]:
 def tables(path: Path) -> list[str]:
     with LedgerReader(path) as reader:
         return [deployment.table for deployment in reader.deployments()]
+
+
+def test_a_backup_on_a_full_disk_names_the_backup_and_not_the_ledger(
+    ledger: Ledger, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: LedgerReader, into: Path) -> None:
+        with sqlite_errors_translated(into), closing(sqlite3.connect(into)) as copy:
+            copy.execute("PRAGMA max_page_count = 1")
+            copy.execute("CREATE TABLE a (b)")
+
+    monkeypatch.setattr(LedgerReader, "copy_to", full)
+    into = tmp_path / "b.db"
+    with pytest.raises(LedgerUnavailable) as raised:
+        back_up(path, into)
+    assert (raised.value.summary, raised.value.remedy) == (
+        f"{into} cannot be written: the disk is full", "free some space, or write to another disk",
+    )  # fmt: skip
+    assert not list(tmp_path.glob("b.db*"))
 
 
 def put_back(file: Path, path: Path, facts: EnvironmentRow, now: float = NOW) -> Restored:

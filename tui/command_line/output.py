@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TextIO
 
-from core.model.errors import HeadgateError, InvalidProject
+from core.model.errors import FREE_SPACE, HeadgateError, InvalidProject
 from core.text.escaping import JSON_ASTRAL, escape_control_characters, escape_in_document
 
 if TYPE_CHECKING:
@@ -152,9 +152,7 @@ def _told() -> Iterator[None]:
         raise
     except OSError as error:
         silence_stdout()
-        raise StdoutNotWritten(
-            f"stdout cannot be written: {error.strerror}", remedy="free some space, or write to another disk"
-        ) from error
+        raise StdoutNotWritten(f"stdout cannot be written: {error.strerror}", remedy=FREE_SPACE) from error
 
 
 def open_streams() -> None:

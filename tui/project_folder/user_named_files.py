@@ -1,10 +1,11 @@
 """Files named by users: read up to a size limit, also from pipes; written atomically."""
 
+import errno
 import os
 import stat
 import tempfile
 
-from core.model.errors import UsageError
+from core.model.errors import FREE_SPACE, HeadgateError, UsageError
 
 _MB = 1_000_000
 
@@ -35,7 +36,10 @@ def refuse_long(size: int, said: str, *, most_mb: int, remedy: str) -> None:
 
 
 def write_whole(path: str, text: str) -> None:
-    """Write a file atomically, following links; raises UsageError, also if it is not a regular file."""
+    """Write a file atomically, following links; raises UsageError, also if it is not a regular file.
+
+    Raises HeadgateError if the disk is full.
+    """
     try:
         target = _file_to_replace(path)
         descriptor, part = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".headgate-")
@@ -48,6 +52,8 @@ def write_whole(path: str, text: str) -> None:
             os.unlink(part)
             raise
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise HeadgateError(f"{path} cannot be written: the disk is full", remedy=FREE_SPACE) from error
         raise UsageError(
             f"{path} cannot be written: {error.strerror}", remedy="name a file in an existing folder"
         ) from error

@@ -212,12 +212,17 @@ def _limit_words(mine: Measurement, theirs: Measurement | None, deployment: Depl
     if whole:
         return f"{age}, limit 0"
     rows, age_s = _limits(mine, theirs, deployment)
-    return f"{age}, limit {f'{rows:,} rows or ' if rows and mine.lag_rows is not None else ''}{age_s:,.0f} s"
+    in_rows = f"{_many(rows, 'row')} or " if rows and mine.lag_rows is not None else ""
+    return f"{age}, limit {in_rows}{age_s:,.0f} s"
 
 
 def _behind(measured: Measurement) -> str:
     if gone := _gone(measured):
         return f"its source {gone} is not there"
     if measured.lag_rows is None:
-        return "lag unknown" if measured.lag_files is None else f"lag {measured.lag_files:,} files"
-    return f"lag {'' if measured.exact else '≈'}{measured.lag_rows:,} rows"
+        return "lag unknown" if measured.lag_files is None else f"lag {_many(measured.lag_files, 'file')}"
+    return f"lag {'' if measured.exact else '≈'}{_many(measured.lag_rows, 'row')}"
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

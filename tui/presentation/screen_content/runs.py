@@ -186,24 +186,26 @@ def step_detail(step: StepRow, why: str, width: int, look: RowContext) -> tuple[
 
 
 RUNS = (
-    TableColumn("run", "RUN", 11),
-    TableColumn("plan", "PLAN", 7),
-    TableColumn("state", "STATE", 11),
+    TableColumn("run", "RUN", 10),
+    TableColumn("state", "STATE", 9),
     TableColumn("steps", "STEPS", 9),
-    TableColumn("at", "STARTED", 15),
-    TableColumn("lasted", "LASTED", 9),
+    TableColumn("at", "STARTED", 11),
+    TableColumn("lasted", "LASTED", 7),
     TableColumn("by", "BY", 0),
 )
-"""Columns of the list of runs; the command line prints the predicted durations as well."""
-PRINTED_RUNS = (*RUNS[:-1], TableColumn("predicted", "PREDICTED", 9), RUNS[-1])
+"""Columns of the list of runs; the id of a run begins with the hash of its plan. The last column needs the room."""
+PRINTED_RUNS = (
+    RUNS[0], TableColumn("plan", "PLAN", 7), *RUNS[1:-1], TableColumn("predicted", "PREDICTED", 9), RUNS[-1],
+)  # fmt: skip
+"""Columns of the list of runs on the command line."""
 
 
 def run_cells(run: RunRow, now: float) -> dict[str, Span]:
     """Return the cells of a run by column."""
     hold = " and its hold" if any(step.do == StepKind.HOLD for step in run.steps) else ""
     predicted = _predicted(run)
-    others = f", continues {run.continues}" if run.continues else ""
-    others += f", continued by {run.continued_by}" if run.continued_by else ""
+    others = f", continues {run.continues[:10]}" if run.continues else ""
+    others += f", continued by {run.continued_by[:10]}" if run.continued_by else ""
     return {
         "run": Span(run.id[:10]),
         "plan": Span(run.plan_hash[:4], Tone.DIM),
@@ -218,7 +220,8 @@ def run_cells(run: RunRow, now: float) -> dict[str, Span]:
 
 def run_row(run: RunRow, width: int, now: float) -> Line:
     """Format one run of the list as a line of `width` cells."""
-    return fit(table_row(run_cells(run, now), RUNS, width), width)
+    # The cell that separates columns is not needed after the last one.
+    return fit(table_row(run_cells(run, now), RUNS, width + 1), width)
 
 
 def first_open(run: RunRow) -> StepRow | None:

@@ -117,6 +117,13 @@ def test_a_lag_is_shown_with_the_limit_of_its_gate(agent: FakeAgent) -> None:
     assert closed == "lag 4 files, 90 s behind, limit 25 s"
 
 
+def test_one_row_and_one_file_are_in_the_singular(agent: FakeAgent) -> None:
+    assert agent.looks(1, lag_files=1, behind_s=90.0).note.startswith("lag 1 file, 90 s behind, limit 25 s")
+    small = {"lag_files": 4, "lag_rows": 2, "rows_total": 190, "behind_s": 90.0}
+    assert agent.looks(1, **small).note.startswith("lag 2 rows, 90 s behind, limit 1 row or 25 s")
+    assert agent.looks(1, lag_files=1, lag_rows=1, behind_s=90.0).note.startswith("lag 1 row, 90 s behind")
+
+
 def test_a_limit_of_zero_rows_is_not_shown_beside_the_age_limit(agent: FakeAgent) -> None:
     small = {"lag_files": 4, "lag_rows": 7, "rows_total": 90, "behind_s": 30.0}
     assert agent.looks(1, **small).note.startswith("lag 7 rows, 30 s behind, limit 25 s, 0 of 3")

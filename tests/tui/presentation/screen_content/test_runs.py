@@ -6,9 +6,9 @@ from core.model.actions import StepKind
 from core.model.names import TableName
 from core.plan.model import Step
 from core.run.records import StepRow
-from tests.support.ledger_rows import run_row
+from tests.support import ledger_rows
 from tui.commands.runs import progress_words, step_table
-from tui.presentation.screen_content.runs import heading, step_columns, step_detail, step_row, step_width
+from tui.presentation.screen_content.runs import heading, run_row, step_columns, step_detail, step_row, step_width
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.styled_text import plain
 from tui.presentation.styling.table_layout import header
@@ -23,11 +23,20 @@ PLANNED = (
     Step(2, StepKind.CATCH_UP, TableName("a"), 2, (1,), ""),
     Step(3, StepKind.SWAP, TableName("a"), 2, (2,), ""),
 )
-RUN = run_row(started_at=100.0, steps=(START, GATE, SWAP))
+RUN = ledger_rows.run_row(started_at=100.0, steps=(START, GATE, SWAP))
 
 
 def shown(now: float, state: str = "running") -> str:
     return plain(heading(replace(RUN, state=state), "dev", now, 120, UNICODE, planned=PLANNED)[0])
+
+
+def test_the_list_shows_whole_on_80_columns_which_run_a_run_continues() -> None:
+    other = "ab12cd34ef-and-more"
+    for run, words in (
+        (replace(RUN, actor="root", continues=other), "root, continues ab12cd34ef"),
+        (replace(RUN, actor="al", continued_by=other), "al, continued by ab12cd34ef"),
+    ):
+        assert plain(run_row(run, 80, 200.0)).rstrip().endswith(words)
 
 
 def test_the_heading_says_what_is_left_and_when_it_takes_longer_than_predicted() -> None:
