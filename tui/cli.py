@@ -1,7 +1,7 @@
-"""The command `headgate`: it finds its own four packages first, then hands over to `tui.commands`.
+"""Entry point of the command `headgate`: locates its own four packages, then hands over to `tui.command_line`.
 
-Until all four are found under one parent, only the standard library is imported. Their names are so common that
-PYTHONPATH or the current folder may contain another `core`, which must lead to an error message and never be run.
+Until all four are found in one folder, only the standard library is imported. Their names are so common that PYTHONPATH
+or the current folder may contain another `core`, which must lead to an error message and must never be run.
 """
 
 import sys
@@ -14,7 +14,7 @@ PACKAGES = ("core", "state", "pipelines")
 
 
 def main() -> int:
-    """Run the command of this process; returns its exit code."""
+    """Run the command line of this process, and return the exit code."""
     misplaced = find_misplaced()
     if misplaced:
         print(f"headgate: {misplaced}", file=sys.stderr)
@@ -32,7 +32,7 @@ def main() -> int:
 
 
 def find_misplaced() -> str:
-    """Describe the first package that is missing or would be imported from elsewhere; empty if there is none."""
+    """Return an error message for the first package that is missing or misplaced; empty if all are in place."""
     ours = Path(__file__).resolve().parent.parent
     for name in PACKAGES:
         found = find_spec(name)

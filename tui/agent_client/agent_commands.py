@@ -1,4 +1,4 @@
-"""Acts sent to the agent, each with its confirmation and the equivalent command line."""
+"""Sends operator actions to the agent, with the user's confirmation and the equivalent command line."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class AgentCommands:
-    """Commands to the agent of one environment; every call raises the agent's refusal.
+    """Sends commands to the agent of one environment; every method raises the error with which the agent refuses.
 
-    Also raises AgentUnreachable, TryAgain and VersionMismatch, as `AgentClient.call` does.
+    Every method also raises AgentUnreachable, TryAgain and VersionMismatch, as `AgentClient.call` does.
     """
 
     def __init__(self, place: SelectedEnvironment, client: AgentClient) -> None:
@@ -27,21 +27,21 @@ class AgentCommands:
         self._client = client
 
     def confirmation(self, act: str, tables: Iterable[str]) -> "Confirmation":
-        """Compute the confirmation of an act on these tables; the agent computes it again."""
+        """Compute how an operator action on these tables must be confirmed; the agent computes it again to verify."""
         from core.plan.confirmation import confirmation_for_act
 
         place = self._place
         return confirmation_for_act(act, tuple(sorted(set(tables))), place.protected, environment=place.environment)
 
     def act(self, verb: str, tables: Sequence[str], *, confirm: str) -> tuple[ActOutcome, ...]:
-        """Stop, start or restart statements on their checkpoints; returns the outcome of each."""
+        """Stop, start or restart statements on their existing checkpoints; returns the outcome for each statement."""
         names = sorted(set(tables))
         line = equivalent_command(self._place, verb, *names)
         found = self._client.call(verb, {"tables": names}, confirm=confirm, line=line).get("statements")
         return tuple(map(ActOutcome.from_json, found)) if isinstance(found, list) else ()
 
     def stage(self, tables: Sequence[str], *, verb: str) -> None:
-        """Stage tables for this user's next plan in this project folder; verb is deploy, hold or delete.
+        """Stage tables for this user's next plan in this project folder; `verb` is deploy, hold or delete.
 
         Staging is available only in the console, so the console command is recorded.
         """
@@ -50,32 +50,32 @@ class AgentCommands:
         self._client.call("stage", args, line=" ".join((f":{verb}", *names)))
 
     def unstage(self, tables: Sequence[str]) -> tuple[str, ...]:
-        """Unstage tables of this user and folder; returns those that were staged."""
+        """Remove tables from those that this user has staged in this folder; returns the removed ones."""
         names = sorted(set(tables))
         args = {"folder": self._place.folder, "tables": names}
         found = self._client.call("unstage", args, line=" ".join((":unstage", *names))).get("unstaged")
         return tuple(str(name) for name in found) if isinstance(found, list) else ()
 
     def apply(self, plan_hash: str, *, confirm: str) -> str:
-        """Execute a submitted plan; returns the run's id at once. Raises Stale if the plan's scope has changed."""
+        """Start executing a submitted plan, and return the run's id; raises Stale if the plan's scope has changed."""
         line = equivalent_command(self._place, "apply", plan_hash[:12], "--confirm", confirm)
         return str(self._client.call("apply", {"hash": plan_hash}, confirm=confirm, line=line).get("run", ""))
 
     def approve(self, plan_hash: str, *, confirm: str) -> tuple[int, int]:
-        """Approve a submitted plan; returns how many approvals by others count so far, and how many are required."""
+        """Approve a submitted plan; returns the number of approvals not by its author, and the number required."""
         line = equivalent_command(self._place, "approve", plan_hash[:12], "--confirm", confirm)
         answer = self._client.call("approve", {"hash": plan_hash}, confirm=confirm, line=line)
         return int(answer.get("approved") or 0), int(answer.get("approvals") or 0)
 
     def run_control(self, run_id: str, verb: str, *, step: int = 0, confirm: str = "") -> None:
-        """Pause, resume, cancel or retry a run, or skip one `step`; cancel and skip require the run's short id."""
+        """Pause, resume, cancel or retry a run, or skip a `step`; cancel and skip are confirmed by the short run id."""
         words = [verb, run_id, *(["--step", str(step)] if step else [])]
         args = {"id": run_id, "act": verb, "step": step}
         line = equivalent_command(self._place, "runs", *words)
         self._client.call("run", args, confirm=confirm or None, line=line)
 
     def confirmation_of_swap(self, run_id: str) -> "Confirmation":
-        """Return how a held run's swap is confirmed (text and level); the agent recomputes it to verify."""
+        """Compute how the swap of a held run must be confirmed; the agent computes it again to verify."""
         from core.plan.confirmation import confirmation_for_swap
 
         return confirmation_for_swap(run_id, environment=self._place.environment)
@@ -87,12 +87,12 @@ class AgentCommands:
         self._client.call("run", {"id": run_id, "act": "swap"}, confirm=confirm, line=line)
 
     def close_ticket(self, run_id: str, reader: str) -> None:
-        """Record that a reader moved to the serving version; raises Refused if the reader has no open ticket."""
+        """Record that a reader has moved to the serving version; raises Refused if the reader has no open ticket."""
         line = equivalent_command(self._place, "release", "close", run_id, reader)
         self._client.call("close_ticket", {"id": run_id, "reader": reader}, line=line)
 
     def peek(self, table: str, *, version: int | None, limit: int) -> tuple[tuple[str, ...], list[list[Any]]]:
-        """Return column names and some rows of a table, as plain JSON values."""
+        """Return the column names and at most `limit` rows of a table, with plain JSON values."""
         args: dict[str, Any] = {"table": table, "limit": limit}
         if version is not None:
             args["version"] = version
@@ -117,12 +117,12 @@ def find_run(reader: "LedgerReader", id_prefix: str) -> "RunRow":
 
 
 def equivalent_command(place: SelectedEnvironment, *words: str) -> str:
-    """Return the complete equivalent command, valid in any folder."""
+    """Return the command line for these words, with the project and environment options, for use in any folder."""
     return shlex.join(["headgate", *words, "--project", place.folder, "--env", place.environment])
 
 
 def plan_command(place: SelectedEnvironment, request: PlanRequest) -> str:
-    """Return the command of a request."""
+    """Return the command line that is equivalent to a plan request."""
     if request.continues:
         return equivalent_command(place, "runs", "retry", request.continues)
     from core.plan.request import command_words

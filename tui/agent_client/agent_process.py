@@ -1,4 +1,4 @@
-"""Finds, starts, waits for and ends the agent's process; the agent of a protected environment is never started here.
+"""Finds, starts and ends the agent's process; the agent of a protected environment is never started automatically.
 
 The local pool is the process recorded in pool.json, as long as it is still the same process.
 """
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 
 def find_pool_process(place: SelectedEnvironment) -> OsProcess | None:
-    """Find the local pool named by pool.json, if its command line carries the recorded marker.
+    """Find the process of the local pool that pool.json records; None if it is gone.
 
-    A record copied from another home names that home's pool, which is not returned.
+    If pool.json was copied from another home, that home's pool is not returned.
     """
     return find_server(place.where.home, place.where.pool_file)
 
 
 def find_server(home: str, pool_file: str) -> OsProcess | None:
-    """Find the Spark server that a home records, by start time, or by marker if no start time was recorded."""
+    """Find the running Spark server that `pool_file` records; its start time, or else its marker, must match."""
     try:
         server = json.loads(Path(pool_file).read_text("utf-8"))
         pid, marker = int(server["pid"]), str(server["marker"])
@@ -84,7 +84,7 @@ END_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class WaitProgress:
-    """The progress of a wait, for display."""
+    """What a command is waiting for, and for how long, for display."""
 
     what: str
     elapsed_s: float
@@ -96,7 +96,7 @@ ProgressCallback = Callable[[WaitProgress], None]
 
 
 def is_listening(client: AgentClient) -> bool:
-    """Return whether an agent of any version listens now."""
+    """Return whether an agent of any version is listening on the client's socket."""
     try:
         client.hello()
     except AgentUnreachable:
@@ -108,7 +108,7 @@ def is_listening(client: AgentClient) -> bool:
 
 @contextmanager
 def no_agent(place: SelectedEnvironment) -> Iterator[None]:
-    """Keep agent and pool from starting within the block; raises Refused if one of them is running."""
+    """Prevent the agent, and so its pool, from starting within the block; raises Refused if either is running."""
     make_home(place)
     with open(place.where.lock, "a+", encoding="ascii") as lock:
         try:
@@ -154,7 +154,7 @@ def ensure_running(
 
 
 def agent_command(place: SelectedEnvironment) -> list[str]:
-    """Return the command line of the agent."""
+    """Return the command line that starts the agent of an environment."""
     return os_processes.module_command(AGENT, "--project", place.folder, "--env", place.environment)
 
 
@@ -170,7 +170,7 @@ def make_home(place: SelectedEnvironment) -> None:
 
 
 def wait_for_pool(place: SelectedEnvironment, progress: ProgressCallback, *, seconds: float = POOL_S) -> None:
-    """Wait until the pool is up; raises PoolUnreachable with the reason."""
+    """Wait until the pool is up; raises PoolUnreachable, with the reason, if it fails or does not start in time."""
     began = time.monotonic()
     while True:
         facts = read_environment_row(place)
@@ -192,7 +192,7 @@ def wait_for_pool(place: SelectedEnvironment, progress: ProgressCallback, *, sec
 
 
 def read_environment_row(place: SelectedEnvironment) -> "EnvironmentRow | None":
-    """Read the environment's row; None if there is no ledger."""
+    """Read the environment's row in the ledger; None if the ledger is not available."""
     from state.ledger import LedgerReader
 
     try:
@@ -203,9 +203,9 @@ def read_environment_row(place: SelectedEnvironment) -> "EnvironmentRow | None":
 
 
 def find_agent_process(place: SelectedEnvironment) -> OsProcess | None:
-    """Find the agent's process by the lock of the home, wherever the project is now.
+    """Find the agent's process by its lock on the environment's home, even if the project folder has moved.
 
-    A restore holds the same lock and is not an agent.
+    A restore acquires the same lock, but is not an agent and not returned.
     """
     found = os_processes.lock_holder(place.where.lock)
     return found if found is not None and AGENT in os_processes.arguments_of(found.pid) else None
@@ -214,7 +214,7 @@ def find_agent_process(place: SelectedEnvironment) -> OsProcess | None:
 def end_agent(
     place: SelectedEnvironment, client: AgentClient, *, pool: bool, confirm: str, line: str, progress: ProgressCallback
 ) -> bool:
-    """End the agent, and with `pool` its pool; returns whether an agent was running. Raises HeadgateError."""
+    """End the agent, and also its pool if `pool` is set; returns whether an agent was running. Raises HeadgateError."""
     found = find_agent_process(place)
     if is_listening(client):
         client.call("exit", {"pool": pool}, confirm=confirm, line=line)
@@ -236,7 +236,7 @@ def end_agent(
 
 
 def log_tail(path: str, lines: int, *, start: int = 0) -> list[str]:
-    """Return the last lines of a log, at most 256 kB; empty if the log does not exist."""
+    """Return the last `lines` lines of a log, reading at most 256 kB; empty if the log does not exist."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)

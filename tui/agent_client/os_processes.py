@@ -1,6 +1,6 @@
-"""Starts child processes detached from terminal, folder and imports, and ends other processes by their identity.
+"""Starts child processes isolated from the terminal, the current folder and PYTHONPATH; finds and ends processes.
 
-A process is signalled only if pid *and* start time match the recorded ones, since pids are reused.
+A process is signalled only if both its pid and its start time match the recorded ones, because pids are reused.
 """
 
 import os
@@ -28,24 +28,24 @@ class OsProcess:
 
     @property
     def alive(self) -> bool:
-        """Return whether this very process still runs; a zombie does not count as running."""
+        """Return whether this same process is still running; a zombie does not count as running."""
         return bool(self.started) and started(self.pid) == self.started
 
 
 def module_command(module: str, *words: str) -> list[str]:
-    """Return the command of a child, isolated from PYTHONPATH and the current folder."""
+    """Return the command that runs a module in a child process, isolated from PYTHONPATH and the current folder."""
     return [sys.executable, "-I", "-m", module, *words]
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables of this process without those that affect imports, for a child process."""
+    """Return the environment variables for a child process: `environ` without those that affect Python's imports."""
     return {name: value for name, value in environ.items() if name not in ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP")}
 
 
 def run_module(
     module: str, words: Sequence[str], environ: Mapping[str, str], *, seconds: float
 ) -> subprocess.CompletedProcess[str]:
-    """Run a Headgate module to its end in a child process; raises subprocess.TimeoutExpired."""
+    """Run a Headgate module in a child process, and return its exit code and output; raises TimeoutExpired."""
     return subprocess.run(
         module_command(module, *words),
         cwd="/",
@@ -85,7 +85,7 @@ def start_detached(command: Sequence[str], environ: Mapping[str, str], log: str)
 
 
 def identify(pid: int | None) -> OsProcess | None:
-    """Identify a running process by its pid; None if there is none."""
+    """Return the running process that has a pid; None if there is none."""
     if not pid or pid <= 1:
         return None
     found = started(pid)
@@ -93,7 +93,7 @@ def identify(pid: int | None) -> OsProcess | None:
 
 
 def started(pid: int) -> str:
-    """Return when a process started, according to the kernel; empty if the process has ended or is a zombie."""
+    """Return a process's start time as reported by the kernel; empty if the process has ended or is a zombie."""
     stat = Path(f"/proc/{pid}/stat")
     if Path("/proc/self/stat").exists():
         try:
@@ -123,9 +123,9 @@ def arguments_of(pid: int) -> tuple[str, ...]:
 
 
 def lock_holder(path: str) -> OsProcess | None:
-    """Find the process that holds the flock(2) on a file, by the kernel's list of locks; None if no process does.
+    """Find the process that holds the flock(2) on a file, using the kernel's list of locks; None if no process does.
 
-    Where the kernel has no such list, the pid written in the file is used, if that process still runs.
+    Without /proc, the pid written in the file is used, if that process is still running.
     """
     try:
         file, listed = os.stat(path), Path("/proc/locks").read_text("ascii").splitlines()
@@ -144,7 +144,7 @@ def lock_holder(path: str) -> OsProcess | None:
 def _has_open(pid: int, file: os.stat_result) -> bool:
     """Return whether a process has a file open; True for another user's process, whose descriptors are hidden.
 
-    The kernel's list of locks gives inodes and device numbers, but on btrfs and overlayfs the latter differ from
+    The device numbers in the kernel's list of locks do not identify the file: on btrfs and overlayfs they differ from
     stat(2).
     """
     try:
@@ -161,7 +161,7 @@ def _has_open(pid: int, file: os.stat_result) -> bool:
 
 
 def written_pid(path: Path) -> int | None:
-    """Read the pid written in a file; None if there is none."""
+    """Read the pid written in a file; None if the file is missing or does not contain a pid."""
     try:
         return int(path.read_text("ascii").strip())
     except (OSError, ValueError):
@@ -185,7 +185,7 @@ def end_process(process: OsProcess, *, patience_s: float) -> bool:
 
 
 def wait_gone(process: OsProcess, seconds: float) -> bool:
-    """Wait until a process is gone; returns whether it is."""
+    """Wait up to `seconds` for a process to end; returns whether it has ended."""
     ends_at = time.monotonic() + seconds
     while process.alive:
         if time.monotonic() >= ends_at:
@@ -196,7 +196,7 @@ def wait_gone(process: OsProcess, seconds: float) -> bool:
 
 
 def _reap(pid: int) -> None:
-    """Reap a child process, which would otherwise stay as a zombie."""
+    """Reap a child process that has ended, which would otherwise remain a zombie."""
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:

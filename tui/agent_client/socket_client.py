@@ -51,7 +51,7 @@ class AgentClient:
     """Sends one command at a time to one environment's agent; safe to share between threads."""
 
     def __init__(self, path: str, *, ledger: int, title: str = "", owner: int | None = None) -> None:
-        """Bind to a socket path; `owner` is the agent's user id, by default that of this user."""
+        """Prepare calls to the socket at `path`; `owner` is the agent's user id, by default that of this user."""
         self._path = path
         self._owner = os.getuid() if owner is None else owner
         self._ledger = ledger
@@ -60,9 +60,9 @@ class AgentClient:
     def call(
         self, op: str, args: dict[str, Any] | None = None, *, confirm: str | None = None, line: str = ""
     ) -> dict[str, Any]:
-        """Send a command and return its result; raises the agent's refusal, AgentUnreachable, TryAgain.
+        """Send a command and return its result; raises the agent's refusal, AgentUnreachable or TryAgain.
 
-        `confirm` is the confirmation that was typed; `line` is the equivalent command.
+        `confirm` is the confirmation text that the user typed; `line` is the equivalent command line.
         """
         try:
             request = framing.encode_frame({"id": 1, "op": op, "args": args or {}, "confirm": confirm, "line": line})
@@ -97,7 +97,7 @@ class AgentClient:
         raise _refusal(answer)
 
     def hello(self) -> AgentVersions:
-        """Exchange versions only; raises AgentUnreachable."""
+        """Return the versions that the agent reports, without sending a command; raises AgentUnreachable."""
         with self._connect() as connection:
             try:
                 return self._exchange(connection)
@@ -129,7 +129,7 @@ class AgentClient:
         return connection
 
     def _reach(self, connection: socket.socket) -> None:
-        """Connect, retrying while the kernel rejects callers because too many connect."""
+        """Connect to the agent, retrying while too many other clients are connecting; raises TryAgain."""
         ends_at = time.monotonic() + CONNECT_S
         while True:
             try:
@@ -142,7 +142,7 @@ class AgentClient:
                 time.sleep(CONNECT_AGAIN_S)
 
     def _refuse_squatted(self, folder: os.stat_result) -> None:
-        """Raise AgentUnreachable if another user owns the socket's folder, which anybody can create in /tmp."""
+        """Raise AgentUnreachable if another user owns the socket's folder, because anybody can create it in /tmp."""
         path = os.path.dirname(self._path)
         if not stat.S_ISDIR(folder.st_mode):
             raise AgentUnreachable(
@@ -155,7 +155,7 @@ class AgentClient:
             )
 
     def _refuse_stranger(self, connection: socket.socket) -> None:
-        """Raise AgentUnreachable if, according to the kernel, another user listens on the socket."""
+        """Raise AgentUnreachable if, according to the kernel, another user is listening on the socket."""
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         _, uid, _ = struct.unpack("3i", credentials)
         if uid != self._owner:
@@ -165,7 +165,7 @@ class AgentClient:
             )
 
     def _greet(self, connection: socket.socket, op: str) -> None:
-        """Compare versions; raises VersionMismatch if client and agent could understand `op` differently."""
+        """Exchange versions; raises VersionMismatch if client and agent might understand the operation differently."""
         theirs = self._exchange(connection)
         if theirs.ledger > self._ledger or theirs.protocol > framing.PROTOCOL:
             raise VersionMismatch(

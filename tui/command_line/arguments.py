@@ -1,4 +1,4 @@
-"""Arguments of the commands that view, act at once or maintain, in the order of `headgate --help`."""
+"""Declares the arguments of the commands that view, act immediately or maintain, in the order of `headgate --help`."""
 
 import argparse
 import math
@@ -19,7 +19,7 @@ MOST_LINES = 1_000_000
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Raises UsageError instead of printing and exiting, so that `--json` prints errors as JSON."""
+    """An argument parser that raises UsageError instead of exiting, so that `--json` also prints errors as JSON."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, remedy=f"{self.prog} --help shows an example")
@@ -32,7 +32,7 @@ class CommandParser(argparse.ArgumentParser):
 def word(
     parser: CommandParser, name: str, words: tuple[str, ...], *, metavar: str, what: str, default: str = ""
 ) -> None:
-    """Add an argument that accepts only the given words; the error for any other names the nearest of them."""
+    """Add an argument that accepts only the given words; the error for any other word suggests the nearest one."""
 
     def read(text: str) -> str:
         if text in words:
@@ -79,7 +79,7 @@ def _tables(parser: CommandParser, *, many: str = "+", what: str = "tables") -> 
 
 
 def confirm(parser: CommandParser) -> None:
-    """Add --confirm, the confirmation text of an act."""
+    """Add the option `--confirm`, which confirms an operator action without a terminal."""
     parser.add_argument("--confirm", metavar="TEXT", help="the confirmation text, for use without a terminal")
 
 

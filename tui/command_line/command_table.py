@@ -20,7 +20,7 @@ class SubcommandSpec:
 
 @dataclass(frozen=True, slots=True)
 class CommandSpec:
-    """One command of the command line."""
+    """One command of the command line, such as `headgate ls`."""
 
     name: str
     group: str

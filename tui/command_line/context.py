@@ -13,7 +13,7 @@ from tui.services.environment_service import EnvironmentService
 
 
 class CommandContext:
-    """One run of one command."""
+    """What one run of a command has access to: its arguments, its output and the selected environment."""
 
     def __init__(self, args: argparse.Namespace, voice: CommandOutput, environ: Mapping[str, str]) -> None:
         self.args = args
@@ -26,7 +26,7 @@ class CommandContext:
 
     @cached_property
     def place(self) -> SelectedEnvironment:
-        """The selected environment; raises UsageError."""
+        """The environment that options, variables and headgate.yml select; raises UsageError."""
         found = select_environment(
             self.environ,
             self.cwd,
@@ -40,11 +40,11 @@ class CommandContext:
 
     @cached_property
     def operations(self) -> EnvironmentService:
-        """The operations on the selected environment."""
+        """The service through which commands operate on the selected environment."""
         return EnvironmentService(self.place, self.environ)
 
     def document(self, form: str, **parts: Any) -> None:
-        """Print a JSON document that names its format, the project and the environment."""
+        """Print a JSON document that states its format, the project and the environment."""
         self.voice.data({"format": form, "project": self.place.project, "environment": self.place.environment, **parts})
 
     def announce(self) -> None:
@@ -52,7 +52,10 @@ class CommandContext:
         self.voice.say(f"{self.place.title}  ({self.place.folder})")
 
     def confirm(self, text: str, question: str) -> str:
-        """Return the confirmation, from --confirm or typed on a terminal; raises ConfirmationNeeded."""
+        """Require the confirmation `text`, from `--confirm` or typed on a terminal, and return it.
+
+        Raises ConfirmationNeeded if it is missing or different. An empty `text` needs no confirmation.
+        """
         if not text:
             return ""
         given = getattr(self.args, "confirm", None)

@@ -64,7 +64,7 @@ def run_command_line(argv: list[str]) -> int:
 
 
 def _ended(argv: list[str], voice: CommandOutput) -> int:
-    """Run the command and return its exit code, even if argparse exits; stdout may not be flushed yet."""
+    """Run the command and return its exit code, even if argparse exits after --help; stdout may not be flushed yet."""
     try:
         return _run(argv, voice)
     except SystemExit as helped:

@@ -23,11 +23,11 @@ EVERY_S = 10.0
 
 
 class StdoutNotWritten(HeadgateError):
-    """The result could not be written to stdout."""
+    """Raised if a result cannot be written to stdout."""
 
 
 class CommandOutput:
-    """The two output streams of a command."""
+    """Writes a command's output: data to stdout, messages and progress to stderr."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
@@ -46,9 +46,9 @@ class CommandOutput:
             print("\n".join(lines), file=sys.stderr, flush=True)
 
     def print(self, lines: Iterable[str], *, hang: int | None = None) -> None:
-        """Print lines on stdout; an item with line breaks stays on one line.
+        """Print lines on stdout; line breaks within a line are escaped.
 
-        With `hang`, a terminal gets long lines folded between words, continued after so many spaces.
+        With `hang`, long lines are folded between words on a terminal, and continued after `hang` spaces.
         """
         self.clear()
         width = stdout_width() if hang is not None else None
@@ -59,7 +59,7 @@ class CommandOutput:
             sys.stdout.flush()
 
     def data(self, value: Any) -> None:
-        """Print JSON on stdout."""
+        """Print a value on stdout as JSON."""
         self.clear()
         with _told():
             text = json.dumps(value, indent=2, ensure_ascii=not _is_unicode(sys.stdout), sort_keys=False)
@@ -67,7 +67,7 @@ class CommandOutput:
             sys.stdout.flush()
 
     def answer(self, value: Any, *messages: str, lines: Iterable[str] = (), hang: int | None = None) -> None:
-        """Print JSON if it was requested, else lines on stdout and messages on stderr."""
+        """Print `value` as JSON if JSON was requested, else `lines` on stdout and `messages` on stderr."""
         if self.as_json:
             return self.data(value)
         self.print(lines, hang=hang)
@@ -76,7 +76,7 @@ class CommandOutput:
         return None
 
     def progress(self, wait: "WaitProgress") -> None:
-        """Show progress: what is waited for, elapsed and typical time; rewritten in place on a terminal."""
+        """Show what the command is waiting for, with elapsed and typical time; on a terminal, update it in place."""
         usual = f" of about {wait.usual_s:.0f} s" if wait.usual_s else ""
         text = escape_control_characters(
             f"  {wait.what}: {wait.elapsed_s:.0f} s{usual}" + (f"  {wait.detail}" if wait.detail else "")
@@ -99,7 +99,7 @@ class CommandOutput:
         self._waiting = ""
 
     def fail(self, error: HeadgateError) -> int:
-        """Print an error with its remedy; returns the exit code."""
+        """Print an error with its Problems and its remedy, and return its exit code."""
         problems = error.problems if isinstance(error, InvalidProject) else ()
         if self.as_json:
             body: dict[str, Any] = {"error": error.as_json()}
@@ -117,12 +117,12 @@ class CommandOutput:
 
 
 def stdout_width() -> int | None:
-    """Return the columns of the terminal on stdout; None if stdout is no terminal, so that nothing is shortened."""
+    """Return the width of the terminal in columns; None if stdout is not a terminal, so that nothing is shortened."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _folded(line: str, width: int, hang: int | None = None) -> list[str]:
-    """Fold a long line between words, continued after `hang` spaces, by default two more than its own indentation."""
+    """Fold a long line between words; continuation lines are indented by `hang`, by default two more than the first."""
     if len(line) <= width:
         return [line]
     indent = " " * (len(line) - len(line.lstrip()) + 2 if hang is None else hang)
@@ -130,7 +130,7 @@ def _folded(line: str, width: int, hang: int | None = None) -> list[str]:
 
 
 def problem_line(problem: Mapping[str, object]) -> str:
-    """Format a Problem as compilers do: place, severity, summary; then context and remedy."""
+    """Format a Problem like a compiler message: location, severity and summary, followed by context and remedy."""
     file = place = str(problem.get("file") or "")
     for part in ("line", "column"):
         if problem.get(part):
@@ -158,7 +158,7 @@ def _told() -> Iterator[None]:
 def open_streams() -> None:
     """Reopen standard streams closed by the shell (`>&-`) on /dev/null, so that no file opened later becomes stdout.
 
-    Output that the encoding cannot represent is replaced, or escaped in JSON.
+    Characters that the encoding cannot represent are replaced, or escaped in JSON.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

@@ -1,10 +1,10 @@
-"""Parsing of the command line; nothing is executed here.
+"""Parses the command line; nothing is executed here.
 
-Every command and subcommand has its own parser, and only the one that a line needs is built.
+Every command and subcommand has its own parser; only those of the command in the line are built.
 
-The first word after the command that is neither an option nor an option's value is its subcommand, if the command has
-one of that name. A table called `diff` is therefore planned with `headgate plan deploy diff`: a word after `deploy` is
-always a table, and so is everything after `--`.
+The first word after the command that is neither an option nor an option's value is taken as the subcommand, if the
+command has a subcommand of that name. A table called `diff` is therefore planned with `headgate plan deploy diff`: a
+word after `deploy` is always a table, and so is everything after `--`.
 """
 
 import argparse
@@ -26,9 +26,9 @@ _PLACE = ("--project", "--env")
 
 
 def parse_line(argv: list[str]) -> argparse.Namespace:
-    """Parse a line into its arguments, `verb` (None for the console) and `subcommand` (empty for none).
+    """Parse a command line into its command `verb` (None for the console), `subcommand` (may be empty) and arguments.
 
-    Raises UsageError with the nearest known word, and SystemExit after printing --help.
+    Raises UsageError, which suggests the nearest known word, and SystemExit after printing the output of `--help`.
     """
     typed, at = argv, _next_word(argv, 0, _PLACE)
     shared = _shared()
@@ -48,13 +48,13 @@ def parse_line(argv: list[str]) -> argparse.Namespace:
 
 
 def command_name(argv: list[str]) -> str | None:
-    """Return the name of a line's command; None for the console."""
+    """Return the name of the command in a command line; None if there is none, which opens the console."""
     at = _next_word(argv, 0, _PLACE)
     return None if at is None else argv[at]
 
 
 def overview() -> str:
-    """Return the help of `headgate` as a whole, with every command."""
+    """Return the help text of `headgate`, which lists all commands."""
     return _parser_alone(_shared()).format_help()
 
 
@@ -67,7 +67,7 @@ def _spec(word: str) -> CommandSpec:
 
 
 def _next_word(argv: list[str], start: int, takes_value: Collection[str]) -> int | None:
-    """Find the first word from `start` that is neither an option nor an option's value."""
+    """Return the index of the first word from `start` on that is neither an option nor its value; None if none."""
     skip = False
     for at, word in enumerate(argv[start:], start):
         if skip:
@@ -87,7 +87,7 @@ def _second_word(argv: list[str], at: int, forms: dict[str, CommandParser]) -> i
 
 
 def _with_subcommand(argv: list[str], at: int, second: int | None, forms: dict[str, CommandParser]) -> list[str]:
-    """Move the subcommand right after its command, where argparse expects it."""
+    """Return the command line with the subcommand moved right after its command, where argparse expects it."""
     before, after = argv[: at + 1], argv[at + 1 :]
     if second is None or argv[second] == ALONE or argv[second] not in forms:
         return [*before, ALONE, *after]
@@ -95,7 +95,7 @@ def _with_subcommand(argv: list[str], at: int, second: int | None, forms: dict[s
 
 
 def _refuse(word: str, forms: dict[str, CommandParser], subcommand: str, second: str) -> None:
-    """Raise UsageError for an unknown argument, with the nearest known one."""
+    """Raise UsageError for an unknown argument, suggesting the nearest known one."""
     form = forms[subcommand]
     if word.startswith("-"):
         option = word.partition("=")[0]
@@ -125,7 +125,7 @@ def _parser_alone(shared: CommandParser) -> CommandParser:
 def _add_command(
     commands: "argparse._SubParsersAction[CommandParser]", spec: CommandSpec, shared: CommandParser
 ) -> dict[str, CommandParser]:
-    """Add the parsers of a command; returns them by subcommand."""
+    """Add the parsers of a command and its subcommands; returns them by the name of the subcommand."""
     if not spec.subcommands:
         return {ALONE: _add_form(commands, spec.name, spec, shared, spec)}
     verb = commands.add_parser(spec.name, prog=f"headgate {spec.name}", add_help=False)
@@ -175,7 +175,7 @@ def _commands() -> str:
 
 
 def _listed(form: CommandSpec | SubcommandSpec, *, indent: int) -> list[str]:
-    """Return a command's name and summary, folded."""
+    """Return the lines that list a command in the help: its name and its summary, folded."""
     room, lines = COLUMNS - indent - 12, [""]
     for word in form.summary.split():
         if lines[-1] and len(lines[-1]) + 1 + len(word) > room:

@@ -1,4 +1,4 @@
-"""Arguments of the commands that change what is deployed: plans, their review and execution, and runs."""
+"""Declares the arguments of the commands that change what is deployed: plans, their review and execution, and runs."""
 
 import argparse
 from typing import Any
@@ -13,7 +13,7 @@ from tui.command_line.arguments import (
 
 
 def _scope(parser: CommandParser, *, children: str, pipeline: bool = True) -> None:
-    """Add the arguments that select tables."""
+    """Add the arguments that select the tables of a plan."""
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"tables by name; {SELECTORS}")
     many = (
         ("--list", "FILE", "tables or selectors named in a file, one per line; # starts a comment; - is stdin"),
@@ -107,7 +107,10 @@ def plan_diff(parser: CommandParser) -> None:
 
 
 def _only_deploys(parser: CommandParser, *, told: bool = True) -> None:
-    """Add the options for how tables are deployed; hidden where they are accepted only to be refused with a reason."""
+    """Add the options that determine how tables are deployed.
+
+    If `told` is false, they are hidden: the command accepts them only to explain why they do not apply.
+    """
     options: tuple[tuple[str, str, dict[str, Any]], ...] = (
         ("--changed-since", "every table that differs from a git commit, uncommitted edits included",
          {"metavar": "REF"}),

@@ -1,4 +1,4 @@
-"""Finds plans by the start of a hash or by a plan file, and reads and writes plan files."""
+"""Finds plans by a hash prefix or in a plan file, and reads and writes plan files."""
 
 import getpass
 import os
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from tui.project_folder.project_reader import ProjectDeclaration
 
 _HASH = re.compile(r"[0-9a-f]*\Z")
-"""A word of hexadecimal digits is always a hash; a file called `7f3a` is named by `./7f3a`."""
+"""A word of hexadecimal digits is always a hash; a file called `7f3a` must be given as `./7f3a`."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedPlan:
-    """A plan with its row in the ledger, its file and its approvals."""
+    """A plan that was given by hash or file, with its row in the ledger, its file and its approvals."""
 
     plan: Plan
     row: "PlanRow | None"
@@ -39,7 +39,7 @@ class NamedPlan:
 
     @property
     def author(self) -> str:
-        """Login of the user who submitted the plan first; if nobody has, of the user who saved it."""
+        """Login of the user who first submitted the plan or, if nobody has, of the user who saved it."""
         return self.row.author if self.row else self.saved.author if self.saved else ""
 
     @property
@@ -51,7 +51,7 @@ class NamedPlan:
 
     @property
     def status(self) -> str:
-        """open, applied, superseded, expired or refused; `not submitted` or expired without a row in the ledger."""
+        """Status of the plan, as in `plan_status`; if it has no row in the ledger, `not submitted` or `expired`."""
         if self.row is None:
             return "expired" if self.saved and self.saved.expires_at < time.time() else "not submitted"
         return plan_status(self.row, time.time())
@@ -70,7 +70,7 @@ def find_plan(context: CommandContext, word: str) -> NamedPlan:
 
 
 def submit_saved_plan(context: CommandContext, proposal: NamedPlan) -> "PlanRow":
-    """Submit a saved plan to the agent, which refuses it unless it computes the same plan; returns its row."""
+    """Submit a saved plan to the agent, which refuses it unless it computes the same plan; returns the plan's row."""
     if proposal.saved is not None:
         place = context.place
         line = equivalent_command(place, "apply", proposal.plan.hash[:12])
@@ -79,7 +79,7 @@ def submit_saved_plan(context: CommandContext, proposal: NamedPlan) -> "PlanRow"
 
 
 def submitted_plan_row(proposal: NamedPlan) -> "PlanRow":
-    """Return the row of a submitted plan; raises Refused if the agent does not have it."""
+    """Return the row of a plan in the ledger; raises Refused if the plan has not been submitted to the agent."""
     if proposal.row is None:
         raise Refused(
             f"plan {proposal.plan.hash[:12]} has not been submitted to the agent yet",
@@ -103,7 +103,7 @@ def plan_status_as_json(proposal: NamedPlan) -> dict[str, Any]:
 
 
 def plan_status_words(proposal: NamedPlan) -> "PlanStanding":
-    """Return a plan's author, expiry, approvals and status for the header above its rows."""
+    """Return a plan's author, expiry, approvals and status as texts for the header of the printed plan."""
     from core.plan.rendering import PlanStanding
 
     row, now = proposal.row, time.time()
@@ -136,7 +136,7 @@ def _row(context: CommandContext, plan_hash: str) -> "PlanRow | None":
 
 
 def save(path: str, plan: Plan, declared: "ProjectDeclaration") -> None:
-    """Write a plan with its texts, atomically; raises UsageError, and Refused if a text holds a secret."""
+    """Write a plan with the project's texts to a file; raises UsageError, and Refused if a text contains a secret."""
     from core.plan.file import SavedPlan, refuse_secrets, saved_as_text
 
     refuse_secrets(declared.texts)
@@ -150,7 +150,7 @@ def save(path: str, plan: Plan, declared: "ProjectDeclaration") -> None:
 
 
 def _read(path: str, place: SelectedEnvironment) -> "SavedPlan":
-    """Read a plan file; raises UsageError if it is damaged, Refused if it is of another project or environment."""
+    """Read a plan file; raises UsageError if it is damaged, Refused if it is for another project or environment."""
     from core.plan.file import saved_from_text
 
     try:
@@ -195,7 +195,7 @@ def _hand_over(place: SelectedEnvironment, client: AgentClient, saved: "SavedPla
 
 
 def login() -> str:
-    """Return the login of this user, or the user id if there is no name."""
+    """Return the login name of this user, or the user id if there is no name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
