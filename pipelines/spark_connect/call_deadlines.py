@@ -1,4 +1,4 @@
-"""Runs calls in daemon threads: single calls with a deadline, or several calls at once.
+"""Runs calls in daemon threads: a single call with a deadline, or several calls in parallel.
 
 A call to a dead server may never return, but a caller never waits longer than its deadline. While a pool does not
 answer, at most one probe is sent to it at a time.
@@ -25,9 +25,9 @@ _ends = threading.local()
 
 
 def call(seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run `fn` in a thread and return its result; raises PoolUnreachable after `seconds`, and whatever `fn` raises.
+    """Run `fn` in a thread and return its result; raises MissedDeadline after `seconds`, and whatever `fn` raises.
 
-    A call made within another one must also end within the time that is left of the outer call.
+    A nested call is also limited to the time that its outer call has left.
     """
     left = remaining()
     seconds = seconds if left is None else min(seconds, left)
@@ -49,22 +49,22 @@ def call(seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) 
 
 
 def remaining() -> float | None:
-    """Return the seconds that are left for the call in this thread; None if it has no deadline."""
+    """Return the seconds left until the deadline of this thread's call; None if there is no deadline."""
     end = getattr(_ends, "at", None)
     return None if end is None else max(0.0, end - time.monotonic())
 
 
 def is_given_up() -> bool:
-    """Return whether the caller has stopped waiting for the call in this thread, so that nothing more may be sent."""
+    """Return whether the caller no longer waits for this thread's call, which must then send nothing more."""
     end = getattr(_ends, "caller_at", None)
     return end is not None and end <= time.monotonic()
 
 
 @contextmanager
 def lingering(seconds: float) -> Iterator[None]:
-    """Let the calls of a block wait `seconds` longer for an answer than their caller does.
+    """Let calls within the block wait for their answers `seconds` longer than the caller does.
 
-    The caller no longer learns the result, but the block can still record what its call has changed. No new call is
+    The caller no longer receives the result, but the block can still record what the call has changed. No new call is
     sent after the caller's deadline (`is_given_up`).
     """
     end = getattr(_ends, "at", None)
@@ -76,7 +76,7 @@ def lingering(seconds: float) -> Iterator[None]:
 
 
 class MissedDeadline(PoolUnreachable):
-    """A call was sent but not answered in time; it may still take effect."""
+    """Raised if a call was sent but not answered in time; the call may still take effect."""
 
     def __init__(self, summary: str, *, remedy: str = "", work: "Future[Any] | None" = None) -> None:
         super().__init__(summary, remedy=remedy)
@@ -85,7 +85,7 @@ class MissedDeadline(PoolUnreachable):
 
 
 class CircuitState(StrEnum):
-    """Whether a circuit breaker lets calls through."""
+    """The state of a circuit breaker, which determines whether it lets calls through."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -111,7 +111,7 @@ class CircuitBreaker:
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Let a call through and open the breaker if it misses its deadline; raises PoolUnreachable unless closed."""
+        """Run the block if the breaker is closed, else raise PoolUnreachable; a missed deadline opens the breaker."""
         if self._state != CircuitState.CLOSED:
             silent = time.monotonic() - self._opened_at
             raise PoolUnreachable(
@@ -160,7 +160,7 @@ T = TypeVar("T")
 def in_threads(count: int, act: Callable[[T], R], items: Iterable[T]) -> tuple[R, ...]:
     """Call `act` for every item in up to `count` daemon threads; returns the results in the order of the items.
 
-    All items are tried. Afterwards the error of the first item that failed is raised.
+    If an item fails, the others are still processed; then the error of the first failed item is raised.
     """
     waiting: queue.SimpleQueue[tuple[Future[R], T]] = queue.SimpleQueue()
     futures: list[Future[R]] = []

@@ -1,4 +1,4 @@
-"""The catalog of a pool: tables over files, views that point to one version of each table, and OPTIMIZE and VACUUM.
+"""Manages a pool's catalog: registers tables over files, points views at their versions, and maintains tables.
 
 Only VACUUM deletes files: a table is dropped from the catalog only if its files are outside the warehouse.
 """
@@ -44,7 +44,7 @@ _WORD = re.compile(r"\w+")
 
 
 class SparkTables:
-    """Implements `core.ports.spark.Tables`; batch reads use a session of their own."""
+    """Implements `core.ports.spark.Tables`; batch reads use a separate session."""
 
     def __init__(self, session: Session, reader: Session | None = None) -> None:
         self._session = session
@@ -55,14 +55,14 @@ class SparkTables:
     def create(self, name: str, ddl: str, *, exists: bool = False, columns: Mapping[str, str] | None = None) -> None:
         """Run a compiled CREATE TABLE IF NOT EXISTS; raises EngineRefused if the name belongs to another table.
 
-        If the table `exists` at its location and has a log, it is registered without columns: columns that were added
-        since, and comments, would be refused (Delta 4.4.0).
+        A table that `exists` at its location and has a log is registered without a list of columns: Delta would refuse
+        columns that were added later, and comments (4.4.0).
 
         If the name is new to the catalog, the success of CREATE TABLE proves that the table is as declared; only an
         existing entry is described and compared. A DDL without LOCATION is refused, because Spark would own the files.
 
-        `columns` are those of the table's log. They take precedence over DESCRIBE, which shows VARCHAR as string
-        (4.4.0).
+        `columns` maps the columns in the table's log to their types. It takes precedence over DESCRIBE, which shows
+        VARCHAR as string (4.4.0).
         """
         if not _LOCATION.search(ddl):
             raise EngineRefused(f"{name} has no LOCATION", error_class="HEADGATE_NO_LOCATION")
@@ -92,15 +92,15 @@ class SparkTables:
             )
 
     def create_together(self, tables: Sequence[CatalogTable]) -> frozenset[str]:
-        """Create the missing tables that need no comparison in one request; returns their names.
+        """Create, in one request, the missing tables that need no comparison with the catalog; returns their names.
 
-        On a server that has just started, a quarter of the time is spent on overhead per statement, and a script has
-        that overhead only once (Spark 4.2.0). The script ends at the first refused table with EngineRefused.
+        A server that has just started spends a quarter of the time on overhead per statement, which a script incurs
+        only once (Spark 4.2.0). Raises EngineRefused at the first table that Spark refuses.
         """
         return self._run_together({table.name: text for table in tables if (text := self._sufficient(table))})
 
     def _sufficient(self, table: CatalogTable) -> str:
-        """Return a CREATE statement whose success proves that a table is as declared; empty if there is none."""
+        """Return a CREATE TABLE that succeeds only if the table is as declared; empty if there is no such statement."""
         if table.name.lower() in self._names() or not _LOCATION.search(table.ddl):
             return ""
         made = "" if "PARTITIONED BY" in table.ddl else table.ddl
@@ -114,7 +114,7 @@ class SparkTables:
         return _UNLESS_THERE.sub(r"\1", made, count=1)
 
     def _run_together(self, statements: Mapping[str, str]) -> frozenset[str]:
-        """Run the statements, keyed by the name of their table or view, as one script; returns the names."""
+        """Run CREATE statements, given by the name of their table or view, as one script; returns the names."""
         if not statements:
             return frozenset()
         self._run(f"BEGIN {'; '.join(statements.values())}; END")
@@ -125,7 +125,7 @@ class SparkTables:
         self._run(f"ALTER TABLE {backquoted(name)} SET LOCATION {quoted_string_literal(location)}")
 
     def _made(self, name: str, ddl: str) -> bool:
-        """Run the CREATE statement; returns False if another client has created the table meanwhile."""
+        """Run a CREATE TABLE statement; returns False if another client has created the table in the meantime."""
         made = True
         try:
             self._run(_UNLESS_THERE.sub(r"\1", ddl, count=1))
@@ -137,19 +137,19 @@ class SparkTables:
         return made
 
     def has(self, name: str) -> bool:
-        """Ask the server whether a table exists, since other clients create and drop tables as well."""
+        """Return whether a table exists; asks the server, since other clients create and drop tables as well."""
         with spark_errors():
             return bool(self._session.spark.catalog.tableExists(backquoted(name)))
 
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
-        """Add those (name, type) columns that the table lacks."""
+        """Add those of the (name, type) columns that the table lacks."""
         there = {column.lower() for column in self._columns(name)}
         new = [f"{backquoted(column)} {kind}" for column, kind in columns if column.lower() not in there]
         if new:
             self._run(f"ALTER TABLE {backquoted(name)} ADD COLUMNS ({', '.join(new)})")
 
     def widen_columns(self, name: str, columns: tuple[tuple[str, str], ...], allowing: str) -> None:
-        """Widen (name, type) columns whose new type is wider, after setting the table property that allows it."""
+        """Widen those of the (name, type) columns whose new type is wider; first set the property that allows it."""
         with spark_errors():
             there = {column.lower(): kind for column, kind in self._session.spark.sql(_rows_of(name)).dtypes}
         wider = [(column, kind) for column, kind in columns if is_wider(kind, there.get(column.lower(), ""))]
@@ -159,7 +159,7 @@ class SparkTables:
             self._run(f"ALTER TABLE {backquoted(name)} ALTER COLUMN {types}")
 
     def clone(self, name: str, source: str, version: int, location: str) -> None:
-        """Create a shallow clone of one version of a Delta table in one commit; an existing clone stays as it is."""
+        """Replace an empty table with a shallow clone of a version of a Delta table; a table with rows is unchanged."""
         of, place = f"delta.{backquoted(source)} VERSION AS OF {version}", quoted_string_literal(location)
         try:
             self._run(f"CREATE OR REPLACE TABLE {backquoted(name)} SHALLOW CLONE {of} LOCATION {place}")
@@ -169,14 +169,14 @@ class SparkTables:
         self._names().add(name.lower())
 
     def record_batch(self, location: str, query: str, batch: int) -> None:
-        """Append zero rows to the Delta table in a folder as a batch of a query; a batch that exists is skipped."""
+        """Record a batch of a query in a Delta table's log by appending zero rows; a recorded batch is skipped."""
         with spark_errors():
             record = self._session.spark.sql(f"SELECT * FROM delta.{backquoted(location)} WHERE false").write
             record = record.format("delta").mode("append").option("txnAppId", query)
             record.option("txnVersion", str(batch)).save(location)
 
     def forget(self, name: str) -> None:
-        """Drop a table from the catalog without its files; refused if Spark would delete the files too."""
+        """Drop a table from the catalog but keep its files; raises EngineRefused if Spark would delete them."""
         try:
             found = self._describe(name)
         except EngineRefused as error:
@@ -199,19 +199,19 @@ class SparkTables:
         self._names().discard(name.lower())
 
     def point(self, view: str, targets: tuple[str, ...], columns: tuple[str, ...]) -> None:
-        """Point a view to these columns of all targets: ALTER VIEW if it exists, otherwise CREATE VIEW.
+        """Point a view at these columns of all target tables: ALTER VIEW if the view exists, otherwise CREATE VIEW.
 
         CREATE OR REPLACE would drop the view first, and readers would fail (207 errors in 965 swaps; none with ALTER).
-        Refused if the view points to a table in a different folder, because it then belongs to another environment on
-        this pool.
+        Raises EngineRefused if the view points to a table in a different folder, because it then belongs to another
+        environment on this pool.
         """
         self.swap(((view, targets, columns),))
 
     def swap(self, pointers: Sequence[Pointer], before: Callable[[str], object] = unnoticed) -> float:
-        """Move all views in one tight loop; returns its duration in seconds.
+        """Point all views at their new target tables in one tight loop; returns the loop's duration in seconds.
 
-        Meanwhile readers see both releases, but no error. Everything that could refuse a move is checked before
-        the first one. `before` is called with each view's name just before that view moves.
+        During the loop readers may see tables of both releases, but get no errors. Everything that could be refused is
+        checked before the first view moves. `before` is called with a view's name just before that view moves.
         """
         for view, targets, _ in pointers:
             if view.lower() in self._names() and (found := self._describe(view)) is not None:
@@ -260,16 +260,17 @@ class SparkTables:
             )
 
     def unpoint(self, view: str) -> None:
-        """Drop the view, if it exists."""
+        """Drop a view, if it exists."""
         self._run(f"DROP VIEW IF EXISTS {backquoted(view)}")
         self._names().discard(view.lower())
 
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         """Return the column names and at most `limit` rows of a batch query.
 
-        Every table in the query is refreshed first, because a session caches the file listing of its first read. A
-        query that would miss the caller's deadline raises TryAgain shortly before it, so that the pool does not count
-        as silent. It is also cancelled on the server, where it would otherwise keep using the cores (Spark 4.2.0).
+        Every table in the query is refreshed first, because a session caches the file listing of its first read. If
+        the query takes too long, TryAgain is raised shortly before the caller's deadline, so that the pool is not
+        treated as unresponsive. The query is also cancelled on the server, where it would otherwise keep using the
+        cores (Spark 4.2.0).
         """
         return self.read_files(sql, limit, ())
 
@@ -290,7 +291,7 @@ class SparkTables:
             raise TryAgain(summary, remedy="request fewer rows, or try again when the pool is less busy") from error
 
     def end_reads(self, tag: str) -> None:
-        """Cancel the running queries with a tag, on the server too; does nothing if there are none."""
+        """Cancel the running queries that have a tag, also on the server; does nothing if there are none."""
         _interrupt(self._reader or self._session, tag)
 
     def _read(
@@ -341,7 +342,7 @@ class SparkTables:
             return tuple(self._session.spark.sql(_rows_of(name)).columns)
 
     def _describe(self, name: str) -> Described | None:
-        """Return the result of DESCRIBE EXTENDED; None if there is no such table or view."""
+        """Return what DESCRIBE EXTENDED shows of a table or view; None if there is no table or view of that name."""
         try:
             with spark_errors():
                 # Asked first, because the server logs a failed DESCRIBE with its stack trace.
@@ -392,14 +393,14 @@ def _interrupt(session: Session, tag: str) -> None:
 
 
 def view_of(pointer: Pointer) -> str:
-    """Return the view definition that follows CREATE or ALTER."""
+    """Return the definition of a pointer's view, without the keyword CREATE or ALTER that precedes it."""
     return f"VIEW {backquoted(pointer[0])} AS {_pointed_rows(pointer)}"
 
 
 def standing_views(spark: SparkSession, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
-    """Return, by one request, the pointers whose view exists with exactly the text that would be created.
+    """Return, with one request, those pointers whose view exists with exactly the text that would be created.
 
-    Spark 4.2.0 stores the text as written, and showed 100 views in 0.2 to 0.35 s on two busy cores.
+    Spark 4.2.0 stores the text as written, and listed 100 views in 0.2 to 0.35 s on two busy cores.
     """
     views = quoted_string_literal("|".join(sorted({view for view, _, _ in pointers})))
     rows = spark.sql(f"SHOW TABLE EXTENDED LIKE {views}").collect()
@@ -428,7 +429,7 @@ class SparkUpkeep:
     """Implements `core.ports.spark.TableUpkeep`."""
 
     def __init__(self, session: Session) -> None:
-        """Prepare upkeep; each OPTIMIZE or VACUUM opens a new session beside `session`."""
+        """Prepare table maintenance; each OPTIMIZE or VACUUM opens its own session on the pool of `session`."""
         self._session = session
         self._open: dict[str, Session] = {}
         self._lock = threading.Lock()
@@ -438,11 +439,11 @@ class SparkUpkeep:
         self._run(f"OPTIMIZE {_named(table)}", tag)
 
     def vacuum(self, table: str, retain_h: str, tag: str) -> None:
-        """Delete files unused by all versions of the last `retain_h` hours (if empty: of the table's retention)."""
+        """Delete files that no version of the last `retain_h` hours uses; if empty, the table's retention applies."""
         self._run(f"VACUUM {_named(table)}" + (f" RETAIN {int(retain_h)} HOURS" if retain_h else ""), tag)
 
     def end(self, tag: str) -> None:
-        """Cancel the operation with a tag, on the server too; does nothing if there is none."""
+        """Cancel the running operation that has a tag, also on the server; does nothing if there is none."""
         with self._lock:
             session = self._open.get(tag)
         if session is not None:

@@ -1,4 +1,4 @@
-"""Compares tables as their DDL declares them with what the catalog or a Delta log contains."""
+"""Compares declared tables with the actual ones, as the catalog or a Delta log describes them."""
 
 import os
 import re
@@ -31,7 +31,7 @@ class Described:
     columns: Mapping[str, str]
     """Types of the columns, by column name."""
     about: Mapping[str, str]
-    """What DESCRIBE EXTENDED shows besides columns, by label."""
+    """The other details that DESCRIBE EXTENDED shows, by label."""
 
     @property
     def location(self) -> str:
@@ -39,7 +39,7 @@ class Described:
 
     @property
     def folder(self) -> str:
-        """Return the folder of the version; for some formats the table is in a subfolder of it."""
+        """Return the folder of the table's version; in some formats, the table is in a subfolder of it."""
         subfolder = table_format(self.about.get("Provider", "").lower()).subfolder
         return self.location.removesuffix(f"/{subfolder}") if subfolder else self.location
 
@@ -53,11 +53,11 @@ def read_declared(ddl: str) -> TableDdl:
 
 
 def without_files(ddl: str, declared: TableDdl) -> str:
-    """Return the DDL of a partitioned table with a location that contains no files.
+    """Replace the location in the DDL of a partitioned table by one that contains no files.
 
     If the location contains files, CREATE TABLE infers partition columns from their folders, reports them as
-    overlapping, and creates a table without partition columns. Files written through it would not be in partition
-    folders, so readers would skip them, and a stream of it would have no partition columns (Spark 4.2.0,
+    overlapping, and creates a table without partition columns. Files written to that table would not be in partition
+    folders, so readers would skip them, and a stream of the table would have no partition columns (Spark 4.2.0,
     `CreateDataSourceTableCommand`).
     """
     literal, nowhere = (quoted_string_literal(place) for place in (declared.location, declared.location + NO_FILES))
@@ -67,7 +67,7 @@ def without_files(ddl: str, declared: TableDdl) -> str:
 def why_other_table(declared: TableDdl, found: Described) -> Sentence | None:
     """Explain how a table in the catalog differs from the declared one; None if it matches.
 
-    Additional columns are fine.
+    Additional columns are allowed.
     """
     if found.location != path_of(declared.location):
         return Sentence(f"is in the catalog at {found.location or 'no location'}, not at {path_of(declared.location)}")
@@ -78,9 +78,10 @@ def why_other_table(declared: TableDdl, found: Described) -> Sentence | None:
 
 
 def why_other_columns(declared: TableDdl, found: Mapping[str, str]) -> Sentence | None:
-    """Explain which declared column `found` (types by name) lacks or has with another type; None if all match.
+    """Explain which declared column is missing from a table or has another type there; None if all match.
 
-    A wider type matches if the format can widen columns in place.
+    `found` contains the types of the table's columns, by name. A wider type matches if the format can widen columns in
+    place.
     """
     widens = table_format(declared.format).widening_property
     types = {column.lower(): kind for column, kind in found.items()}
@@ -95,7 +96,7 @@ def why_other_columns(declared: TableDdl, found: Mapping[str, str]) -> Sentence 
 
 
 def plain_type(kind: str) -> str:
-    """Return a type in the form that DESCRIBE and a declaration share: no quoted field names, comments or NOT NULL."""
+    """Normalize a type so that a declared one equals that of DESCRIBE: remove quotes, comments and NOT NULL."""
     return _SAID_OF_FIELD.sub("", kind.lower()).replace("`", "")
 
 
@@ -109,7 +110,7 @@ def path_of(location: str) -> str:
 def fault_where_missing(files: Checkpoints, ddl: TableDdl, folder: str, file: str) -> TableFault | None:
     """Explain why an external table with a log is not at its declared location; None if it is. `file` contains its DDL.
 
-    Raises TryAgain if the surrounding folder is not mounted or the log cannot be read. Writes nothing.
+    Raises TryAgain if the parent folder is not mounted or the log cannot be read. Writes nothing.
     """
     if (missing := missing_log(files, folder, ddl.format)) is None:
         return None
@@ -120,7 +121,7 @@ def fault_where_missing(files: Checkpoints, ddl: TableDdl, folder: str, file: st
 
 
 def missing_log(files: Checkpoints, folder: str, format: str) -> str | None:
-    """Explain why a folder contains no table with a log written by others; None if it contains one. Raises TryAgain."""
+    """Explain why a folder contains no external table with a log; None if it contains one. Raises TryAgain."""
     if files.identity(folder, format_of_others(format)):
         return None
     if not files.is_there(folder):

@@ -68,11 +68,11 @@ _WRITTEN_MEANWHILE = ("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED", "DELTA_PROT
 
 
 class SessionLost(PoolUnreachable):
-    """The server no longer knows the session; a new generation must be opened."""
+    """Raised if the server no longer knows the session; a new session generation must then be opened."""
 
 
 class EngineStopped(PoolUnreachable):
-    """The server answers but can run nothing, because its SparkContext has stopped; only a restart helps."""
+    """Raised if the server answers but cannot run anything until it is restarted: its SparkContext has stopped."""
 
 
 class MaybeStopped(EngineRefused):
@@ -106,9 +106,9 @@ def translate_error(error: BaseException) -> HeadgateError:
 
 
 def _failed_here(error: BaseException) -> PoolUnreachable:
-    """Convert an error of the client itself, which neither Spark nor the connection raised.
+    """Convert an error that the client library itself raised, rather than Spark or the connection.
 
-    The message may be empty or obscure, so the log gets the traceback.
+    Its message may be empty or obscure, so its traceback is logged.
     """
     log.warning("the client of the pool failed", exc_info=error)
     said = first_line(str(error))
@@ -117,7 +117,7 @@ def _failed_here(error: BaseException) -> PoolUnreachable:
 
 
 def error_class(text: str) -> str:
-    """Return the error class that describes the cause: the first one that is not a mere wrapper; empty if none."""
+    """Return the error class in a Spark message, preferably one that is not a mere wrapper; empty if there is none."""
     if ours := _OURS.search(text):
         return ours[1]
     if _FULL.search(text):
@@ -127,14 +127,17 @@ def error_class(text: str) -> str:
 
 
 def failure_of(text: str) -> SparkFailure | None:
-    """Return which known kind of failure a Spark message reports; None for any other failure."""
+    """Return the kind of failure that a Spark message reports; None if it is none of the known kinds."""
     line = first_line(text)
     found = next((failure for part, failure in _FAILURES.items() if part in line), None)
     return SparkFailure.WRITTEN_MEANWHILE if not found and error_class(text).startswith(_WRITTEN_MEANWHILE) else found
 
 
 def first_line(text: str) -> str:
-    """Return the line of a Spark message that describes the cause, without wrapper, error class and stack trace."""
+    """Return the cause of an error in one line: Headgate's explanation if it has one, else a line of Spark's message.
+
+    The line is returned without wrapper, error class and stack trace.
+    """
     if ours := _OURS.search(text):
         remedy = _ROWS_WITHOUT_PLACE.get(ours[1], "")
         return ours[2][:_LONGEST] + (f"; {remedy}" if remedy else "")
@@ -156,7 +159,7 @@ def first_line(text: str) -> str:
 
 
 def _by_hand(text: str) -> str:
-    """Explain how the input of a Delta stream was changed by hand; empty if the message is about something else."""
+    """Explain how the input of a Delta stream was changed by hand; empty if the message reports any other error."""
     name = error_class(text)
     words = next((words for begin, words in _BY_HAND.items() if name.startswith(begin)), "")
     at = _VERSION.search(text)
@@ -169,7 +172,7 @@ def _useful(line: str) -> bool:
 
 
 def _causes(error: BaseException) -> str:
-    """Return the causes of an error as the server reports them, with stack traces."""
+    """Return the stack traces that the server reports for an error and its causes; empty if there are none."""
     return str(getattr(error, "_stacktrace", None) or "")
 
 

@@ -1,8 +1,8 @@
-"""Parses EXPLAIN output over Connect: tables from the analysed plan, stateful operators from the physical plan.
+"""Parses the output of EXPLAIN: finds tables in the analysed plan, and stateful operators in the physical plan.
 
 The format was checked on Spark 4.2.0. `extended` has four parts, each below `== Parsed|Analyzed|Optimized|Physical …
-==`; a part that failed contains the exception's class and message instead of a plan. Each line is a node, after `:- `,
-`+- ` and bars. In logical plans `~` marks a streaming node; in physical plans `*(2) ` is a code-generation stage. The
+==`; a part that failed contains the exception's class and message instead of a plan. Each line is a node, preceded by
+`:- `, `+- ` and bars. In logical plans `~` marks a streaming node; in physical plans `*(2) ` is a codegen stage. The
 analysed plan shows each table as `SubqueryAlias <catalog>.<database>.<table>` over `StreamingRelation …,
 name="<IDENTIFIED BY>"` (or `name=<Unassigned>`), or over `Relation …` for a batch read; subqueries and all parts of
 WITH are included. In the physical plan a stateful operator contains `state info [ `; a StateStoreRestore or similar
@@ -33,20 +33,20 @@ _KINDS = {
 
 
 def plans_of_explain(explained: str) -> dict[str, str]:
-    """Split an extended EXPLAIN into its plans, by the first word of each heading (`Analyzed`, `Physical`, …)."""
+    """Split the output of EXPLAIN EXTENDED into plans, by the first word of their headings (`Analyzed`, …)."""
     heads = list(_PART.finditer(explained))
     ends = [head.start() for head in heads[1:]] + [len(explained)]
     return {head[1]: explained[head.end() : end].strip("\n") for head, end in zip(heads, ends, strict=True)}
 
 
 def exception_in(part: str) -> str:
-    """Return the message of the exception that a part contains instead of a plan; empty if it contains a plan."""
+    """Return the message of the exception in a part of the output; empty if the part contains a plan."""
     found = _FAILED.match(part)
     return part[found.end() :].strip() if found else ""
 
 
 def tables_read_by(analysed: str, database: str) -> tuple[AnalysedRead, ...]:
-    """List the tables of one database that a plan reads, in the plan's order."""
+    """List the tables of one database that an analysed plan reads, in the order of the plan."""
     return tuple(_sources(analysed, re.compile(rf"SubqueryAlias (?:\S+\.)?`?{re.escape(database)}`?\.`?(\w+)`?$")))
 
 
@@ -69,7 +69,7 @@ def normalized_plan(plan: str) -> str:
 
 
 def refusal_of(message: str, error_class: str) -> AnalysisRefusal:
-    """Return a refusal with the line numbers of the statement, which was sent with one line above it."""
+    """Return Spark's refusal of a statement, with line numbers reduced by the one line that was sent above it."""
     words = re.sub(r"\.?; (?=line \d)", ", ", message)
     return AnalysisRefusal(
         error_class, re.sub(r"\bline (\d+)", lambda found: f"line {max(1, int(found[1]) - 1)}", words)

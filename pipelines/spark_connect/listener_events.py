@@ -1,4 +1,4 @@
-"""Receives the server's listener events: the latest progress of each query, without asking for it.
+"""Receives the events of streaming queries from the server, so that their progress need not be requested.
 
 A server accepts one listener per session and does not notice that a client has died, so a leftover listener is removed
 first.
@@ -26,7 +26,7 @@ _ADDED_S = 2.0
 
 
 class ListenerEvents:
-    """The latest progress of each query run, and when each run was last heard of; filled by a daemon thread."""
+    """Keeps the latest progress and the time of the last event of each query run, as received by a daemon thread."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -43,10 +43,10 @@ class ListenerEvents:
         return self._thread is not None and self._thread.is_alive() and self._listening.is_set()
 
     def listen(self, *, alone: bool) -> None:
-        """Start listening, unless that has already been done. Earlier progress must be requested separately.
+        """Start receiving events unless they are already received; earlier progress must be requested separately.
 
-        `alone` means that no earlier client can have left a listener, which spares the server an error in its
-        log. If that is wrong, the leftover listener is removed on the next call.
+        `alone` means that no earlier client can have left a listener, so none is removed: removing a missing one
+        would log an error on the server. If that is wrong, the leftover listener is removed on the next call.
         """
         if self.alive or not self._starting.acquire(blocking=False):
             return
@@ -56,12 +56,12 @@ class ListenerEvents:
             self._starting.release()
 
     def progress(self, run_id: str) -> Mapping[str, Any] | None:
-        """Return the last known progress of a run; None if there is none."""
+        """Return the last known progress of a query run, as decoded JSON; None if there is none."""
         with self._lock:
             return self._progress.get(run_id)
 
     def put(self, run_id: str, progress: Mapping[str, Any]) -> None:
-        """Record progress that was requested, unless newer progress is known."""
+        """Record progress that was requested from the server, unless newer progress is known."""
         with self._lock:
             known = self._progress.get(run_id)
             if known is None or str(progress.get("timestamp")) > str(known.get("timestamp")):
@@ -69,18 +69,18 @@ class ListenerEvents:
                 self._heard[run_id] = time.monotonic()
 
     def silence_s(self, run_id: str) -> float:
-        """Return the seconds since a run was last heard of; for a run never heard of, since the first call."""
+        """Return the seconds since a run last reported; for a run that never has, since the first call for it."""
         with self._lock:
             now = time.monotonic()
             return now - self._heard.setdefault(run_id, now)
 
     def forgive(self) -> None:
-        """Restart the silence of every run, after a time in which no events could be received."""
+        """Measure the silence of every run anew, after a period in which no events could be received."""
         with self._lock:
             self._heard.clear()
 
     def keep(self, run_ids: frozenset[str]) -> None:
-        """Forget all runs except these."""
+        """Forget all runs except those with these ids."""
         with self._lock:
             self._progress = {run_id: value for run_id, value in self._progress.items() if run_id in run_ids}
             self._heard = {run_id: at for run_id, at in self._heard.items() if run_id in run_ids}

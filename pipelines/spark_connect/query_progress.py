@@ -1,4 +1,4 @@
-"""Decodes Spark's progress events, and computes the share of a pool's time that batches take.
+"""Decodes Spark's progress events, and computes how busy a pool is with batches.
 
 A field that Spark did not report is None or empty.
 """
@@ -39,7 +39,7 @@ class QueryProgress:
 
 
 def query_progress_from_json(progress: Mapping[str, Any]) -> QueryProgress:
-    """Decode a progress event; unknown and malformed fields are skipped."""
+    """Decode a progress event; unknown and malformed fields are ignored."""
     sources = [source for source in progress.get("sources") or () if isinstance(source, Mapping)]
     operators = [operator for operator in progress.get("stateOperators") or () if isinstance(operator, Mapping)]
     durations = {
@@ -74,7 +74,7 @@ def _int(value: object) -> int | None:
 
 
 def _sum(parts: list[Mapping[str, Any]], name: str) -> float | None:
-    """Sum a rate over the sources, ignoring NaN (a first batch or an idle trigger); None if no source reports it."""
+    """Sum a rate over all sources; None if no source reports it. NaN (a first batch, an idle trigger) is ignored."""
     numbers = [float(part[name]) for part in parts if _is_number(part.get(name))]
     return sum(numbers) if numbers else None
 
@@ -88,7 +88,7 @@ WINDOW_S = 300.0
 
 
 class PoolUtilization:
-    """Batch seconds of the last minutes; one thread writes them, another reads them."""
+    """Measures how busy a pool is, from the batch durations of the last minutes; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -97,7 +97,7 @@ class PoolUtilization:
         self._batches: deque[tuple[float, float]] = deque()
 
     def batch(self, key: tuple[TableName, int], progress: QueryProgress, now: float) -> None:
-        """Record the newest progress of a version; unseen batches since the previous one count as equally long."""
+        """Record a version's newest batch; unseen batches since the previous one are assumed to be equally long."""
         if progress.batch is None or progress.batch_ms is None:
             return
         with self._lock:
@@ -109,7 +109,7 @@ class PoolUtilization:
             self._forget(now)
 
     def busy(self, now: float, cores: int) -> float | None:
-        """Return batch seconds per elapsed second and core over the last minutes; None until progress was observed."""
+        """Return the batch time per elapsed time and core, over the last minutes; None before any progress."""
         with self._lock:
             self._forget(now)
             if self._since is None or now <= self._since:

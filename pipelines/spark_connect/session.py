@@ -81,8 +81,8 @@ class Session:
     ) -> None:
         """Prepare a session without a remote call.
 
-        `session_id` is a UUID by which a later client finds the same queries. `lost` is called, before the error is
-        raised, when a call finds that the server no longer knows the session.
+        `session_id` is a UUID by which a later client finds the same queries. If a call finds that the server no longer
+        knows the session, `lost` is called before the error is raised.
         """
         self.url = url
         self.session_id = session_id
@@ -98,11 +98,11 @@ class Session:
             self.spark.conf._set_all(configs=self._conf, silent=False)
 
     def call(self, seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run `fn` with a deadline and through the circuit breaker; translates Spark's errors.
+        """Run `fn` with a deadline and through the circuit breaker, and translate Spark's errors.
 
-        If `fn` is refused as a stopped server would refuse it, another statement is run as a test. If the test
-        is refused in the same way, EngineStopped is raised; if it is not answered, PoolUnreachable; and if it
-        succeeds, the refusal of `fn`.
+        If the refusal of `fn` may mean that the server has stopped, a test statement is run. EngineStopped is raised if
+        the test is refused in the same way, PoolUnreachable if it is not answered; otherwise the refusal of `fn` is
+        raised.
         """
         try:
             with self.breaker.guard(), spark_errors():
@@ -148,18 +148,18 @@ class Session:
         return Session(self.url, self._token, session_id, conf=conf)
 
     def idle_limit_s(self) -> float | None:
-        """Return after how many idle seconds the server closes a session; None if never, as on a local pool."""
+        """Return the idle seconds after which the server closes a session; None if never, as on a local pool."""
         with spark_errors():
             text = self.spark.conf.get("spark.connect.session.manager.defaultSessionTimeout", "60m")
         return None if text is None or text.startswith("-1") else _seconds(text)
 
     def close(self) -> None:
-        """Disconnect; the queries keep running on the server."""
+        """Disconnect from the server; the session's queries keep running there."""
         self.breaker.close()
         self.spark.client.close()
 
     def release(self) -> None:
-        """Release a session on the server. Never release the operating session: that stops its queries."""
+        """Release this session on the server. Never release the operating session, because that stops its queries."""
         with spark_errors():
             self.spark.client.release_session()
         self.close()
@@ -172,7 +172,7 @@ class Session:
 
 @contextmanager
 def spark_errors() -> Iterator[None]:
-    """Raise errors of Spark and gRPC in a block as Headgate errors: EngineRefused, PoolUnreachable or SessionLost."""
+    """Raise errors of Spark and gRPC as Headgate errors, such as EngineRefused, PoolUnreachable or SessionLost."""
     try:
         yield
     except Exception as error:
@@ -184,7 +184,7 @@ def spark_errors() -> Iterator[None]:
 
 @contextmanager
 def endless() -> Iterator[None]:
-    """Send this thread's calls without a deadline, for a stream of events that never ends."""
+    """Send the calls within the block without a deadline, for a stream of events that never ends."""
     _endless.on = True
     try:
         yield
@@ -204,7 +204,7 @@ def probe(url: str, token: str) -> None:
 
 
 def _seconds(text: str) -> float:
-    """Convert a duration of Spark (`60m`, `3600s`, `1h`) to seconds; a bare number is in milliseconds."""
+    """Convert a duration as Spark writes it (`60m`, `3600s`, `1h`) to seconds; a bare number means milliseconds."""
     units = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
     digits = text.rstrip("abcdefghijklmnopqrstuvwxyz ")
     return float(digits) * units.get(text[len(digits) :].strip(), 0.001)
@@ -234,7 +234,7 @@ class _Never(RetryPolicy):
 
 
 class _Builder(DefaultChannelBuilder):
-    """A channel that sends the token as metadata, which needs no TLS, and sets a deadline on each call."""
+    """Builds a channel that sends the token as metadata, which needs no TLS, and sets a deadline on each call."""
 
     def __init__(self, url: str, token: str, session_id: str) -> None:
         host = urlsplit(url).hostname or ""
@@ -257,7 +257,7 @@ class _Builder(DefaultChannelBuilder):
 
 
 class _Details(grpc.ClientCallDetails):  # type: ignore[misc]  # grpc has no stubs for us to see.
-    """A call's details with a different timeout."""
+    """The details of a remote call, with a different timeout."""
 
     def __init__(self, details: Any, timeout: float | None) -> None:
         self.method = details.method
@@ -269,7 +269,7 @@ class _Details(grpc.ClientCallDetails):  # type: ignore[misc]  # grpc has no stu
 
 
 class _Deadline(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]  # As above.
-    """Limits each remote call to the time that its caller has left, so that no thread lingers."""
+    """Limits each remote call to the time that its caller has left, so that no thread waits longer."""
 
     def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
         return continuation(self._timed(details), request)

@@ -1,4 +1,4 @@
-"""Has Spark analyse statements over empty tables, in scratch databases and a session of its own."""
+"""Lets Spark analyse statements over empty tables, in scratch databases and a separate session."""
 
 import threading
 import uuid
@@ -61,7 +61,7 @@ class ScratchDatabases:
         self._drop()
 
     def answer(self, question: AnalysisQuestion) -> AnalysisAnswer:
-        """Answer a question; raises EngineRefused if one of its tables cannot be created."""
+        """Analyse one or two revisions of a statement; raises EngineRefused if an input table cannot be created."""
         engine = self._spark.version
         new, frame, plan = self._look(question.new)
         if question.old is None:
@@ -85,7 +85,7 @@ class ScratchDatabases:
         self._session.release()
 
     def _look(self, side: AnalysedRevision) -> tuple[AnalysedStatement, Any, str]:
-        """Return the analysis, the analysed frame (None if refused) and the normalized optimised plan."""
+        """Return a revision's analysis, its DataFrame (None if refused) and its normalized optimised plan."""
         database = self._database(side.tables)
         self._spark.sql(f"USE {database}")
         try:
@@ -115,7 +115,7 @@ class ScratchDatabases:
         return statement, frame, normalized_plan(parts.get("Optimized", "")) if refused is None else ""
 
     def _check(self, frame: Any, database: str) -> AnalysisRefusal | None:
-        """Have Spark check whether the frame can be streamed in append mode; returns the refusal, if any.
+        """Let Spark check whether a DataFrame can be streamed in append mode; returns its refusal, or None.
 
         Spark makes this check only when a query starts. The start therefore uses two mutually exclusive
         options, which Spark rejects after the check and before the query exists (seen on 4.2.0). If a query
@@ -137,7 +137,7 @@ class ScratchDatabases:
         return None
 
     def _database(self, tables: Tables) -> str:
-        """Return the database that contains exactly these tables; it is created when first needed."""
+        """Return the name of the database that contains exactly these tables; it is created when first needed."""
         if tables not in self._database_by_tables:
             database = f"{self._prefix}_{len(self._database_by_tables)}"
             self._spark.sql(f"CREATE DATABASE {database}")
@@ -168,7 +168,7 @@ class ScratchDatabases:
 
 
 class SparkAnalysis:
-    """Implements `core.ports.spark.Analysis`: one question at a time, in sessions of its own."""
+    """Implements `core.ports.spark.Analysis`: answers one question at a time, in separate sessions."""
 
     def __init__(self, session: Session) -> None:
         """Prepare the analysis; nothing is sent before the first question."""
@@ -184,10 +184,10 @@ class SparkAnalysis:
             return str(self._operating.spark.version)
 
     def ask(self, question: AnalysisQuestion) -> AnalysisAnswer:
-        """Answer a question; raises EngineRefused if a table cannot be created, TryAgain, PoolUnreachable.
+        """Let Spark analyse a statement; raises EngineRefused if a table cannot be created, TryAgain, PoolUnreachable.
 
-        A slow analysis raises TryAgain shortly before the caller's deadline, so that the pool does not count as silent
-        and starts and stops continue. The tables are kept for the next question.
+        If the analysis is slow, TryAgain is raised shortly before the caller's deadline, so that the pool is not
+        treated as unresponsive, and starts and stops continue. The tables are kept for the next question.
         """
         return self._alone(lambda: self._opened().answer(question))
 

@@ -61,9 +61,8 @@ class SparkQueries:
     def start(self, start: QueryStart, run_id: str = "") -> ReportedQuery:
         """Start a query, or return the running one if its run id is `run_id` or this connection started it identically.
 
-        Running queries are listed only if Spark refuses the start, because every listing covers all statements.
-        A name does not identify text and checkpoint: AnotherQuery is raised if the query of this name was
-        started differently.
+        Running queries are listed only if Spark refuses the start, because a listing covers all statements. The name
+        does not identify text and checkpoint, so AnotherQuery is raised if the running query may have others.
         """
         try:
             with lingering(LINGER_S):
@@ -89,9 +88,9 @@ class SparkQueries:
     def launch(self, start: QueryStart) -> StreamingQuery:
         """Start a query and return Spark's handle; raises EngineRefused, also if the name is taken.
 
-        Raises Busy while the pool starts the writer of another statement, and if the writer's process did not start in
-        time. Spark allows such a process 10 s and then abandons it (4.2.0): six that started together on two cores were
-        all late, and those of the next attempts competed with them.
+        Raises Busy while the pool starts the writer of another keyed table, and if this writer's process does not start
+        in time. Spark allows such a process 10 s and then abandons it (4.2.0): six that started together on two cores
+        were all late, and those of the next attempts competed with them.
         """
         if start.upsert is None:
             return self._launched(start)
@@ -129,9 +128,9 @@ class SparkQueries:
         return query
 
     def stop(self, name: str, calling: Callable[[], object] = unheard, *, upserts: bool = False) -> None:
-        """Stop a query if it exists, and return once it is gone; `calling` is called before each call of Spark's stop.
+        """Stop a query if it exists, and wait until it is gone; `calling` is called before each stop request to Spark.
 
-        With `upserts` (a query that replaces rows by key), also wait until its last batch is no longer being
+        With `upserts`, for a query that replaces rows by key, also wait until its last batch is no longer being
         written.
         """
         ends_at = time.monotonic() + STOP_S
@@ -148,7 +147,7 @@ class SparkQueries:
             self._batches.end(name, ends_at)
 
     def active(self) -> tuple[ReportedQuery, ...]:
-        """List the session's queries: one call for all of them, and one for each query without any progress."""
+        """List the session's active queries; costs one remote call, and more for each query without known progress."""
         with self._lock:
             started = frozenset(self._started)
         with spark_errors():
@@ -172,7 +171,7 @@ class SparkQueries:
         return found
 
     def look(self, query: ReportedQuery) -> ReportedQuery:
-        """Return a query with its last progress, its status message, and whether a trigger is active."""
+        """Ask Spark about a query; returns it with its last progress, status message and trigger activity."""
         with spark_errors():
             asked = StreamingQuery(self._session.spark, query.id, query.run_id, query.name)
             if (last := asked.lastProgress) is not None:
@@ -189,10 +188,10 @@ class SparkQueries:
         )
 
     def ended(self) -> tuple[ReportedQuery, ...]:
-        """Return the queries that ended without a stop by Headgate, as noticed by `active`; each is returned once.
+        """Return the queries that `active` found to have ended without a stop by Headgate; each is returned only once.
 
-        Raises if one of them failed and the server cannot run anything: the queries then ended with the server,
-        whatever their errors say.
+        If one of them failed and the server cannot run anything, raise that error: the queries then ended because of
+        the server, whatever their own errors say.
         """
         with self._lock:
             failed = any(query.error for query in self._ended)
@@ -209,7 +208,7 @@ class SparkQueries:
             self._known.setdefault(run_id, (name, id))
 
     def other_python(self) -> Sentence | None:
-        """Explain why the pool's Python cannot run writers of keyed tables; None if it can (checked only once)."""
+        """Explain why the pool's Python cannot run writers of keyed tables; None if it can, which is cached."""
         if not self._python_fits:
             why = why_other_python(self._session)
             self._python_fits = not why
@@ -255,7 +254,7 @@ class SparkQueries:
         )
 
     def _due(self, run_id: str) -> bool:
-        """Return whether to request progress: at the first look, then rarely, because the listener delivers it."""
+        """Return whether to request a run's progress: once at first, then rarely, because the listener delivers it."""
         now = time.monotonic()
         if now - self._asked.get(run_id, -_BACK_FILL_S) < _BACK_FILL_S:
             return False
@@ -263,7 +262,7 @@ class SparkQueries:
         return True
 
     def _mourn(self, name: str, id: str, run_id: str) -> None:
-        """Record a query that ended, and why; the server remembers the reason for an hour (Spark 4.2.0)."""
+        """Record that a query has ended, and the reason, which the server keeps for an hour (Spark 4.2.0)."""
         try:
             with spark_errors():
                 error = StreamingQuery(self._session.spark, id, run_id, name).exception()

@@ -1,8 +1,8 @@
-"""Writers of keyed tables, by version: the function to which a stream passes each of its batches.
+"""Writers of keyed tables, by version: functions to which Spark passes every batch of a stream.
 
-Spark runs the function in a Python process of the pool, where Headgate is not installed. It is pickled by value and
-must contain everything it uses, so it is nested in another function. The version that a deployment was created with
-never changes; a different writer gets a new version.
+Spark runs a writer in a Python process of the pool, where Headgate is not installed. The function is pickled by value
+and must contain everything that it uses, so it is nested in another function. A deployment keeps the version that it
+was created with, so a released writer never changes; a different one gets a new version.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ Writer = Callable[[Any, int], None]
 def upsert_writer(upsert: Upsert, name: str) -> Writer:
     """Return the function that writes the batches of the query `name`; raises EngineRefused for an unknown version.
 
-    Its operations on the pool are tagged with `batch_mark(name)`.
+    The function tags its operations on the pool with `batch_mark(name)`.
     """
     make = _WRITERS.get(upsert.writer)
     if make is None:
@@ -43,12 +43,12 @@ def upsert_writer(upsert: Upsert, name: str) -> Writer:
 
 
 def batch_mark(name: str) -> str:
-    """Return the prefix of the views of a query's batches, which is also the tag of the operations that write them."""
+    """Return the prefix of the view names of a query's batches, which also tags the operations that write batches."""
     return f"{BATCH_VIEW}_{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 def _writer_1(upsert: Upsert, mark: str) -> Writer:
-    """Return a writer that treats rows as equal if their timestamps differ by less than a millisecond."""
+    """Return a writer that compares timestamps only to the millisecond when it looks for changed rows."""
     return _merging(upsert, mark, upsert.checkpoint, "")
 
 
@@ -60,9 +60,9 @@ def _writer_2(upsert: Upsert, mark: str) -> Writer:
 def _merging(upsert: Upsert, mark: str, checkpoint: str, as_json: str) -> Writer:
     """Return a writer that merges the last row of each key, then records the batch; repeating a batch changes nothing.
 
-    All statements share the session of the views (Spark 4.2.0), so each batch has a view name of its own. For the same
-    reason the batch is not recorded by a setting of the MERGE, but by appending zero rows with the id of the
-    checkpoint's query and the batch number.
+    All statements share one session for their batch views (Spark 4.2.0), so each batch uses a unique view name. For the
+    same reason a batch is recorded by appending zero rows with the id of the checkpoint's query and the batch number,
+    not by a setting of the MERGE.
     """
     place, named = upsert.place, _BATCH
     statements, no_row = _statements(upsert, as_json), f"SELECT * FROM {_table(upsert.place)} WHERE false"
@@ -99,10 +99,10 @@ def _merging(upsert: Upsert, mark: str, checkpoint: str, as_json: str) -> Writer
 
 
 def _statements(upsert: Upsert, as_json: str) -> tuple[str, ...]:
-    """Return the SQL for one batch: a row replaces or deletes the stored row unless its sequence is older.
+    """Return the SQL that writes one batch: a row replaces or deletes the stored row unless its sequence is older.
 
-    Deleted keys are kept with their sequences in a separate table, so that a late row cannot restore one. A row that
-    equals the stored one is not written again, so that readers do not see it twice.
+    Deleted keys are kept with their sequences in a separate table, so that a late row cannot restore a deleted key. A
+    row that equals the stored one is not written again, so that readers do not see it twice.
     """
     key, columns, place, gone = upsert.key, upsert.columns, _table(upsert.place), _table(upsert.deleted)
     at = backquoted(upsert.sequence) if upsert.sequence else ""
@@ -131,7 +131,7 @@ def _statements(upsert: Upsert, as_json: str) -> tuple[str, ...]:
 
 
 def _last_rows(upsert: Upsert, as_json: str) -> str:
-    """Return the query for the last row of each key in a batch; it fails for a row without a key or an order."""
+    """Return the query for the last row of each key in a batch; it fails if a key is NULL or the order is unknown."""
     keys, columns = _each("{c}", upsert.key), _each("{c}", upsert.columns)
     at = backquoted(upsert.sequence) if upsert.sequence else ""
     shown = f"to_json(struct({keys}), map('ignoreNullFields', 'false'))"
@@ -203,7 +203,7 @@ def why_other_python(session: Session) -> Sentence | None:
 
 
 def other_python(version: tuple[int, int], missing: Sequence[str]) -> Sentence | None:
-    """Explain how a Python differs from Headgate's; None if it can run a writer."""
+    """Explain why a Python of this version that lacks these packages cannot run a writer; None if it can."""
     ours = sys.version_info[:2]
     if version != ours:
         return Sentence(f"the pool runs Python {version[0]}.{version[1]}, and Headgate {ours[0]}.{ours[1]}")
@@ -218,7 +218,7 @@ _THREAD = "SparkConnectExecuteThread_opId="
 
 
 class OpenBatches:
-    """Interrupts running batches and waits until they end; one instance per session generation, thread-safe."""
+    """Interrupts running batches of keyed tables, and waits until they end; one per session generation, thread-safe."""
 
     def __init__(self, session: Session) -> None:
         """Start with no open batches."""
@@ -228,7 +228,7 @@ class OpenBatches:
         self._lock = threading.Lock()
 
     def end(self, name: str, ends_at: float) -> None:
-        """Return once no batch of a stopped query is being written any more; raises PoolUnreachable.
+        """Wait until no batch of a stopped query is being written any more; raises PoolUnreachable after `ends_at`.
 
         The next start writes an uncommitted batch again, as after a kill. `ends_at` is a monotonic time.
         """
@@ -249,11 +249,11 @@ class OpenBatches:
             self._ending.pop(mark, None)
 
     def _under_way(self, operations: Collection[str]) -> frozenset[str]:
-        """Return the operations that still run: an interrupted one runs until the thread that executes it is gone.
+        """Return those of the interrupted operations that are still executed by a thread of the server.
 
-        Its recorded state ends earlier, although a commit that has begun is still completed. The threads are
-        listed while Spark plans a query over an inline table; that happens in the process that commits and
-        needs no free core.
+        Spark reports an interrupted operation as ended earlier, although it still completes a commit that has begun.
+        The threads are listed while Spark plans a query over an inline table; that happens in the process that commits
+        and needs no free core.
         """
         if not operations:
             return frozenset()
