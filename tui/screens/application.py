@@ -57,7 +57,7 @@ STOP_ALL = 7001
 
 
 def ask_to_leave(screen: ConsoleScreen, leave: Callable[[int], None]) -> None:
-    """Ask whether to leave everything running (Enter) or stop everything (`stop`); esc stays in the console."""
+    """Ask whether to keep everything running (Enter) or to stop everything (`stop`); esc stays in the console."""
     question = ConfirmationDialog(
         title="LEAVE the console",
         body=(
@@ -77,7 +77,7 @@ def ask_to_leave(screen: ConsoleScreen, leave: Callable[[int], None]) -> None:
 
 
 class WorkFinished(Message):
-    """Work in a thread has finished; its progress message is removed."""
+    """Posted when work in a thread has finished; its progress message is then removed."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class WorkFinished(Message):
 
 
 class ConsoleApp(App[int | str], inherit_bindings=False):
-    """A console for one environment."""
+    """The console for one environment."""
 
     CSS_PATH = "console.tcss"
     ENABLE_COMMAND_PALETTE: ClassVar[bool] = False
@@ -156,7 +156,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         self._poller.stop()
 
     def open_screen(self, name: str, **arguments: object) -> None:
-        """Open a screen by name."""
+        """Open a screen by its name, passing `arguments` to it."""
         module, kind = SCREENS[name]
         screen: ConsoleScreen = getattr(import_module(f"tui.screens.{module}"), kind)(self.state, **arguments)
         self._poller.screen = screen
@@ -176,14 +176,14 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             self.pop_screen()
 
     def go_back(self) -> None:
-        """Go back one screen; on the first one, quit."""
+        """Go back to the previous screen; on the first one, quit."""
         if len(self.screen_stack) > 1:
             self.pop_screen()
         else:
             self.quit()
 
     def quit(self) -> None:
-        """Leave the console; everything keeps running."""
+        """Leave the console; if anything may be running, first ask whether to stop it, provided stopping is offered."""
         if self.offer_down and isinstance(self.screen, ConsoleScreen) and self._anything_runs():
             ask_to_leave(self.screen, self.exit)
         else:
@@ -198,7 +198,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         return any(one.state in may_run for one in snapshot.statements if not one.external)
 
     def resend_cells(self) -> None:
-        """Send all cells again."""
+        """Resend every cell to the terminal."""
         if self._shadow is not None:
             self._shadow.forget()
         self.refresh(layout=True)
@@ -206,11 +206,11 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
     # Lending the terminal.
 
     def suspend_process(self) -> None:
-        """Suspend this process until the shell resumes it; agent and statements continue."""
+        """Suspend this process until the shell resumes it; the agent and the statements keep running."""
         self.action_suspend_process()
 
     def edit_file(self, path: str) -> bool:
-        """Give the terminal to an editor until it exits; return whether the editor could be started."""
+        """Hand the terminal over to an editor until it exits; return whether the editor could be started."""
         with self.suspend():
             problem = _run_editor(self.environ, path)
         if problem:
@@ -220,7 +220,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
     # Reading.
 
     def read_now(self, *, progress: str = "") -> None:
-        """Read everything again now; show `progress` until that is done."""
+        """Reread everything now, and show the message `progress` until that is done."""
         if progress:
             self._reloading = self.state.notify(progress, Tone.DIM)
         self._poller.read_now()
@@ -252,7 +252,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             message.screen.receive(message.what)
 
     def _show_newest(self) -> None:
-        """Show the newest view on the screen in front, in one frame; does nothing if frozen or if no screen is left."""
+        """Show the newest data on the screen in front, in one frame; does nothing if the display is frozen."""
         screen = self.screen if self.screen_stack else None
         if not isinstance(screen, ConsoleScreen):
             return
@@ -271,7 +271,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             self.call_after_refresh(self._release)
 
     def _tell_failed(self, view: LedgerView) -> None:
-        """Show newly failed runs on the status line, whichever screen is in front."""
+        """Show a message for each newly failed run, whichever screen is in front."""
         known = {run.id for run in self.state.view.snapshot.failed_runs}
         seen_before = self.state.view.snapshot.facts is not None
         for run in view.snapshot.failed_runs:
@@ -285,7 +285,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
     # Work.
 
     def run_in_thread(self, work: Callable[[], T], then: Callable[[T], object], *, progress: str = "") -> None:
-        """Run work in a daemon thread, so that it never keeps the console from exiting."""
+        """Run work in a daemon thread, which cannot keep the console from exiting, and pass its result to `then`."""
         message = self.state.notify(progress, Tone.CHANGING) if progress else None
 
         def run() -> None:
@@ -336,7 +336,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
 
 
 def _run_editor(environ: Mapping[str, str], path: str) -> str:
-    """Open a file in $VISUAL, else $EDITOR, else vi, and wait; return why the editor could not be started, or ""."""
+    """Open a file in $VISUAL, else $EDITOR, else vi, and wait; return "", or why the editor could not be started."""
     named = environ.get("VISUAL") or environ.get("EDITOR") or "vi"
     # Ctrl-C belongs to the editor. Unlike SIG_IGN, a handler is reset to the default in the child.
     before = signal.signal(signal.SIGINT, lambda *_: None)

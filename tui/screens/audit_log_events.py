@@ -29,7 +29,7 @@ MOST_EVENTS = 500
 
 
 class RecordsScreen(TableScreen):
-    """Records, newest first, with the full text of the selected one below."""
+    """A list of records, newest first, with the full text of the selected record below it."""
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state)
@@ -48,7 +48,7 @@ class RecordsScreen(TableScreen):
         return [row for row, one in self.records.items() if needle in self.words(one).lower()]
 
     def words(self, one: Record) -> str:
-        """Return the text that a filter searches."""
+        """Return the text of a record in which a filter searches."""
         if isinstance(one, EventRow):
             return f"{one.table} {one.kind} {one.summary}"
         if isinstance(one, CommandRow):
@@ -93,7 +93,7 @@ class RecordsScreen(TableScreen):
 
 
 class AuditScreen(RecordsScreen):
-    """The audit log."""
+    """The list of audit entries."""
 
     screen_name = "audit"
 
@@ -108,7 +108,7 @@ class AuditScreen(RecordsScreen):
 
 
 class LogScreen(RecordsScreen):
-    """The command log."""
+    """The list of logged commands."""
 
     screen_name = "log"
 
@@ -124,7 +124,7 @@ class LogScreen(RecordsScreen):
 
 
 class EventsScreen(RecordsScreen):
-    """Events of statements, of the pool and of runs."""
+    """The list of events of statements, of the pool and of runs."""
 
     screen_name = "events"
 

@@ -1,6 +1,6 @@
-"""The requests of the console to `tui.services`: slow reads, and actions. They raise HeadgateErrors.
+"""The console's requests to `tui.services`: slow reads, and actions. They raise HeadgateErrors.
 
-They are called in threads, never on the event loop. A read repeats work only after a change.
+They are called in threads, never on the event loop. A read is repeated only if the data has changed.
 """
 
 import time
@@ -50,7 +50,7 @@ HISTORY = 200
 
 @dataclass(frozen=True, slots=True)
 class PlanView:
-    """A plan with its ledger row and its approvals."""
+    """A plan, with its row in the ledger and its approvals."""
 
     plan: Plan
     row: PlanRow
@@ -61,7 +61,7 @@ class PlanView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run with its plan."""
+    """A run, with its plan and its release."""
 
     run: RunRow
     plan: PlanView | None = None
@@ -73,7 +73,7 @@ class RunView:
 
 @dataclass(frozen=True, slots=True)
 class ProjectView:
-    """The current project folder; `missing` explains why it could not be read."""
+    """The project folder compared with what is deployed; `missing` explains why the folder could not be read."""
 
     drift: tuple[ChangeRow, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -83,7 +83,7 @@ class ProjectView:
 
 
 class ConsoleBackend:
-    """Reads and acts for one environment; used by the poller's thread and by worker threads."""
+    """Reads and actions for one environment, called in the poller's thread and in worker threads."""
 
     def __init__(self, service: "EnvironmentService", *, clock: Callable[[], float] = time.time) -> None:
         self._service = service
@@ -98,17 +98,17 @@ class ConsoleBackend:
 
     @property
     def reader(self) -> "LedgerReader":
-        """The reader of the ledger; a new one after the ledger has been closed."""
+        """The reader of the ledger; a new one if the previous one has been closed."""
         return self._service.reader
 
     # The ledger.
 
     def detail(self, table: str) -> StatementDetails:
-        """Read one statement; the result has no versions if the table was never deployed."""
+        """Read the details of a table's statement; they contain no versions if the table was never deployed."""
         return statement_details(self.reader, TableName(table))
 
     def history(self, table: str) -> "tuple[HistoryEntry, ...]":
-        """Return a table's history, which is read again only after a new command, event or run."""
+        """Return a table's history, which is reread only after a new command, event or run."""
         now = self._service.snapshot()
         key = (table, now.commands, now.events, now.open_runs)
         if self._timeline is None or self._timeline[0] != key:
@@ -116,7 +116,7 @@ class ConsoleBackend:
         return self._timeline[1]
 
     def declared(self, table: str, column: str | None = None) -> DeclaredDetails:
-        """Read the files of one statement, and with `column` the lineage of one of its columns."""
+        """Read the files of one statement and, if `column` is given, the lineage of that column."""
         try:
             found = self._service.project().tables.get(TableName(table))
         except HeadgateError as error:
@@ -136,7 +136,7 @@ class ConsoleBackend:
         return ColumnDetails(names, chosen, up, down)
 
     def plan(self, hash_prefix: str) -> PlanView | None:
-        """Find a plan by the start of its hash, decoding each plan once; None if none or several match."""
+        """Return the only plan whose hash begins with `hash_prefix`, else None; each plan is decoded only once."""
         try:
             row = with_edits(find_plan_row(self.reader, hash_prefix), self._service.place)
         except UsageError:
@@ -149,12 +149,12 @@ class ConsoleBackend:
         return PlanView(self._plans[row.hash], row, reader.approvals(row.hash), frozen)
 
     def apply(self, plan_hash: str, *, confirm: str) -> str:
-        """Execute a plan; raises Stale, also for an edit of the plan's files, which the agent cannot see."""
+        """Execute a plan; raises Stale, even for an edit of the plan's files, which the agent cannot detect."""
         refuse_closed(with_edits(find_plan_row(self.reader, plan_hash), self._service.place), now=self._clock())
         return self.agent.apply(plan_hash, confirm=confirm)
 
     def run(self, run_id: str) -> RunView | None:
-        """Find a run, with its plan, by the start of its id; None if none or several match."""
+        """Return the run whose id begins with `run_id`, with its plan; None if no run or several match."""
         try:
             row = find_run(self.reader, run_id)
         except UsageError:
@@ -171,17 +171,17 @@ class ConsoleBackend:
             return RunView(row, plan, release, lags)
 
     def selected(self, words: Sequence[str], *, act: str) -> tuple[str, ...]:
-        """Resolve the selectors after `:` to tables: declared ones for a deploy, else deployed ones."""
+        """Resolve selectors typed after `:` to tables: declared ones if `act` stages a deploy, else deployed ones."""
         if act in ("stage_deploy", "stage_hold"):
             return self._service.selected(words, declared=True)
         return self._service.statements_selected(words)
 
     def sql_file(self, table: str) -> str:
-        """Return the path of a table's statement, or of its DDL if it has none; raises UsageError."""
+        """Return the path of the SQL file of a table's statement, or of its DDL if it has none; raises UsageError."""
         return find_sql_file(self._service.place.folder, table)
 
     def log_lines(self, table: str) -> tuple[str, ...]:
-        """Return the lines about a statement in the logs of agent and pool, oldest first, with whole stack traces."""
+        """Return the log lines of agent and pool about a table's statement, oldest first, including stack traces."""
         where, serving = self._service.place.where, self.detail(table).serving
         words = (query_name(serving.table, serving.version), serving.query_id, serving.run_id) if serving else (table,)
         found: list[str] = []
@@ -196,7 +196,7 @@ class ConsoleBackend:
     # Files.
 
     def project(self) -> ProjectView:
-        """Compare the files with what is deployed; computed again only after files or deployments changed."""
+        """Compare the files with what is deployed; the result is reused until files or deployments change."""
         try:
             project = self._service.project()
             lines = self._service.snapshot().statements
@@ -261,7 +261,7 @@ class ConsoleBackend:
     # Plans.
 
     def submit(self, actor: str) -> str:
-        """Submit a plan of what the actor has staged in this folder; return its hash. Raises Refused."""
+        """Submit a plan for what the user has staged in this folder; return its hash. Raises Refused."""
         folder = self._service.place.folder
         marks = [mark for mark in self.reader.staged() if mark.actor == actor and mark.folder == folder]
         verbs = {mark.verb for mark in marks}
@@ -278,9 +278,9 @@ class ConsoleBackend:
         return submitted.plan.hash
 
     def undo(self, word: str) -> str:
-        """Submit the plan that undoes an executed plan or a run, given by the start of its hash or id; return its hash.
+        """Submit the plan that undoes a plan or run, given by the start of its hash or id; return the new hash.
 
-        Without a word, undo the newest run. Raises Refused if there is nothing to undo, UsageError.
+        If `word` is empty, the newest run is undone. Raises Refused if there is nothing to undo, and UsageError.
         """
         word = word or self.last_run()
         if not word:
@@ -289,17 +289,17 @@ class ConsoleBackend:
         return self._service.submit(found.request, declared=found.declared).plan.hash
 
     def close_ticket(self, run: str, reader: str) -> str:
-        """Close the ticket of a reader of a replaced version; return a message. Raises Refused, UsageError."""
+        """Close the migration ticket of a replaced version's reader; return a message. Raises Refused, UsageError."""
         found = find_run(self.reader, run)
         self.agent.close_ticket(found.id, reader)
         return f"run {found.id[:10]}: the ticket of {reader} is closed"
 
     def back(self, verb: str, words: tuple[str, ...], *, retain: str = "") -> str:
-        """Submit the plan of a verb that takes tables by name; return its hash. Raises Refused, UsageError."""
+        """Submit the plan of a verb such as rollback for named tables; return its hash. Raises Refused, UsageError."""
         return self._service.submit(self._service.request_by_name(verb, words, retain=retain)).plan.hash
 
     def continuation(self, run_id: str) -> str:
-        """Submit the plan that continues a failed run; return its hash, or "" if no text changed. Raises Refused."""
+        """Submit the plan that continues a failed run; return its hash, or "" if no file was edited. Raises Refused."""
         found = self._service.continuation(run_id)
         if found is None:
             return ""

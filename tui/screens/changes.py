@@ -1,4 +1,4 @@
-"""The screen of changes: files compared with what is deployed, staged tables, and a preview.
+"""The screen of changes: files that differ from what is deployed, staged tables, and a preview.
 
 Enter plans what is staged and opens the review.
 """
@@ -16,7 +16,7 @@ from tui.screens.table_screen import SplitScreen, StatementTableScreen
 
 
 class ChangesScreen(SplitScreen, StatementTableScreen):
-    """Changed tables and staged tables."""
+    """The list of changed and staged tables."""
 
     screen_name = "changes"
     vanished_because = "it is no longer staged or changed"

@@ -18,7 +18,7 @@ RETAIN = "--retain"
 
 
 def run_command(screen: StatementActionsScreen, text: str) -> None:
-    """Run a typed command; for an unknown one, show the available commands."""
+    """Run a typed command; if it is unknown, show which commands exist."""
     word, _, rest = text.partition(" ")
     word, rest = {"q": "quit", "q!": "quit", "b": "back"}.get(word, word), rest.strip()
     host = screen.state.host
@@ -96,7 +96,7 @@ def _env(screen: StatementActionsScreen, rest: str) -> None:
 
 
 def _run(screen: StatementActionsScreen, rest: str, then: str = "") -> None:
-    """Show the named run, else one in progress, else the newest, and perform the action `then` on its screen."""
+    """Open the named run, else an open one, else the newest, and perform the action `then` on its screen."""
     state = screen.state
 
     def open_run(run_id: str) -> None:
@@ -117,7 +117,7 @@ def _undo(screen: StatementActionsScreen, word: str) -> None:
 
 
 def _vacuum(screen: StatementActionsScreen, rest: str) -> None:
-    """Plan a vacuum of the named tables; `--retain` replaces the retention of each table."""
+    """Plan a vacuum of the named tables; `--retain` overrides the retention of every table."""
     named, option, hours = rest.partition(RETAIN)
     before, after = named.split(), hours.split()
     if option and not after:
@@ -128,7 +128,7 @@ def _vacuum(screen: StatementActionsScreen, rest: str) -> None:
 
 
 def plan_back(screen: StatementActionsScreen, verb: str, words: tuple[str, ...], *, retain: str = "") -> None:
-    """Plan a rollback, undelete, retire, optimize or vacuum of tables, or of a run, and open its review."""
+    """Plan a rollback, undelete, retire, optimize or vacuum of tables or of a run, and open the review of the plan."""
     backend = screen.state.backend
     if not words:
         screen.state.notify(f"{verb}: name tables: :{verb} TABLE", Tone.CHANGING)
@@ -137,13 +137,13 @@ def plan_back(screen: StatementActionsScreen, verb: str, words: tuple[str, ...],
 
 
 def _newest_release(screen: StatementActionsScreen) -> str:
-    """Return the run of the held or newest release; empty without an open release."""
+    """Return the run id of the held release, else of the newest open one; empty if no release is open."""
     found = screen.state.view.snapshot.releases
     return next((one.run for one in found if one.state == "held"), found[0].run if found else "")
 
 
 def _close(screen: StatementActionsScreen, rest: str) -> None:
-    """Close the ticket of a reader that has moved; on the screen of a run, the line names only the reader."""
+    """Close the ticket of a reader that has migrated; on the screen of a run, only the reader is typed."""
     state, backend = screen.state, screen.state.backend
     run, _, reader = (screen.undone_by_default(), "", rest) if screen.screen_name == "run" else rest.partition(" ")
     if not reader:
@@ -155,7 +155,7 @@ def _close(screen: StatementActionsScreen, rest: str) -> None:
 
 
 def _planned(screen: StatementActionsScreen, submit: Callable[[], str], verb: str, what: str) -> None:
-    """Submit a plan and open its review; nothing is executed."""
+    """Submit a plan and open its review, without executing anything."""
     state = screen.state
     if reason := state.read_only or state.freshness.reason:
         state.notify(f"{verb}: {reason}", Tone.CHANGING)
@@ -168,7 +168,7 @@ def _planned(screen: StatementActionsScreen, submit: Callable[[], str], verb: st
 
 
 def _acknowledge(screen: StatementActionsScreen, rest: str) -> None:
-    """Acknowledge the named failed run, or all of them."""
+    """Acknowledge the named failed run, or all failed runs if none is named."""
     every = [run.id for run in screen.state.view.snapshot.failed_runs]
     failed = [rest] if rest in every else [run_id for run_id in every if run_id.startswith(rest)]
     if rest and len(failed) > 1:
@@ -195,7 +195,7 @@ def _act(screen: StatementActionsScreen, word: str, rest: str) -> None:
 
 
 def _select(screen: StatementActionsScreen, action: ConsoleAction, words: tuple[str, ...]) -> None:
-    """Perform an action on tables given by names and selectors; selectors are resolved in a thread."""
+    """Perform an action on tables given by names or selectors; selectors are resolved in a thread."""
     if not any(map(is_selector, words)):
         _act_on(screen, action, words)
         return

@@ -1,6 +1,6 @@
-"""The base of all screens: banner, breadcrumb, body, status line, footer, open question, and the keys of all screens.
+"""The base of all screens: banner, breadcrumb, body, status line, footer, open question, and the keys they share.
 
-It takes every key and looks up its action in the keymap. Nothing here blocks.
+It receives every key and looks up its action in the keymap. Nothing here blocks.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ SETTLES_S = 0.15
 
 
 class ConsoleScreen(Screen[None], inherit_bindings=False):
-    """A screen without focused widgets: it takes every key itself and looks it up in one keymap."""
+    """A screen without focused widgets: it receives every key itself and looks it up in its keymap."""
 
     AUTO_FOCUS: ClassVar[str | None] = ""
     screen_name: ClassVar[str] = ""
@@ -74,25 +74,25 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         """Show the current data in the body; called a few times a second and after keys."""
 
     def path_and_counts(self) -> tuple[Sequence[str], str]:
-        """Return the breadcrumb's path and counts."""
+        """Return the breadcrumb: the path to this screen, and the counts to show."""
         return (self.screen_name,), ""
 
     def action_context(self) -> ActionContext:
-        """Return the facts that decide which actions are possible."""
+        """Return the facts that decide which actions are possible on this screen now."""
         return ActionContext(
             stale=sentence_of(self.state.freshness.reason), read_only=sentence_of(self.state.read_only)
         )
 
     def wrong_filter(self) -> str:
-        """Explain why the filter is invalid, or return ""; an invalid filter shows everything."""
+        """Explain why the filter is invalid; empty if it is valid. An invalid filter shows everything."""
         return ""
 
     def fetch(self) -> object:
-        """Read the data of this screen; called in a thread, so it must not touch widgets."""
+        """Read the data of this screen; called in a thread, so it must not touch any widget."""
         return None
 
     def receive(self, fetched: object) -> None:
-        """Store what `fetch` returned; called on the event loop."""
+        """Store the data that `fetch` returned; called on the event loop."""
 
     # Drawing.
 
@@ -122,7 +122,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
 
     @property
     def is_in_front(self) -> bool:
-        """Return whether this screen is on top; Textual also counts one below a transparent screen as current."""
+        """Return whether this screen is on top; Textual would also consider one below a transparent screen current."""
         return bool(self.app.screen_stack) and self.app.screen is self
 
     @property
@@ -136,7 +136,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         return self.question.dialog is not None or self.state.monotonic() - self.key_at < SETTLES_S
 
     def redraw(self) -> None:
-        """Show the current state; unchanged parts are not redrawn."""
+        """Show the current state, redrawing only the parts that have changed."""
         if not self.is_mounted or not self.is_in_front:
             return
         width, height = self.size
@@ -181,7 +181,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
     # Keys.
 
     def on_key(self, event: events.Key) -> None:
-        """Handle one key: for an open question, else for the line being typed, else as an action."""
+        """Handle one key: as an answer to an open question, else as typed text, else as an action."""
         event.stop()
         event.prevent_default()
         key = event.key
@@ -210,7 +210,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         self.redraw()
 
     def _say_where_nothing_changed(self, action: ConsoleAction, key: str, before: tuple[object, ...]) -> None:
-        """Show `no change` if a view action left the screen unchanged."""
+        """Show `no change` if an action that only changes the display had no visible effect."""
         if action.level is ConfirmationLevel.LOOK and action.id not in _LEAVE_ALIKE and self.is_free:
             self.key_at = self.state.monotonic()
             self.redraw()
@@ -230,7 +230,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         self._wheel(event, "k")
 
     def _wheel(self, event: events.MouseEvent, key: str) -> None:
-        """Move like a cursor key; the wheel performs no action."""
+        """Move by a few rows, as the cursor key `key` would; the wheel never performs another action."""
         event.stop()
         event.prevent_default()
         if self.is_free:
@@ -250,7 +250,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         self.redraw()
 
     def perform_action(self, action: ConsoleAction, key: str) -> None:
-        """Perform an action, or show why it is not possible."""
+        """Perform an action, or show why it is not possible now."""
         context = self.action_context()
         if reason := why_not_possible(action, context):
             self.state.notify(f"{action_label(action, context)}: {reason}", Tone.CHANGING)
@@ -261,7 +261,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
     # Actions of every screen.
 
     def open_when_free(self, name: str, otherwise: str, **arguments: object) -> None:
-        """Open a screen that was requested earlier; if the user is busy by now, show the message `otherwise`."""
+        """Open a screen that was requested earlier, or show the message `otherwise` if the user is busy by now."""
         if self.is_free:
             self.state.host.open_screen(name, **arguments)
         else:
@@ -318,18 +318,18 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         self.state.notify(f"copied: {words}", Tone.DIM)
 
     def copy_text(self) -> str:
-        """Return what `y` copies."""
+        """Return the text that the key `y` copies."""
         return ""
 
     def copy_line(self) -> str:
-        """Return the command that shows what this screen shows."""
+        """Return the command that prints what this screen shows."""
         return f"headgate ls --env {self.state.identity.environment}"
 
 
 def acknowledge(state: ConsoleState, run_id: str, then: Callable[[str], object] | None = None) -> None:
-    """Acknowledge a failed run; `then` receives the message.
+    """Acknowledge a failed run; `then` receives the resulting message.
 
-    Without `then`, the user did not ask for this: errors are ignored, and a read-only console does nothing.
+    Without `then`, the acknowledgement is automatic: errors are ignored, and a read-only console does nothing.
     """
 
     def work() -> str:

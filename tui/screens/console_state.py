@@ -1,4 +1,4 @@
-"""The state that all screens share, the line being typed after `/` or `:`, and the open question."""
+"""The state shared by all screens, the line being typed after `/` or `:`, and the open question."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ MESSAGE_S = 12.0
 
 
 class ConsoleHost(Protocol):
-    """The application as seen by its screens, which therefore need not import it."""
+    """The application as its screens see it, so that they need not import it."""
 
     def open_screen(self, name: str, **arguments: object) -> None: ...
     def go_back(self) -> None: ...
@@ -40,7 +40,7 @@ class ConsoleHost(Protocol):
 
 
 class StatusMessage(NamedTuple):
-    """A message that the status line shows for a while."""
+    """A message that the status line shows for a limited time."""
 
     text: str
     at: float
@@ -52,7 +52,7 @@ class StatusMessage(NamedTuple):
 
 @dataclass(slots=True)
 class ConsoleState:
-    """The state shared by all screens; used on the event loop only."""
+    """The state shared by all screens; accessed on the event loop only."""
 
     backend: ConsoleBackend
     identity: ConsoleIdentity
@@ -74,7 +74,7 @@ class ConsoleState:
 
     @property
     def freshness(self) -> Freshness:
-        """The freshness of the view now."""
+        """The current freshness of the view."""
         return freshness(self.view.snapshot, self.clock())
 
     def replace_view(self, view: LedgerView) -> None:
@@ -88,7 +88,7 @@ class ConsoleState:
         return self.message
 
     def end_message(self, message: StatusMessage | None) -> None:
-        """Remove a message if it is still the one shown."""
+        """Remove this message if it is still being shown."""
         if message is not None and self.message is message:
             self.message = None
 
@@ -98,7 +98,7 @@ HISTORY = 50
 
 
 class TypedLine:
-    """The line being typed on one screen; a filter takes effect on each key, a command on Enter."""
+    """The line being typed on one screen; a filter takes effect on every key, a command on Enter."""
 
     def __init__(self, state: ConsoleState, screen_name: str, action_context: Callable[[], ActionContext]) -> None:
         self.state = state
@@ -108,11 +108,11 @@ class TypedLine:
         self._action_context = action_context
 
     def begin(self, sign: str, text: str = "") -> None:
-        """Begin typing a filter or a command."""
+        """Begin typing a filter (`/`) or a command (`:`)."""
         self.entry = InputLine(sign, text, len(text), history=self.state.histories.get(sign, ()))
 
     def press(self, key: str, character: str | None) -> None:
-        """Handle one key."""
+        """Apply one key to the line; tab completes it."""
         assert self.entry is not None
         if key == "tab":
             self._change(input_line.complete(self.entry, self.completions()))
@@ -120,7 +120,7 @@ class TypedLine:
             self._change(input_line.type_key(self.entry, key, character))
 
     def paste(self, text: str) -> None:
-        """Insert pasted text; a pasted line end does not count as Enter."""
+        """Insert pasted text; a line break in it does not act as Enter."""
         assert self.entry is not None
         self._change(input_line.insert(self.entry, text))
 
@@ -139,7 +139,7 @@ class TypedLine:
             self.state.histories[entry.sign] = (*kept[1 - HISTORY :], entry.text)
 
     def completions(self) -> tuple[str, ...]:
-        """Suggest completions of the line."""
+        """Return completions of the line."""
         from tui.presentation.interaction.filters import completions
         from tui.presentation.interaction.input_line import complete_command
 
@@ -155,7 +155,7 @@ DIALOG_WIDTH = 100
 
 
 class QuestionBox(FixedLines):
-    """Shows at most one question, and returns the chosen action once it is answered."""
+    """Shows at most one question; once it is answered, returns what to run for that answer."""
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state.painter, id="dialog", band=True)
@@ -167,12 +167,12 @@ class QuestionBox(FixedLines):
     def ask(
         self, question: ConfirmationDialog, on_yes: Callable[[str], None], on_safe: Callable[[], None] | None = None
     ) -> None:
-        """Ask a question; call `on_yes` with the typed text, or `on_safe` after Enter alone."""
+        """Show a question; call `on_yes` with the text that confirmed it, or `on_safe` after Enter alone."""
         self.dialog = OpenDialog(question, opened_at=self.state.monotonic())
         self._on_yes, self._on_safe = on_yes, on_safe
 
     def press(self, key: str, character: str | None) -> Callable[[], object] | None:
-        """Handle one key; return the action to run once the question is answered, else None."""
+        """Handle one key; return what to run once the question is answered, else None."""
         assert self.dialog is not None
         answered = confirmation_dialogs.answer_key(self.dialog, key, character, self.state.monotonic())
         self.dialog = None if answered.outcome else answered
@@ -185,12 +185,12 @@ class QuestionBox(FixedLines):
         return None
 
     def paste(self) -> None:
-        """Reject pasted text, which never confirms."""
+        """Reject pasted text, which never confirms an action."""
         assert self.dialog is not None
         self.dialog = confirmation_dialogs.answer_paste(self.dialog)
 
     def redraw(self, width: int) -> None:
-        """Draw the question over a screen of `width` cells, or nothing."""
+        """Draw the open question over a screen of `width` cells; without one, hide the box."""
         self.display = self.dialog is not None
         if self.dialog is None:
             return

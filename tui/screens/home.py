@@ -1,4 +1,4 @@
-"""The home screen: a tree by product, layer and table, or by lineage; on a wide terminal with list and inspector."""
+"""The home screen: the tree of tables by product and layer, or by lineage; also a list and inspector if wide."""
 
 from collections.abc import Hashable, Sequence
 
@@ -32,7 +32,7 @@ RESTS_S = 0.4
 
 
 class HomeScreen(StatementListScreen):
-    """The tree of all tables."""
+    """The home screen, with the tree of all tables."""
 
     screen_name = "home"
 
@@ -93,7 +93,7 @@ class HomeScreen(StatementListScreen):
 
     @property
     def page(self) -> int:
-        """Number of tree rows that fit if the message takes one line, even if the current message is longer."""
+        """Number of tree rows that fit if the status message takes one line, even if the current one is longer."""
         return tree_page(self.size.width, self.size.height)
 
     def columns(self) -> tuple[TableColumn, ...]:
@@ -119,11 +119,11 @@ class HomeScreen(StatementListScreen):
         return self.state.view.statement(table.partition("<")[0]) is None
 
     def successor(self, row: str) -> str:
-        """Return the table's own row for a version row, so that a cutover never moves the cursor to another table."""
+        """Return the table's own row for a version's row, so that a cutover never moves the cursor to another table."""
         return row.partition("@v")[0]
 
     def entry_of(self, row: str | None) -> TreeRow | None:
-        """Return the entry of a row, or its last one if the row has vanished but still keeps its position."""
+        """Return the tree entry of a row; if the row has vanished but still keeps its position, its last entry."""
         return self.entries.get(row or "") or self._held.get(row or "")
 
     def tables_of(self, row: str) -> tuple[str, ...]:
@@ -221,7 +221,7 @@ class HomeScreen(StatementListScreen):
         self.lineage = not self.lineage
 
     def do_fold(self, key: str) -> None:
-        """Change the folding mode; if the cursor's row is folded away, move the cursor to its branch."""
+        """Change the folding mode; if that hides the cursor's row, move the cursor to its branch."""
         if self.lineage:
             self.state.notify("the lineage does not fold: t shows the products", Tone.DIM)
             return

@@ -19,7 +19,7 @@ POLL_S = 0.5
 
 
 class LedgerRead(Message):
-    """The ledger was read; `asked` tells whether a reload was requested."""
+    """Posted when the ledger has been read; `asked` is True if a reload was requested."""
 
     def __init__(self, view: LedgerView, *, asked: bool) -> None:
         super().__init__()
@@ -29,13 +29,13 @@ class LedgerRead(Message):
 
 @dataclass(frozen=True, slots=True)
 class ReadFailure:
-    """Why a screen's data could not be read; the message is shown again only if it changes."""
+    """The reason why a screen's data could not be read; the same reason is not shown twice in a row."""
 
     words: str
 
 
 class ScreenDataRead(Message):
-    """The data for one screen has been read."""
+    """Posted when the data for one screen has been read."""
 
     def __init__(self, screen: ConsoleScreen, what: object) -> None:
         super().__init__()
@@ -44,11 +44,11 @@ class ScreenDataRead(Message):
 
 
 class ReloadFinished(Message):
-    """A requested reload has finished."""
+    """Posted when a requested reload has finished."""
 
 
 class WorkerCrashed(Message):
-    """A thread hit a bug, which is raised on the event loop and ends the console with a traceback location."""
+    """Posted when a thread fails because of a bug, which is then raised on the event loop and ends the console."""
 
     def __init__(self, bug: Exception) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class WorkerCrashed(Message):
 
 
 class Poller:
-    """Reads twice a second, and immediately on request."""
+    """Reads the ledger and the current screen's data twice a second, and immediately on request."""
 
     def __init__(self, backend: ConsoleBackend, view: LedgerView, post: Callable[[Message], object]) -> None:
         self.screen: ConsoleScreen | None = None
@@ -68,7 +68,7 @@ class Poller:
         self._over = threading.Event()
 
     def start(self) -> None:
-        """Start reading."""
+        """Start the thread."""
         threading.Thread(target=self._run, name="console-poller", daemon=True).start()
 
     def stop(self) -> None:
@@ -77,7 +77,7 @@ class Poller:
         self._asked.set()
 
     def read_now(self) -> None:
-        """Read everything again without waiting for the next interval."""
+        """Reread everything without waiting for the next interval."""
         self._asked.set()
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""The review of a plan, which can then be executed or approved as shown."""
+"""The review of a plan, which can then be executed or approved exactly as shown."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -36,7 +36,7 @@ COPIED = 100
 
 
 class ReviewScreen(SplitScreen):
-    """The review of one plan."""
+    """The screen that reviews one plan."""
 
     screen_name = "review"
 
@@ -78,7 +78,7 @@ class ReviewScreen(SplitScreen):
         return node_row(self.by_table[row], self._widths(width))
 
     def _widths(self, width: int) -> ColumnWidths:
-        """Return the column widths for a screen width; cached, because all rows ask for them and nodes never change."""
+        """Return the column widths for a screen width; cached, because every row needs them and nodes never change."""
         if self.shared is None or self.shared[0] != width:
             self.shared = (width, column_widths(tuple(self.by_table.values()), width - 1))
         return self.shared[1]

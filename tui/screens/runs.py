@@ -1,4 +1,4 @@
-"""The list of runs, newest first, and the progress of one run; leaving the screen does not affect the run."""
+"""The list of runs, newest first, and the progress of one run; leaving a screen does not affect the run."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,7 +41,7 @@ CONFIRMED_AS = {"pause": "stop", "resume": "start", "retry": "restart", "cancel"
 
 
 class RunScreen(SplitScreen):
-    """The steps of one run."""
+    """The screen of one run, with its steps."""
 
     screen_name = "run"
 
@@ -74,7 +74,7 @@ class RunScreen(SplitScreen):
             self.missing = True
 
     def _acknowledge(self, run: RunRow) -> None:
-        """Acknowledge a failed run once, as it is now on screen; a read-only console does not acknowledge it."""
+        """Acknowledge a failed run once, because it is now on screen; a read-only console does not acknowledge it."""
         if run.id in {one.id for one in self.state.view.snapshot.failed_runs} - self.acknowledged:
             self.acknowledged.add(run.id)
             acknowledge(self.state, run.id)
@@ -122,7 +122,7 @@ class RunScreen(SplitScreen):
             self.pane.show(step_detail(chosen, reason, self.pane.size.width or width, RowContext(glyphs, now)))
 
     def _pairs(self, width: int) -> tuple[Line, ...]:
-        """Return the version pairs of a run that replaces versions."""
+        """Render the version pairs of a run's release; empty if the run replaces no versions."""
         release = self.run_view.release if self.run_view else None
         if release is None:
             return ()
@@ -200,7 +200,7 @@ class RunScreen(SplitScreen):
         self.question.ask(question, lambda typed: state.host.run_in_thread(lambda: control(typed), self.show_answer))
 
     def do_swap(self, key: str) -> None:
-        """Ask to confirm the swap of a held run."""
+        """Ask for confirmation before the swap of a held run."""
         assert self.run_view is not None and self.run_view.release is not None
         release, state, identity = self.run_view.release, self.state, self.state.identity
         moves = ", ".join(f"{pair.table} v{pair.old.version} to v{pair.new.version}" for pair in release.pairs)
@@ -231,7 +231,7 @@ class RunScreen(SplitScreen):
         self._ask_about_run("cancel")
 
     def do_retry(self, key: str) -> None:
-        """Review the plan that continues with edited texts; without edits, ask to retry the same steps."""
+        """Open the review of a plan that continues the run with edited files; without edits, ask to retry its steps."""
         assert self.run_view is not None
         run_id, state = self.run_view.run.id, self.state
 
@@ -250,7 +250,7 @@ class RunScreen(SplitScreen):
 
 
 class RunsScreen(TableScreen):
-    """The list of runs."""
+    """The list of runs, newest first."""
 
     screen_name = "runs"
 

@@ -1,4 +1,4 @@
-"""Starting the console: the last known state is drawn first, and only then is everything else imported."""
+"""Starts the console: draws the last known state first, and only then imports everything else."""
 
 import os
 import sys
@@ -24,11 +24,11 @@ def run_console(
     read_only: str = "",
     offer_down: Callable[[], object] | None = None,
 ) -> int | str:
-    """Run the console for one environment until the user leaves it; return an exit code, or the environment to open.
+    """Run the console for one environment until the user leaves it; return an exit code or the next environment.
 
-    The first picture shows what `read_ledger` returns, and `open_backend` is called once it is on screen. `read_only`
-    explains why this user may not act; empty if they may. If the user chooses to stop everything, `offer_down` is
-    called once the terminal is restored; with None, that choice is not offered.
+    The first picture shows the snapshot that `read_ledger` returns; `open_backend` is called once it is on screen.
+    `read_only` explains why this user may not act; it is empty if they may. If the user chooses to stop everything,
+    `offer_down` is called once the terminal is restored; if it is None, that choice is not offered.
     """
     identity = ConsoleIdentity(project, environment, protected, user)
     refused = refusal(environ, interactive=sys.stdin.isatty() and sys.stderr.isatty())
@@ -60,7 +60,7 @@ def run_console(
 
 
 def refusal(environ: Mapping[str, str], *, interactive: bool) -> str:
-    """Explain why the console cannot run here; empty when it can."""
+    """Explain why the console cannot run here; empty if it can."""
     if not interactive:
         return "the console needs a terminal; commands such as `headgate ls` do not"
     if environ.get("TERM", "") in ("", "dumb", "unknown"):

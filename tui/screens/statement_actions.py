@@ -1,4 +1,4 @@
-"""Actions on statements, for tree, list and detail; their targets are fixed when the question is asked."""
+"""Actions on statements, for tree, list and detail; their targets are fixed as soon as a question is asked."""
 
 from collections.abc import Sequence
 from functools import partial, partialmethod
@@ -22,33 +22,33 @@ STAGED_UNASKED = 5
 
 
 class StatementActionsScreen(ConsoleScreen):
-    """A screen whose rows are statements."""
+    """A screen that shows statements and offers actions on them."""
 
     named: tuple[str, ...] = ()
     """Tables named by a `:` command; they take precedence over cursor and marks."""
 
     def targets(self) -> tuple[str, ...]:
-        """Return the tables that an action would apply to now."""
+        """Return the tables to which an action would now apply."""
         return ()
 
     def under_cursor(self) -> tuple[str, ...]:
-        """Return the tables under the cursor, even if others are marked."""
+        """Return the tables under the cursor, even if other tables are marked."""
         return self.targets()
 
     def undone_by_default(self) -> str:
-        """Return the plan or run that `:undo` undoes by default; empty for the newest run."""
+        """Return the plan or run that `:undo` undoes if none is named; empty for the newest run."""
         return ""
 
     def rolled_back_by_default(self) -> tuple[str, ...]:
-        """Return the tables or the run that `:rollback` rolls back by default."""
+        """Return the tables or the run that `:rollback` rolls back if none are named."""
         return self.acted_on()
 
     def view_targets(self) -> tuple[str, ...]:
-        """Return the tables to show: the named ones, else those under the cursor."""
+        """Return the tables to show: those named by a `:` command, else those under the cursor."""
         return self.named or self.under_cursor()
 
     def action_targets(self) -> tuple[str, ...]:
-        """Return the tables of the current action: the named ones, else the targets."""
+        """Return the tables of the current action: those named by a `:` command, else the screen's targets."""
         return self.named or self.targets()
 
     def action_context(self) -> ActionContext:
@@ -76,11 +76,11 @@ class StatementActionsScreen(ConsoleScreen):
         return command_of_action(action, tables=targets, environment=environment)
 
     def hidden(self, targets: Sequence[str]) -> frozenset[str]:
-        """Return the targets that are not on screen."""
+        """Return the targets that are not visible on this screen."""
         return frozenset()
 
     def acted_on(self) -> tuple[str, ...]:
-        """Return the targets without external tables, which are never changed."""
+        """Return the tables of the current action without external tables, which Headgate never changes."""
         statements = self.state.view.statements
         return tuple(
             name
@@ -89,7 +89,7 @@ class StatementActionsScreen(ConsoleScreen):
         )
 
     def _ask(self, verb: str, key: str) -> None:
-        """Ask to confirm stop, start or restart."""
+        """Ask for confirmation before statements are stopped, started or restarted."""
         targets, state, identity = self.acted_on(), self.state, self.state.identity
         # `:` runs it on any screen, and the keymap of the tree has all actions on statements.
         action = find_action(verb, "home")
@@ -123,7 +123,7 @@ class StatementActionsScreen(ConsoleScreen):
     do_restart = partialmethod(_ask, "restart")
 
     def show_answer(self, words: str) -> None:
-        """Show the agent's answer to an action, and reload."""
+        """Show the agent's answer to an action, and reread everything."""
         self.state.notify(words)
         self.state.host.read_now()
 
@@ -163,7 +163,7 @@ class StatementActionsScreen(ConsoleScreen):
         self.state.host.run_in_thread(lambda: unstage_answer(agent.unstage(targets)), self.show_answer)
 
     def plan_staged(self) -> None:
-        """Plan what this user has staged, and open the review."""
+        """Plan what this user has staged, and open the review of the plan."""
         state = self.state
 
         def review(plan_hash: str) -> None:
@@ -173,7 +173,7 @@ class StatementActionsScreen(ConsoleScreen):
         state.host.run_in_thread(submit, review, progress="planning what is staged")
 
     def open_tab(self, tab: str) -> None:
-        """Open a tab of the viewed statement."""
+        """Open a tab of the statement being viewed."""
         self.state.host.open_screen("detail", table=self.view_targets()[0], tab=tab)
 
     def do_detail(self, key: str) -> None:
@@ -192,7 +192,7 @@ class StatementActionsScreen(ConsoleScreen):
         self.state.host.open_screen("rows", table=self.view_targets()[0])
 
     def do_edit(self, key: str) -> None:
-        """Edit the statement's file, then show how the files differ from what is deployed."""
+        """Edit the statement's SQL file, then show how the files differ from what is deployed."""
         (table,) = self.view_targets()
         host = self.state.host
 
@@ -215,7 +215,7 @@ class StatementActionsScreen(ConsoleScreen):
 
 
 def held_targets(state: ConsoleState, targets: Sequence[str], unchanged: Sequence[str]) -> Sequence[str]:
-    """Return the targets that can get a new version to hold; raise Refused with the reason if none can."""
+    """Return the targets that can be released as held new versions; raise Refused with the reason if none can."""
     known = {name: state.view.statement(name) for name in targets}
     external = [name for name, found in known.items() if found is not None and found.external]
     wanted = [name for name in targets if name not in external and name not in unchanged]
@@ -231,7 +231,7 @@ def held_targets(state: ConsoleState, targets: Sequence[str], unchanged: Sequenc
 
 
 def refuse_undeclared(state: ConsoleState, project: ProjectView, undeployed: Sequence[str]) -> None:
-    """Raise UsageError for a name that is neither deployed nor declared in the project folder."""
+    """Raise UsageError if a table is neither deployed nor declared in the project folder."""
     declared = project.declared | {one.table for one in project.drift}
     unknown = [name for name in undeployed if name not in declared]
     if unknown:

@@ -1,4 +1,4 @@
-"""The screen of one statement, in tabs; it reads its own details in addition to the view."""
+"""The screen of one statement, in tabs; it reads the statement's details in addition to the view."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ from tui.widgets.line_widgets import STAYS_S
 
 
 class DetailScreen(TextScreen):
-    """The tabs of one statement."""
+    """The screen of one statement, with its tabs."""
 
     screen_name = "detail"
 
@@ -111,7 +111,7 @@ class DetailScreen(TextScreen):
         return (line.product, LAYER_NAMES.get(line.layer, ""), self.table_name + version), below
 
     def choose(self, tab: str) -> None:
-        """Show a tab, scrolled to its top."""
+        """Switch to a tab, scrolled to its top."""
         if tab != self.tab:
             self.tab = tab
             self.state.host.read_now()
@@ -129,7 +129,7 @@ class DetailScreen(TextScreen):
             self.choose(TABS[index])
 
     def do_column(self, key: str) -> None:
-        """Choose the next or previous column and scroll to its lineage; on other panes, `h` goes back."""
+        """Switch to the next or previous column and scroll to its lineage; on other panes, `h` goes back."""
         known = self.declared.columns
         if self.tab != "lineage" and key in ("h", "left"):
             self.do_back(key)

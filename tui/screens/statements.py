@@ -1,4 +1,4 @@
-"""The flat list of statements, sorted and filtered, and the base that it shares with the tree on Home."""
+"""The flat list of statements, sorted and filtered, and its base class, which it shares with the tree on Home."""
 
 from collections.abc import Hashable, Sequence
 
@@ -13,7 +13,7 @@ from tui.screens.table_screen import StatementTableScreen
 
 
 class StatementListScreen(StatementTableScreen):
-    """Base of the tree and the flat list of statements, which share the filter and the marks."""
+    """The base of the tree and of the flat list of statements, which share the filter and the marks."""
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state)
@@ -24,27 +24,27 @@ class StatementListScreen(StatementTableScreen):
 
     @property
     def filter(self) -> Filter:
-        """The filter typed after `/`, parsed once."""
+        """The filter typed after `/`; it is parsed again only if its text has changed."""
         if self._filter.text != self.typed.filter_text:
             self._filter = parse_filter(self.typed.filter_text)
         return self._filter
 
     def shows(self, statement: StatementView) -> bool:
-        """Return whether the filter and the faults-only mode show a statement."""
+        """Return whether a statement passes the filter and, in faults-only mode, is faulty."""
         return self.filter.match(statement) and (not self.faults or statement.faulty)
 
     def wrong_filter(self) -> str:
         return self.filter.problem
 
     def row_context(self) -> RowContext:
-        """Return what drawing a row needs."""
+        """Return the glyphs, the time and the staleness that rows are drawn with."""
         return RowContext(self.state.glyphs, self.state.clock(), stale=self.state.freshness.stale)
 
     def empty_lines(self, width: int) -> tuple[Line, ...]:
         return nothing_lines(self.state.view, self.state.identity, self.typed.filter_text, width)
 
     def marks_and_faults(self) -> str:
-        """Return marks and faults-only mode for the breadcrumb."""
+        """Return the number of marks, and whether only faults are shown, for the breadcrumb."""
         return self.marked_words() + ("faults only   " if self.faults else "")
 
     def do_faults(self, key: str) -> None:
@@ -55,7 +55,7 @@ class StatementListScreen(StatementTableScreen):
 
 
 class StatementsScreen(StatementListScreen):
-    """The flat list of statements."""
+    """The screen with the flat list of statements."""
 
     screen_name = "statements"
 
@@ -74,7 +74,7 @@ class StatementsScreen(StatementListScreen):
         return (self.typed.filter_text, self.sort, self.faults)
 
     def columns(self, width: int) -> tuple[TableColumn, ...]:
-        """Return the columns for a width."""
+        """Return the columns that fit into a width."""
         return columns_for(width, wide=self.wide)
 
     def head(self, width: int) -> Line:

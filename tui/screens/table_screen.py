@@ -1,6 +1,6 @@
 """Screens with one table. Cursor and marks are ids, and new data never moves a row while a key is pressed.
 
-The text about the selected row is shown below the table, or beside it on a wide terminal.
+The text about the selected row is shown below the table, or next to it on a wide terminal.
 """
 
 from collections.abc import Hashable, Sequence
@@ -21,7 +21,7 @@ from tui.widgets.line_widgets import RowTable, ScrollingLines, VanishedRows, wit
 
 
 class TableScreen(StatementActionsScreen):
-    """A screen with one table; a subclass provides the rows and draws them."""
+    """A screen with one table; a subclass provides the rows and renders them."""
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state)
@@ -41,15 +41,15 @@ class TableScreen(StatementActionsScreen):
         return ()
 
     def shape(self) -> Hashable:
-        """Return the user's choices (filter, sort, open branches); when they change, rows may move at once."""
+        """Return the user's choices (filter, sort, open branches); if they change, rows may move immediately."""
         return self.typed.filter_text
 
     def picture(self, row: str, width: int) -> Line:
-        """Draw a row; called for visible rows only."""
+        """Render a row; called for visible rows only."""
         return EMPTY
 
     def head(self, width: int) -> Line:
-        """Draw the heading."""
+        """Render the heading of the table."""
         return EMPTY
 
     def empty_lines(self, width: int) -> tuple[Line, ...]:
@@ -57,19 +57,19 @@ class TableScreen(StatementActionsScreen):
         return (line((" nothing here yet", Tone.DIM)),)
 
     def is_gone(self, row: str) -> bool:
-        """Return whether the subject of a row no longer exists, as opposed to being filtered out."""
+        """Return whether the subject of a row no longer exists, rather than just being filtered out."""
         return False
 
     def successor(self, row: str) -> str:
-        """Return the row to which the cursor moves when its row leaves; the row itself for the nearest one."""
+        """Return the row to which the cursor moves when its row disappears; the same row stands for the nearest one."""
         return row
 
     def last_line(self, row: str) -> Line:
-        """Return a vanished row as last drawn."""
+        """Return the line of a vanished row as it was last drawn."""
         return self._old_pictures.get(row, EMPTY)
 
     def is_marked(self, row: str) -> bool:
-        """Return whether a row is drawn with a mark."""
+        """Return whether a row is marked by the user."""
         return False
 
     # Shared by all tables.
@@ -102,7 +102,7 @@ class TableScreen(StatementActionsScreen):
         self.table.show(self.table.ids if list(self.table.ids) == list(ids) else ids, self.line_of, self.head(width))
 
     def line_of(self, row: str) -> Line:
-        """Draw a row with its mark, or a vanished row as last drawn."""
+        """Return the line of a row: with its mark if marked, or as last drawn if vanished."""
         picture = self._pictures.get(row)
         if picture is None:
             if row in self.vanished or self.is_gone(row):
@@ -123,7 +123,7 @@ class TableScreen(StatementActionsScreen):
         self.table.move_to(place)
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the row under the pointer; a click performs no action."""
+        """Move the cursor to the clicked row; a click performs no other action."""
         row = self.table.top + event.y - 1
         if event.widget is self.table and event.y and row < len(self.table.ids) and self.is_free:
             self.move_cursor(row)
@@ -149,7 +149,7 @@ class TableScreen(StatementActionsScreen):
 
 
 class SplitScreen(TableScreen):
-    """A table, and a text about the selected row that the page keys scroll."""
+    """A screen with a table, and a text about the selected row that the page keys scroll."""
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state)
@@ -159,7 +159,7 @@ class SplitScreen(TableScreen):
         return (Container(self.table, self.pane, id="split"),)
 
     def share(self, rows: int, most: int) -> None:
-        """Give the table the height of its rows, at most `most`, or the full height if the text is beside the table."""
+        """Make the table as high as its rows, at most `most`, or as high as the screen if the text is next to it."""
         self.table.styles.height = "1fr" if self.has_class("-wide") else min(rows + 1, most)
 
     def with_below(self, counts: str = "") -> str:
@@ -174,7 +174,7 @@ class SplitScreen(TableScreen):
 
 
 class StatementTableScreen(TableScreen):
-    """A table of statements that can be marked."""
+    """A screen with a table of statements that can be marked."""
 
     vanished_because: ClassVar[str] = "this statement was deleted"
     """Why a row has vanished: shown when a key is pressed on it."""
@@ -185,7 +185,7 @@ class StatementTableScreen(TableScreen):
         """Tables marked on this screen; actions apply to them instead of the row under the cursor."""
 
     def tables_of(self, row: str) -> tuple[str, ...]:
-        """Return the tables that an action on a row applies to."""
+        """Return the tables to which an action on a row applies."""
         return (row,)
 
     def is_marked(self, row: str) -> bool:
@@ -209,7 +209,7 @@ class StatementTableScreen(TableScreen):
         return replace(super().action_context(), vanished=sentence_of(self.vanished_because if on_ghost else ""))
 
     def marked_words(self) -> str:
-        """Return the number of marked tables, and how many of them are hidden, for the breadcrumb."""
+        """Return the number of marked tables, and of hidden ones among them, for the breadcrumb."""
         if not self.marks:
             return ""
         hidden = len(self.hidden(tuple(self.marks)))

@@ -1,4 +1,4 @@
-"""Screens with one scrolling text: rows of a table, and help."""
+"""Screens with one scrolling text: the rows of a table, and help."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ class TextScreen(StatementActionsScreen):
         return (self.pane,)
 
     def content(self, width: int) -> Sequence[Line]:
-        """Return all lines of the body."""
+        """Return all lines of the scrolling text."""
         return ()
 
     def refresh_body(self) -> None:
@@ -60,7 +60,7 @@ ROWS = 100
 
 
 class RowsScreen(TextScreen):
-    """Some rows of a table, unordered."""
+    """The screen with some rows of a table, in no particular order."""
 
     screen_name = "rows"
 
@@ -104,7 +104,7 @@ class RowsScreen(TextScreen):
 
 
 class HelpScreen(TextScreen):
-    """Keys and actions of a screen, or a help page."""
+    """The screen with a help page, or with the keys and actions of another screen."""
 
     screen_name = "help"
 

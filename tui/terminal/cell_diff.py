@@ -1,4 +1,4 @@
-"""A shadow of the terminal's cells, so that only changed cells are sent; all output of frames passes through here."""
+"""A shadow copy of the terminal's cells, so that only changed cells are sent; every frame is output through it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ SMALL_FRAME = 6_000
 
 
 class CellStyle(NamedTuple):
-    """The style of a cell as SGR parameters (ECMA-48 8.3.117); an empty `fg` leaves the colour as it is."""
+    """A cell's style as SGR parameters (ECMA-48 8.3.117); an empty `fg` keeps the current colour."""
 
     fg: str = "39"
     bg: str = "49"
@@ -48,7 +48,7 @@ def colour(index: int, base: int) -> str:
 
 @dataclass(slots=True)
 class ShadowScreen:
-    """The cells that the terminal shows, and those that it should show."""
+    """The cells that the terminal currently shows, and the cells that it should show."""
 
     width: int
     height: int
@@ -61,12 +61,12 @@ class ShadowScreen:
         self.wanted = [[(" ", PLAIN)] * self.width for _ in range(self.height)]
 
     def forget(self) -> None:
-        """Forget the contents of the terminal: the next frame sends every cell."""
+        """Forget what the terminal shows, so that the next frame sends every cell."""
         self.cells = [[_UNKNOWN] * self.width for _ in range(self.height)]
         self.dirty = set(range(self.height))
 
     def put(self, x: int, y: int, pieces: Iterable[tuple[str, CellStyle]], end: int) -> None:
-        """Write pieces of text into row `y`, from column `x` up to but not including column `end`."""
+        """Write styled texts into row `y`, from column `x` up to but not including column `end`."""
         if not 0 <= y < self.height:
             return
         row = self.wanted[y]
@@ -93,8 +93,8 @@ class ShadowScreen:
     def flush(self) -> str:
         """Return the output that brings the terminal up to date; empty if nothing has changed.
 
-        A small frame is written grouped by style if that is shorter than row by row, because changing the colour costs
-        more than moving the cursor.
+        A small frame is written grouped by style if that is shorter than row by row, because changing the colour takes
+        more bytes than moving the cursor.
         """
         changed = [y for y in sorted(self.dirty) if self.cells[y] != self.wanted[y]]
         by_row = self._written(
@@ -133,7 +133,7 @@ class ShadowScreen:
 
 
 class _Piece(NamedTuple):
-    """Cells of one row that are written together; `end` is excluded."""
+    """A range of cells in one row that are written together; `end` is exclusive."""
 
     y: int
     start: int
@@ -158,14 +158,14 @@ def _pieces_of_one_look(row: list[Cell], y: int, run: tuple[int, int]) -> Iterab
 
 
 def _cut(cells: tuple[str, ...], room: int) -> tuple[str, ...]:
-    """Cut cells off at the edge; a wide character that would be halved becomes a blank."""
+    """Cut cells off beyond `room`; a wide character that would be cut in half becomes a blank."""
     if len(cells) <= room:
         return cells
     return (*cells[: room - 1], " ") if room and cells[room] == "" else cells[:room]
 
 
 def _blank(look: CellStyle) -> Cell:
-    """Return a space in a style; unless it is underlined or reversed, only its background is visible."""
+    """Return a space in a style, reduced to the background unless an underline or reversal would be visible."""
     return (" ", look) if _SEEN & set(look.attributes) else (" ", CellStyle("", look.bg))
 
 
@@ -173,7 +173,7 @@ _SEEN = {"4", "7"}
 
 
 def _changed_runs(shown: list[Cell], wanted: list[Cell], gap: int) -> list[tuple[int, int]]:
-    """Return runs of changed cells as (start, end), joined if at most `gap` equal cells lie between them."""
+    """Return the runs of changed cells as (start, end); runs with at most `gap` equal cells between them are joined."""
     runs: list[tuple[int, int]] = []
     for x, (old, new) in enumerate(zip(shown, wanted, strict=True)):
         if old == new:
@@ -189,7 +189,7 @@ def _changed_runs(shown: list[Cell], wanted: list[Cell], gap: int) -> list[tuple
 
 @dataclass(slots=True)
 class _Pen:
-    """Position and style of the terminal's cursor, for choosing the shortest sequence for the next cell."""
+    """The position and style of the terminal's cursor, from which the shortest sequence to the next cell is chosen."""
 
     x: int = 0
     y: int = -1
@@ -217,7 +217,7 @@ class _Pen:
 
 
 def _change(old: CellStyle, new: CellStyle) -> str:
-    """Return the SGR sequence from one style to another; to remove an attribute, everything is reset first."""
+    """Return the SGR sequence from one style to another; if an attribute must be removed, all are reset first."""
     if old.attributes != new.attributes and not set(old.attributes) <= set(new.attributes):
         codes = ["", *new.attributes]
         old = PLAIN
@@ -233,6 +233,6 @@ def _change(old: CellStyle, new: CellStyle) -> str:
 def put_line(
     shadow: ShadowScreen, palette: Palette, y: int, content: Line, *, chosen: bool = False, band: bool = False
 ) -> None:
-    """Write a styled line into a shadow; used by the first picture, before Textual is loaded."""
+    """Write a styled line into a shadow; used for the first picture, before Textual is loaded."""
     looks = ((span.text, cell_style_of_paint(palette.paint(span.tone, chosen=chosen, band=band))) for span in content)
     shadow.put(0, y, looks, shadow.width)

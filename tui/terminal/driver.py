@@ -1,4 +1,4 @@
-"""Textual's terminal driver with a different key parser and without keyboard extensions.
+"""Textual's terminal driver, with a different key parser and without keyboard extensions.
 
 The process ends when the terminal is gone. A broken escape sequence never becomes a key: once a sequence has begun, all
 of its bytes are dropped.
@@ -32,7 +32,7 @@ STRING_LIMIT = 4096
 
 
 class KeyParser(XTermParser):
-    """Parses keys by the grammar of ECMA-48 instead of by time.
+    """Parses keys by the grammar of ECMA-48 rather than by timing.
 
     Textual 8.2.8 gives up on a sequence after 100 ms and delivers its bytes as keys: Left becomes `escape`, `[`, `D`.
     This parser reads a sequence to its final byte, however slowly it arrives.
@@ -44,7 +44,7 @@ class KeyParser(XTermParser):
         super().__init__(debug)
 
     def parse(self, token_callback: TokenCallback[Message]) -> Generator[Read1 | Peek1, str, None]:
-        """Parse characters until the end of the input and pass events to the callback."""
+        """Parse characters until the end of the input, passing events to the callback."""
         try:
             while True:
                 character = yield self.read1()
@@ -59,7 +59,7 @@ class KeyParser(XTermParser):
             return
 
     def _continues_broken(self, character: str) -> bool:
-        """Return whether a character is the rest of a sequence whose ESC was already delivered as a key."""
+        """Return whether a character continues a sequence whose ESC has already been delivered as a key."""
         if self._escaped_at is None:
             return False
         if character == "[":
@@ -67,7 +67,7 @@ class KeyParser(XTermParser):
         return character == "O" and get_time() - self._escaped_at < LONE_ESCAPE_S
 
     def _swallow(self, introducer: str, deliver: TokenCallback[Message]) -> Generator[Read1 | Peek1, str, None]:
-        """Read and drop the rest of a broken sequence, including the text of a paste that it begins."""
+        """Read and drop the rest of a broken sequence; if it begins a paste, the pasted text too."""
         self._escaped_at = None
         body = yield from self._read_body(introducer)
         if body == "[200~":
@@ -108,7 +108,7 @@ class KeyParser(XTermParser):
             self._deliver_sequence(ESC + body, deliver)
 
     def _read_body(self, introducer: str) -> Generator[Read1 | Peek1, str, str]:
-        """Read up to the final byte, without a time limit; a control character ends the sequence, and both are dropped.
+        """Read a sequence to its final byte, without a time limit; a control character aborts it, and both are dropped.
 
         ECMA-48 5.4: parameter bytes 0x30-0x3F, intermediate bytes 0x20-0x2F, one final byte 0x40-0x7E.
         """
@@ -132,7 +132,7 @@ class KeyParser(XTermParser):
         return (yield from self._read_body(character)) if character in "[O" else ""
 
     def _read_paste(self) -> Generator[Read1 | Peek1, str, str]:
-        """Read pasted text up to its closing bracket; ctrl+c gives up on one that never closes."""
+        """Read pasted text up to its end marker, and return it; ctrl+c abandons a paste that never ends."""
         end = f"{ESC}[201~"
         text = ""
         while not text.endswith(end):
@@ -145,7 +145,7 @@ class KeyParser(XTermParser):
         return text[: -len(end)].replace("\x00", "")
 
     def _read_string(self) -> Generator[Read1 | Peek1, str, None]:
-        """Drop an answer of the terminal (OSC, DCS …) up to BEL or ST, or until nothing arrives for a second."""
+        """Drop a reply of the terminal (OSC, DCS …) up to BEL or ST, or until nothing arrives for a second."""
         previous = ""
         for _ in range(STRING_LIMIT):
             try:
@@ -179,7 +179,7 @@ class KeyParser(XTermParser):
 
 
 def known_keys(sequence: str) -> Iterable[events.Key]:
-    """Yield the keys of a complete sequence; none if it is not in Textual's table."""
+    """Yield the keys of a complete sequence; none if Textual's table does not contain it."""
     keys = ANSI_SEQUENCES_KEYS.get(sequence)
     if isinstance(keys, tuple):
         for key in keys:
@@ -196,7 +196,7 @@ POLL_S = 0.05
 
 
 def end_at_once(*_: object) -> None:
-    """Exit silently: the terminal is gone, and the agent keeps everything running.
+    """Exit immediately and silently, because the terminal is gone; the agent keeps everything running.
 
     Textual 8.2.8 has no SIGHUP handler and spins on a closed terminal; an orderly shutdown would block on writes.
     """
@@ -204,7 +204,7 @@ def end_at_once(*_: object) -> None:
 
 
 class ConsoleDriver(LinuxDriver):
-    """Reads keys with `KeyParser`; end of file on the terminal ends the process."""
+    """A driver that reads keys with `KeyParser`; end of file on the terminal ends the process."""
 
     opening: ClassVar[FirstPicture | None] = None
     """The first picture, if drawn: the alternate screen is then already active, and entering it would clear it."""
@@ -226,12 +226,12 @@ class ConsoleDriver(LinuxDriver):
         super().stop_application_mode()
 
     def _enable_mouse_support(self) -> None:
-        """Enable reports of buttons and the wheel only, so that pointer movements send nothing."""
+        """Enable reports of buttons and the wheel only; pointer movements are not reported."""
         if self._mouse:
             self.write("\x1b[?1000h\x1b[?1006h")
 
     def _query_in_band_window_resize(self) -> None:
-        """Do nothing: SIGWINCH reports sizes, so the input need not."""
+        """Do nothing: SIGWINCH reports sizes, so no query is needed."""
 
     def run_input_thread(self) -> None:
         """Read and dispatch input until the exit event is set."""

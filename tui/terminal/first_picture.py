@@ -1,4 +1,4 @@
-"""The first picture: drawn before Textual is imported, and handed to the cell diff so that nothing is sent twice."""
+"""The first picture: drawn before Textual is imported, then handed to the cell diff so that nothing is sent twice."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ LEAVE = "\x1b[m\x1b[?25h\x1b[?1049l"
 
 
 class FirstPicture:
-    """Owns the terminal from the first picture until Textual takes over; restores it if Textual never does."""
+    """Owns the terminal until Textual takes it over, and restores it if Textual never does."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -32,7 +32,7 @@ class FirstPicture:
         return self
 
     def draw(self, identity: ConsoleIdentity, view: LedgerView) -> None:
-        """Draw the home screen as last known."""
+        """Draw the home screen in its last known state."""
         width, height = shutil.get_terminal_size()
         palette, glyphs = choose_palette(self._environ), choose_glyphs(self._environ)
         shadow = ShadowScreen(width, height)
@@ -45,7 +45,7 @@ class FirstPicture:
         self.shadow = shadow
 
     def _be_quiet(self) -> None:
-        """Turn off the echo and the line buffering of typed characters."""
+        """Turn off echo and line buffering for typed characters."""
         try:
             self._before = termios.tcgetattr(0)
             quiet = termios.tcgetattr(0)
@@ -55,7 +55,7 @@ class FirstPicture:
             self._before = None
 
     def hand_over(self) -> None:
-        """Restore the terminal's settings, which Textual then saves and changes itself."""
+        """Restore the terminal's settings before Textual saves and changes them itself."""
         self.handed_over = True
         if self._before is not None:
             termios.tcsetattr(0, termios.TCSANOW, self._before)  # type: ignore[arg-type]  # what tcgetattr gave

@@ -16,7 +16,7 @@ from tui.widgets.textual_strips import StripPainter
 
 
 class FixedLines(Widget):
-    """A few lines; only changed ones are redrawn."""
+    """A widget that shows a few lines, and redraws only those that have changed."""
 
     can_focus = False
 
@@ -27,14 +27,14 @@ class FixedLines(Widget):
         self.lines: tuple[Line, ...] = ()
 
     def show(self, lines: Sequence[Line]) -> None:
-        """Replace the lines."""
+        """Replace the lines, redrawing those that differ."""
         old, self.lines = self.lines, tuple(lines)
         for y in range(max(len(old), len(self.lines))):
             if self._at(old, y) != self._at(self.lines, y):
                 self.refresh(Region(0, y, self.size.width, 1))
 
     def seen_lines(self) -> Sequence[object]:
-        """Return a value that represents the visible content; equal values look the same."""
+        """Return a value for the visible content; equal values mean that the widget looks the same."""
         return self.lines
 
     def render_line(self, y: int) -> Strip:
@@ -46,7 +46,7 @@ class FixedLines(Widget):
 
 
 class GrowingLines(FixedLines):
-    """Lines in a widget that grows with them."""
+    """A widget that is always as high as the number of its lines."""
 
     def show(self, lines: Sequence[Line]) -> None:
         self.styles.height = max(len(lines), 1)
@@ -54,7 +54,7 @@ class GrowingLines(FixedLines):
 
 
 class ScrollingLines(FixedLines):
-    """Lines that scroll, folded to the widget's width so that nothing is cut."""
+    """A widget with scrolling lines, folded to its width so that nothing is cut off."""
 
     def __init__(self, painter: StripPainter, *, id: str | None = None) -> None:
         super().__init__(painter, id=id)
@@ -83,11 +83,11 @@ class ScrollingLines(FixedLines):
 
     @property
     def below(self) -> int:
-        """Number of lines below the visible ones."""
+        """Number of lines below the last visible one."""
         return max(len(self.lines) - self.top - self.size.height, 0)
 
     def scroll_by(self, lines: int) -> None:
-        """Scroll by a number of lines, positive for down."""
+        """Scroll down by a number of lines, or up if it is negative."""
         top = min(max(self.top + lines, 0), self._last_top())
         if top != self.top:
             self.top = top
@@ -99,7 +99,7 @@ STAYS_S = 5.0
 
 
 class RowTable(ScrollView):
-    """Rows by id; their content comes from a function that is called for visible rows only."""
+    """A table of rows with ids; a function supplies their content, for visible rows only."""
 
     can_focus = False
 
@@ -124,9 +124,9 @@ class RowTable(ScrollView):
         self._reveal()
 
     def show(self, ids: Sequence[str], line_of: Callable[[str], Line], head: Line) -> None:
-        """Replace the rows and redraw the lines that differ.
+        """Replace the rows, and redraw the lines that differ.
 
-        If the cursor's row is gone, the cursor moves to its neighbour.
+        If the cursor's row is gone, the cursor moves to a neighbouring row.
         """
         old_place = self._places.get(self.cursor_id or "", 0)
         self._line_of = line_of
@@ -142,13 +142,13 @@ class RowTable(ScrollView):
         self.repaint_changed()
 
     def repaint_changed(self) -> None:
-        """Redraw the visible lines that have changed since they were drawn."""
+        """Redraw the visible lines that have changed since they were last drawn."""
         for y in range(1, self.size.height):
             if self._picture(y) != self._drawn.get(y):
                 self.refresh(Region(0, y, self.size.width, 1))
 
     def seen_lines(self) -> Sequence[object]:
-        """Return a value that represents the visible content; equal values look the same."""
+        """Return a value for the visible content; equal values mean that the table looks the same."""
         return (self._head, *(self._picture(y) for y in range(1, self.size.height)))
 
     def _picture(self, y: int) -> tuple[Line, bool]:
@@ -177,12 +177,12 @@ class RowTable(ScrollView):
 
     @property
     def cursor(self) -> int:
-        """Index of the cursor's row; 0 without a cursor."""
+        """Index of the cursor's row; 0 if there is no cursor."""
         return self._places.get(self.cursor_id or "", 0)
 
     @property
     def page(self) -> int:
-        """Rows that fit below the heading."""
+        """Number of rows that fit below the heading."""
         return max(self.size.height - 1, 1)
 
     @property
@@ -191,7 +191,7 @@ class RowTable(ScrollView):
         return max(len(self.ids) - self.top - self.page, 0)
 
     def move_to(self, index: int) -> None:
-        """Move the cursor to the row at an index, or to the nearest row."""
+        """Move the cursor to the row at an index; an index out of range means the first or last row."""
         if not self.ids:
             return
         self.cursor_id = self.ids[min(max(index, 0), len(self.ids) - 1)]
@@ -199,14 +199,14 @@ class RowTable(ScrollView):
         self.repaint_changed()
 
     def choose(self, row: str) -> bool:
-        """Move the cursor to a row by id; False if there is no such row."""
+        """Move the cursor to the row with this id; return False if there is none."""
         if row not in self._places:
             return False
         self.move_to(self._places[row])
         return True
 
     def _reveal(self) -> None:
-        """Scroll as little as needed to show the cursor, without empty lines below while rows remain above."""
+        """Scroll just far enough to show the cursor, leaving no empty lines at the end while rows remain above."""
         page, place = self.page, self.cursor
         top = min(max(self.top, place - page + 1), place)
         self.top = max(min(top, len(self.ids) - page), 0)
@@ -216,7 +216,7 @@ class RowTable(ScrollView):
 
 
 class VanishedRows:
-    """Remembers rows as last drawn, and keeps vanished ones for a while."""
+    """Remembers how rows were last drawn, and keeps vanished rows on screen for a while."""
 
     def __init__(self) -> None:
         self._until: dict[str, float] = {}
@@ -226,7 +226,7 @@ class VanishedRows:
         return row in self._until
 
     def line(self, row: str) -> Line:
-        """Return a vanished row as last drawn, in the ghost tone."""
+        """Return the line of a vanished row as it was last drawn, in the ghost tone."""
         return tuple(Span(span.text, Tone.GHOST) for span in self._lines.get(row, (Span(f"  {row}"),)))
 
     def merge(
@@ -238,9 +238,9 @@ class VanishedRows:
         line_of: Callable[[str], Line],
         now: float,
     ) -> Sequence[str]:
-        """Return `new` with the vanished rows of `old` at their positions, for as long as they are kept.
+        """Return `new` with the vanished rows of `old` at their former positions, for as long as they are kept.
 
-        `gone` tells which missing rows have vanished; `line_of` must still return their lines.
+        `gone` decides which missing rows have vanished; `line_of` must still return their lines.
         """
         alive = set(new)
         laid = {row for row, until in self._until.items() if until <= now or row in alive}
@@ -261,7 +261,7 @@ class VanishedRows:
 
 
 def with_gutter(content: Line, sign: str, tone: Tone) -> Line:
-    """Return a row with a mark in the two free cells at its left edge."""
+    """Return a row's line with a mark in the two free cells at its left edge."""
     if not content:
         return content
     first, *rest = content

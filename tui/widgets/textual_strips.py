@@ -15,14 +15,14 @@ from tui.terminal.cell_diff import CellStyle, ShadowScreen, colour
 
 
 class StripPainter:
-    """Turns lines into strips in one palette; caches styles."""
+    """Converts styled lines to Textual's strips in one palette, caching the styles."""
 
     def __init__(self, palette: Palette) -> None:
         self.palette = palette
         self._styles: dict[tuple[Tone, bool, bool], Style] = {}
 
     def style(self, tone: Tone, *, chosen: bool = False, band: bool = False) -> Style:
-        """Return the style of a tone on a background."""
+        """Return Rich's style for a tone on the normal background, on the row under the cursor, or on a band."""
         key = (tone, chosen, band)
         style = self._styles.get(key)
         if style is None:
@@ -30,13 +30,13 @@ class StripPainter:
         return style
 
     def strip(self, content: Line, width: int, *, chosen: bool = False, band: bool = False) -> Strip:
-        """Draw a line into exactly `width` cells."""
+        """Convert a line to a strip of exactly `width` cells."""
         segments = [Segment(span.text, self.style(span.tone, chosen=chosen, band=band)) for span in fit(content, width)]
         return Strip(segments, width)
 
 
 def style_of(paint: Paint) -> Style:
-    """Return Rich's style of a paint."""
+    """Convert a paint to Rich's style."""
     return Style(
         color=_colour(paint.fg),
         bgcolor=_colour(paint.bg),
@@ -53,7 +53,7 @@ def _colour(index: int | None) -> Color:
 
 @lru_cache(maxsize=4096)
 def cell_style_of_style(style: Style | None) -> CellStyle:
-    """Convert a style of Rich to a cell style, equal to that of the same paint in `tui.terminal.cell_diff`."""
+    """Convert a Rich style to a cell style, equal to the one that `tui.terminal.cell_diff` makes of the same paint."""
     if style is None:
         return CellStyle()
     flags = (("1", style.bold), ("2", style.dim), ("4", style.underline), ("7", style.reverse))
@@ -74,7 +74,7 @@ def _codes(color: Color | None, base: int) -> str:
 
 
 def put_update(shadow: ShadowScreen, update: ChopsUpdate | LayoutUpdate) -> None:
-    """Write an update into the shadow: the cells that `render_segments` would have sent (textual 8.2.8)."""
+    """Write an update of Textual into the shadow: the same cells that `render_segments` would send (textual 8.2.8)."""
     if isinstance(update, LayoutUpdate):
         for y, line in enumerate(update.strips, update.region.y):
             x = update.region.x
