@@ -9,17 +9,19 @@ import sqlite3
 import time
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.model.errors import Refused, Stale
 from core.model.names import TableName
-from core.plan.preconditions import TableWords
 from core.run.records import RunRow
 from state.registry import TableAct, move_serials
 from state.row_mapping import field_names, row_from_values, values_by_column
 from state.row_types import ApprovalRow, PlanRow, StagedRow
 from state.runs import insert_run
 from state.transactions import LedgerReads, LedgerWrites, upsert
+
+if TYPE_CHECKING:
+    from core.plan.preconditions import TableWords
 
 _ACT_SINCE = """FROM plan_table t JOIN table_act a ON a."table" = t."table" AND a.serial > t.serial
   WHERE t.plan_hash = plan.hash ORDER BY a.at DESC, a."table" LIMIT 1"""
@@ -43,7 +45,7 @@ _OTHERWISE = """(SELECT group_concat("table", ', ') FROM (SELECT older."table" F
   AND older.acts AND newer.says NOT IN ('', older.says) ORDER BY older."table" LIMIT 3))"""
 """SQL for up to three tables of an older plan that a newer plan handles differently; NULL if there are none."""
 
-NO_WORDS: Mapping[TableName, TableWords] = MappingProxyType({})
+NO_WORDS: "Mapping[TableName, TableWords]" = MappingProxyType({})
 
 
 class PlanReads(LedgerReads):
@@ -88,7 +90,9 @@ class PlanReads(LedgerReads):
 class PlanWrites(PlanReads, LedgerWrites):
     """Methods that write plans, approvals and staged tables."""
 
-    def put_plan(self, plan: PlanRow, words: Mapping[TableName, TableWords] = NO_WORDS, *, saved: bool = False) -> None:
+    def put_plan(
+        self, plan: PlanRow, words: "Mapping[TableName, TableWords]" = NO_WORDS, *, saved: bool = False
+    ) -> None:
         """Write a submitted plan.
 
         An open plan with the same hash keeps its author, approvals and times; its body is replaced unless the new plan
@@ -126,7 +130,7 @@ class PlanWrites(PlanReads, LedgerWrites):
                 _refuse_older(connection, plan)
             _supersede(connection, plan, saved=saved)
 
-    def leave_as_is(self, plan: PlanRow, words: Mapping[TableName, TableWords], *, saved: bool = False) -> None:
+    def leave_as_is(self, plan: PlanRow, words: "Mapping[TableName, TableWords]", *, saved: bool = False) -> None:
         """Supersede open plans that decide differently from a plan without actions, which is not stored itself."""
         with self._transaction() as connection:
             connection.executemany(

@@ -5,7 +5,7 @@ every table, whose number is not reused. Audit entries are moved into files next
 policies are kept. Samples and Spark's analysis answers are limited in `state.measurements`.
 """
 
-from core.plan.model import UNDO_D
+from core.model.actions import UNDO_D
 from state.audit_chain import append_part
 from state.registry import RegistryWrites
 from state.row_mapping import values_by_column

@@ -7,19 +7,21 @@ import secrets
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from core.model.errors import Refused, UsageError
 from core.model.names import TableName
-from core.observed.planner_input import MeasuredStep, StepDurations, step_durations
-from core.run.model import RunState, skipped_note
+from core.run.model import HEARD_IN, OperatorControl, RunState, skipped_note
 from core.run.records import CheckResultRow, MigrationTicket, RunRow, StepRow
-from core.run.state_machine import HEARD_IN, OperatorControl
 from state.audit_log import put_audit
 from state.measurements import put_event
 from state.operator_commands import NEWEST_SERIAL
 from state.row_mapping import Value, values_by_column
 from state.row_types import AuditRow, EventRow
 from state.transactions import LedgerReads, LedgerWrites, insert, upsert
+
+if TYPE_CHECKING:
+    from core.observed.planner_input import StepDurations
 
 _LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
 """Base-32 digits that cannot be confused with each other."""
@@ -52,7 +54,7 @@ class RunWordRow:
     serial: int
     """Increases in the order of acceptance; never reused."""
     act: str
-    """The action, as in `core.run.state_machine.OperatorControl`."""
+    """The action, as in `core.run.model.OperatorControl`."""
     step: int
     """Number of the step to skip; 0 for every other action."""
     actor: str
@@ -150,8 +152,10 @@ class RunReads(LedgerReads):
         sql = f"SELECT DISTINCT served_by FROM deployment WHERE active AND served_by <> '' AND \"table\" IN ({soaking})"
         return tuple(run for (run,) in self._values(sql))
 
-    def step_durations(self, limit: int = 2000) -> StepDurations:
+    def step_durations(self, limit: int = 2000) -> "StepDurations":
         """Return typical step durations, from the newest steps that succeeded at the first attempt."""
+        from core.observed.planner_input import MeasuredStep, step_durations
+
         found = self._values(
             'SELECT "do", "table", ended_at - started_at FROM step WHERE state = \'done\' AND tries = 1 '
             "AND ended_at >= started_at ORDER BY ended_at DESC LIMIT ?",

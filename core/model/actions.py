@@ -137,6 +137,9 @@ EXECUTABLE = frozenset(
 )  # fmt: skip
 """Strategies that an agent can execute; plans with other strategies cannot be applied."""
 
+UNDO_D = 90.0
+"""How many days after its run a plan, with the texts deployed before it, is kept in the ledger."""
+
 
 def typed_strategy(strategy: str) -> str:
     """Return a strategy in the form that users type after `--strategy`."""

@@ -18,10 +18,6 @@ PLAN_FORMAT = "headgate.plan/1"
 PLANNER_VERSION = "11"
 """Version of the planner; an agent refuses plans of any other version."""
 
-UNDO_D = 90.0
-"""How many days after its run a plan, with the texts deployed before it, is kept in the ledger."""
-
-
 _NOTHING_FOR_SPARK = frozenset(
     {
         Action.KEEP, Action.DELETE, Action.ROLLBACK, Action.UNDELETE, Action.RETIRE, Action.OPTIMIZE, Action.VACUUM,

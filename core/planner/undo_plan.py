@@ -8,12 +8,12 @@ from typing import Any
 
 from core.changes.kinds import ChangeKind
 from core.changes.pinned_settings import recorded_pool
-from core.model.actions import Action, Strategy
+from core.model.actions import UNDO_D, Action, Strategy
 from core.model.names import TableName, physical_name
 from core.model.reasons import STOPPED_MEANWHILE
 from core.model.states import State, WantedState
 from core.observed.planner_input import ObservedDeployment, StepDurations
-from core.plan.model import UNDO_D, PlanNode, PlanRefusal, RetentionKind, Undo
+from core.plan.model import PlanNode, PlanRefusal, RetentionKind, Undo
 from core.plan.predictions import predict
 from core.plan.request import PlanRequest
 from core.planner.context import PlanningContext, planning_context

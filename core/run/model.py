@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from core.model.actions import StepKind
-from core.plan.model import Step
+
+if TYPE_CHECKING:
+    from core.plan.model import Step
 
 
 class StepState(StrEnum):
@@ -83,6 +86,18 @@ RUN_TRANSITIONS: dict[RunState, frozenset[RunState]] = {
 }
 """The allowed next states of a run, by state; a failed run can be retried."""
 
+_OPEN = frozenset({RunState.RUNNING, RunState.PAUSED})
+
+HEARD_IN: dict[str, frozenset[RunState]] = {
+    "pause": _OPEN,
+    "resume": _OPEN,
+    "swap": _OPEN,
+    "skip": _OPEN | {RunState.FAILED},
+    "retry": _OPEN | {RunState.FAILED},
+    "cancel": _OPEN | {RunState.FAILED},
+}
+"""The run states in which each command is accepted."""
+
 SATISFIED = frozenset({StepState.DONE, StepState.KEPT, StepState.SKIPPED})
 """Step states that let dependent steps proceed."""
 
@@ -91,10 +106,19 @@ FINISHED = SATISFIED | {StepState.FAILED, StepState.BLOCKED, StepState.CANCELLED
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorControl:
+    """Evidence: an operator's command: pause, resume, cancel, retry, skip (step `n`), or swap, which ends a hold."""
+
+    act: str
+    n: int = 0
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StepProgress:
     """A step with its state; `tries` is the number of times that the step was started."""
 
-    step: Step
+    step: "Step"
     state: StepState = StepState.WAITS
     tries: int = 0
     note: str = ""

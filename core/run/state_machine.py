@@ -14,7 +14,7 @@ from core.model.actions import (
     StepKind,
 )
 from core.plan.model import Plan, Step
-from core.run.model import FINISHED, SATISFIED, Run, RunState, StepProgress, StepState, skipped_note
+from core.run.model import FINISHED, SATISFIED, OperatorControl, Run, RunState, StepProgress, StepState, skipped_note
 from core.text.sentence import Sentence
 
 
@@ -65,27 +65,6 @@ class StepPutOff:
     n: int
     note: str
 
-
-@dataclass(frozen=True, slots=True)
-class OperatorControl:
-    """Evidence: an operator's command: pause, resume, cancel, retry, skip (step `n`), or swap, which ends a hold."""
-
-    act: str
-    n: int = 0
-    by: str = ""
-
-
-_OPEN = frozenset({RunState.RUNNING, RunState.PAUSED})
-
-HEARD_IN: dict[str, frozenset[RunState]] = {
-    "pause": _OPEN,
-    "resume": _OPEN,
-    "swap": _OPEN,
-    "skip": _OPEN | {RunState.FAILED},
-    "retry": _OPEN | {RunState.FAILED},
-    "cancel": _OPEN | {RunState.FAILED},
-}
-"""The run states in which each command is accepted."""
 
 RunEvidence = StepDone | StepKept | GateOpened | GatePolled | StepFailed | StepPutOff | OperatorControl
 
@@ -230,7 +209,7 @@ def is_early(run: Run, control: OperatorControl) -> bool:
     A new agent starts interrupted steps again before it polls them. A run that has ended starts nothing, and accepts
     every command at once.
     """
-    if control.act != "skip" or run.state not in _OPEN:
+    if control.act != "skip" or run.state not in (RunState.RUNNING, RunState.PAUSED):
         return False
     progress = run.step(control.n)
     return progress.step.do in BEGINS and progress.state in (StepState.WAITS, StepState.RUNNING)

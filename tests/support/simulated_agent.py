@@ -13,12 +13,11 @@ from core.model.states import State, WantedState
 from core.observed.planner_input import ObservedDeployment
 from core.observed.versions import Binding, Deployment
 from core.plan.model import Plan, PlanNode, Step
-from core.run.model import Run, RunState, StepProgress, StepState
+from core.run.model import OperatorControl, Run, RunState, StepProgress, StepState
 from core.run.state_machine import (
     AbortVersions,
     GateOpened,
     GatePolled,
-    OperatorControl,
     PerformStep,
     PollGate,
     RunEvidence,

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from core.model.act_outcomes import ActOutcome
 from core.model.errors import UsageError
-from core.plan.request import PlanRequest
 from tui.agent_client.socket_client import AgentClient
 from tui.project_folder.environment_selection import SelectedEnvironment
 
 if TYPE_CHECKING:
     from core.plan.confirmation import Confirmation
+    from core.plan.request import PlanRequest
     from core.run.records import RunRow
     from state.ledger import LedgerReader
 
@@ -121,7 +121,7 @@ def equivalent_command(place: SelectedEnvironment, *words: str) -> str:
     return shlex.join(["headgate", *words, "--project", place.folder, "--env", place.environment])
 
 
-def plan_command(place: SelectedEnvironment, request: PlanRequest) -> str:
+def plan_command(place: SelectedEnvironment, request: "PlanRequest") -> str:
     """Return the command line that is equivalent to a plan request."""
     if request.continues:
         return equivalent_command(place, "runs", "retry", request.continues)

@@ -83,7 +83,7 @@ def _first_plan(context: CommandContext) -> str:
     if any(not d.external for d in operations.reader.deployments(include_deleted=True)):
         return ""
     # Spark is known to accept the statements of the sample, so checking them would only delay the first rows.
-    submitted = operations.submit(PlanRequest(everything=True), asking_s=0)
+    submitted = operations.submit(PlanRequest(everything=True), asks_spark=False)
     run_id = operations.agent.apply(submitted.plan.hash, confirm=submitted.confirm)
     voice.say(
         f"first plan {submitted.plan.hash[:4]}: {len(submitted.plan.order)} tables, {len(submitted.plan.steps)} steps; "

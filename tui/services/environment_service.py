@@ -15,16 +15,13 @@ from typing import TYPE_CHECKING
 from core.model.actions import StepKind
 from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError
 from core.model.names import TableName, parse_statement_name, parse_table_name, split_query
-from core.plan.model import Plan
-from core.plan.request import PlanRequest, parse_retention
 from tui.agent_client import agent_commands
 from tui.agent_client.agent_commands import AgentCommands
 from tui.agent_client.socket_client import AgentClient
 from tui.project_folder import environment_selection
 from tui.project_folder.environment_selection import SelectedEnvironment
 from tui.project_folder.project_reader import ProjectDeclaration, ProjectReader, parse
-from tui.services import deployed_statements, planner_input
-from tui.services import plan_submission as planning
+from tui.services import deployed_statements
 from tui.services.deployed_statements import ProjectDrift
 
 if TYPE_CHECKING:
@@ -32,6 +29,8 @@ if TYPE_CHECKING:
     from core.lineage.selectors import SelectableTables
     from core.observed.planner_input import ObservedDeployment, PlannerInput
     from core.observed.versions import StatementLine
+    from core.plan.model import Plan
+    from core.plan.request import PlanRequest
     from core.project.model import Project
     from core.reports.impact import Impact
     from core.reports.inventory import InventoryEntry
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from state.ledger import LedgerReader
     from state.ledger_snapshot import LedgerSnapshot, SnapshotCache, StatementDetails
     from tui.services import follow_up_plans
+    from tui.services.plan_submission import SubmittedPlan
 
 _OF_RUNS = ("rollback", "retire")
 """Verbs that accept a run's id in place of the tables that the run swapped in."""
@@ -122,12 +122,13 @@ class EnvironmentService:
         observed: "Mapping[TableName, ObservedDeployment] | None" = None,
         *,
         retain: str = "",
-    ) -> PlanRequest:
+    ) -> "PlanRequest":
         """Return the request of a verb for tables given by name; rollback and retire also accept the id of a run.
 
         Runs are looked up in the ledger, or in the `observed` document if it is given. Raises BadName, UsageError, and
         Refused if no version from that run still serves.
         """
+        from core.plan.request import PlanRequest, parse_retention
         from core.planner.scope import normal_request
 
         tables: list[TableName] = []
@@ -243,14 +244,15 @@ class EnvironmentService:
     def known(self) -> "PlannerInput":
         """Return the planner's input, which is empty before the environment is first started."""
         from core.observed.planner_input import PlannerInput
+        from tui.services.planner_input import planner_input
 
-        return (
-            planner_input.planner_input(self.reader) if environment_selection.has_ledger(self.place) else PlannerInput()
-        )
+        return planner_input(self.reader) if environment_selection.has_ledger(self.place) else PlannerInput()
 
-    def compute_over(self, project: "Project", known: "PlannerInput", request: PlanRequest) -> Plan:
+    def compute_over(self, project: "Project", known: "PlannerInput", request: "PlanRequest") -> "Plan":
         """Compute a plan from the given input; refusals are part of the plan."""
-        found = planning.compute(project, self.place.environment, known, request, self.projects.facts)
+        from tui.services.plan_submission import compute
+
+        found = compute(project, self.place.environment, known, request, self.projects.facts)
         self.projects.save_facts()
         return found
 
@@ -258,21 +260,22 @@ class EnvironmentService:
 
     def submit(
         self,
-        request: PlanRequest,
+        request: "PlanRequest",
         *,
         first: "tuple[Plan, PlannerInput] | None" = None,
         declared: "ProjectDeclaration | None" = None,
-        asking_s: float = planning.SPARK_ANALYSIS_S,
-    ) -> planning.SubmittedPlan:
+        asks_spark: bool = True,
+    ) -> "SubmittedPlan":
         """Compute a plan and submit it to the agent; raises Refused with the first refusal, Stale, and InvalidProject.
 
-        Before the submission, Spark analyses the plan's statements for at most `asking_s` seconds; 0 skips this.
-        `first` is a plan that was just computed for the same request, with its input. `declared` replaces the project's
-        files.
+        If it `asks_spark`, Spark analyses the plan's statements before the submission. `first` is a plan that was just
+        computed for the same request, with its input. `declared` replaces the project's files.
         """
+        from tui.services.plan_submission import submit
+
         declared, facts = declared or self.projects.read(), self.projects.facts
         line = agent_commands.plan_command(self.place, request)
-        return planning.submit(
+        return submit(
             self.place,
             self.client,
             self.reader,
@@ -281,7 +284,7 @@ class EnvironmentService:
             facts=facts,
             line=line,
             first=first,
-            asking_s=asking_s,
+            asks_spark=asks_spark,
         )
 
     def undo(self, word: str, *, children: str | None, rebuild: bool) -> "follow_up_plans.PlannedUndo":
@@ -302,11 +305,12 @@ class EnvironmentService:
         cancelled or already continued, and the errors of `submit`.
         """
         from tui.services import follow_up_plans
+        from tui.services.plan_submission import find_plan_row, plan_of_row
 
         run = self.run(run_id)
         follow_up_plans.refuse_running(run)
-        row = planning.find_plan_row(self.reader, run.plan_hash)
-        plan = planning.plan_of_row(row)
+        row = find_plan_row(self.reader, run.plan_hash)
+        plan = plan_of_row(row)
         if run.state != "failed" or plan.request.verb != "deploy" or plan.request.undoes:
             return None
         if follow_up_plans.same_files(row, self.projects.texts()):

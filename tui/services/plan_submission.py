@@ -150,14 +150,14 @@ def submit(
     facts: "ParseCache",
     line: str,
     first: tuple[Plan, PlannerInput] | None = None,
-    asking_s: float = SPARK_ANALYSIS_S,
+    asks_spark: bool = True,
 ) -> SubmittedPlan:
     """Compute a plan and submit it to the agent, again if its input has changed meanwhile; raises Refused and Stale.
 
-    Before the submission, Spark analyses every new or changed statement, through the agent. Statements without an
-    answer within `asking_s` seconds are planned unconfirmed: planning never fails because of Spark. `first` is a plan
-    that was just computed for the same request, with its input. The plan determines which statements are analysed and
-    which tables are measured, and is computed again only if this changes its input.
+    If it `asks_spark`, Spark first analyses every new or changed statement, through the agent. Statements without an
+    answer in time are planned unconfirmed: planning never fails because of Spark. `first` is a plan that was just
+    computed for the same request, with its input. The plan determines which statements are analysed and which tables
+    are measured, and is computed again only if this changes its input.
     """
     from core.plan.codec import plan_as_json
     from core.planner.strategy_costs import refuse_not_executable
@@ -179,8 +179,8 @@ def submit(
         plan = planned(known)
     unanswered = ""
     refuse_not_executable(plan)
-    if asking_s > 0:
-        unanswered = _look_closer(client, reader, plan, declared=declared, facts=facts, seconds=asking_s)
+    if asks_spark:
+        unanswered = _look_closer(client, reader, plan, declared=declared, facts=facts, seconds=SPARK_ANALYSIS_S)
         now = planner_input(reader)
         plan = planned(now) if _moved(known, now) else plan
     same, ends_at = 1, time.monotonic() + SETTLING_S

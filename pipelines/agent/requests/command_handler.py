@@ -14,8 +14,9 @@ from core.model.errors import EngineRefused, HeadgateError, Refused, UsageError
 from core.model.events import EventKind
 from core.model.names import parse_statement_name, parse_table_name
 from core.plan.confirmation import OF_A_RUN, Confirmation, confirmation_for_act
+from core.run.model import OperatorControl
 from core.run.records import RunRow
-from core.run.state_machine import GOES_ON, OperatorControl
+from core.run.state_machine import GOES_ON
 from pipelines.agent.context import AgentContext
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.requests.adoption import Adoption

@@ -13,9 +13,9 @@ from core.plan.confirmation import confirmation_for_swap
 from core.plan.model import Plan
 from core.policy.model import APPROVE
 from core.run import state_machine
-from core.run.model import SATISFIED, StepState
+from core.run.model import SATISFIED, OperatorControl, StepState
 from core.run.records import RunRow
-from core.run.state_machine import OperatorControl, moves_pointers, overrules
+from core.run.state_machine import moves_pointers, overrules
 from core.text.sentence import Sentence
 from pipelines.agent.context import AgentContext
 from pipelines.agent.requests.policy_enforcement import NEEDED, PolicyEnforcement, require_confirmation

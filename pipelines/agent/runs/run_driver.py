@@ -18,13 +18,12 @@ from core.observed.versions import Deployment
 from core.plan.codec import plan_from_json
 from core.plan.descriptions import act_words
 from core.plan.model import Plan, Step
-from core.run.model import Run, RunState, StepProgress, StepState
+from core.run.model import OperatorControl, Run, RunState, StepProgress, StepState
 from core.run.records import RunRow, StepRow
 from core.run.release import replaced_nodes
 from core.run.state_machine import (
     AbortVersions,
     GatePolled,
-    OperatorControl,
     PerformStep,
     PollGate,
     RunEvidence,

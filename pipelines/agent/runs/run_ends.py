@@ -12,9 +12,9 @@ from core.model.events import EventCause, EventKind
 from core.model.names import TableName
 from core.plan.descriptions import act_words
 from core.plan.model import Step
-from core.run.model import FINISHED, Run, RunState, StepProgress, StepState
+from core.run.model import FINISHED, HEARD_IN, Run, RunState, StepProgress, StepState
 from core.run.records import RunRow, StepRow
-from core.run.state_machine import HEARD_IN, AbortVersions, advance_run, recover_run
+from core.run.state_machine import AbortVersions, advance_run, recover_run
 from core.text.sentence import Sentence
 from pipelines.agent.context import AgentContext, event_row
 from pipelines.agent.runs.failed_run_cleanup import abort, call_off_starts, give_up, undo_cancelled

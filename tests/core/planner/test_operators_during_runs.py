@@ -8,8 +8,8 @@ from core.model.actions import StepKind
 from core.model.names import TableName as T
 from core.model.states import State, WantedState
 from core.plan.request import PlanRequest
-from core.run.model import Run, RunState, StepState
-from core.run.state_machine import OperatorControl, why_not_skipped
+from core.run.model import OperatorControl, Run, RunState, StepState
+from core.run.state_machine import why_not_skipped
 from tests.core.planner.test_planner_simulated import Life, back_of, born
 from tests.support.random_worlds import times
 from tests.support.simulated_agent import Agent, Simulated, Version

@@ -17,8 +17,7 @@ from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planner.strategy_costs import not_executable_yet
 from core.project.model import Table
-from core.run.model import RunState, StepState
-from core.run.state_machine import OperatorControl
+from core.run.model import OperatorControl, RunState, StepState
 from tests.support.declared_edits import EDITS
 from tests.support.random_worlds import World, Written, request_of, times, world_of
 from tests.support.simulated_agent import Agent, Died, Simulated, journalled

@@ -7,11 +7,10 @@ from hypothesis import event, given, settings
 from core.model.actions import BEGINS, NEEDS_PROOF, StepKind
 from core.plan.model import Plan, Step
 from core.plan.request import PlanRequest
-from core.run.model import Run, RunState, StepProgress, StepState
+from core.run.model import OperatorControl, Run, RunState, StepProgress, StepState
 from core.run.state_machine import (
     GateOpened,
     GatePolled,
-    OperatorControl,
     PerformStep,
     PollGate,
     RunEvidence,

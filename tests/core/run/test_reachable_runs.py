@@ -11,12 +11,11 @@ import pytest
 from core.model.actions import NEEDS_PROOF, StepKind
 from core.model.names import TableName
 from core.plan.model import Step
-from core.run.model import RUN_TRANSITIONS, STEP_TRANSITIONS, Run, RunState, StepProgress, StepState
+from core.run.model import RUN_TRANSITIONS, STEP_TRANSITIONS, OperatorControl, Run, RunState, StepProgress, StepState
 from core.run.state_machine import (
     AbortVersions,
     GateOpened,
     GatePolled,
-    OperatorControl,
     PerformStep,
     PollGate,
     RunEvidence,

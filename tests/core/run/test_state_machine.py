@@ -13,6 +13,7 @@ from core.run.model import (
     RUN_TRANSITIONS,
     STEP_TRANSITIONS,
     IllegalTransition,
+    OperatorControl,
     Run,
     RunState,
     StepProgress,
@@ -21,7 +22,6 @@ from core.run.model import (
 from core.run.state_machine import (
     AbortVersions,
     GateOpened,
-    OperatorControl,
     PerformStep,
     PollGate,
     StepDone,

@@ -19,7 +19,7 @@ from core.model.names import TableName
 from core.observed.versions import Deployment
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
-from core.run.state_machine import OperatorControl
+from core.run.model import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.reconciler import Reconciler
 from pipelines.agent.runs import run_driver, starting_steps

@@ -13,7 +13,7 @@ from core.model.names import TableName
 from core.observed.versions import Deployment
 from core.plan.request import PlanRequest
 from core.ports.storage import FolderContents
-from core.run.state_machine import OperatorControl
+from core.run.model import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.statements.deployment_lifecycle import start
 from tests.pipelines.agent.runs.test_run_driver import (

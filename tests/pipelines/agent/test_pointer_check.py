@@ -10,7 +10,7 @@ from ledger_rows import deployment_row
 from core.model.errors import EngineRefused, Refused, TryAgain
 from core.model.names import TableName
 from core.plan.request import PlanRequest
-from core.run.state_machine import OperatorControl
+from core.run.model import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.pool import pointers
 from pipelines.agent.pool.pointers import PointerCheck

@@ -14,7 +14,7 @@ from core.model.errors import EngineRefused, Refused
 from core.model.names import TableName
 from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
-from core.run.state_machine import OperatorControl
+from core.run.model import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.identity import registry_records
 from pipelines.agent.identity.registry_records import (

@@ -25,7 +25,7 @@ from core.model.states import State
 from core.observed.versions import Deployment
 from core.plan.request import PlanRequest
 from core.ports.spark import ReportedQuery
-from core.run.state_machine import OperatorControl
+from core.run.model import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.runs import run_context, starting_steps

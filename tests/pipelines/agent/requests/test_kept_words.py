@@ -10,7 +10,7 @@ import small_project
 from agent_scenarios import fast_lane, wait_until
 
 from core.model.errors import EngineRefused, LedgerUnavailable, Refused, UsageError
-from core.run.state_machine import HEARD_IN, OperatorControl
+from core.run.model import HEARD_IN, OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.requests.command_handler import CommandHandler

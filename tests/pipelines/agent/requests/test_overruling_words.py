@@ -12,8 +12,8 @@ from core.model.errors import Refused
 from core.model.names import TableName as T
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
+from core.run.model import OperatorControl
 from core.run.records import StepRow
-from core.run.state_machine import OperatorControl
 from state.runs import control_of
 
 FREEZE = ("1970-01-12 - 1970-01-13",)

@@ -11,8 +11,8 @@ from core.model.errors import ConfirmationNeeded, LedgerUnavailable, Refused, Us
 from core.model.names import TableName as T
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
+from core.run.model import OperatorControl
 from core.run.records import MigrationTicket, StepRow
-from core.run.state_machine import OperatorControl
 
 HELD_A = replace(REBUILD_A, hold=True)
 

@@ -13,7 +13,7 @@ from core.model.errors import Busy, EngineRefused, LedgerUnavailable, TryAgain
 from core.model.names import TableName as T
 from core.observed.versions import Binding, Deployment
 from core.plan.request import PlanRequest
-from core.run.state_machine import OperatorControl
+from core.run.model import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.housekeeping import stop_soaked
 from pipelines.agent.identity import registry_records

@@ -13,7 +13,7 @@ from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan
 from core.ports.storage import SeenLog
-from core.run.state_machine import OperatorControl
+from core.run.model import OperatorControl
 from pipelines.agent.context import AgentContext, FaultPoints
 from pipelines.agent.housekeeping import purge_trash
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor

@@ -8,7 +8,7 @@ import small_project
 from agent_scenarios import held_elsewhere, in_a_thread, wait_until
 
 from core.model.names import TableName
-from core.run.state_machine import OperatorControl
+from core.run.model import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import run_driver
 from pipelines.agent.runs.run_driver import OpenRuns, RunDriver

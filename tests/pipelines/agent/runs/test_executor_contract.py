@@ -20,7 +20,8 @@ from core.model.states import State
 from core.plan.model import Plan, Step
 from core.plan.request import PlanRequest, StrategyChoice
 from core.planner.planner import make_plan
-from core.run.state_machine import OperatorControl, RunEvidence
+from core.run.model import OperatorControl
+from core.run.state_machine import RunEvidence
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor
 from pipelines.agent.runs.failed_run_cleanup import abort, give_up

@@ -12,7 +12,7 @@ import small_project
 from core.model.errors import EngineRefused
 from core.model.names import TableName as T
 from core.plan.request import PlanRequest
-from core.run.state_machine import OperatorControl
+from core.run.model import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.catch_up_gate import GateReading
 from tests.pipelines.agent.runs import test_run_driver as lane

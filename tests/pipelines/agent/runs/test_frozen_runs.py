@@ -10,7 +10,7 @@ import small_project
 from core.model.names import TableName as T
 from core.plan.request import PlanRequest
 from core.policy.model import Policy
-from core.run.state_machine import OperatorControl
+from core.run.model import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import run_driver
 from tests.pipelines.agent.runs import test_run_driver as lane

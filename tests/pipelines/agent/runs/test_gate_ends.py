@@ -13,7 +13,8 @@ from core.model.errors import LedgerUnavailable, PoolUnreachable
 from core.model.names import TableName
 from core.plan.model import Step
 from core.plan.request import PlanRequest
-from core.run.state_machine import OperatorControl, RunEvidence
+from core.run.model import OperatorControl
+from core.run.state_machine import RunEvidence
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.catch_up_gate import GateReading
 from pipelines.agent.runs.step_executor import StepExecutor

@@ -12,8 +12,8 @@ from agent_scenarios import stop_by_operator, wait_until
 from core.model.errors import Busy, EngineRefused
 from core.model.names import TableName
 from core.plan.request import PlanRequest
+from core.run.model import OperatorControl
 from core.run.records import StepRow
-from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import run_driver
 from pipelines.agent.runs.catch_up_gate import GateReading

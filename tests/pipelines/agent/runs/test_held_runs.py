@@ -15,9 +15,9 @@ from core.model.errors import ConfirmationNeeded, Refused
 from core.model.names import TableName as T
 from core.plan.model import Plan
 from core.policy.model import Policy
+from core.run.model import OperatorControl
 from core.run.records import RunRow
 from core.run.release import Release, ReleaseState
-from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.requests.policy_enforcement import PolicyEnforcement
 from pipelines.agent.requests.run_controls import check_swap, refuse_word

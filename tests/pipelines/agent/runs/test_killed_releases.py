@@ -14,8 +14,8 @@ from agent_scenarios import fast_lane, stop_by_operator
 from core.model.names import TableName as T
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
+from core.run.model import OperatorControl
 from core.run.release import ReleaseState
-from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.run_driver import RunDriver
 from state.ledger import LedgerReader

@@ -17,9 +17,9 @@ from core.model.errors import EngineRefused, LedgerUnavailable
 from core.model.names import TableName as T
 from core.plan.model import Step
 from core.plan.request import PlanRequest
+from core.run.model import OperatorControl
 from core.run.records import RunRow
 from core.run.release import ReleaseState
-from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.identity.registry_records import newer_serving
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor

@@ -13,7 +13,7 @@ from agent_scenarios import stop_by_operator, wait_until
 from core.model.errors import TryAgain, UsageError
 from core.model.names import TableName as T
 from core.observed.versions import Measurement
-from core.run.state_machine import OperatorControl
+from core.run.model import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor

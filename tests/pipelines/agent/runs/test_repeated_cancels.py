@@ -11,7 +11,7 @@ from agent_scenarios import fast_lane, wait_until
 from core.model.errors import Busy, LedgerUnavailable
 from core.model.names import TableName, query_name
 from core.observed.versions import Binding
-from core.run.state_machine import OperatorControl
+from core.run.model import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import run_ends
 from pipelines.agent.runs.run_driver import OpenRuns

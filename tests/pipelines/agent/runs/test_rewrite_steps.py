@@ -14,7 +14,7 @@ from core.model.errors import EngineRefused, TryAgain
 from core.model.names import TableName as T
 from core.observed.versions import Deployment
 from core.plan.request import PlanRequest, StrategyChoice
-from core.run.state_machine import OperatorControl
+from core.run.model import OperatorControl
 from pipelines.agent.context import AgentContext
 from tests.pipelines.agent.runs.test_run_driver import KillAt, Killed, deploy, drive, fast_gates, plan, settle, submit
 

@@ -21,9 +21,9 @@ from core.model.states import State, WantedState
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan
-from core.run.model import IllegalTransition
+from core.run.model import IllegalTransition, OperatorControl
 from core.run.records import RunRow, StepRow
-from core.run.state_machine import GatePolled, OperatorControl
+from core.run.state_machine import GatePolled
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor
 from pipelines.agent.runs.catch_up_gate import GateReading

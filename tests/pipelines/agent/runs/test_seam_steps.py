@@ -18,7 +18,8 @@ from core.observed.aligned_positions import BatchHistory, BatchPosition, Unalign
 from core.observed.versions import Deployment
 from core.plan.request import PlanRequest, StrategyChoice
 from core.ports.spark import QueryStart
-from core.run.state_machine import GateOpened, GatePolled, OperatorControl, StepFailed
+from core.run.model import OperatorControl
+from core.run.state_machine import GateOpened, GatePolled, StepFailed
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import new_checkpoint_steps
 from pipelines.agent.runs.new_checkpoint_steps import SeamPlace, _unless_half_done

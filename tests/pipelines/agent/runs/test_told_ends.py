@@ -11,7 +11,7 @@ from agent_scenarios import wait_until
 from core.model.errors import EngineRefused, LedgerUnavailable
 from core.model.names import TableName
 from core.plan.request import PlanRequest
-from core.run.state_machine import OperatorControl
+from core.run.model import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import run_driver, run_ends
 from pipelines.agent.runs.run_driver import OpenRuns

@@ -13,7 +13,7 @@ from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavaila
 from core.model.names import TableName as T
 from core.plan.request import PlanRequest
 from core.ports.storage import FolderContents, Upkeep
-from core.run.state_machine import OperatorControl
+from core.run.model import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import upkeep_steps
 from pipelines.agent.runs.run_driver import OpenRuns

@@ -17,8 +17,8 @@ from core.observed.aligned_positions import BatchHistory, BatchPosition
 from core.observed.versions import Measurement
 from core.plan.request import PlanRequest
 from core.ports.storage import FolderContents
+from core.run.model import OperatorControl
 from core.run.records import CheckResultRow, StepRow
-from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import validation_step, version_comparison
 from pipelines.agent.runs.run_driver import RunDriver
