@@ -47,7 +47,10 @@ def unsafe_for_analysis(select: str) -> Fact[AnalysisRisk] | None:
 
 
 def _catalog_function(tokens: Sequence[Token]) -> Fact[AnalysisRisk] | None:
-    """Return a risk for the first call of a catalog function, or None; an analysis would load the function's code."""
+    """Return an AnalysisRisk for the first call of a catalog function, or None if there is no such call.
+
+    An analysis would load the function's code.
+    """
     for index in range(2, len(tokens) - 1):
         if tokens[index + 1].token_type is not TokenType.L_PAREN or tokens[index - 1].token_type is not TokenType.DOT:
             continue

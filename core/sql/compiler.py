@@ -1,6 +1,6 @@
 """Binding of statements to physical tables: table names are replaced, and options and filters are added to streams.
 
-The rest of the text stays as written.
+The rest of the SQL stays as written.
 """
 
 import re
@@ -20,7 +20,7 @@ def compile_select(
     where: Mapping[TableName, str] = MappingProxyType({}),
     starts: Mapping[TableName, LogStart] = MappingProxyType({}),
 ) -> str:
-    """Return the SELECT with physical table names; raises KeyError if `physical` lacks a table.
+    """Return the SELECT with physical table names; raises KeyError if a table is missing from `physical`.
 
     A column qualified by a table's own name (`orders.id`) keeps its meaning, because that name is added as an alias. An
     implied STREAM and an implied change feed option are written out. `where` maps a table to a condition that filters
@@ -75,9 +75,9 @@ def _bound(read: TableRead, physical: str) -> str:
 def _with_options(
     select: str, read: TableRead, begin: int, end: int, added: tuple[tuple[str, str], ...]
 ) -> tuple[int, int, int, str]:
-    """Return the text edit that inserts options into a stream's WITH clause, or adds such a clause to the stream.
+    """Return the text edit that adds options to a stream, in its WITH clause or in a new one.
 
-    The edit consists of start, end, rank among edits at the same offset, and text.
+    The edit consists of the start and end offsets, the rank among edits at the same offset, and the inserted SQL.
     """
     option = _pairs(added)
     if (options := re.search(r"\bWITH\s*\(", select[read.end : end], re.I)) is not None:
@@ -110,15 +110,15 @@ Options = tuple[tuple[str, str], ...]
 
 
 def tracking_options(checkpoint: str, ordinal: int) -> Options:
-    """Return the options that make a Delta source track its schema and restart after any schema change."""
+    """Return the options with which a Delta source tracks its schema and can restart after any schema change."""
     log = ("schemaTrackingLocation", f"{checkpoint}/{LOGS}/{ordinal}")
     return log, *((name, "always") for name in _TOLERATED_CHANGES)
 
 
 def with_stream_options(select: str, options: Mapping[int, Options]) -> str:
-    """Return a compiled SELECT with options added to its streams, in front of the options that these already have.
+    """Return a compiled SELECT with options added to its streams, in front of the existing options of each stream.
 
-    `options` maps the position of a stream in the text, counted from 0, to the options to add.
+    `options` maps the ordinal of a stream in the SELECT, counted from 0, to the options to add.
     """
     tokens = tokens_of(open_sql(select, ""))
     streams = sorted((at, mark) for at, mark in extract_stream_clauses(tokens).by_start.items() if mark.streaming)

@@ -29,7 +29,7 @@ _REMEDY = "write CREATE TABLE <table> (<column> <type>, …) USING <format>"
 
 @dataclass(slots=True)
 class _Clauses:
-    """The clauses of a CREATE TABLE that follow the columns, in any order."""
+    """The clauses after the columns of a CREATE TABLE, which may appear in any order."""
 
     format: str = ""
     partitioning: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class _Clauses:
 
 
 def read_ddl(text: str, path: str) -> tuple[TableDdl | None, tuple[Problem, ...]]:
-    """Parse the only CREATE TABLE in the text of a DDL file; return None and an error Problem if that fails."""
+    """Parse the only CREATE TABLE in a DDL file; if that fails, return None and an error Problem."""
     source = open_sql(text, path)
     try:
         statements = list(statements_of(tokens_of(source)))
@@ -161,7 +161,10 @@ def _column(tokens: Sequence[Token], index: int) -> tuple[Column, int]:
 
 
 def _field_named_twice(kind: str) -> str:
-    """Return a field name that occurs twice, ignoring case, in a struct at any depth of a type; empty if none does."""
+    """Return a field name that occurs twice in the same struct of a type, ignoring case; empty if there is none.
+
+    Structs nested at any depth are checked.
+    """
     inner = [key_type(kind)] if kind.startswith("map<") else []
     inner += [element_type(kind)] if kind.startswith(("array<", "map<")) else []
     names: set[str] = set()
@@ -178,7 +181,7 @@ def _no_type(token: Token) -> tuple[str, int]:
 
 
 def _clause(tokens: Sequence[Token], index: int, clauses: _Clauses) -> int:
-    """Parse a clause that follows the columns, and return the index of the token after it."""
+    """Parse the clause at `index` that follows the columns, and return the index of the token after it."""
     token = tokens[index]
     word, length = str(token.text).upper(), 1
     if word == "PARTITIONED" and index + 1 < len(tokens) and is_word(tokens[index + 1], "BY"):
@@ -216,9 +219,9 @@ def _clause(tokens: Sequence[Token], index: int, clauses: _Clauses) -> int:
 
 
 def _take_path(clauses: _Clauses, first: Token) -> None:
-    """Convert `OPTIONS (path '…')` to LOCATION; raise SqlDiagnostic if the location is given twice, as Spark does.
+    """Convert `OPTIONS (path '…')` to LOCATION; raise SqlDiagnostic if the location is given twice.
 
-    See AstBuilder.cleanTableOptions in Spark 4.2.0.
+    Spark does the same (AstBuilder.cleanTableOptions in 4.2.0).
     """
     paths = [value for key, value in clauses.options if key.lower() == "path"]
     if not paths:

@@ -1,4 +1,4 @@
-"""Properties derived from an expression's text: its type, its dependence on row order, and its use as a condition."""
+"""Properties of a single expression: its type, its dependence on row order, and its suitability as a condition."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class ConditionFault(FactKind):
 
 
 def condition_fault(condition: str, kinds: Mapping[str, str]) -> Fact[ConditionFault] | None:
-    """Return why an expression cannot be a condition on a single row, or None if nothing rules it out.
+    """Return why an expression cannot be a condition on a single row, or None if no reason is known.
 
     `kinds` maps columns to types, both in lower case. Raises SqlDiagnostic for an expression that cannot be parsed.
     """
@@ -88,7 +88,7 @@ _CONDITIONS = (exp.Predicate, exp.And, exp.Or, exp.Not)
 
 
 def expression_type(expression: str) -> str:
-    """Return Spark's type of a canonical expression, in lower case; empty if it is unknown or depends on a column."""
+    """Return Spark's type of a canonical expression, in lower case; empty if unknown or dependent on a column."""
     try:
         query = parse_query(tokens_of(open_sql(f"SELECT {expression}", "")), "")
     except (SqlDiagnostic, RecursionError):
@@ -113,7 +113,7 @@ def _type_of(node: Any) -> str:
 
 
 def _normal(text: str) -> str:
-    """Return a type as DDL writes it; CHAR and VARCHAR become STRING, because Spark stores them as strings."""
+    """Return a type in normal form, with STRING in place of CHAR and VARCHAR; empty if it cannot be parsed."""
     try:
         kind, _ = read_type(tokens_of(open_sql(text, "")), 0)
     except (SqlDiagnostic, LookupError):
@@ -122,7 +122,7 @@ def _normal(text: str) -> str:
 
 
 def _common(node: Any) -> str:
-    """Return the type that all branches share; empty if their types differ."""
+    """Return the type that all branches of a CASE or COALESCE share; empty if their types differ."""
     if isinstance(node, exp.Case):
         branches = [each.args.get("true") for each in node.args.get("ifs") or []] + [node.args.get("default")]
     else:
@@ -149,7 +149,7 @@ _CLIPPED = 60
 
 @dataclass(frozen=True, slots=True)
 class RowOrder:
-    """How the value of an expression depends on the order of rows."""
+    """The dependence of an expression's value on the order of rows."""
 
     call: str
     """SQL of the aggregate that depends on the order."""
@@ -158,7 +158,10 @@ class RowOrder:
 
 
 def row_order(expression: str) -> RowOrder | None:
-    """Return how an expression depends on the row order, or None if it does not or cannot be parsed."""
+    """Return how an expression depends on the row order.
+
+    Returns None if it does not depend on it or cannot be parsed.
+    """
     tree = parsed_expression(expression)
     call = _first(tree) if tree is not None else None
     if call is None:
@@ -168,7 +171,7 @@ def row_order(expression: str) -> RowOrder | None:
 
 
 def _first(node: Any) -> Any:
-    """Return the first call whose result depends on the row order, or None.
+    """Return the first call in an expression whose result depends on the row order, or None if there is none.
 
     Calls inside WITHIN GROUP, or inside a function that ignores the order, are skipped.
     """

@@ -75,9 +75,9 @@ _ALIAS = re.compile(r"_[tc][0-9]+\Z")
 
 
 def foreign_functions(canonical: str) -> tuple[str, ...]:
-    """Return the names of the functions that a canonical text calls and that are not built into Spark, sorted.
+    """Return the sorted names of the functions called in canonical SQL that are not built into Spark.
 
-    Keywords are not mistaken for functions, because canonical texts write them in upper case.
+    Keywords are not mistaken for functions, because they are in upper case in canonical SQL.
     """
     called = {found["name"] for found in _CALL.finditer(canonical) if found["name"]}
     return tuple(sorted(name for name in called - BUILTINS if not _ALIAS.match(name)))

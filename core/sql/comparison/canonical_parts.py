@@ -1,4 +1,4 @@
-"""A statement's canonical text, whole and split into the stateful operators, the part below them, and the part above.
+"""A statement's canonical SQL: the whole query, its stateful operators, and the parts below and above them.
 
 A clause belongs to the part above (`post`) only if Spark's optimizer cannot move it below the stateful operators: the
 optimizer pushes filters on grouping keys through an aggregate, and drops unused aggregates (as seen in optimized plans
@@ -27,7 +27,7 @@ _ABOVE_ONLY = ("distinct", "limit", "offset", "order", "sort", "cluster", "distr
 
 @dataclass(frozen=True, slots=True)
 class CanonicalParts:
-    """The canonical texts of a statement; the fields are documented at `core.sql.statement.ParsedStatement`."""
+    """A statement's canonical SQL and its parts, documented at the fields of `core.sql.statement.ParsedStatement`."""
 
     canonical: str
     state: str
@@ -36,7 +36,7 @@ class CanonicalParts:
 
 
 def canonical_parts_of(query: Any, sources: Iterable[Any], operators: tuple[Operator, ...]) -> CanonicalParts:
-    """Return the canonical texts of a query whose names are resolved and whose tree is normalised; modifies the query.
+    """Split the canonical SQL of a normalised query with resolved names into its parts; modifies the query.
 
     `sources` are all tables and subqueries in FROM clauses, at any depth.
     """
@@ -80,7 +80,7 @@ def _quoted(name: str) -> str:
 
 
 def _label(node: Any, waters: list[str], *, full: bool) -> None:
-    """Append the streaming clauses to a table's name or, if the source is not a table, to its alias."""
+    """Append a source's streaming clauses to its table name or, if it is not a table, to its alias."""
     entry: NamedRead | None = node.meta.get("entry")
     mark: StreamClauses | None = node.meta.get("mark")
     if entry is not None:
@@ -119,7 +119,7 @@ def _clauses(mark: StreamClauses, waters: list[str], name: str) -> str:
 
 
 def _lift(query: Any, operators: tuple[Operator, ...]) -> str:
-    """Remove the clauses that Spark certainly applies after the stateful operators, and return their text."""
+    """Remove the clauses that Spark certainly applies after the stateful operators, and return them as SQL."""
     if not isinstance(query, exp.Select) or any(query.args.get(key) is not None for key in _ABOVE_ONLY):
         return ""
     if operators[-1].kind not in ("aggregate", "window", "session_window"):
@@ -143,9 +143,9 @@ def _lift(query: Any, operators: tuple[Operator, ...]) -> str:
 
 
 def _lift_aggregate(select: Any, kept: Sequence[Any] = ()) -> str:
-    """Remove the outputs and the HAVING terms of an aggregation that do not affect its state, and return them as text.
+    """Remove the outputs and HAVING terms of an aggregation that do not affect its state, and return them as SQL.
 
-    The SELECT keeps its grouping keys, `kept`, and the outputs to which the remaining HAVING terms refer.
+    The SELECT keeps the expressions in `kept`, and the outputs to which the remaining HAVING terms refer.
     """
     above = _lift_terms(select, "having", _named_aggregates(select))
     below = {sql_of(each): each.copy() for each in (*kept, *_named_in(select.args.get("having"), select.expressions))}
@@ -176,7 +176,7 @@ def _outputs_read(select: Any, clause: str) -> bool:
 
 
 def _named_in(condition: Any, outputs: Sequence[Any]) -> list[Any]:
-    """Return the aliased outputs to which a condition may refer."""
+    """Return the outputs whose aliases occur in a condition."""
     columns = condition.find_all(exp.Column) if condition is not None else ()
     names = {column.parts[0].name for column in columns}
     return [each for each in outputs if isinstance(each, exp.Alias) and each.alias in names]
@@ -187,13 +187,13 @@ def _conditions(word: str, lifted: list[str]) -> str:
 
 
 def _named_aggregates(select: Any) -> set[str]:
-    """Return the aliases of outputs that contain aggregates, except those that may also refer to a grouping column."""
+    """Return the aliases of outputs that contain aggregates, except aliases that are also names of grouping columns."""
     named = {each.alias for each in select.expressions if isinstance(each, exp.Alias) and aggregates_in(each)}
     return named - {column.name for key in group_keys(select) for column in key.find_all(exp.Column)}
 
 
 def _lift_terms(select: Any, clause: str, computed: set[str]) -> list[str]:
-    """Remove the terms of a WHERE or HAVING that Spark cannot push below the aggregation, and return their texts.
+    """Remove the WHERE or HAVING terms that Spark cannot push below the aggregation, and return them as SQL.
 
     If any term relates an aggregate to a grouping key, no term is removed: from `sum(v) = k AND sum(v) > 5`, Spark
     infers `k > 5` and pushes it below the aggregation.
@@ -221,7 +221,7 @@ def _lift_terms(select: Any, clause: str, computed: set[str]) -> list[str]:
 
 
 def _only_source(query: Any) -> Any:
-    """Return the SELECT in the FROM clause if it is the query's only source, else None."""
+    """Return the SELECT in a query's FROM clause if it is the query's only source, else None."""
     from_ = query.args.get("from_")
     if from_ is None or query.args.get("joins") or query.args.get("laterals"):
         return None

@@ -1,4 +1,4 @@
-"""Decides which expressions Spark's optimizer leaves intact; Spark evaluates every aggregate and column in those.
+"""Decides which expressions Spark's optimizer leaves intact, so that all their aggregates and columns are evaluated.
 
 An aggregate that no expression uses is not part of Spark's state, and the optimizer may remove the only expression that
 uses it: all of `HAVING count(*) >= count(*) OR sum(v) > 1` is folded away (ConstantFolding, BooleanSimplification,
@@ -48,7 +48,7 @@ def output_is_whole(node: Any) -> bool:
 
 
 def condition_is_whole(node: Any) -> bool:
-    """Return whether Spark can fold no part of a condition, and so evaluates every aggregate and column in it."""
+    """Return whether Spark can fold no part of a condition, so that it evaluates every aggregate and column in it."""
     return _condition(list(_terms(node)))
 
 
@@ -90,7 +90,10 @@ def _call(name: str, arguments: list[Any]) -> bool:
 
 
 def _branches(conditions: list[Any], results: list[Any]) -> bool:
-    """Return whether Spark certainly evaluates all of a CASE or IF; it may simplify one that has two equal results."""
+    """Return whether Spark certainly evaluates every part of a CASE or IF.
+
+    Spark may simplify a CASE or IF in which two results are equal.
+    """
     texts = {sql_of(each) for each in results}
     known = all(_value(each) or _is_constant(each) or isinstance(each, exp.Null) for each in results)
     if len(texts) < len(results) or not known or not any(_reads(each) for each in results):
@@ -99,7 +102,7 @@ def _branches(conditions: list[Any], results: list[Any]) -> bool:
 
 
 def _terms(node: Any) -> Iterator[Any]:
-    """Yield the terms that a condition combines with AND, OR and NOT."""
+    """Yield the terms of a condition, which are combined with AND, OR and NOT."""
     if isinstance(node, (exp.And, exp.Or)):
         yield from _terms(node.this)
         yield from _terms(node.expression)
@@ -110,7 +113,7 @@ def _terms(node: Any) -> Iterator[Any]:
 
 
 def _condition(terms: list[Any]) -> bool:
-    """Return whether Spark can fold none of a condition's terms at planning time, neither alone nor in combination."""
+    """Return whether Spark can fold none of the given terms at planning time, neither alone nor in combination."""
     if not all(_term(each) for each in terms):
         return False
     return all(_apart(one, other) for one, other in combinations(terms, 2))
@@ -149,9 +152,9 @@ def _term(node: Any) -> bool:
 
 
 def is_read_in_comparisons(node: Any) -> bool:
-    """Return whether Spark certainly evaluates an expression that is compared with another.
+    """Return whether Spark certainly evaluates an expression that is one side of a comparison.
 
-    This excludes casts and branches, which Spark may move to the other side of the comparison.
+    The result is False for casts and branches, which Spark may move to the other side of the comparison.
     """
     kinds = (exp.Cast, exp.TryCast, exp.Case)
     if not _reads(node) or not _value(node) or any(isinstance(each, kinds) for each in _above_leaves(node)):
@@ -168,7 +171,7 @@ def _is_constant(node: Any) -> bool:
 
 
 def _is_ordinary(node: Any) -> bool:
-    """Return whether the type compared with a constant may have values both below and above the constant."""
+    """Return whether values of the type compared with a constant may be both smaller and larger than the constant."""
     while isinstance(node, (exp.Paren, exp.Neg)):
         node = node.this
     if not isinstance(node, exp.Literal):
@@ -200,7 +203,7 @@ def _reads(node: Any) -> bool:
 
 
 def _leaves(node: Any) -> Iterator[str]:
-    """Yield the SQL of every aggregate, and of every column outside aggregates, in an expression."""
+    """Yield the SQL of every aggregate in an expression, and of every column outside the aggregates."""
     return (sql_of(each) for each in _walked(node) if _is_leaf(each))
 
 

@@ -1,4 +1,4 @@
-"""Canonical texts whose columns are all qualified, so that texts that differ only in qualifiers become equal.
+"""Qualification of all columns in canonical SQL, so that queries that differ only in qualifiers become equal.
 
 A column is left as written if its table is uncertain, for example because a table's columns are unknown.
 """
@@ -19,9 +19,9 @@ ColumnsOf = Mapping[TableName, Sequence[str]]
 
 
 def with_qualified_columns(canonical: str, columns: ColumnsOf) -> tuple[object, ...]:
-    """Return a comparison key that is equal for canonical texts that differ only in the qualifiers of columns.
+    """Return a comparison key for canonical SQL that does not depend on whether its columns are qualified.
 
-    If the text cannot be parsed, the key is the text itself.
+    If the SQL cannot be parsed, the key is the SQL itself.
     """
     try:
         marks = extract_stream_clauses(tokens_of(open_sql(canonical, "")))
@@ -66,7 +66,7 @@ def _hides(join: Any) -> bool:
 
 
 def _columns(source: Any, known: Mapping[str, frozenset[str] | None]) -> frozenset[str] | None:
-    """Return the column names of a table or subquery in FROM, or None if they are uncertain."""
+    """Return the column names of a source in FROM, or None if they are uncertain."""
     listed = source.args["alias"].args.get("columns") if source.args.get("alias") is not None else None
     if listed:
         return frozenset(each.name for each in listed)

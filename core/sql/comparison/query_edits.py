@@ -52,7 +52,7 @@ def query_edits(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASE
 
 
 def compared_blocks(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> tuple[list[Any], list[Any]]:
-    """Return the SELECTs of two queries, outermost first, with functions, tables and aliases named as in the SQL files.
+    """Return the SELECTs of two canonical queries, outermost first, with the names used in the SQL files.
 
     A table that is read twice is named by its alias, or by the canonical alias if it has none. A lateral view is named
     after the expression that it explodes, so that its alias does not matter.
@@ -64,7 +64,7 @@ def compared_blocks(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_AL
 
 
 def query_blocks(text: str, aliases: Aliases = _NO_ALIASES) -> list[Any]:
-    """Return the SELECTs of one query, outermost first, with the names that `compared_blocks` uses."""
+    """Return the SELECTs of one canonical query, outermost first, named as by `compared_blocks`."""
     reading = _Reading(text)
     return reading.blocks(aliases, reading.read_twice())
 
@@ -75,16 +75,17 @@ class _Reading:
         self._query = parse_query(self._marks.tokens, text)
 
     def read_twice(self) -> set[str]:
-        """Return the tables whose names are ambiguous, because a SELECT sees the columns of two reads of the table."""
+        """Return the names of ambiguous tables: a SELECT can refer to the columns of two reads of the same table."""
         seen: Counter[tuple[int, str]] = Counter()
         for table in self._query.find_all(exp.Table):
             seen.update((id(select), table.name) for select in _seen_from(table))
         return {name for (_, name), number in seen.items() if number > 1}
 
     def blocks(self, written: Aliases, twice: set[str]) -> list[Any]:
-        """Restore the file's names of tables, qualifiers and functions in the tree, and return its SELECTs.
+        """Restore the names used in the SQL file in the whole tree, and return its SELECTs.
 
-        `twice` contains the tables that must be named by their aliases.
+        These are the names of tables, qualifiers and functions. `twice` contains the tables that must be named by their
+        aliases.
         """
         query, names = self._query, dict(written)
         for table in query.find_all(exp.Table):
@@ -113,7 +114,7 @@ class _Reading:
 
 
 def _only_table(source: Any) -> str:
-    """Return the name or alias of the table that a subquery merely filters and projects; empty if it does more."""
+    """Return the name or alias of a subquery's only table; empty for a join, a lateral view or any other source."""
     select = source.this if isinstance(source, exp.Subquery) and source.alias else None
     from_ = select.args.get("from_") if isinstance(select, exp.Select) and not _several(select) else None
     read = from_.this if from_ is not None else None
@@ -121,7 +122,7 @@ def _only_table(source: Any) -> str:
 
 
 def _seen_from(table: Any) -> Iterator[Any]:
-    """Yield the SELECT that reads a table, then the outer SELECTs that can see the table's columns."""
+    """Yield the SELECT that reads a table, then the outer SELECTs that can refer to the table's columns."""
     node = table
     while node is not None and not isinstance(node, exp.CTE):
         if isinstance(node, exp.Select):
@@ -138,7 +139,7 @@ def _qualify(node: Any, names: Mapping[str, str]) -> None:
 
 
 def parsed_expression(text: str) -> Any:
-    """Parse an expression such as an output of a SELECT; return None if it cannot be parsed."""
+    """Parse a single expression, such as an output of a SELECT; return None if it cannot be parsed."""
     try:
         tree, _ = parse_expression(tokens_of(open_sql(text, "")))
     except (SqlDiagnostic, RecursionError):
@@ -150,7 +151,7 @@ def parsed_expression(text: str) -> Any:
 
 
 def _read_from_the_column(comparison: Any) -> None:
-    """Turn `5 < amount` into `amount > 5`; canonical texts sort the two sides of a comparison alphabetically."""
+    """Turn `5 < amount` into `amount > 5`, because canonical SQL sorts the sides of a comparison alphabetically."""
     literal, other, flipped = comparison.this, comparison.expression, _FLIPPED[type(comparison)]
     if not isinstance(other, exp.Literal):
         comparison.replace(flipped(this=other, expression=literal))
@@ -185,7 +186,7 @@ def _without(blocks: list[Any], others: list[Any]) -> list[Any]:
 
 
 def _is_source(select: Any) -> bool:
-    """Return whether a SELECT is a whole query or is in WITH or FROM; other subqueries are part of an expression."""
+    """Return whether a SELECT is a whole query or a query in WITH or FROM, rather than part of an expression."""
     around = select.parent
     while isinstance(around, (exp.Subquery, exp.Union)):
         around = around.parent
@@ -197,7 +198,7 @@ def _is_branch(select: Any) -> bool:
 
 
 def _unions(before: list[Any], after: list[Any]) -> Iterator[Edit]:
-    """Yield the edits that turn a UNION into a UNION ALL or vice versa."""
+    """Yield an edit for each UNION that became a UNION ALL, or vice versa."""
     old, new = (list(blocks[0].root().find_all(exp.Union)) if blocks else [] for blocks in (before, after))
     for was, now in zip(old, new, strict=False) if len(old) == len(new) else ():
         gone, come = ("UNION" if each.args.get("distinct") else "UNION ALL" for each in (was, now))
@@ -227,7 +228,7 @@ def _several(select: Any) -> bool:
 
 
 def drop_first_qualifier(select: Any) -> None:
-    """Remove the qualifier of the first table in FROM, which canonical texts write only if there is another table."""
+    """Remove the first FROM table's qualifier from columns; canonical SQL has it only if there is another source."""
     from_ = select.args.get("from_")
     source = from_.this.alias_or_name if from_ is not None else ""
     name = source.removeprefix("STREAM ")
@@ -254,7 +255,7 @@ def _outputs(old: Any, new: Any) -> Iterator[Edit]:
 
 
 def _joins(old: Any, new: Any) -> Iterator[Edit]:
-    """Yield the edits of joins, which are paired by their position; an edit names the joined table."""
+    """Yield the edits of a SELECT's joins, which are paired by their position; `Edit.of` is the joined table."""
     for was, now in zip_longest(old.args.get("joins") or [], new.args.get("joins") or []):
         if was is None or now is None:
             yield Edit(EditKind.JOIN, after=_joined(now)) if was is None else Edit(EditKind.JOIN, _joined(was))
@@ -268,7 +269,7 @@ def _joins(old: Any, new: Any) -> Iterator[Edit]:
 
 
 def _joined(join: Any) -> str:
-    """Return the text of a join and its condition, with `…` in place of a joined SELECT."""
+    """Return the SQL of a join and its condition, with `…` in place of a joined SELECT."""
     short = join.copy()
     if isinstance(short.this, exp.Subquery):
         short.this.set("this", exp.to_identifier("…"))
@@ -276,7 +277,7 @@ def _joined(join: Any) -> str:
 
 
 def _set(old: Counter[str], new: Counter[str], kind: EditKind, of: str = "") -> Iterator[Edit]:
-    """Yield an edit for each removed and each added text; a single removal and a single addition become one change."""
+    """Yield an edit for each removed or added term; a single removal and a single addition become one change."""
     gone, come = list((old - new).elements()), list((new - old).elements())
     if len(gone) == len(come) == 1:
         yield Edit(kind, gone[0], come[0], of)
@@ -291,7 +292,7 @@ def _sources(select: Any) -> Counter[str]:
 
 
 def _source(node: Any) -> str:
-    """Return the name of a table in FROM, or a description of any other source."""
+    """Return the name of a table in FROM with its alias, `a subquery`, or the SQL of any other source."""
     if isinstance(node, exp.Table):
         return f"{node.name} AS {node.alias}" if node.alias else str(node.name)
     return "a subquery" if isinstance(node, exp.Subquery) else sql_of(node)
@@ -314,7 +315,7 @@ def terms_of(select: Any, clause: str) -> Counter[str]:
 
 
 def group_key_texts(select: Any) -> frozenset[str]:
-    """Return the grouping expressions of a SELECT as SQL texts."""
+    """Return the grouping expressions of a SELECT as canonical SQL."""
     group = select.args.get("group")
     return frozenset(sql_of(each) for each in (group.iter_expressions() if group is not None else ()))
 
@@ -330,7 +331,7 @@ def _listed(select: Any, key: str) -> Counter[str]:
 def written_aliases(select: str) -> dict[str, str]:
     """Map the canonical aliases of a SELECT to the aliases in its file; empty if the SELECT cannot be parsed.
 
-    A table without an alias is mapped to its own name, and a subquery without an alias to an empty text.
+    A table without an alias is mapped to its own name, and a subquery without an alias to an empty string.
     """
     try:
         marks = extract_stream_clauses(tokens_of(open_sql(select, "")))
@@ -343,7 +344,7 @@ def written_aliases(select: str) -> dict[str, str]:
 
 
 def aliases_of_both(old: ParsedStatement, new: ParsedStatement) -> tuple[dict[str, str], dict[str, str]]:
-    """Return, for the old and the new statement, the aliases in the file by canonical alias.
+    """Return, for the old and the new statement, the mapping from canonical aliases to the aliases in the file.
 
     If both read the same tables in the same order, the new statement's aliases are returned for both.
     """

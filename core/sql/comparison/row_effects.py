@@ -1,6 +1,6 @@
 """Effects of an edit on the rows of a query: which columns change, which rows only one version has, and why.
 
-An effect is stated only if the texts prove it: a condition on columns that are not in the output yields no predicate,
+An effect is reported only if the SQL proves it: a condition on columns that are not in the output yields no predicate,
 and rows cannot be paired after an edit that groups them differently. Even then, the totals of both versions can be
 compared: a sum over the groups of either version, or over ungrouped rows, is the sum over all rows.
 """
@@ -49,7 +49,7 @@ _COUNTED = ("count(*)", "count(1)")
 
 
 class RowCause(FactKind):
-    """The edit that makes rows or values differ between two versions."""
+    """An edit that makes rows or values differ between two versions of a statement."""
 
     UNREADABLE = "the query changed, and it cannot be read"
     RESTRUCTURED = "the structure of the query changed"
@@ -80,14 +80,14 @@ Cause = Fact[RowCause]
 
 
 class TotalsDoubt(FactKind):
-    """A reason why totals over differently grouped rows may differ although nothing is wrong."""
+    """A reason why the totals of two versions that group rows differently may differ although nothing is wrong."""
 
     HAVING = "HAVING removes groups"
     WITHHELD = "the newest groups are withheld until the watermark has passed them, at different times in each version"
 
 
 class RowSide(StrEnum):
-    """Which version has the row: the old one, the new one, or both with different values."""
+    """The version that has a row: only the old one, only the new one, or both with different values."""
 
     OLD = "old"
     NEW = "new"
@@ -113,7 +113,7 @@ class RowEffect:
 
 @dataclass(frozen=True, slots=True)
 class CommonTotal:
-    """An aggregate that can be computed from the rows of both versions."""
+    """An aggregate that can be computed from the output rows of both versions of a statement."""
 
     words: str
     """SQL of the aggregate in the statements, the same in both."""
@@ -126,7 +126,7 @@ class CommonTotal:
 
 @dataclass(frozen=True, slots=True)
 class CommonTotals:
-    """The totals that can be compared even if two versions group their rows differently."""
+    """The totals by which two versions can be compared even if they group their rows differently."""
 
     keys: tuple[str, ...]
     """Columns with the same meaning in both versions, in lower case; totals are compared for each value of these."""
@@ -219,14 +219,17 @@ def _branches(texts: tuple[str, str], aliases: tuple[Aliases, Aliases]) -> State
 
 
 def _branch_edit(old: str, new: str) -> str:
-    """Describe the edit of a UNION branch by its filters and columns or, if these cannot be compared, by both texts."""
+    """Describe the edit of a UNION branch by its filters and columns, or by both versions of the branch.
+
+    The latter is used if filters and columns cannot be compared.
+    """
     found = row_effects(old, new)
     words = dict.fromkeys((*(row.why for row in found.rows), *map(str, found.changed.values())))
     return "; ".join(words) if words and not found.anything else f"{old} → {new}"
 
 
 def _branch_texts(text: str, aliases: Aliases) -> list[str]:
-    """Return the branches of a UNION ALL, or the query itself if it is a single SELECT; empty for any other query."""
+    """Return the SQL of each UNION ALL branch, or of a query that is a single SELECT; empty for any other query."""
     blocks = query_blocks(text, aliases)
     root = blocks[0].root() if blocks else None
     found: list[str] = []
@@ -243,7 +246,7 @@ def _branch_texts(text: str, aliases: Aliases) -> list[str]:
 
 
 def renamed_predicate(predicate: str, names: Mapping[str, str]) -> str:
-    """Return a predicate with its columns renamed; empty if it is empty or `names` lacks one of its columns."""
+    """Return a predicate with its columns renamed; empty if there is none or `names` lacks one of its columns."""
     tree = parsed_expression(predicate) if predicate else None
     if tree is None:
         return ""
@@ -257,14 +260,14 @@ def renamed_predicate(predicate: str, names: Mapping[str, str]) -> str:
 
 
 def makes_nulls(expression: str) -> bool:
-    """Return whether an expression produces NULL by design, as nullif() does; a `try_…` function does not count."""
+    """Return whether an expression produces NULL by design, as nullif() does; `try_…` functions are ignored."""
     lacks_else = "CASE" in expression.upper() and not re.search(r"\bELSE\b", expression, re.I)
     return lacks_else or bool(_MAKES_NULLS.search(_TRIES.sub("(", expression)))
 
 
 @dataclass(slots=True)
 class _Effects:
-    """Collects the effects of an edit, from which a `StatementEffects` is made."""
+    """Collects the effects of an edit while SELECTs are compared, before they become `StatementEffects`."""
 
     grouped: bool
     changed: dict[str, Cause] = field(default_factory=dict)
@@ -281,11 +284,11 @@ class _Effects:
     withheld: RowSide | None = None
 
     def lack(self, side: RowSide, why: Cause, predicate: str = "", *, alike: bool = True) -> None:
-        """Record that only one version, `side`, has certain rows."""
+        """Record that certain rows exist in only one version, `side`."""
         self.rows.append(RowEffect(side, str(why), predicate, alike))
 
     def values_of(self, select: Any) -> Iterator[tuple[str, Cause]]:
-        """Yield the outputs whose values change because an edit changes aggregates over groups, with that edit.
+        """Yield each output that an edit of grouped rows changes, with that edit.
 
         Outputs that are computed from grouping keys alone do not change.
         """
@@ -355,7 +358,7 @@ def _outputs(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
 
 
 def _drop_empty_explodes(select: Any, side: RowSide, why: Cause, found: _Effects) -> None:
-    """Record that a lateral view drops rows whose collection is empty, and that therefore only version `side` has them.
+    """Record the rows of version `side` that the other version's lateral view drops because a collection is empty.
 
     Nothing is recorded for a view that is OUTER or whose collection is a non-empty literal.
     """
@@ -373,7 +376,7 @@ def _is_filled(node: Any) -> bool:
 
 
 def _joins(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
-    """Record the effects of edited joins: an added LEFT JOIN keeps every row, an added INNER JOIN may drop rows."""
+    """Record the effects of edited joins: an added LEFT JOIN keeps every row, but an added INNER JOIN may drop rows."""
     for was, now in zip_longest(old.args.get("joins") or [], new.args.get("joins") or []):
         if was is None or now is None:
             _join_added_or_removed(was, now, found)
@@ -417,7 +420,7 @@ def _same_but_side(was: Any, now: Any) -> bool:
 
 
 def _regrouping(old: Any, new: Any) -> Iterator[tuple[RowCause, str, str]]:
-    """Yield the clauses that determine what a single row represents, each with its text in both versions."""
+    """Yield the clauses that determine what a single output row represents, each with its old and new SQL."""
     yield RowCause.SOURCE, _source(old), _source(new)
     for key, kind in (
         ("laterals", RowCause.LATERAL_VIEW), ("limit", RowCause.LIMIT), ("qualify", RowCause.QUALIFY)
@@ -448,7 +451,7 @@ def _aggregates(select: Any) -> bool:
 
 
 def _key_columns(select: Any) -> tuple[str, ...]:
-    """Return the output columns computed from grouping keys only; empty unless they include every key."""
+    """Return the output columns computed from grouping keys only; empty unless they cover every grouping key."""
     keys = group_key_texts(select)
     if not keys:
         return ()
@@ -477,7 +480,7 @@ def _clip(text: str) -> str:
 
 
 def _shown_condition(term: str, old: Any, new: Any) -> str:
-    """Return a condition rewritten in terms of output columns; empty if the output lacks some of its expressions.
+    """Rewrite a condition in terms of output columns; empty if one of its expressions is not in the output.
 
     An output column can replace an expression only if both versions compute it by that expression.
     """
@@ -495,9 +498,9 @@ def _shown_condition(term: str, old: Any, new: Any) -> str:
 
 
 def _show(parent: Any, shown: Mapping[str, str]) -> bool:
-    """Replace expressions with the output columns that have their value, outermost first.
+    """Replace each expression with the output column that has the same value, outermost first.
 
-    Returns False if a column remains that the output does not contain.
+    Returns False if a column or an aggregate remains that the output does not contain.
     """
     for child in list(parent.iter_expressions()):
         if (name := shown.get(sql_of(child))) is not None:
@@ -508,9 +511,9 @@ def _show(parent: Any, shown: Mapping[str, str]) -> bool:
 
 
 def _unmatched_rows(table: str, old: Any, new: Any) -> str:
-    """Return a predicate for rows without a match: all output columns of the joined table are NULL.
+    """Return a predicate for output rows without a join match: all output columns of the joined table are NULL.
 
-    It is empty if the output contains no column of that table in both versions.
+    The predicate is empty unless both versions output the same column of that table.
     """
     after = {each.alias_or_name: sql_of(each.unalias()) for each in new.expressions}
     shown = [
@@ -525,9 +528,9 @@ def _unmatched_rows(table: str, old: Any, new: Any) -> str:
 
 
 def _common_totals(old: Any, new: Any, texts: tuple[str, str]) -> CommonTotals:
-    """Return the keys and totals by which two differently grouped SELECTs can be compared.
+    """Return the keys and totals by which two SELECTs that group rows differently can be compared.
 
-    `texts` are the canonical texts of the old and the new query.
+    `texts` are the canonical SQL of the old and the new query.
     """
     (old_keys, old_totals), (new_keys, new_totals) = _keys_and_totals(old), _keys_and_totals(new)
     keys = tuple(name for name, text in old_keys.items() if new_keys.get(name) == text)
@@ -566,7 +569,10 @@ def _keys_and_totals(select: Any) -> tuple[dict[str, str], dict[str, tuple[str, 
 
 
 def _totals_doubt(selects: Sequence[Any], texts: Sequence[str]) -> Fact[TotalsDoubt] | None:
-    """Return why totals may legitimately differ, or None: some groups are not emitted yet, or HAVING removes groups."""
+    """Return why the totals of two versions may legitimately differ, or None if they must be equal.
+
+    They may differ if HAVING removes groups, or if some groups are not emitted yet.
+    """
     if any(select.args.get("having") is not None for select in selects):
         return TotalsDoubt.HAVING.of()
     was, now = (_withholding_keys(select, text) for select, text in zip(selects, texts, strict=True))
@@ -576,13 +582,13 @@ def _totals_doubt(selects: Sequence[Any], texts: Sequence[str]) -> Fact[TotalsDo
 
 
 def _withholding_keys(select: Any, text: str) -> frozenset[str]:
-    """Return the grouping keys on event time; their groups are withheld until the watermark has passed them."""
+    """Return the grouping keys on event time, whose groups are withheld until the watermark has passed them."""
     names = {found.rpartition(".")[2].strip("`") for found in _WATERMARK.findall(text)}
     return frozenset(key for key in group_key_texts(select) if "window(" in key or names & set(re.findall(r"\w+", key)))
 
 
 def _expand_window_fields(select: Any) -> None:
-    """Replace `window.start` in the outputs with a field of the window in GROUP BY, which is unambiguous."""
+    """Replace `window.start` in the outputs with the field of the time window in GROUP BY, which is unambiguous."""
     windows = [node for node in (select.args.get("group") or exp.Group()).iter_expressions() if _is_window(node)]
     if len(windows) != 1:
         return

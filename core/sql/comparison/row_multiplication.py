@@ -1,4 +1,4 @@
-"""Edits after which the same input may yield more rows, such as those of joins, lateral views, windows and DISTINCT."""
+"""Edits of joins, lateral views, windows, UNION or DISTINCT after which the same input may yield more rows."""
 
 import re
 from collections import Counter
@@ -28,7 +28,7 @@ _SLIDES = re.compile(r"\bwindow\([^']+, '([^']+)', '([^']+)'")
 
 @dataclass(frozen=True, slots=True)
 class RowMultiplier:
-    """An edit that may multiply rows."""
+    """An edit of a statement that may multiply its output rows."""
 
     edit: str
     """The kind of edit, such as `join added` or `lateral view changed`."""
@@ -44,7 +44,7 @@ class RowMultiplier:
 
 
 def row_multipliers(old: ParsedStatement, new: ParsedStatement, columns: ColumnsOf) -> tuple[RowMultiplier, ...]:
-    """Return the edits that may multiply rows; `columns` is needed to resolve unqualified columns."""
+    """Return the edits that may multiply output rows; `columns` is needed to resolve unqualified columns."""
     try:
         before, after = compared_blocks(old.canonical, new.canonical, aliases_of_both(old, new))
     except (SqlDiagnostic, RecursionError):
@@ -63,7 +63,7 @@ class _Join:
 
     @property
     def name(self) -> str:
-        """The name of the source in `side`, as in the canonical text."""
+        """Name of the source in `side`, as in the canonical SQL."""
         return sql_of(self.side) if isinstance(self.side, exp.Table) else self.side.alias_or_name
 
 
@@ -121,7 +121,7 @@ def _links(term: str, select: Any, called: str) -> bool:
 
 
 def _equated(join: _Join, columns: ColumnsOf) -> frozenset[str]:
-    """Return the columns of `join.side`, in lower case, that the join equates with an expression over other sources."""
+    """Return the columns of `join.side` that the join equates with an expression over other sources, in lower case."""
     called, table = (str(name).removeprefix(_STREAM) for name in (join.side.alias_or_name, join.side.name))
     others = {name for other, names in columns.items() if other != table for name in names}
     own = {*columns.get(TableName(table), ())} - others
@@ -142,7 +142,7 @@ def _equated(join: _Join, columns: ColumnsOf) -> frozenset[str]:
 
 
 def _is_once(query: Any, equated: frozenset[str]) -> bool:
-    """Return whether a query has at most one row for each combination of values in the `equated` columns."""
+    """Return whether a subquery yields at most one row for each combination of values in its `equated` columns."""
     if not isinstance(query, exp.Select):
         return False
     named = {each.alias_or_name.lower(): sql_of(each.unalias()) for each in query.expressions}
@@ -187,7 +187,7 @@ def _sliding(select: Any) -> Iterator[str]:
 
 
 def _equal_rows(before: list[Any], after: list[Any]) -> Iterator[RowMultiplier]:
-    """Yield the edits that add UNION branches, or that stop removing duplicates."""
+    """Yield the edits that add a UNION branch, or that keep duplicates which were removed before."""
     unions = [[*blocks[0].root().find_all(exp.Union)] if blocks else [] for blocks in (before, after)]
     if len(unions[0]) < len(unions[1]):
         yield RowMultiplier("UNION branch added", "", outcome="its rows are added", certain=True)

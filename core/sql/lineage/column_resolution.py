@@ -1,7 +1,8 @@
-"""Resolution of the names in an expression to columns of sources in FROM, or to reasons why they cannot be resolved.
+"""Resolution of the names in an expression to columns of its query's sources.
 
 Spark tries, in this order (4.2, analysis/ColumnResolutionHelper.scala): a column of the sources, an earlier alias of
-the same SELECT, and a column of the outer query. A name before a dot may be a source or, failing that, a struct.
+the same SELECT, and a column of the outer query. A name before a dot may be a source or, failing that, a struct. A name
+that cannot be resolved is recorded with the reason.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -55,7 +56,7 @@ class ResolutionScope:
 
 @dataclass(slots=True)
 class ColumnResolver:
-    """Resolves the column names of one statement, and collects the references and the unresolved names."""
+    """Resolves the column names of one statement, and records column references and unresolved names."""
 
     columns_of: ColumnsOf
     query: Callable[[Any, Mapping[str, Relation], tuple[JoinSide, ...]], Relation]
@@ -64,7 +65,7 @@ class ColumnResolver:
     references: list[ColumnReference] = field(default_factory=list)
 
     def miss(self, name: str, reason: str, within: str, offset: int, lacking: Iterable[Relation] = ()) -> None:
-        """Record an unresolved name; `lacking` are relations with known columns, none of which has the name."""
+        """Record an unresolved name; `lacking` are the searched relations, all of whose columns are known."""
         sources = list(lacking)
         # A column named by Spark, such as `count(1)`, may exist under a name that only Spark knows.
         sure = name.replace(".", "_").isidentifier() and name.lower() not in LITERAL_FUNCTIONS
@@ -75,9 +76,9 @@ class ColumnResolver:
         ] = None
 
     def item(self, node: Any, place: ResolutionScope, name: str = "", label: str = "") -> RelationColumn:
-        """Return a column computed by an expression, with the origins of all names in the expression.
+        """Return the column that an expression computes, with the origins of all names in the expression.
 
-        For display, the names in its text are qualified by tables or WITH queries instead of aliases.
+        For display, names in the column's SQL are qualified by tables or WITH queries instead of aliases.
         """
         inner = node.unalias() if isinstance(node, exp.Alias) else node
         if self._is_path(inner):
@@ -111,7 +112,10 @@ class ColumnResolver:
         return {name.lower(): self.item(value.copy(), place, name.lower()) for name, value in pairs}
 
     def _expression(self, node: Any, place: ResolutionScope, found: RelationColumn) -> None:
-        """Add the origins of all names in an expression to a column, without recursion into long chains of AND or +."""
+        """Add the origins of all names in an expression to the column `found`.
+
+        Long chains of AND or + are traversed without recursion.
+        """
         waiting: list[tuple[Any, InputKind]] = [(node, InputKind.VALUE)]
         while waiting:
             each, kind = waiting.pop()
@@ -130,7 +134,7 @@ class ColumnResolver:
     def _children(
         self, node: Any, kind: InputKind, place: ResolutionScope, found: RelationColumn
     ) -> list[tuple[Any, InputKind]]:
-        """Return a node's children with their kinds of input, in reverse order because the last is visited first."""
+        """Return a node's children, each with its kind of input, in reverse order because the last is visited first."""
         if _counts_rows(node):
             _add(found, rows_of(place.sides[0].tables()), kind)
         if isinstance(node, exp.Filter):
@@ -159,7 +163,7 @@ class ColumnResolver:
         _add(found, rows_of(relation.tables), InputKind.CONDITION)
 
     def _star(self, star: Any, place: ResolutionScope, found: RelationColumn, kind: InputKind) -> None:
-        """Add the inputs of an argument `*`: the rows for an aggregate such as `count(*)`, else all columns."""
+        """Add the inputs of a `*` argument to a column: the rows for an aggregate like `count(*)`, else all columns."""
         parent = star.parent
         if isinstance(parent, exp.Anonymous) and str(parent.this) in AGGREGATES:
             _add(found, rows_of(place.sides[0].tables()), kind)
@@ -170,7 +174,7 @@ class ColumnResolver:
     def starred(self, star: Any, place: ResolutionScope) -> list[tuple[str, RelationColumn]]:
         """Return the columns that `*`, `t.*` or `s.*` stands for, each with the alias of its source.
 
-        Columns and struct fields that EXCEPT names are left out.
+        Columns and struct fields listed in EXCEPT are left out.
         """
         side, within = place.sides[0], place.within
         parts = list(qualifiers_of(star))
@@ -194,7 +198,7 @@ class ColumnResolver:
     def _without(
         self, star: Any, found: list[tuple[str, RelationColumn]], place: ResolutionScope, *, missing: bool
     ) -> list[tuple[str, RelationColumn]]:
-        """Return the columns of a star without the columns and struct fields that EXCEPT names."""
+        """Remove the columns and struct fields listed in EXCEPT from the columns of a star."""
         side, qualifiers = place.sides[0], qualifiers_of(star)
         # Fields of `s.*` have no source: a name before a dot is a field.
         of_struct = len(qualifiers) > 1 or any(each.name not in side.relations for each in qualifiers)
@@ -313,7 +317,7 @@ def offset_of(part: Any) -> int:
 
 
 def _renamed(path: RelationColumn, name: str) -> RelationColumn:
-    """Return a column named `name` that has the value and all inputs of the column at a path."""
+    """Return a column named `name` that has the value and all inputs of `path`, a resolved column or field."""
     found = RelationColumn(name or path.name, dict(path.values), dict(path.conditions), uses=(path,), kind=path.kind)
     found.plain, found.fields = path.plain, path.fields
     return found
@@ -348,7 +352,7 @@ def _counts_rows(node: Any) -> bool:
 
 
 def _show(column: Any, side: JoinSide, *, outer: bool) -> None:
-    """Qualify a column for display by its table or WITH query; with a single source, remove the qualifier."""
+    """Qualify a column by its table or WITH query for display, or remove its qualifier if there is a single source."""
     parts = name_parts(column)
     first, several = parts[0].name, outer or len(side.relations) > 1
     if len(parts) > 1 and first in side.relations:
@@ -370,7 +374,7 @@ def _indexes(node: Any) -> list[Any]:
 
 
 def _element(item: RelationColumn) -> RelationColumn:
-    """Return the column for `item[i]`, which has the origins of the whole array or map."""
+    """Return the column for `item[i]`; its origins are those of the whole array or map."""
     return RelationColumn(
         item.name, item.values, item.conditions, uses=(item,), kind=element_type(item.kind), plain=item.plain
     )
@@ -381,5 +385,5 @@ def _struct(item: RelationColumn) -> list[tuple[str, object]]:
 
 
 def _has_unit_first(node: Any) -> bool:
-    """Return whether the first argument is a time unit, which sqlglot parses as a column: `dateadd(DAY, 1, ts)`."""
+    """Return whether the first argument is a time unit, as in `dateadd(DAY, 1, ts)`; sqlglot parses it as a column."""
     return str(node.this) in _UNIT_FIRST and len(node.expressions) == 3 and isinstance(node.expressions[0], exp.Column)

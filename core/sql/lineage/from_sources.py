@@ -1,4 +1,7 @@
-"""Sources in FROM and their columns: tables, WITH queries, subqueries, joins, lateral views and table functions."""
+"""Resolution of the sources in FROM to relations with columns.
+
+Sources are tables, WITH queries, subqueries, joins, lateral views and table functions.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -51,7 +54,7 @@ class FromSources:
         stateful: bool,
         changes: Collection[int],
     ) -> None:
-        """`changes` are the offsets of the reads that stream a change feed."""
+        """Set up the resolution; `changes` are the offsets of the reads that stream a change feed."""
         self.walk = walk
         self._changes = changes
         self._text = text
@@ -62,7 +65,7 @@ class FromSources:
         """Offset of the first read of each table."""
 
     def read(self, root: Any, ctes: Ctes, outer: Sides) -> JoinSide:
-        """Return the relation of a single source, or the joined relations of a group."""
+        """Resolve a single source, or a group of joined sources, to a join side."""
         if is_group(root):
             side = self.read(root.this, ctes, outer)
             for join in root.this.args["joins"]:
@@ -73,7 +76,7 @@ class FromSources:
         return side
 
     def _source(self, source: Any, ctes: Ctes, outer: Sides) -> Relation:
-        """Return the relation of a single source; its display name may still change when it is joined."""
+        """Resolve a single source to a relation, whose display name may still change when it is joined."""
         written = source.meta.get("written") or (source.name if isinstance(source, exp.Table) else "")
         entry: NamedRead | None = source.meta.get("entry")
         if entry is not None:
@@ -115,7 +118,7 @@ class FromSources:
         return Relation([*own, *self._feed(entry, own)], {}, {table: None}, missing, table, hidden=hidden)
 
     def _feed(self, entry: NamedRead, known: Iterable[RelationColumn]) -> list[RelationColumn]:
-        """Return the columns that the change feed adds to a table; empty if this read does not stream the feed."""
+        """Return the columns that the change feed adds to a table; empty if this read is not of the change feed."""
         if entry.start not in self._changes:
             return []
         names = {item.name for item in known}
@@ -123,7 +126,7 @@ class FromSources:
         return [table_column(table, each.name, each.type) for each in CHANGE_COLUMNS if each.name not in names]
 
     def _watermarked(self, mark: StreamClauses | None, source: Any, relation: Relation, ctes: Ctes) -> Relation:
-        """Add the column that `WATERMARK expression AS name` defines.
+        """Add the column that `WATERMARK expression AS name` defines to a relation.
 
         In a stateful statement, also record that the column decides which rows are dropped as late.
         """
@@ -146,7 +149,7 @@ class FromSources:
         return relation
 
     def _put(self, tree: Any, end: int) -> None:
-        """Set the offsets of the names in a WATERMARK clause, which was parsed separately from the statement."""
+        """Set the offsets of the names in a WATERMARK clause, because it was parsed separately from the statement."""
         before = self._text[:end].lower()
         start = before.rfind("watermark")
         for name in tree.find_all(exp.Identifier):
@@ -210,7 +213,7 @@ class FromSources:
 
 
 def fold_names(tree: Any) -> None:
-    """Convert names in a tree to lower case, and keep the written aliases for display."""
+    """Convert all names in a tree to lower case, and store each source's written alias for display."""
     for node in tree.walk():
         node.comments = None
         if isinstance(node, exp.Identifier):
@@ -227,14 +230,14 @@ def fold_names(tree: Any) -> None:
 def add_row_decision(
     clause: str, node: Any, place: ResolutionScope, walk: ColumnResolver, deciding: dict[RowDecision, None]
 ) -> None:
-    """Record in `deciding` that a clause decides which rows exist, unless the clause is absent or a constant."""
+    """Record in `deciding` that a clause decides which rows exist, unless it is missing, TRUE or FALSE."""
     if node is not None and not isinstance(node, exp.Boolean):
         place.within = clause
         deciding[RowDecision(clause, walk.item(node, place))] = None
 
 
 def add_explode_decision(call: Any, relation: Relation, clause: str, deciding: dict[RowDecision, None]) -> None:
-    """Record in `deciding` that an exploded collection decides how many rows exist."""
+    """Record in `deciding` that an exploded collection determines the number of rows."""
     found = made_column("", relation.items, sql_of(call))
     found.offset = first_offset(call, 0)
     deciding[RowDecision(clause, found)] = None
@@ -246,7 +249,7 @@ def _column_aliases(source: Any) -> tuple[str, ...]:
 
 
 def _hide_alias(source: Any) -> None:
-    """Replace a source's internal alias with the written one, or drop it; all names must have been resolved."""
+    """Replace a source's internal alias with the written alias, or remove it; all names must have been resolved."""
     written = source.meta.get("written", "")
     if isinstance(source, exp.Table) or not written:
         source.set("alias", None)
@@ -255,7 +258,7 @@ def _hide_alias(source: Any) -> None:
 
 
 def _show_apart(left: JoinSide, right: JoinSide) -> None:
-    """Number the sources that share a display name, so that they can be distinguished in texts."""
+    """Number the right side's sources whose display names also occur on the left, to distinguish them."""
     for relation in right.relations.values():
         name, number = relation.shown, 1
         while any(relation.shown == each.shown for each in left.relations.values()):

@@ -1,6 +1,6 @@
-"""Relations that a generator call or a pivot in FROM produces: explode, inline, stack, PIVOT, UNPIVOT.
+"""Relations produced by a generator call or a pivot in FROM: explode, inline, stack, PIVOT, UNPIVOT.
 
-Names and numbers of columns are those of Spark 4.2.0 (tested; function group generator_funcs, and
+The names and numbers of columns are those of Spark 4.2.0 (tested; function group generator_funcs, and
 analysis/PivotTransformer.scala).
 """
 
@@ -39,7 +39,7 @@ def is_generator(node: Any) -> bool:
 def generated_relation(call: Any, place: ResolutionScope, walk: ColumnResolver, names: tuple[str, ...]) -> Relation:
     """Return the relation that a generator or table function produces.
 
-    `names` are the column aliases, of which there may be fewer than columns.
+    `names` are the column aliases; there may be fewer aliases than columns.
     """
     function = str(call.this).removesuffix("_outer") if isinstance(call, exp.Anonymous) else ""
     arguments = list(call.expressions) if isinstance(call, exp.Anonymous) else []
@@ -79,7 +79,7 @@ def _exploded(collection: RelationColumn, count: int) -> list[RelationColumn]:
 
 
 def _inlined(collection: RelationColumn, count: int) -> tuple[list[RelationColumn], str]:
-    """Return the columns into which `inline` expands an array of structs, and why they are unknown.
+    """Return the columns into which `inline` expands an array of structs, and the reason if they are unknown.
 
     The reason is empty if the columns are known.
     """
@@ -96,7 +96,7 @@ def _inlined(collection: RelationColumn, count: int) -> tuple[list[RelationColum
 
 
 def _stacked(arguments: list[Any], place: ResolutionScope, walk: ColumnResolver) -> list[RelationColumn]:
-    """Return the columns of `stack(n, a, b, …)`, which distributes its values over n rows, row by row."""
+    """Return the columns of `stack(n, a, b, …)`, which arranges its values in n rows."""
     rows, values = arguments[0], [walk.item(each, place) for each in arguments[1:]]
     count = (whole_number(rows.name) or 1) if isinstance(rows, exp.Literal) else 1
     width = -(-len(values) // count)
@@ -108,7 +108,7 @@ def _part(name: str, whole: RelationColumn, kind: str = "") -> RelationColumn:
 
 
 def pivoted_relation(pivot: Any, relation: Relation, ctes: Mapping[str, Relation], walk: ColumnResolver) -> Relation:
-    """Return a relation after a PIVOT or UNPIVOT; an unsupported form is recorded as unresolved."""
+    """Return the relation that a PIVOT or UNPIVOT makes of another; an unsupported form is recorded as unresolved."""
     fields = pivot.args.get("fields") or []
     place = ResolutionScope((side_of("", relation),), "PIVOT", ctes)
     single = len(fields) == 1 and isinstance(fields[0], exp.In)
@@ -144,7 +144,7 @@ def _pivoted(pivot: Any, field: Any, relation: Relation, place: ResolutionScope,
 
 
 def _keys(node: Any) -> list[Any]:
-    """Return the columns in `FOR a` or `FOR (a, b)`."""
+    """Return the columns listed in `FOR a` or `FOR (a, b)` of a PIVOT."""
     return list(node.expressions) if isinstance(node, exp.Tuple) else [node]
 
 

@@ -12,7 +12,7 @@ from core.model.names import TableName
 
 
 class InputKind(StrEnum):
-    """How an input contributes to an output."""
+    """The way in which an input contributes to an output: as a value or as a condition."""
 
     VALUE = "value"
     CONDITION = "condition"
