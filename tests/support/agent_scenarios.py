@@ -1,4 +1,4 @@
-"""A second actor that works while a test runs: a thread that holds a version, or an operator who acts in mid-step."""
+"""Another actor that works while a test runs: a thread that holds a version, or an operator who acts during a step."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ from state.operator_commands import Word
 
 @contextmanager
 def held_elsewhere(agent: AgentContext, *versions: Version, by: str = "run 7f3a") -> Iterator[None]:
-    """Hold versions in another thread for the duration of the block."""
+    """Hold the locks of versions in another thread for the duration of the block."""
     taken, over = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -39,7 +39,7 @@ def held_elsewhere(agent: AgentContext, *versions: Version, by: str = "run 7f3a"
 
 
 class _ReadBefore:
-    """A ledger after whose first answer to a certain question another actor does something."""
+    """A ledger that lets another actor act once, right after it has first answered a certain question."""
 
     def __init__(self, ledger: Ledger, question: str, act: Callable[[], object]) -> None:
         self._ledger, self._question, self._act = ledger, question, act
@@ -59,7 +59,7 @@ class _ReadBefore:
 
 
 def read_before(agent: AgentContext, question: str, act: Callable[[], object]) -> AgentContext:
-    """Return a context in which `act` runs right after the ledger's first answer to `question`."""
+    """Return a context in which `act` is called once, right after the ledger's first answer to `question`."""
     return replace(agent, ledger=_ReadBefore(agent.ledger, question, act))  # type: ignore[arg-type]  # A double.
 
 
@@ -73,24 +73,24 @@ def put_made(agent: AgentContext, deployment: Deployment, run: str = "") -> Depl
 
 
 def fast_lane(agent: AgentContext) -> StatementControl:
-    """Return the operators' control of statements over a context."""
+    """Return the control through which operators start and stop statements, over this agent's context."""
     return StatementControl(agent, EmergencyJournal(Path(agent.folder, "emergency.jsonl")))
 
 
 def stop_in_ledger(agent: AgentContext, *names: str) -> None:
-    """Record a stop by an operator in the ledger without carrying it out."""
+    """Record an operator's stop in the ledger without carrying it out."""
     agent.ledger.stop_statements(names, Word(agent.locks.stop(names), "bob", 1.0))
 
 
 def in_a_thread(act: Callable[[], object]) -> threading.Thread:
-    """Start another actor's work in a daemon thread, so that a test that ends early does not wait for it."""
+    """Run another actor's work in a daemon thread, which does not keep a test that ends early from exiting."""
     thread = threading.Thread(target=act, daemon=True)
     thread.start()
     return thread
 
 
 def stop_by_operator(agent: AgentContext, pool: Any, *tables: str) -> threading.Thread:
-    """Start an operator's stop and return once Spark's stop was called; its confirmation may still be waiting."""
+    """Start an operator's stop; return once Spark has been told to stop, even if its confirmation is still pending."""
     called = len(pool.stops)
     acts, names = fast_lane(agent), tuple(map(TableName, tables))
     thread = in_a_thread(lambda: acts.stop(names, time.monotonic(), by="bob"))
@@ -99,7 +99,7 @@ def stop_by_operator(agent: AgentContext, pool: Any, *tables: str) -> threading.
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Return once a condition holds; fail after `seconds`."""
+    """Wait until a condition is true; fail after `seconds`."""
     ends_at = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < ends_at, "the condition never held"

@@ -1,7 +1,7 @@
 """Run the agent with a shifted wall clock: `python agent_with_moved_clock.py FILE --project DIR --env E`.
 
-The file holds the shift in seconds, and `time.time` adds it, because the machine's own clock cannot be set inside a
-container. Uptime and sleeping are unaffected, as when a real clock is set.
+The file contains the shift in seconds, which is added to `time.time`, because the machine's own clock cannot be set
+inside a container. Uptime and sleeping are unaffected, as when a real clock is set.
 """
 
 import runpy

@@ -1,7 +1,7 @@
 """Folds the fragments of `.changes/` into the changelog: `python -m tests.support.changelog`.
 
 A fragment is one entry, however many lines it has. Entries are listed under the day on which their file was committed,
-newest first; sections that the changelog already has, such as releases, are kept as they are below them.
+newest first; sections that the changelog already contains, such as releases, are kept below them.
 """
 
 import re
@@ -17,7 +17,7 @@ NEW = "Not committed yet"
 
 
 def changelog(root: Path) -> str:
-    """Return a clone's changelog with its fragments as Markdown; raises CalledProcessError if git does not answer."""
+    """Return a clone's changelog including its fragments, as Markdown; raises CalledProcessError if git fails."""
     days: dict[str, list[str]] = {}
     for _, day, path in sorted((*added, path) for path, added in _fragments(root).items()):
         entry = " ".join((root / path).read_text(encoding="utf-8").split())
@@ -30,7 +30,7 @@ def changelog(root: Path) -> str:
 
 
 def fold(root: Path) -> None:
-    """Write the fragments into the changelog and delete them."""
+    """Write the fragments into the changelog, and delete their files."""
     text = changelog(root)
     (root / CHANGELOG).write_text(text, encoding="utf-8")
     for path in (root / FOLDER).glob("*.md"):
@@ -38,14 +38,14 @@ def fold(root: Path) -> None:
 
 
 def _fragments(root: Path) -> dict[str, tuple[int, str]]:
-    """Map each fragment to its commit and day; commits count from 0 for the newest, and -1 means not committed yet."""
+    """Map each fragment to its commit's number (0 for the newest, -1 if not committed yet) and day."""
     added = dict(reversed(list(_added(root))))
     paths = (path.relative_to(root).as_posix() for path in (root / FOLDER).glob("*.md"))
     return {path: added.get(path, (-1, NEW)) for path in paths}
 
 
 def _added(root: Path) -> Iterator[tuple[str, tuple[int, str]]]:
-    """Yield each path that a commit added, with the commit's number (0 for the newest) and its day, newest first."""
+    """Yield each path added by a commit, with the commit's number (0 for the newest) and day, newest first."""
     command = ["git", "log", "--diff-filter=A", "--no-renames", "--format=%x00%as", "--name-only", "--", FOLDER]
     said = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
     for number, commit in enumerate(said.split("\0")[1:]):

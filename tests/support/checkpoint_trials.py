@@ -2,7 +2,7 @@
 
 The old text runs over part 1 and the new text over part 2, on one checkpoint and one table; the new text alone runs
 over both parts into a second table. Possible outcomes: the tables are equal; they differ only in rows that the old text
-wrote before the seam; they differ otherwise or cannot be read; Spark refuses the query.
+wrote before the seam; they differ in other rows or cannot be read; Spark refuses the query.
 """
 
 import json
@@ -44,7 +44,7 @@ Records = Callable[[str, int], Iterator[list[dict[str, Any]]]]
 
 @dataclass
 class Trial:
-    """One edit as it goes through both parts."""
+    """The trial of one edit over both parts of the input."""
 
     edit: Edit
     number: int
@@ -58,7 +58,7 @@ class Trial:
 
     @property
     def outcome(self) -> str:
-        """The result on Spark: `equal`, `seam`, `differs`, or `refused` with the error class."""
+        """The outcome on Spark: `equal`, `seam`, `differs`, or a refusal with Spark's error class."""
         if self.refused:
             return self.refused
         if self.seen["changed 2"] == self.seen["new 2"]:
@@ -68,7 +68,7 @@ class Trial:
 
 
 def run(trials: Sequence[Trial], pool: LocalPool, root: Path, records: Records | None = None) -> None:
-    """Run all trials through both parts, with one session per configuration and in a new database."""
+    """Run all trials over both parts of the input, with one session per configuration, in a new database."""
     sessions: dict[tuple[tuple[str, str], ...], Session] = {}
     database = f"trials_{uuid.uuid4().hex}"
 
@@ -97,7 +97,7 @@ def run(trials: Sequence[Trial], pool: LocalPool, root: Path, records: Records |
 
 
 def prepare(trials: Sequence[Trial], session: Callable[[dict[str, str]], Session], root: Path) -> None:
-    """Create both tables of each trial, and open every session before threads need them."""
+    """Create both tables of each trial, and open all sessions before threads need them."""
     for trial in trials:
         for side, revision in (("changed", trial.edit.old), ("new", trial.edit.new)):
             name = f"{side}_{trial.number}"
@@ -108,23 +108,23 @@ def prepare(trials: Sequence[Trial], session: Callable[[dict[str, str]], Session
 
 
 def first_conf(trial: Trial) -> dict[str, str]:
-    """Return the configuration that applies from the first start."""
+    """Return the Spark configuration of a trial's first run."""
     return EVOLVING if "evolving" in trial.edit.marks else {}
 
 
 def second_conf(trial: Trial) -> dict[str, str]:
-    """Return the configuration for part 2, which also applies to all runs of the new text alone."""
+    """Return the Spark configuration for part 2; the new text uses it for part 1, too, when it runs alone."""
     return first_conf(trial) | dict(trial.edit.new.pool.conf if trial.edit.new.pool else ())
 
 
 def each(trials: Sequence[Trial], do: Callable[[Trial], None]) -> None:
-    """Call `do` on every trial, a few at a time."""
+    """Call `do` with every trial, a few at a time."""
     with ThreadPoolExecutor(AT_ONCE) as threads:
         list(threads.map(do, trials))
 
 
 def step(trial: Trial, name: str, revision: Revision, session: Session, root: Path) -> None:
-    """Run a text over the landed input, then read its table by the columns of the new text."""
+    """Run a text over the input that has landed so far, then read the columns of the new text from its table."""
     side, part = name.split()
     table = f"{side}_{trial.number}"
     if trial.refused:
@@ -149,7 +149,7 @@ def step(trial: Trial, name: str, revision: Revision, session: Session, root: Pa
 
 
 def add_columns(trial: Trial, table: str, session: Session) -> None:
-    """Add the new columns to a table, as a plan does before it restarts a statement."""
+    """Add the new text's additional columns to a table, as a plan does before it restarts a statement."""
     old = {column.name for column in trial.edit.old.ddl.columns}
     added = [f"{c.name} {c.type}" for c in trial.edit.new.ddl.columns if c.name not in old]
     if added:
@@ -157,7 +157,7 @@ def add_columns(trial: Trial, table: str, session: Session) -> None:
 
 
 def query(trial: Trial, table: str, revision: Revision, session: Session, root: Path, *, part: str) -> None:
-    """Start a revision on its table's checkpoint and return when it has read everything there is."""
+    """Start a revision on its table's checkpoint, and return once it has read all input."""
     parsed = revision.parsed
     assert parsed is not None
     frame = session.spark.sql(compile_select(parsed, {read.table: read.table for read in parsed.reads}))
@@ -175,7 +175,7 @@ def query(trial: Trial, table: str, revision: Revision, session: Session, root: 
 
 
 def rows(session: Session, table: str, columns: Sequence[str]) -> Counter[tuple[str, ...]]:
-    """Read a table as its readers do; columns that it lacks are null."""
+    """Count the rows of a table, read as its readers do; columns that the table lacks are null."""
     session.spark.catalog.refreshTable(table)
     frame = session.spark.table(table)
     found = frame.selectExpr(*(name if name in frame.columns else f"NULL AS {name}" for name in columns))
@@ -183,7 +183,7 @@ def rows(session: Session, table: str, columns: Sequence[str]) -> Counter[tuple[
 
 
 def land(root: Path, *, part: int, records: Records) -> None:
-    """Land one part of every input; part 2 joins with part 1, repeats some of it, and closes all windows."""
+    """Land one part of every input; part 2 joins with part 1, repeats some of its rows, and closes all windows."""
     for name in INPUTS:
         for number, rows_of_file in enumerate(records(name, part)):
             hidden = root / name / ".part"
@@ -194,7 +194,7 @@ def land(root: Path, *, part: int, records: Records) -> None:
 
 
 def records_of(name: str, part: int) -> Iterator[list[dict[str, Any]]]:
-    """Yield the files of one part of an input."""
+    """Yield the files of one part of an input, each as a list of rows."""
     if name.startswith("dim"):
         if part == 1:
             yield [{"k": k, "name": f"{name} {k}"} for k in "xyzq"]
@@ -207,13 +207,13 @@ def records_of(name: str, part: int) -> Iterator[list[dict[str, Any]]]:
 
 
 def record(n: int, offset: int) -> dict[str, Any]:
-    """Return row `n`: rows are a minute apart, and `v` depends irregularly on odd ids."""
+    """Return row `n` of an input: rows are a minute apart, and for odd ids `v` is irregular."""
     at = f"2026-01-01T{12 + n // 60}:{n % 60:02}:00Z"
     return {"id": n + offset, "k": "xyz"[n % 3], "v": n if n % 2 == 0 else 3 * n % 7, "w": 10 * n, "ts": at}
 
 
 def verdict(outcome: str, change: Change) -> str:
-    """Return whether our planned action is acceptable given the outcome on Spark: `ok`, `WRONG`, or `ok: evidence`."""
+    """Return whether the planned action is acceptable given the outcome on Spark: `ok`, `ok: evidence` or `WRONG`."""
     if change.action in (Action.KEEP, Action.RECORD):
         return "ok" if outcome == "equal" else "WRONG"
     if change.action is Action.RESTART:

@@ -1,4 +1,4 @@
-"""Calls the command line in this process and reads its `--json` output."""
+"""Calls the command line within this process, and decodes its `--json` output."""
 
 import json
 from typing import Any

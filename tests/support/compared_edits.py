@@ -1,7 +1,7 @@
 """Edits of a statement, executed on real Spark and compared as a release compares two versions.
 
-Statements run as batch queries over the same rows, the new version's in another order. Drills cover the rows that a
-stream withholds.
+Statements run as batch queries over the same rows, in a different order for the new version. Drills cover the rows that
+a stream withholds.
 """
 
 import re
@@ -42,7 +42,7 @@ _WATERMARK = re.compile(r"\s+WATERMARK \w+ DELAY OF INTERVAL \d+ \w+", re.I)
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A SELECT and the columns it writes, before and after an edit."""
+    """An edit: a SELECT and the columns that it writes, before and after."""
 
     name: str
     old: str
@@ -59,7 +59,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The results of one comparison."""
+    """The results of comparing both versions of one edit."""
 
     results: dict[str, CheckResult]
     seconds: float
@@ -70,18 +70,18 @@ class Judged:
 
     @property
     def words(self) -> str:
-        """Describe what differs."""
+        """Describe the checks that found a difference; empty if none did."""
         return "; ".join(f"{r.check} {r.verdict}: {r.summary}" for r in self.results.values() if r.verdict != "ok")
 
 
 class EditedOnSpark:
-    """Executes edits on Spark and compares both versions."""
+    """Executes edits on Spark, and compares the two versions of each."""
 
     def __init__(self, session: Session, folder: Path) -> None:
         self._session, self._folder = session, folder
 
     def judge(self, edit: Edit, **old_row: Any) -> Judged:
-        """Execute and compare an edit; `old_row` overrides fields of the old version's ledger row."""
+        """Execute an edit and compare its versions; `old_row` overrides fields of the old version's ledger row."""
         versions = []
         for n, (side, select, columns) in enumerate(
             (("old", edit.old, edit.columns), ("new", edit.new, edit.new_columns or edit.columns)), 1

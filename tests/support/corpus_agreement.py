@@ -28,7 +28,7 @@ OPERATORS = {
 
 @dataclass(frozen=True)
 class Difference:
-    """One point on which our analysis of a statement differs from Spark's."""
+    """A point on which our analysis of a statement differs from Spark's."""
 
     key: str
     what: str
@@ -42,7 +42,7 @@ class Difference:
 
 
 def report(found: list[Case], recorded: dict[str, list[Verdict]]) -> int:
-    """Print the agreement as `N of M` and each difference with its reason; return 1 if it is out of bounds, else 0."""
+    """Print the agreement as `N of M`, and each difference with its reason; return 1 if there are too many, else 0."""
     reasons = disagreements()
     asked = [case for case in found if case.key in recorded]
     differences = [each for case in asked for each in compared(case, recorded[case.key])]
@@ -61,13 +61,13 @@ def report(found: list[Case], recorded: dict[str, list[Verdict]]) -> int:
 
 
 def disagreements() -> dict[str, str]:
-    """Return the known disagreements, key to reason; the file holds `key -- reason` lines."""
+    """Return the known disagreements, as reasons by key; each line of their file is `key -- reason`."""
     lines = (FOLDER / "disagreements.list").read_text(encoding="utf-8").splitlines()
     return dict((key, reason) for key, _, reason in (line.partition(" -- ") for line in lines if line))
 
 
 def whole(case: Case) -> tuple[list[ParsedStatement], list[ParsedStatement]]:
-    """Return a file's statements parsed together, and parsed one by one with their positions reset."""
+    """Return a case's statements parsed as one text, and parsed one by one; positions are removed."""
     streams = case.reads == "stream"
     together = read_any(case.text, "q.sql", every_table_streams=streams)[0]
     apart = [parsed for each in case.statements for parsed in read_any(each, "q.sql", every_table_streams=streams)[0]]
@@ -80,7 +80,7 @@ def _placeless(parsed: ParsedStatement) -> ParsedStatement:
 
 
 def compared(case: Case, spark: list[Verdict]) -> list[Difference]:
-    """Compare our reading of a case with Spark's verdicts, statement by statement."""
+    """Compare our analysis of a case with Spark's verdicts, statement by statement."""
     found: list[Difference] = []
     for index, (one, other) in enumerate(zip(ours(case), spark, strict=True), 1):
         key = case.key if len(spark) == 1 else f"{case.key}, statement {index}"
@@ -89,14 +89,14 @@ def compared(case: Case, spark: list[Verdict]) -> list[Difference]:
 
 
 def ours(case: Case) -> list[Verdict]:
-    """Analyze a case as `headgate sql` does, with the tables and views of the corpus."""
+    """Return our verdicts on a case, analyzed as `headgate sql` does, with the tables and views of the corpus."""
     if len(case.statements) == 1:
         return [_ours(case.text, case.reads)]
     return [_ours(each, case.reads) for each in case.statements]
 
 
 def compiled(statement: str) -> str:
-    """Compile a statement with STREAM before every table."""
+    """Compile a statement with STREAM in front of every table."""
     (parsed,), _ = read_any(statement, "q.sql", every_table_streams=True)
     return compile_select(parsed, {read.table: str(read.table) for read in parsed.reads})
 
@@ -120,7 +120,7 @@ def _ours(text: str, reads: str) -> Verdict:
 
 
 def _watermarks(parsed: ParsedStatement) -> list[tuple[str, str]]:
-    """Read the WATERMARK clauses from the canonical text, since subqueries can have them too."""
+    """Return the WATERMARK clauses as (column, delay), from the canonical text, since subqueries can have them too."""
     units = "microsecond|millisecond|second|minute|hour|day|week|month|year"
     clauses = re.findall(
         rf"WATERMARK (.+?) DELAY OF (?:INTERVAL )?((?:\S+ (?:{units})(?: to \w+)? ?)+)", parsed.canonical
@@ -129,7 +129,7 @@ def _watermarks(parsed: ParsedStatement) -> list[tuple[str, str]]:
 
 
 def _unknown(parsed: ParsedStatement) -> str:
-    """Return the complaint that a project's checks would make about the tables read, or "" for none."""
+    """Return the problem that a project's checks would find in the tables read; empty if there is none."""
     streamed = {_plain(read.table) for read in parsed.reads if read.streaming}
     for read in parsed.reads:
         if read.table.rpartition(".")[0] not in ("", "default", "spark_catalog.default") and read.table not in VIEWS:

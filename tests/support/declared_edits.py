@@ -8,7 +8,7 @@ from core.sql.statement import Column, TableDdl, TableRead, Watermark
 
 
 def edited(made: Table, *, mark: str, ddl: TableDdl | None = None, **facts: object) -> Table:
-    """Return a table with a different meaning; `mark` makes its texts differ."""
+    """Return a table with changed facts; `mark` makes its texts differ as well."""
     assert made.dml is not None and made.parsed is not None
     changed = replace(made.parsed, **facts)  # type: ignore[arg-type]  # Fields by name.
     return replace(
@@ -54,12 +54,12 @@ def _aggregate(made: Table) -> Table:
 
 
 def _fewer_columns(made: Table) -> Table:
-    """Return a table as it was before a column was added."""
+    """Return the table as it was before its columns were added."""
     return edited(made, mark="fewer", ddl=replace(made.parsed_ddl, columns=()))
 
 
 def _more_columns(made: Table) -> Table:
-    """Return a table as it was before a column was dropped."""
+    """Return the table as it was before a column was dropped."""
     return edited(made, mark="more", ddl=replace(made.parsed_ddl, columns=(*made.parsed_ddl.columns, Column("x", ""))))
 
 
@@ -68,7 +68,7 @@ def _format(made: Table) -> Table:
 
 
 def _source(made: Table) -> Table:
-    """Return a table that read its first parent twice."""
+    """Return the table as it was when it read its first parent twice."""
     assert made.parsed is not None
     first = made.parsed.reads[0]
     return edited(

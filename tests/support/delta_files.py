@@ -29,7 +29,7 @@ _META = pyarrow.struct(
 
 
 class WrittenLog:
-    """A table's `_delta_log`; each commit adds files with given numbers of rows, at 100 bytes a row."""
+    """A table's `_delta_log`; each commit adds files with given numbers of rows, at 100 bytes per row."""
 
     def __init__(self, folder: Path, id: str = "id-1", configuration: Mapping[str, str] | None = None) -> None:
         self.folder, self.id, self.version = folder, id, -1
@@ -49,7 +49,7 @@ class WrittenLog:
         parameters: Mapping[str, str] | None = None,
         tag: str = "",
     ) -> list[str]:
-        """Add one file per number of rows (None for a file without statistics) and return the paths."""
+        """Commit one file per number of rows (None for a file without statistics), and return the files' paths."""
         paths = [f"part-{self.version + 1}-{n}.parquet" for n in range(len(rows))]
         written = at or time.time()
         actions: list[dict[str, Any]] = [{"txn": {"appId": batch[0], "version": batch[1]}}] if batch else []
@@ -66,20 +66,20 @@ class WrittenLog:
         return paths
 
     def optimize(self, *paths: str, into: int) -> None:
-        """Rewrite files into one file of `into` rows, as OPTIMIZE does, without new rows."""
+        """Replace files with one file of `into` rows without changing the data, as OPTIMIZE does."""
         add = {"path": f"part-{self.version + 1}-0.parquet", "size": 100 * into, "modificationTime": 0}
         actions = [{"add": add | {"dataChange": False, "stats": json.dumps({"numRecords": into})}}]
         actions += [{"remove": {"path": path, "dataChange": False}} for path in paths]
         self._write(actions, time.time(), operation="OPTIMIZE")
 
     def columns(self, *fields: Mapping[str, Any], operation: str = "") -> None:
-        """Commit a schema with these columns, given as fields of Spark's JSON."""
+        """Commit a schema with these columns, given as fields in Spark's JSON format."""
         schema = json.dumps({"type": "struct", "fields": list(fields)})
         about = {"id": self.id, "schemaString": schema, "configuration": {}}
         self._write([{"metaData": about}], time.time(), operation=operation)
 
     def add(self, path: str, *, batch: tuple[str, int], **more: Any) -> None:
-        """Add one file of one row; `more` are further fields of its `add` action."""
+        """Add one file with one row; `more` are additional fields of its `add` action."""
         about = {"path": path, "size": 100, "modificationTime": 0, "dataChange": True, "stats": '{"numRecords":1}'}
         self._write([{"txn": {"appId": batch[0], "version": batch[1]}}, {"add": about | more}], time.time())
 
@@ -123,13 +123,13 @@ class WrittenLog:
 
 
 def offset_line(log: WrittenLog, version: int, index: int = -1, *, snapshot: bool = False) -> str:
-    """Return a source's line in an offsets file."""
+    """Return a source's line in a batch's offsets file."""
     about = {"sourceVersion": 1, "reservoirId": log.id, "reservoirVersion": version, "index": index}
     return json.dumps(about | {"isStartingVersion": snapshot})
 
 
 def commit_batch(checkpoint: Path, batch: int, *lines: str) -> None:
-    """Write the offsets of a batch and commit it."""
+    """Write the offsets file of a batch, then commit the batch."""
     for name in ("offsets", "commits"):
         (checkpoint / name).mkdir(parents=True, exist_ok=True)
     (checkpoint / "metadata").write_text('{"id":"q-1"}')

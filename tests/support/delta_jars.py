@@ -1,4 +1,4 @@
-"""Delta's jars for tests, downloaded once into the user's cache as the product downloads them for a pool."""
+"""Delta's jars for tests, downloaded once into the user's cache, in the same way as for a pool."""
 
 import os
 from functools import cache
@@ -13,7 +13,7 @@ from pipelines.local_pool.java_and_spark import find_java, spark_home
 
 
 def delta_jars() -> Path:
-    """Return the folder with the jars; skip the test if no jar repository can be reached."""
+    """Return the folder with the jars; skip the test if no jar repository is reachable."""
     folder, failure = _obtained()
     if failure:
         pytest.skip(f"no jars of Delta: {failure}")

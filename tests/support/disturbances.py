@@ -39,13 +39,13 @@ IDLE = 1_000
 
 @dataclass
 class Disturbed(Pizzeria):
-    """A demo on two small disks of its own, whose agent can run by a clock that a file shifts."""
+    """A demo on two small disks of its own, whose agent's clock can be shifted by writing a file."""
 
     done_to_it: Counter[str] = field(default_factory=Counter)
 
     @contextmanager
     def disks(self) -> Iterator[None]:
-        """Mount a disk for the home, and unmount it and the one for checkpoints at the end; needs root."""
+        """Mount a disk for the home; at the end, unmount it and the disk for checkpoints. Requires root."""
         self._mount(self.root / "home")
         try:
             yield
@@ -54,7 +54,7 @@ class Disturbed(Pizzeria):
                 subprocess.run(["umount", "-l", str(place)], check=False, capture_output=True)
 
     def begin_on_disks(self, *words: str) -> None:
-        """Start the demo, move its checkpoints to a disk of their own, and start it again."""
+        """Start the demo, move its checkpoints to a separate disk, and start it again."""
         self.begin(*words)
         self.done("down", "--confirm", "")
         kept = self.root / "checkpoints"
@@ -73,7 +73,7 @@ class Disturbed(Pizzeria):
         return self.folder / "data/checkpoints"
 
     def add_neighbour(self) -> None:
-        """Write and deploy the statement that fails."""
+        """Write and deploy a statement that fails after some rows."""
         scripts = self.folder / f"pipelines/facts/kitchen/{NEIGHBOUR}/sql-scripts"
         scripts.mkdir(parents=True)
         (scripts / f"ddl.{NEIGHBOUR}.sql").write_text(f"CREATE TABLE {NEIGHBOUR} (id BIGINT) USING parquet;\n")
@@ -84,7 +84,7 @@ class Disturbed(Pizzeria):
         self.apply(self.plan(NEIGHBOUR))
 
     def remove_neighbour(self) -> None:
-        """Delete the failing statement, whatever its state."""
+        """Delete the failing statement, whatever state it is in."""
         removed = self.delete(NEIGHBOUR)
         assert removed.returncode == 0, removed.stdout + removed.stderr
         shutil.rmtree(self.folder / f"pipelines/facts/kitchen/{NEIGHBOUR}")
@@ -100,15 +100,15 @@ class Disturbed(Pizzeria):
         return self.apply(plan) if "--confirm '" in reviewed.stderr else reviewed
 
     def healthy(self) -> dict[str, str]:
-        """Return the state of every statement except the one that is meant to fail."""
+        """Return the states of all statements except the one that is meant to fail."""
         return {table: state for table, state in self.states().items() if table != NEIGHBOUR}
 
     def up(self) -> bool:
-        """Start the agent if none is running."""
+        """Start the agent if none is running; return whether the command succeeded."""
         return self.run("up").returncode == 0
 
     def up_on_moved_clock(self) -> None:
-        """Replace the running agent with one whose clock is shifted by a file."""
+        """Replace the running agent with one whose clock is shifted by the file `clock`."""
         self.clock.write_text("0")
         self.kill_agent()
         command = [sys.executable, MOVED_CLOCK, str(self.clock), "--project", str(self.folder), "--env", "dev"]
@@ -123,18 +123,18 @@ class Disturbed(Pizzeria):
 
     @property
     def clock(self) -> Path:
-        """The file that holds the shift of the agent's clock in seconds."""
+        """The file that contains the shift of the agent's clock in seconds."""
         return self.root / "clock"
 
     def kill_agent(self) -> None:
-        """Kill the agent and wait until it is gone."""
+        """Kill the agent, and wait until its process is gone."""
         with suppress(OSError, ValueError, StopIteration):
             pid = self.agent_pid()
             os.kill(pid, signal.SIGKILL)
             until(lambda: not alive(pid), 10, "the agent is dead")
 
     def ledger(self, sql: str) -> list[tuple[object, ...]]:
-        """Query the ledger directly, past the agent."""
+        """Query the ledger directly, bypassing the agent."""
         with closing(sqlite3.connect(f"file:{self.home() / 'ledger.db'}?mode=ro", uri=True, timeout=30)) as ledger:
             return list(ledger.execute(sql))
 
@@ -158,7 +158,7 @@ def kill_both(demo: Disturbed, chance: Random) -> None:
 
 
 def kill_console(demo: Disturbed, chance: Random) -> None:
-    """Kill an 80x24 console after it has drawn."""
+    """Kill an 80x24 console once it has drawn."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, pack("HHHH", 24, 80, 0, 0))
     console = subprocess.Popen(
@@ -196,7 +196,7 @@ def lock_ledger(demo: Disturbed, chance: Random) -> None:
 
 
 def hold_idle_sockets(demo: Disturbed, chance: Random) -> None:
-    """Hold 1,000 silent connections; reopen at once those that are refused."""
+    """Hold 1,000 silent connections to the agent; those that it refuses are reopened immediately."""
     path = str(next(Path(f"/tmp/headgate-{os.getuid()}").glob("*.sock")))
     held: list[socket.socket] = []
     try:
@@ -242,7 +242,7 @@ def clock_back(demo: Disturbed, chance: Random) -> None:
 
 
 def _move_clock(demo: Disturbed, by_s: float, chance: Random) -> None:
-    """Shift the clock and put it right again; this must purge nothing."""
+    """Shift the clock and set it right again; meanwhile nothing may be purged from the trash."""
     demo.up_on_moved_clock()
     before = trash(demo)
     demo.clock.write_text(str(by_s))
@@ -273,7 +273,7 @@ LIVE: dict[str, Disturbance] = {
 
 
 def restore_ledger(demo: Disturbed, chance: Random) -> None:
-    """Restore a ledger that lacks the last seconds of acts, and adopt it."""
+    """Restore a ledger that lacks the operator actions of the last seconds, and adopt it."""
     copy = demo.root / "older.db"
     demo.done("backup", str(copy))
     _time_goes_on(demo)
@@ -287,7 +287,7 @@ def restore_ledger(demo: Disturbed, chance: Random) -> None:
 
 
 def restore_home(demo: Disturbed, chance: Random) -> None:
-    """Restore a home that is some seconds old; the server it does not know is named and then killed."""
+    """Restore a home that is some seconds old; the server that it does not know is found by the doctor, then killed."""
     demo.kill_agent()
     kept = demo.root / "older-home"
     shutil.copytree(demo.home(), kept)
@@ -311,7 +311,7 @@ def _other_server(demo: Disturbed) -> int:
 
 
 def restore_checkpoint(demo: Disturbed, chance: Random) -> None:
-    """Put an older checkpoint under a statement: the start is refused with both batch numbers, a rebuild works."""
+    """Give a statement an older checkpoint: a start is refused with both batch numbers, a rebuild succeeds."""
     table = "fct_kitchen_load"
     for each, state in demo.healthy().items():
         if state == "stopped":
@@ -349,7 +349,7 @@ def clone_host(demo: Disturbed, chance: Random) -> None:
 
 
 def clone_home(demo: Disturbed, chance: Random) -> None:
-    """Start a second agent on a copy of the home, over the same data: it starts nothing and ends nothing."""
+    """Start a second agent on a copy of the home, over the same data: it must neither start nor end anything."""
     copy = demo.root / "cloned-home"
     shutil.copytree(demo.root / "home", copy, ignore=shutil.ignore_patterns("*.sock"))
     twin = Pizzeria(demo.root, {"HEADGATE_HOME": str(copy)})
@@ -378,13 +378,13 @@ RESTORED: dict[str, Disturbance] = {
 
 
 def _time_goes_on(demo: Disturbed) -> None:
-    """Let the environment run for longer than the ledger and the data folder take to count on."""
+    """Let the environment run long enough for the counts in ledger and data folder to increase."""
     demo.run("restart", "fct_revenue", "--confirm", "yes")
     time.sleep(25.0)
 
 
 def _adopt(demo: Disturbed) -> None:
-    """Wait until the environment is in doubt, check that nothing was started, and adopt it."""
+    """Wait until the environment is in doubt, check that nothing has been started, and adopt it."""
     demo.back()
     until(lambda: demo.run("adopt").returncode == 3, 60, "something is to be adopted")
     refused = demo.run("restart", "fct_revenue", "--confirm", "yes")
@@ -393,12 +393,12 @@ def _adopt(demo: Disturbed) -> None:
 
 
 def _batch(checkpoint: Path) -> int:
-    """Return the newest batch that a checkpoint has committed, or -1."""
+    """Return the newest batch that a checkpoint has committed; -1 if there is none."""
     return max((int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")), default=-1)
 
 
 def whole(demo: Disturbed) -> list[str]:
-    """Return what is wrong with the ledger once all is quiet: open runs, steps in doubt, gaps in the audit."""
+    """Return the faults in the ledger once everything is quiet: open runs, steps in doubt, gaps in the audit."""
     bad = []
     verified = demo.run("audit", "--verify")
     if verified.returncode:

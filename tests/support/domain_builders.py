@@ -31,7 +31,7 @@ def table(
     settings: Settings | None = None,
     mark: str = "",
 ) -> Table:
-    """Declare a table; without reads it is external, `x!` is a static side, and `mark` changes the meaning."""
+    """Declare a table; without `reads` it is external, `x!` is a static side, and `mark` changes its meaning."""
     found = tuple(TableRead(T(word.rstrip("!")), streaming=not word.endswith("!")) for word in reads.split())
     listed = tuple(_column(text) for text in columns.split(","))
     folder = f"pipelines/facts/{product}/{unit or name}"
@@ -65,7 +65,7 @@ def table(
 
 
 def project(*tables: Table, protected: bool = False, **reads: str) -> Project:
-    """Declare a project of given tables, and of tables named with what they read."""
+    """Declare a project of the given tables, and of tables given as name and what they read."""
     every = {t.name: t for t in (*tables, *(table(name, words) for name, words in reads.items()))}
     return Project(
         id="00000000-0000-0000-0000-000000000000",
@@ -77,7 +77,7 @@ def project(*tables: Table, protected: bool = False, **reads: str) -> Project:
 
 
 def running(declared: Project, *names: str, **states: str) -> dict[TableName, ObservedDeployment]:
-    """Return named tables (or all) as observed running their texts at version 1; `states` overrides by name."""
+    """Return observed deployments of the named tables (default: all) at version 1; `states` overrides their states."""
     found = {}
     for name in names or declared.tables:
         if states.get(name) == "absent":
@@ -89,7 +89,7 @@ def running(declared: Project, *names: str, **states: str) -> dict[TableName, Ob
 def deployed(
     declared: Table, *, version: int = 1, bindings: Mapping[str, int] | None = None, **known: Any
 ) -> ObservedDeployment:
-    """Return an observed deployment of a table's texts; parents are at version 1 (external: 0) unless given."""
+    """Return an observed deployment of a table's texts; by default its parents are at version 1 (external: 0)."""
     if declared.external:
         return ObservedDeployment(**{"state": "running", "deployed": revision_of(declared).texts, **known})
     reads = declared.parsed.reads if declared.parsed else ()
@@ -115,14 +115,14 @@ def deployed(
 
 
 def plan(declared: Project, observed: Mapping[TableName, ObservedDeployment], *tables: str, **request: Any) -> Plan:
-    """Plan a request for tables, or for everything if none is named."""
+    """Plan a request for the named tables, or for all tables if none are named."""
     names = tuple(T(name) for name in tables)
     everything = not names and "products" not in request
     return make_plan(declared, "dev", observed, PlanRequest(tables=names, everything=everything, **request))
 
 
 def steps(found: Plan) -> list[str]:
-    """Return a plan's steps as `do table@version < after`."""
+    """Return the steps of a plan, formatted as `do table@version < after`."""
     return [
         f"{s.do} {'+'.join(s.tables) or f'{s.table}@{s.version}'}"
         + (f" < {','.join(map(str, s.after))}" if s.after else "")
@@ -131,7 +131,7 @@ def steps(found: Plan) -> list[str]:
 
 
 def actions(found: Plan) -> dict[str, str]:
-    """Return the action for each table."""
+    """Return the planned action of each table."""
     return {str(node.table): str(node.action) for node in found.nodes}
 
 
@@ -148,5 +148,5 @@ NOTHING = RevisionTexts()
 
 
 def evidence_of(found: PlanNode | Change) -> tuple[str, ...]:
-    """Return the evidence of a node or a change as sentences."""
+    """Return the evidence for a node or a change, as sentences."""
     return tuple(map(evidence_words, found.evidence))

@@ -1,5 +1,4 @@
-"""One life of an environment in virtual time: the real agent over a modelled server and disk, with operators and
-faults.
+"""One life of an environment in virtual time: the real agent with modelled server and disk, operators and faults.
 
 Everything inside the agent's process is product code: `daemon.Agent` with its loops, lanes, reconciler, journal, ledger
 and adoption. The server, the folders and what survives a kill are models. The same script always yields the same life.
@@ -67,12 +66,12 @@ class LifeEnd:
 
     @property
     def rule(self) -> str:
-        """The first rule that was broken, or ""."""
+        """The first rule that was broken; empty if none was."""
         return self.violations[0].rule if self.violations else ""
 
 
 class Unexpected(logging.Handler):
-    """Records exceptions raised by our own code."""
+    """A log handler that reports exceptions raised by our own code as violations."""
 
     def __init__(self, rules: Rules) -> None:
         super().__init__(logging.WARNING)
@@ -86,7 +85,7 @@ class Unexpected(logging.Handler):
 
 
 class _Points:
-    """The fault points of a life."""
+    """The points of a life at which faults can be injected."""
 
     def __init__(self, life: "Life") -> None:
         self._life = life
@@ -96,7 +95,7 @@ class _Points:
 
 
 class Life:
-    """An environment and its director."""
+    """A life: an environment, and the director who triggers events in it."""
 
     def __init__(self, script: Script, root: Path) -> None:
         self.script, self.root = script, root
@@ -127,7 +126,7 @@ class Life:
     # Faults.
 
     def manner(self, kind: str, subject: str) -> Manner:
-        """Draw how one request fares: its delays, and whether it is lost, repeated or early."""
+        """Draw how a request fares: its delays, and whether it is lost, repeated or takes effect early."""
         now, chance = self.baton.now, self.baton.chance
         made = Manner(0.005 + chance.random() * 0.03, 0.005 + chance.random() * 0.03)
         acts = kind in ("start", "stop", "point", "create", "forget", "unpoint")
@@ -156,7 +155,7 @@ class Life:
 
     @property
     def calm(self) -> bool:
-        """True if no fault is active or still has an effect."""
+        """True if no fault is active or still has effects."""
         now = self.baton.now
         until = (self.server.frozen_until, self.lock.locked_until, self.lock.full_until, self.disk.full_until,
             self.disk.away_until, self.late_until, self.slow_until, self.lost_until, self.repeat_until,
@@ -165,7 +164,7 @@ class Life:
         return served and max(until) + 41.0 < now and not self.operators.agent._context.identity.doubt
 
     def fault(self, event: Event) -> None:
-        """Inject a fault."""
+        """Inject the fault of an event."""
         now, until = self.baton.now, self.baton.now + event.lasts_s
         match event.kind:
             case "kill":
@@ -214,7 +213,7 @@ class Life:
                 self.another_hand()
 
     def another_hand(self) -> None:
-        """Write newer counts into the data folder than the ledger knows, as another agent would."""
+        """Write counts into the data folder that are newer than the ledger's, as another agent would."""
         data, self.rules.touched = str(self.root / "data"), True
         mark = read_mark(data)
         if mark is not None:
@@ -226,7 +225,7 @@ class Life:
             write_record(data, "b@v1", replace(record, count=record.count + 1))
 
     def pass_by(self, label: str) -> None:
-        """Pass a point: events drawn for it happen, and the passing thread is stalled if one of them says so."""
+        """Pass a point: trigger the events drawn for it, and stall the passing thread if one of them requires that."""
         if stalls := self.arrive(label):
             self.rules.meets("stands still")
             if label.startswith("socket"):
@@ -236,7 +235,7 @@ class Life:
             self.rules.swap_begins()
 
     def arrive(self, label: str) -> float:
-        """Trigger the events drawn for a point; return for how many seconds the passing thread stalls."""
+        """Trigger the events drawn for a point; return how many seconds the passing thread must stall."""
         self.rules.passed[label] += 1
         stalls = 0.0
         for armed in tuple(self.armed):
@@ -253,7 +252,7 @@ class Life:
     # The agent.
 
     def begin_agent(self) -> None:
-        """Start an agent over the present state."""
+        """Start an agent in the current environment."""
         self.agents += 1
         process = self.operators.process = Process(f"agent {self.agents}")
         refresh_locks(self.modules)
@@ -286,7 +285,7 @@ class Life:
         self.baton.spawn(begin, "agent", process=process, lane="agent")
 
     def kill_agent(self) -> None:
-        """Kill the agent as SIGKILL would."""
+        """Kill the agent as SIGKILL would do."""
         self.rules.say("the agent is killed")
         self.rules.met["kill"] += self.kill_wanted
         process, self.kill_wanted = self.operators.process, False
@@ -299,7 +298,7 @@ class Life:
             ledger._reading.close()
 
     def world_changes(self) -> dict[str, Any]:
-        """Return replacements for the clocks and random ids in the agent's context."""
+        """Return replacements for the clocks, ids and fault points in the agent's context."""
         return {
             "clock": self.modules.time.time,
             "monotonic": self.modules.time.monotonic,
@@ -364,7 +363,7 @@ class Life:
                 raise StuckLife("it does not end")
 
     def _calm_down(self) -> None:
-        """Stop all faults and let the environment settle."""
+        """End all faults, and let the environment settle."""
         self.rules.say("faults stop")
         self.armed.clear()
         now = self.baton.now
@@ -397,7 +396,7 @@ class Life:
 
 
 class _Written:
-    """Is notified of the transactions of one ledger."""
+    """Notifies the life of one ledger's transactions."""
 
     def __init__(self, life: Life) -> None:
         self._life = life

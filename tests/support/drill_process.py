@@ -1,4 +1,4 @@
-"""The process of a drill, which ends everything it started before it exits on a signal."""
+"""The process of a drill; before it exits on a signal, it ends everything that it started."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ _servers: list[LocalPool] = []
 
 
 def run_drill(main: Callable[[], int]) -> NoReturn:
-    """Run a drill and exit with its code; SIGTERM, SIGHUP and SIGINT exit through its `finally` clauses."""
+    """Run a drill and exit with its code; on SIGTERM, SIGHUP and SIGINT, its `finally` clauses run before the exit."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, _leave)
     raise SystemExit(main())

@@ -1,4 +1,4 @@
-"""How many generated cases a test draws, depending on the Hypothesis profile."""
+"""The number of generated cases that a test draws, depending on the Hypothesis profile."""
 
 from hypothesis import settings
 

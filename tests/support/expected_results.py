@@ -1,6 +1,7 @@
-"""What every table of the sample must hold once its windows are closed, computed from the landed files without Spark.
+"""The rows that every table of the sample must contain once its windows are closed, computed without Spark.
 
-Times are epoch milliseconds. Closing events are left out; `real_rows_query` selects a table's rows without them.
+They are computed from the landed files. Times are epoch milliseconds. Closing events are left out; `real_rows_query`
+selects a table's rows without them.
 """
 
 import json
@@ -48,7 +49,7 @@ class ExpectedRules:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedTable:
-    """How to query a table for its real rows, and the rows expected."""
+    """The query that reads a table's real rows, and the function that computes the expected rows."""
 
     columns: str
     """SQL select list."""
@@ -58,9 +59,7 @@ class ExpectedTable:
 
 
 def real_rows_query(table: str, physical: str = "", rules: ExpectedRules = ExpectedRules()) -> str:
-    """Return the SQL that reads a table's rows in the form of `expected_rows`; `physical` overrides the name to read
-    from.
-    """
+    """Return the SQL that reads a table's rows in the form of `expected_rows`, from the name `physical` if given."""
     answer = EXPECTED_TABLES[table]
     columns = answer.columns
     if table == "int_order_items":
@@ -69,13 +68,13 @@ def real_rows_query(table: str, physical: str = "", rules: ExpectedRules = Expec
 
 
 def expected_rows(folder: DemoDataFolder, rules: ExpectedRules = ExpectedRules()) -> dict[str, Counter[Row]]:
-    """Return for every table written by a statement how often each row must occur; linear in the landed data."""
+    """Return how often each row must occur in each table written by a statement; linear in the landed data."""
     truth = _Truth({feed: _distinct(folder, feed) for feed in FEEDS}, rules)
     return {table: Counter(answer.rows(truth)) for table, answer in EXPECTED_TABLES.items()}
 
 
 def landed_counts(folder: DemoDataFolder) -> dict[str, tuple[int, int]]:
-    """Return for each feed the number of real lines that have landed, and of distinct ones."""
+    """Return for each feed how many real lines have landed, in total and without duplicates."""
     return {feed: (len(rows := list(_real_lines(folder, feed))), len(set(rows))) for feed in FEEDS}
 
 
@@ -86,7 +85,7 @@ def event_ms(event: Mapping[str, Any], feed: str) -> int:
 
 @dataclass(frozen=True)
 class _Truth:
-    """The distinct real events, by feed, with event times in milliseconds."""
+    """The distinct real events by feed, from which the expected rows are computed."""
 
     events: Mapping[str, list[dict[str, Any]]]
     rules: ExpectedRules
@@ -122,7 +121,7 @@ class _Sum:
 
 @dataclass(slots=True)
 class _Sums:
-    """Count and cents by key."""
+    """Counts and amounts in cents, summed up by key."""
 
     by_key: dict[tuple[int, str], _Sum] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""A Delta table owned and written by somebody else, which a project reads."""
+"""A Delta table that is owned and written by somebody else, and read by a project."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ LANDED = "CREATE TABLE landed (id BIGINT, kind STRING) USING delta LOCATION 'lak
 
 @dataclass
 class Owner:
-    """The owner, who writes the table in sessions on the same server that Headgate knows nothing about."""
+    """The owner of the table, who writes it in sessions of their own, on the server that Headgate uses."""
 
     tiny: Tiny
     rows: int = 0
@@ -28,7 +28,7 @@ class Owner:
         return self.tiny.folder / "data/lake/orders"
 
     def sql(self, *texts: str) -> None:
-        """Run SQL statements in which {t} stands for the table."""
+        """Run SQL statements in which {t} is replaced by the table."""
         place = json.loads((self.tiny.home() / "pool.json").read_text())
         token = (self.tiny.home() / "pool.token").read_text()
         session = Session(f"sc://127.0.0.1:{place['port']}", token, str(uuid.uuid4()))
@@ -38,16 +38,16 @@ class Owner:
         session.close()
 
     def make(self) -> None:
-        """Create the table without rows."""
+        """Create the table, without rows."""
         self.sql("CREATE TABLE {t} (id BIGINT, kind STRING) USING delta")
 
     def append(self, rows: int, more: str = "") -> None:
-        """Insert `rows` rows with the next ids; `more` holds the values of further columns."""
+        """Insert `rows` rows with consecutive ids; `more` is SQL for the values of additional columns."""
         self.sql(f"INSERT INTO {{t}} SELECT {self.rows} + 1 + id, 'a'{more} FROM range({rows})")
         self.rows += rows
 
     def content(self) -> dict[str, str]:
-        """Describe everything in the table's folder: type or digest, mode, inode and time of modification."""
+        """Describe every path in the table's folder: type or digest, mode, inode and modification time."""
         found = {}
         for path in sorted((self.folder, *self.folder.rglob("*"))):
             about = path.lstat()

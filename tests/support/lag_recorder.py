@@ -1,9 +1,9 @@
-"""Records the sample's lag as compact text: what an agent measured of every statement, round by round.
+"""Records the sample's lag as compact text: the agent's measurements of every statement, round by round.
 
 Run: PYTHONPATH=. python -m tests.support.lag_recorder FILE PHASE=SECONDS… The phases are `quiet` (nothing is done),
 `busy` (two other processes use the CPU), `stopped` (src_orders is stopped), `started`, `frozen` (the pool's server gets
-SIGSTOP), `thawed` and `removed` (the folder of src_orders is removed). The recorder starts a demo of its own and ends
-it. `lag_replay.replay` reads the file, in which each line is a tab-separated record of one statement in one round:
+SIGSTOP), `thawed` and `removed` (the folder of src_orders is removed). The recorder starts its own demo and ends it.
+`lag_replay.replay` reads the file, in which each line is a tab-separated record of one statement in one round:
 
 at, table, state, wanted, trigger, rows, files, behind, batch_ms, produced, consumed, started, committed, watermark,
 limited (0 or 1), and for each source: table:newest:missing:external:state
@@ -59,7 +59,7 @@ def main() -> int:
 
 
 class Recorder:
-    """Reads the ledger after each round of the agent and records the measurements."""
+    """Reads the ledger after each of the agent's measuring rounds, and records the new measurements."""
 
     def __init__(self, demo: Pizzeria) -> None:
         self.lines: list[str] = []
@@ -75,7 +75,7 @@ class Recorder:
         self.lines.append(f"# {self.seconds():.1f} {phase}")
 
     def watch(self, seconds: float) -> None:
-        """Record for this many seconds."""
+        """Record measurements for this many seconds."""
         ends_at = self.seconds() + seconds
         while self.seconds() < ends_at:
             self._round()

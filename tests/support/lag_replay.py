@@ -26,7 +26,7 @@ KEPT = 180
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The assessment of a statement after one measurement."""
+    """The assessment of a statement's lag after one measurement."""
 
     at: float
     table: TableName
@@ -51,7 +51,7 @@ class _Replayed:
 
 
 def replay(path: Path, objectives: Mapping[str, str]) -> tuple[dict[str, float], list[Said]]:
-    """Return when each phase began, and the assessments under these declared objectives, in order of measurement."""
+    """Return when each phase began, and the assessments in order of measurement, given the declared objectives."""
     phases: dict[str, float] = {}
     measured: list[list[str]] = []
     for line in gzip.decompress(path.read_bytes()).decode().splitlines():
@@ -66,7 +66,7 @@ def replay(path: Path, objectives: Mapping[str, str]) -> tuple[dict[str, float],
 
 
 def _parents_first(measured: list[list[str]]) -> list[list[str]]:
-    """Sort each round in the order in which the agent measures, parents first; gaps in time separate rounds."""
+    """Sort the records of each round as the agent measures, parents first; a gap in time separates rounds."""
     by_table = depths(
         (TableName(fields[1]), [TableName(source.partition(":")[0]) for source in fields[15:]]) for fields in measured
     )
@@ -78,7 +78,7 @@ def _parents_first(measured: list[list[str]]) -> list[list[str]]:
 
 
 def _judge(fields: list[str], known: dict[str, _Replayed], objective: str) -> Said:
-    """Assess one line as the agent does; a parent's trend is the one from its own newest measurement."""
+    """Assess one record as the agent does, using each parent's trend from its own newest measurement."""
     at, table, state, wanted, trigger = float(fields[0]), TableName(fields[1]), fields[2], fields[3], fields[4]
     rows, files, oldest, batch_ms, produced, consumed, started, committed = map(_number, fields[5:13])
     of = known[table]
@@ -117,7 +117,7 @@ def _parent(source: str, known: Mapping[str, _Replayed]) -> UpstreamHealth:
 
 
 def same_lag(said: list[Said]) -> Iterator[list[Said]]:
-    """Group one round's assessments of equally late statements that read the same inputs at the same trigger."""
+    """Yield groups of assessments from the same round whose statements read the same inputs and are equally late."""
     groups: dict[tuple[object, ...], list[Said]] = defaultdict(list)
     for one in said:
         # A round takes less than a second, so that one moment identifies it and two rounds never share a group.

@@ -1,4 +1,4 @@
-"""Builds ledger rows in one line: every field has a default, and a test gives those that it is about."""
+"""Builds ledger rows in one line: every field has a default, and a test overrides those that it is about."""
 
 import json
 from collections.abc import Iterable
@@ -98,13 +98,13 @@ def sample_row(at: float, **fields: Any) -> SampleRow:
 
 
 def create_run(ledger: Ledger, run: RunRow, tables: Iterable[TableName] = (), reads: Iterable[TableName] = ()) -> None:
-    """Write a run with its steps as applying a plan does, but without the plan."""
+    """Write a run with its steps, as applying a plan does, but without writing the plan."""
     with ledger._transaction() as connection:
         insert_run(connection, run, tables, reads)
 
 
 def statement_line(row: Deployment, figures: Measurement | None = None, **fields: Any) -> StatementLine:
-    """Return the list entry of a version and its measurement, as the ledger's lists have it."""
+    """Return a version and its measurement as a line of the ledger's lists."""
     every: dict[str, Any] = {}
     for source in (figures, row):
         every |= {name: getattr(source, name) for name in StatementLine._fields if hasattr(source, name)}
@@ -121,7 +121,7 @@ def state_event(
     by: str = "",
     detail: str = "",
 ) -> EventRow:
-    """Return the event of a version's change from one state to another, as the agent writes it."""
+    """Return the event that the agent writes when a version changes from one state to another."""
     change = StateChange(states[0], State(states[1]), cause, by)
     return EventRow(
         int(at), float(at), *about, EventKind.STATE, change.sentence, detail, before=states[0], state=states[1],
