@@ -84,7 +84,7 @@ class WrittenLog:
         self._write([{"txn": {"appId": batch[0], "version": batch[1]}}, {"add": about | more}], time.time())
 
     def checkpoint(self) -> None:
-        """Write a checkpoint of the newest version, as Delta does every tenth version; removed files are left out."""
+        """Write a checkpoint of the newest version, as Delta does every tenth version, leaving removed files out."""
         adds: dict[str, Any] = {}
         batches: dict[str, int] = {}
         about: dict[str, Any] = {}

@@ -22,7 +22,7 @@ def delta_jars() -> Path:
 
 @cache
 def _obtained() -> tuple[Path, str]:
-    """Return the folder and the reason why it is empty, or ""; tries once per process."""
+    """Return the folder with the jars, and why they could not be obtained (else ""); tried once per process."""
     cached = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headgate-tests"
     jars = ConnectorJars(cached, cached, (DELTA,), {})
     try:

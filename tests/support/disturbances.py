@@ -90,7 +90,7 @@ class Disturbed(Pizzeria):
         shutil.rmtree(self.folder / f"pipelines/facts/kitchen/{NEIGHBOUR}")
 
     def delete(self, table: str) -> subprocess.CompletedProcess[str]:
-        """Delete a table without readers; return the failed command if it cannot be planned or reviewed."""
+        """Delete a table without readers; return the last command's result, which may be a failed plan or review."""
         planned = self.run("plan", "delete", table, "--json")
         if planned.returncode:
             return planned
@@ -305,7 +305,7 @@ def restore_home(demo: Disturbed, chance: Random) -> None:
 
 
 def _other_server(demo: Disturbed) -> int:
-    """Return the process of the server from another home on this data folder, as the doctor names it; 0 if none."""
+    """Return the process id of the server of another home on this data folder, as the doctor reports it; 0 if none."""
     named = re.search(r"process (\d+) is the server of another home", demo.run("doctor").stdout)
     return int(named[1]) if named else 0
 
@@ -335,7 +335,7 @@ def restore_checkpoint(demo: Disturbed, chance: Random) -> None:
 
 
 def clone_host(demo: Disturbed, chance: Random) -> None:
-    """Start the agent on a machine with another id, where it starts nothing; adopt it on its own machine."""
+    """Start the agent on a machine with another id, where it must start nothing; then adopt it on its own machine."""
     demo.kill_agent()
     other = demo.root / "machine-id"
     other.write_text(f"{chance.getrandbits(128):032x}\n")

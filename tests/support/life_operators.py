@@ -1,4 +1,4 @@
-"""The operators of a life, who call the agent as over its socket and plan as a console does."""
+"""The operators of a life, who call the agent as if over its socket, and plan as a console does."""
 
 from collections import Counter
 from contextlib import suppress
@@ -48,7 +48,7 @@ SELECTS = {
 
 
 class Operators:
-    """Two people who work on one project folder."""
+    """Two people who operate one environment from the same project folder."""
 
     def __init__(self, baton: Baton, rules: Rules) -> None:
         self.baton, self.rules = baton, rules
@@ -69,7 +69,7 @@ class Operators:
         self.asked.clear()
 
     def named(self, subject: str, *, to_come: bool = False) -> str:
-        """Return the version that `a@new`, `a@old` or `a` now means; with `to_come`, `new` means the next one."""
+        """Return the version to which `a@new`, `a@old` or `a` refers now; with `to_come`, `new` is the next version."""
         table, _, which = subject.partition("@")
         ledger = self.rules.ledger
         if ledger is None:
@@ -85,7 +85,7 @@ class Operators:
         return query_name(TableName(table), wanted[0].version) if wanted else ""
 
     def ask(self, word: Word, request: dict[str, Any]) -> dict[str, Any]:
-        """Call the agent as over its socket; raises what it raises, or TryAgain if there is no agent."""
+        """Call the agent as if over its socket; raises its errors, or TryAgain if there is no agent."""
         agent, process = self.agent, self.process
         self.rules.call(word)
         if agent is None or process is None:
@@ -132,7 +132,7 @@ class Operators:
             self.rules.answer(word)
 
     def say(self, event: Event) -> None:
-        """Carry out an operator's word in the operator's thread."""
+        """Carry out an operator's request in that operator's thread."""
         first, _, rest = event.kind.partition(" ")
         with suppress(HeadgateError):
             if first == "plan":
@@ -149,7 +149,7 @@ class Operators:
                 self.ask(word, {"op": event.kind, "args": {"tables": list(names)}, "confirm": confirm})
 
     def about_run(self, event: Event, act: str) -> None:
-        """Carry out a word about the newest run that it can apply to."""
+        """Carry out a request about the newest run that is not finished."""
         ledger = self.rules.ledger
         if ledger is None:
             return
@@ -173,7 +173,7 @@ class Operators:
         self.ask(word, {"op": "run", "args": {"id": run.id, "act": act, "step": n}, "confirm": confirm})
 
     def texts(self) -> dict[str, str]:
-        """Return the project's current files."""
+        """Return the project's files in their current, edited form."""
         files = small_project.texts(**{table: SELECTS[table][n] for table, n in self.selects.items()})
         for table, count in self.columns.items():
             more = "".join(f", extra{n} STRING" for n in range(1, count + 1))
@@ -185,7 +185,7 @@ class Operators:
         return files
 
     def release(self, event: Event, kind: str) -> None:
-        """Plan, submit, have the plan approved if necessary, and apply it."""
+        """Plan a release, submit the plan, have it approved if necessary, and apply it."""
         table = TableName(event.subject)
         self.nonces += 1
         request = PlanRequest(tables=(table,), nonce=str(self.nonces), children="all")
@@ -220,7 +220,7 @@ class Operators:
         self.submit(event.by, plan, kind)
 
     def plan(self, request: PlanRequest) -> Plan | None:
-        """Plan as a console does, from its own reading of the ledger."""
+        """Plan a request as a console does, from its own reading of the ledger; None if there is no ledger."""
         ledger = self.rules.ledger
         if ledger is None:
             return None

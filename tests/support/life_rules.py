@@ -1,6 +1,6 @@
-"""The rules of every life: operators' words take effect in order, and what is sent, done and written obeys them.
+"""The rules of every life: operators' requests take effect in order, and whatever is sent or written obeys them.
 
-Rules about one moment are checked when something is sent or written. Rules about where an environment settles are
+Rules about a single moment are checked when something is sent or written. Rules about where an environment settles are
 checked every few seconds, and count only time without an active fault.
 """
 
@@ -39,7 +39,7 @@ SETTLES_S = 60.0
 
 @dataclass(eq=False)
 class Word:
-    """What an operator asked for, and the answer."""
+    """An operator's request, and the agent's answer."""
 
     by: str
     act: str
@@ -67,7 +67,7 @@ class Word:
         return str(version[0]) in self.names or query_name(*version) in self.names
 
     def permits(self, version: Version, stop: "Word") -> bool:
-        """Return whether a version that `stop` has stopped may run because of this word."""
+        """Return whether, because of this request, a version that was stopped by `stop` may run again."""
         if self.refused and not self.lost and not self.stands:
             return False
         if self.act in ("start", "restart"):
@@ -79,7 +79,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Violation:
-    """A rule that a life broke, with the details and the moment."""
+    """A rule that was broken in a life, with the details and the time."""
 
     rule: str
     detail: str
@@ -88,7 +88,7 @@ class Violation:
 
 @dataclass
 class Rules:
-    """Observes everything that happens in one life, and checks the rules."""
+    """Observes everything that happens in one life, and checks it against the rules."""
 
     baton: Baton
     server: Server = field(init=False)
@@ -133,7 +133,7 @@ class Rules:
     # What is heard.
 
     def send(self, kind: str, subject: str, lane: str) -> None:
-        """A thread is about to send a request, and may stall here."""
+        """Called before a thread sends a request; the thread may stall here."""
         self.passing(f"{_kind(lane)} sends {kind}")
 
     def sent(self, kind: str, subject: str, lane: str) -> None:
@@ -148,7 +148,7 @@ class Rules:
             self._of_a_run(kind, subject, lane.removeprefix("run "))
 
     def hears(self, kind: str, lane: str) -> None:
-        """The answer has arrived, and the thread that asked is about to act on it."""
+        """Called when an answer has arrived, before the thread that asked acts on it."""
         self.passing(f"{_kind(lane)} hears {kind}")
 
     def effect(self, kind: str, subject: str, lane: str | None) -> None:
@@ -158,7 +158,7 @@ class Rules:
             self.say(f"  {kind} {subject} takes effect")
 
     def meets(self, fault: str) -> None:
-        """A fault has affected a request, a call or a thread."""
+        """Called when a fault has affected a request, a call or a thread."""
         self.met[fault] += 1
 
     def moved(self, folder: str) -> None:
@@ -168,7 +168,7 @@ class Rules:
                 self.wrong("a checkpoint is set aside below its query", f"{name}: {folder}")
 
     def starting(self, start: QueryStart, lane: str) -> None:
-        """A start is about to be sent: its text must be the ledger's, and its version must be allowed to run."""
+        """Check a start before it is sent: its text must be the ledger's, and its version must be allowed to run."""
         key = split_query(start.name)
         if key is None or (row := self._row(*key)) is None:
             self.wrong("a version that the ledger does not know is started", start.name)
@@ -184,7 +184,7 @@ class Rules:
         self.swaps[self.baton.current.name] = self.baton.now
 
     def pointing(self, view: str, target: str, lane: str) -> None:
-        """A pointer is about to move; moving back to the serving version is always allowed."""
+        """Check a pointer that is about to move; moving it back to the serving version is always allowed."""
         found = re.fullmatch(r"(\w+)__v(\d+)", target)
         row = self._row(TableName(found[1]), int(found[2])) if found else None
         if row is None or row.active or not lane.startswith("run "):
@@ -203,7 +203,7 @@ class Rules:
             self.wrong("a pointer moves to a version that is not proved", name)
 
     def wrote(self, ledger: LivedLedger) -> None:
-        """A transaction was committed: an answered start must remain wanted, and queries may not be confused."""
+        """Check a committed transaction: an answered start must remain desired, and queries must not be confused."""
         self._taken(ledger)
         for version, word in tuple(self.started.items()):
             row = self._row(*version)
@@ -240,7 +240,7 @@ class Rules:
         return word
 
     def answer(self, word: Word) -> None:
-        """A word was answered."""
+        """Called when an operator's request has been answered."""
         word.answered_at = self.baton.now
         said = word.refused or ", ".join(f"{query_name(*v)} {o.outcome}" for v, o in word.outcomes.items()) or "yes"
         self.say(f"{word.by} hears of {word.act} {' '.join(word.names) or word.run}: {said}")
@@ -252,7 +252,7 @@ class Rules:
             self._refused(word)
 
     def forbids(self, version: Version) -> Word | None:
-        """Return the answered stop that still forbids a version to run, or None if a later word permits it."""
+        """Return the answered stop that forbids a version to run; None if none does, or a later request permits it."""
         for stop in reversed(self.words):
             if stop.act != "stop" or not stop.covers(version) or stop.lost or stop.refused:
                 continue
@@ -291,8 +291,7 @@ class Rules:
                         self.wrong("a start that was answered is undone", f"{query_name(*version)}: {_told(word)}")
 
     def _refused(self, word: Word) -> None:
-        """Check that a refused restart left the old query running, because all grounds for refusal are checked before
-        its stop.
+        """Check that a refused restart left the old query running, as all grounds for refusal are checked before it.
 
         Exempt are grounds that cannot be checked before: a refusal by Spark, a server that dies meanwhile, and whatever
         happens while the restart is stalled between its last check and its stop.
@@ -331,7 +330,7 @@ class Rules:
             self._stop_by_run(version, row, plan)
 
     def _is_paused(self, run_id: str) -> bool:
-        """Return whether a run was paused so long ago that the step then in progress must be over."""
+        """Return whether a run was paused so long ago that the step in progress at that time must have ended."""
         acts = ("pause", "resume", "retry", "cancel", "skip")
         said = (w for w in reversed(self.words) if w.run == run_id and w.act in acts)
         last = next((w for w in said if w.accepted or w.answered_at is None), None)
@@ -416,7 +415,7 @@ class Rules:
                 self.wrong(rule, detail)
 
     def _look_at_ended_runs(self) -> None:
-        """Check that an ended run continues only because of an operator's word."""
+        """Check that an ended run changes its state only at an operator's request."""
         if self.ledger is None:
             return
         with self.ledger.looked_at():
@@ -429,7 +428,7 @@ class Rules:
                 self.run_states[run.id] = run.state
 
     def _look_at_doubt(self) -> None:
-        """Check that an untouched environment is never in doubt; an interrupted adoption must be repeated."""
+        """Check that an environment is never in doubt unless it was tampered with or an adoption was requested."""
         if self.ledger is None or self.touched or any(word.act == "adopt" for word in self.words):
             return
         with self.ledger.looked_at():
@@ -438,7 +437,7 @@ class Rules:
             self.wrong("a world is in doubt that nobody has touched", doubt)
 
     def unsettled(self) -> list[str]:
-        """Return the differences between an environment without faults and its wanted state."""
+        """Return how an environment without faults still differs from its desired state."""
         ledger = self.ledger
         assert ledger is not None
         found = list(self.since)

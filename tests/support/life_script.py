@@ -1,4 +1,4 @@
-"""The script of a life, drawn from a seed: a list of operators' words and faults that can be saved and shortened."""
+"""The script of a life, drawn from a seed: a list of requests and faults that can be saved and shortened."""
 
 import json
 import random
@@ -66,7 +66,7 @@ LABELS = (
 
 @dataclass(frozen=True)
 class Event:
-    """An event that happens once: at a second of the life, or from then on when a point is passed for the nth time."""
+    """An event that happens once: at a second of the life, or when a point is passed for the nth time after that."""
 
     kind: str
     """An operator's word (`stop`, `plan rebuild`, `run pause`, …) or a fault."""
@@ -83,7 +83,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Script:
-    """The events of one life and its settings."""
+    """The settings of one life, and its events."""
 
     seed: str
     events: tuple[Event, ...]
@@ -96,7 +96,7 @@ class Script:
     """True if all faults stop at the end and the environment must settle."""
 
     def as_json(self) -> str:
-        """Return the script as JSON lines, one per event."""
+        """Return the script as JSON lines: first the settings, then one event per line."""
         head = {name: value for name, value in asdict(self).items() if name != "events"}
         plain = asdict(Event("", 0.0))
         lines = [
@@ -115,10 +115,10 @@ class Script:
 
 
 def draw(seed: int | str, theme: str = "") -> Script:
-    """Draw a life: one or two releases, words about them and their neighbours, and faults of some kinds.
+    """Draw the script of a life: one or two releases, requests about them and their neighbours, and some faults.
 
-    Two lives in three contain a sequence from `THEMES`, because its events would rarely coincide by chance. With a
-    theme's name, the life contains that sequence.
+    Two scripts in three contain a sequence from `THEMES`, because its events would rarely coincide by chance. If
+    `theme` names a sequence, the script contains it.
     """
     chance = random.Random(f"life {seed}")
     lasts = chance.choice((30.0, 60.0, 60.0, 100.0))
@@ -156,7 +156,7 @@ def draw(seed: int | str, theme: str = "") -> Script:
 
 
 def _words_after(chance: random.Random, at: float, *words: tuple[str, str], within: float = 4.0) -> list[Event]:
-    """Return words spoken one soon after another; words of two operators may overlap."""
+    """Return requests that follow each other after at most `within` seconds; requests of two operators may overlap."""
     found = []
     for kind, subject in words:
         at += chance.uniform(0.0, within)
@@ -165,7 +165,7 @@ def _words_after(chance: random.Random, at: float, *words: tuple[str, str], with
 
 
 def _stop_and_start(chance: random.Random) -> list[Event]:
-    """A statement is stopped and started while the ledger or the disk accepts no writes."""
+    """Return events in which a statement is stopped and started while the ledger or the disk accepts no writes."""
     at, table = chance.uniform(1.0, 5.0), chance.choice(TABLES)
     kind = chance.choice(("ledger is locked", "ledger is locked", "ledger is full", "disk is full"))
     fault = Event(kind, round(at, 2), lasts_s=chance.choice((1.0, 3.0, 12.0)))
@@ -180,7 +180,7 @@ def _stop_and_start(chance: random.Random) -> list[Event]:
 
 
 def _skipped_gates(chance: random.Random) -> list[Event]:
-    """A release whose new versions are late, and an operator who skips the gates."""
+    """Return events in which the new versions of a release are late, and an operator skips the gates."""
     table = chance.choice("aab")
     late = [Event("first batch is late", 0.5, subject=f"{each}@new", lasts_s=chance.choice((6.0, 25.0))) for each in
         chance.sample("abc", chance.choice((1, 2, 3)))]  # fmt: skip
@@ -190,7 +190,7 @@ def _skipped_gates(chance: random.Random) -> list[Event]:
 
 
 def _paused_run(chance: random.Random) -> list[Event]:
-    """A run is paused at any of its points, or while its step waits for a pool, a ledger or a disk."""
+    """Return events in which a run is paused at one of its points, or while a pool, ledger or disk does not respond."""
     kind = chance.choice(("pool is frozen", "pool dies", "disk is away", "ledger is locked", ""))
     label = chance.choice(RUN_LABELS)
     plan = Event(
@@ -204,7 +204,7 @@ def _paused_run(chance: random.Random) -> list[Event]:
 
 
 def _late_starts(chance: random.Random) -> list[Event]:
-    """Starts take effect after their deadline, during edits, seams and stops."""
+    """Return events in which starts take effect after their deadline, during edits, seams and stops."""
     table, verb = chance.choice("ab"), chance.choice(("edit", "edit", "edit", "seam", "column", "delete"))
     late = Event("starts are late", 0.5, lasts_s=chance.choice((6.0, 25.0, 40.0, 40.0)))
     before = _words_after(chance, 0.6, ("restart", table), within=2.0)
@@ -217,7 +217,7 @@ def _late_starts(chance: random.Random) -> list[Event]:
 
 
 def _overdue_start(chance: random.Random) -> list[Event]:
-    """A start takes effect after its deadline, when a step has found nothing to stop and is about to start."""
+    """Return events in which a start takes effect late, after a step has found nothing to stop."""
     table, verb = chance.choice((("a", "edit"), ("b", "edit"), ("b", "seam"), ("b", "seam")))
     label = "before # seam running" if verb == "seam" else "before # restart running"
     plan = Event(f"plan {verb}", 1.0, by="lee", subject=table)
@@ -231,7 +231,7 @@ def _overdue_start(chance: random.Random) -> list[Event]:
 
 
 def _stopped_step(chance: random.Random) -> list[Event]:
-    """A stop during a step that gives a statement a new text, closely followed by the reconciler."""
+    """Return events in which a statement is stopped during a step that changes its text, just before the reconciler."""
     table = chance.choice("ab")
     plan = Event(f"plan {chance.choice(('edit', 'edit', 'seam'))}", 1.0, by="lee", subject=table)
     label = chance.choice(("run sends stop", "run effects stop", "run wrote", "run sends start", "effect # restart",
@@ -242,7 +242,7 @@ def _stopped_step(chance: random.Random) -> list[Event]:
 
 
 def _stale_round(chance: random.Random) -> list[Event]:
-    """A reconciler round stalls while a step gives a statement a new text and cannot start it."""
+    """Return events in which a reconciler round stalls while a step changes a statement's text but cannot start it."""
     label = chance.choice(("reconcile sends list", "reconcile sends list", "reconcile wrote"))
     verb, table = chance.choice(("edit", "edit", "seam", "column")), chance.choice("ab")
     stalls = chance.choice((1.5, 3.0, 4.5))
@@ -254,7 +254,7 @@ def _stale_round(chance: random.Random) -> list[Event]:
 
 
 def _cancelled_delete(chance: random.Random) -> list[Event]:
-    """A delete is cancelled where a disk or the ledger accepts no further writes."""
+    """Return events in which a delete is cancelled while a disk or the ledger accepts no writes."""
     table = chance.choice("bc")
     label = chance.choice(("run sends forget", "effect # tombstone", "run effects forget", "evidence # tombstone"))
     kind = chance.choice(("ledger is locked", "ledger is full", "disk is full", "disk is away", "kill"))
@@ -264,7 +264,7 @@ def _cancelled_delete(chance: random.Random) -> list[Event]:
 
 
 def _cancelled_way_back(chance: random.Random) -> list[Event]:
-    """A rollback or a release is cancelled while an operator starts a reader of the versions that it started."""
+    """Return events in which a rollback or release is cancelled while a reader of its new versions is started."""
     kind = chance.choice(("rollback", "rollback alone", "rollback alone", "rebuild"))
     plan = Event(f"plan {kind}", 1.0, by="lee", subject=chance.choice("aab"))
     label = chance.choice(("after # start gate", "after # resume gate", "after # catch_up gate", "after # hold gate"))
@@ -274,7 +274,7 @@ def _cancelled_way_back(chance: random.Random) -> list[Event]:
 
 
 def _refused_restart(chance: random.Random) -> list[Event]:
-    """A restart under conditions in which a start is refused."""
+    """Return events in which a statement is restarted under conditions that make a start fail."""
     kind = chance.choice(("disk is away", "disk is away", "another hand", "disk is full"))
     at = chance.uniform(1.0, 6.0)
     words = _words_after(chance, at + 0.1, ("restart", chance.choice(TABLES)), within=chance.choice((1.0, 15.0)))
@@ -283,7 +283,7 @@ def _refused_restart(chance: random.Random) -> list[Event]:
 
 
 def _adopted_run(chance: random.Random) -> list[Event]:
-    """An adoption ends a run that is in progress or waits for the gates before its swap."""
+    """Return events in which an adoption ends a run that is in progress, or that waits for gates before its swap."""
     if chance.random() < 0.6:
         table = chance.choice("ab")
         late = Event("first batch is late", 0.5, subject=f"{table}@new", lasts_s=chance.choice((6.0, 12.0, 20.0)))
@@ -300,7 +300,7 @@ def _adopted_run(chance: random.Random) -> list[Event]:
 
 
 def _words_in_a_release(chance: random.Random) -> list[Event]:
-    """Words about one version of a release and about its table, in either order."""
+    """Return requests about one version of a release and about its table, in either order."""
     table = chance.choice("ab")
     plan = Event(f"plan {chance.choice(('rebuild', 'rebuild held'))}", 1.0, by="lee", subject=table)
     label, stalls = chance.choice(RUN_LABELS), chance.choice((0.0, 1.0, 3.0))
@@ -344,7 +344,7 @@ def _plan(chance: random.Random, at: float) -> Event:
 
 
 def _word(chance: random.Random, lasts: float) -> Event:
-    """Draw a word about a statement or the newest run, at a moment or at a point."""
+    """Draw a request about a statement or the newest run, at a time or at a point."""
     event = Event("", round(chance.uniform(1.5, lasts), 2), by=chance.choice(("lee", "bob")))
     if chance.random() < 0.6:
         event = replace(event, at=round(chance.choice((1.0, 1.0, event.at)), 2), label=chance.choice(LABELS))

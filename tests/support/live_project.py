@@ -1,4 +1,4 @@
-"""A project on a real agent and pool, driven through the command line as a person would drive it."""
+"""A project on a real agent and pool, driven through the command line as a user would drive it."""
 
 import json
 import os
@@ -17,12 +17,12 @@ from urllib.parse import unquote
 
 
 class Impatient(AssertionError):
-    """A condition did not become true within its time limit."""
+    """Raised if a condition has not become true within its time limit."""
 
 
 @dataclass
 class Driven(ABC):
-    """A project with its own folder and home under `root`."""
+    """A project with its own folder, and its own home under `root`."""
 
     root: Path
     environ: dict[str, str] = field(default_factory=dict)
@@ -30,10 +30,10 @@ class Driven(ABC):
     @property
     @abstractmethod
     def folder(self) -> Path:
-        """The project's folder."""
+        """The folder of the project."""
 
     def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-        """Run a headgate command in the project's folder; never raises because of its exit code."""
+        """Run a headgate command in the project's folder; a non-zero exit code does not raise."""
         place = {"HEADGATE_HOME": str(self.root / "home"), **self.environ, **environ}
         return subprocess.run(
             [str(Path(sys.executable).with_name("headgate")), *words],
@@ -45,47 +45,47 @@ class Driven(ABC):
         )
 
     def done(self, *words: str, **environ: str) -> str:
-        """Run a command that must succeed, and return its output."""
+        """Run a command that must succeed, and return what it printed."""
         found = self.run(*words, **environ)
         assert found.returncode == 0, f"headgate {' '.join(words)}: {found.returncode}\n{found.stdout}{found.stderr}"
         return found.stdout
 
     def plan(self, *words: str) -> dict[str, Any]:
-        """Make and submit a plan, and return its JSON."""
+        """Make and submit a plan; return it as decoded JSON."""
         found: dict[str, Any] = json.loads(self.done("plan", *words, "--json"))
         return found
 
     def confirmation(self, plan: dict[str, Any]) -> str:
-        """Return the confirmation that applying a plan requires, taken from its review."""
+        """Return the confirmation that is required to apply a plan, as shown by its review."""
         said = self.run("review", plan["hash"][:12]).stderr
         return said.rsplit("--confirm '", 1)[1].split("'")[0]
 
     def apply(self, plan: dict[str, Any], **environ: str) -> subprocess.CompletedProcess[str]:
-        """Apply a plan and wait for its run, or until the agent dies."""
+        """Apply a plan, and wait until its run ends or the agent dies."""
         return self.run("apply", plan["hash"][:12], "--confirm", self.confirmation(plan), **environ)
 
     def statements(self) -> dict[str, dict[str, Any]]:
-        """Return the rows of `headgate ls --json` by table."""
+        """Return the rows of `headgate ls --json`, by table."""
         found = json.loads(self.done("ls", "--json"))
         rows = found["statements"] if isinstance(found, dict) else found
         return {row["table"]: row for row in rows}
 
     def pool(self) -> tuple[str, str]:
-        """Return the pool's state and its detail."""
+        """Return the pool's state, with its explanation."""
         state, detail = self.ledger("SELECT pool_state, pool_detail FROM facts")[0]
         return str(state), str(detail)
 
     def ledger(self, sql: str, *values: object) -> list[tuple[object, ...]]:
-        """Return the rows of an SQL query on the ledger."""
+        """Return the rows that an SQL query selects from the ledger."""
         with closing(sqlite3.connect(f"file:{self.home() / 'ledger.db'}?mode=ro", uri=True)) as ledger:
             return list(ledger.execute(sql, values))
 
     def home(self) -> Path:
-        """Return the folder of the environment's home."""
+        """Return the folder of the environment in the home."""
         return next((self.root / "home").glob("*/dev"))
 
     def agent_pid(self) -> int:
-        """Return the agent's process id from its lock file."""
+        """Return the agent's process id, read from its lock file."""
         return int((self.home() / "agent.lock").read_text())
 
     def pool_pid(self) -> int:
@@ -93,7 +93,7 @@ class Driven(ABC):
         return int(json.loads((self.home() / "pool.json").read_text())["pid"])
 
     def replace_pool(self) -> None:
-        """Kill the pool's server and wait until the agent has noticed and started another; raises Impatient."""
+        """Kill the pool's server, and wait until the agent has noticed this and started another; raises Impatient."""
         killed = self.pool_pid()
         os.kill(killed, signal.SIGKILL)
         until(lambda: self.pool()[0] != "up", 60, "the agent has seen that the server is gone")
@@ -101,7 +101,7 @@ class Driven(ABC):
         assert self.pool_pid() != killed
 
     def down(self) -> None:
-        """Stop everything; a process that does not answer is killed by its id."""
+        """Stop everything; if the command fails, kill agent and server."""
         if self.run("down", "--confirm", "").returncode != 0:
             for pid_of in (self.agent_pid, self.pool_pid):
                 # Either process may have died before it wrote its id.
@@ -110,7 +110,7 @@ class Driven(ABC):
 
 
 def committed(folder: Path) -> list[Path]:
-    """Return the files of a parquet table that its `_spark_metadata` lists."""
+    """Return the files of a parquet table that are listed in its `_spark_metadata`."""
     log = folder / "_spark_metadata"
     names = [path.name for path in log.iterdir() if path.name[0].isdigit()] if log.exists() else []
     compacts = [int(name.split(".")[0]) for name in names if name.endswith(".compact")]
@@ -127,7 +127,7 @@ def committed(folder: Path) -> list[Path]:
 
 
 def alive(pid: int) -> bool:
-    """Return whether a process is running; zombies do not count."""
+    """Return whether a process is running; a zombie is not."""
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -135,10 +135,10 @@ def alive(pid: int) -> bool:
 
 
 def until(condition: Callable[[], object], seconds: float, what: str, *, every_s: float = 0.1) -> None:
-    """Wait until a condition holds; raises Impatient after `seconds`.
+    """Wait until a condition is true; raises Impatient after `seconds`.
 
-    Checks it every `every_s`, but waits twice as long as a check took: a condition that runs a command would take the
-    processor from what it waits for.
+    The condition is checked every `every_s`, but at most a third of the time is spent on checks: a condition that runs
+    a command would otherwise slow down what it waits for.
     """
     ends_at = time.monotonic() + seconds
     while True:

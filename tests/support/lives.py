@@ -1,4 +1,4 @@
-"""Plays lives over an environment in which everything is already deployed, and shrinks failing ones."""
+"""Plays lives that begin with everything deployed, and shrinks the scripts of failing ones."""
 
 import logging
 import os
@@ -41,7 +41,7 @@ DAYS = {
 
 @dataclass
 class Base:
-    """An environment at rest: its folder, the modelled disk, and the queries of the server."""
+    """An environment at rest, from which lives begin: its folder, the modelled disk, and the server's queries."""
 
     kept: Path
     disk: dict[str, Any]
@@ -50,7 +50,7 @@ class Base:
 
 
 class Lives:
-    """Plays every script from the same starting environments, in a folder per process, in memory if possible."""
+    """Plays every script from the same initial environments, in one folder per process, in memory if possible."""
 
     def __init__(self) -> None:
         memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -62,7 +62,7 @@ class Lives:
         self._folder.cleanup()
 
     def live(self, script: Script) -> LifeEnd:
-        """Play a script."""
+        """Play the life of a script."""
         return self._lived(self._life(script, self._base(script.world)))
 
     def _life(self, script: Script, base: Base) -> Life:
@@ -80,7 +80,7 @@ class Lives:
         return self._bases[world]
 
     def _made(self, world: str, day: Script) -> Base:
-        """Play a day without faults, and keep the environment that it leaves."""
+        """Play a day without faults, and keep the resulting environment as a base for other lives."""
         if world == "deployed":
             shutil.rmtree(self.root, ignore_errors=True)
             (self.root / "home").mkdir(parents=True)
@@ -115,7 +115,7 @@ class Lives:
             log.setLevel(before[1])
 
     def shrink(self, script: Script, rule: str, *, most: int = 200) -> Script:
-        """Return a script reduced as far as it still breaks the rule, after at most `most` trials."""
+        """Return the script, reduced as far as it still breaks the rule, after at most `most` trials."""
         tried = 0
 
         def fails(candidate: Script) -> bool:
@@ -142,7 +142,7 @@ class Lives:
 
 @dataclass
 class Report:
-    """The results of many lives."""
+    """The combined results of many lives."""
 
     lives: int = 0
     failed: dict[str, list[Script]] = field(default_factory=dict)
@@ -172,7 +172,7 @@ class Report:
 
 
 def live_many(lives: Lives, seeds: Iterable[int]) -> Report:
-    """Play the life of each seed."""
+    """Draw and play one life per seed."""
     report = Report()
     for seed in seeds:
         script = draw(seed)

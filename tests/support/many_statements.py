@@ -16,14 +16,14 @@ defaults: {trigger: 10 seconds}
 
 
 class ManyStatements(Driven):
-    """Statements t0, t1, … over the external table `landed`, which has no rows."""
+    """A project with the statements t0, t1, … over the external table `landed`, which has no rows."""
 
     @property
     def folder(self) -> Path:
         return self.root / "many"
 
     def write(self, count: int) -> None:
-        """Write the project's files for `count` statements."""
+        """Write the files of a project with `count` statements."""
         (self.folder / "data/landing").mkdir(parents=True)
         (self.folder / "headgate.yml").write_text(HEAD)
         columns = "(id BIGINT, kind STRING)"
@@ -40,19 +40,19 @@ class ManyStatements(Driven):
             (scripts / f"dml.{table}.sql").write_text(dml)
 
     def started(self, since: float) -> int:
-        """Count statements that were started since a moment and are starting or running."""
+        """Return how many statements were started after `since` and are starting or running."""
         sql = "SELECT count(*) FROM deployment WHERE started_at > ? AND state IN ('starting', 'running')"
         return int(str(self.ledger(sql, since)[0][0]))
 
     def tables_in(self, state: str) -> frozenset[str]:
-        """Return the tables whose statements are in a state."""
+        """Return the tables whose statements are in the given state."""
         sql = 'SELECT "table" FROM deployment WHERE state = ? AND NOT external'
         return frozenset(str(row[0]) for row in self.ledger(sql, state))
 
     def threads(self) -> int:
-        """Count the agent's threads."""
+        """Return the agent's number of threads."""
         return len(os.listdir(f"/proc/{self.agent_pid()}/task"))
 
     def files(self) -> int:
-        """Count the agent's open files."""
+        """Return the agent's number of open files."""
         return len(os.listdir(f"/proc/{self.agent_pid()}/fd"))

@@ -1,4 +1,4 @@
-"""Stops as an operator experiences them, measured by agent and client, with percentiles as a table."""
+"""Stops as an operator experiences them, measured by agent and client, with percentiles in a table."""
 
 import os
 import statistics
@@ -16,7 +16,7 @@ from tui.agent_client.socket_client import AgentClient
 
 @dataclass(frozen=True)
 class Stop:
-    """One stop; all durations begin with the command."""
+    """One measured stop; all durations begin when the command is sent or arrives."""
 
     table: str
     outcome: str
@@ -30,7 +30,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Situation:
-    """The measurements of one situation."""
+    """The stops measured in one situation."""
 
     name: str
     stops: tuple[Stop, ...]
@@ -41,7 +41,7 @@ class Situation:
 
 
 def client_of(project: Driven) -> AgentClient:
-    """Return the console's own client, which avoids the 0.2 s that a new process takes to start."""
+    """Return a client like the console's, which avoids the 0.2 s that starting a process takes."""
     return AgentClient(socket_of(project), ledger=SCHEMA_VERSION)
 
 
@@ -50,7 +50,7 @@ def socket_of(project: Driven) -> str:
 
 
 def stop(client: AgentClient, *tables: str) -> tuple[Stop, ...]:
-    """Stop tables with one command."""
+    """Stop tables with a single command, and return the measurements."""
     confirm = confirmation_for_act("stop", tables, protected=False, environment="dev").text
     began = time.monotonic()
     answer = client.call("stop", {"tables": list(tables)}, confirm=confirm, line=f"headgate stop {' '.join(tables)}")
@@ -62,18 +62,18 @@ def stop(client: AgentClient, *tables: str) -> tuple[Stop, ...]:
 
 
 def p99(values: Iterable[float]) -> float:
-    """Return the 99th percentile: the maximum for fewer than 100 values, 0 for none."""
+    """Return the 99th percentile: the maximum if there are fewer than 100 values, 0 if there are none."""
     ordered = sorted(values)
     return ordered[-(-99 * len(ordered) // 100) - 1] if ordered else 0.0
 
 
 def called(stops: Iterable[Stop]) -> list[float]:
-    """Return the times until Spark's stop was called, for stops in which it was."""
+    """Return the milliseconds until Spark's stop was called, for those stops in which it was called."""
     return [found.called_ms for found in stops if found.called_ms is not None]
 
 
 def table(situations: Iterable[Situation]) -> str:
-    """Return a table with p50 and p99 in ms, one line per situation."""
+    """Format a table of p50 and p99 in milliseconds, one line per situation."""
     lines = [f"{'situation':44} {'stops':>5}  {'Spark called':>15}  {'proven gone':>15}  {'trip':>15}"]
     for found in situations:
         times = (called(found.stops), [s.took_ms for s in found.stops], [s.trip_ms for s in found.stops])

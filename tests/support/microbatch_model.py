@@ -29,7 +29,7 @@ class Point:
 
 @dataclass(slots=True)
 class Model:
-    """A source that lands files and a query that reads them in microbatches; time advances by quarter seconds."""
+    """A source that lands files, and a query that reads them in microbatches; time advances in quarters of a second."""
 
     dice: random.Random
     trigger_s: float
@@ -57,7 +57,7 @@ class Model:
     due: float = 0.0
 
     def run(self, seconds: float) -> None:
-        """Advance time."""
+        """Advance the model's time by this many seconds."""
         until = self.now + seconds
         while self.now < until:
             self.now += 0.25
@@ -99,7 +99,7 @@ class Model:
 
 @dataclass(slots=True)
 class Watch:
-    """Samples a model every five seconds, as the agent does, and records the assessments."""
+    """Samples a model every five seconds, as the agent does, and records the resulting assessments of its lag."""
 
     model: Model
     parents: tuple[UpstreamHealth, ...] = (EXTERNAL,)
@@ -112,7 +112,7 @@ class Watch:
     """When the statement entered its state."""
 
     def look(self, seconds: float) -> list[tuple[float, LagTrend, int]]:
-        """Watch for some seconds and return the assessments made meanwhile."""
+        """Watch for this many seconds, and return the assessments made meanwhile."""
         before = len(self.said)
         until = self.model.now + seconds
         while self.model.now < until:

@@ -1,4 +1,4 @@
-"""A model of table and checkpoint folders, with a real ledger and journal that refuse access when the life says so."""
+"""A model of table and checkpoint folders, with a real ledger and journal that fail when the life requires it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ BUSY_S = 5.0
 
 @dataclass
 class ModelledCheckpoint:
-    """The contents of a checkpoint folder."""
+    """The content of a checkpoint folder."""
 
     owner: str
     run: str
@@ -43,7 +43,7 @@ class ModelledCheckpoint:
 
 @dataclass
 class Disk:
-    """What survives every process: folders, and when the file system refuses reads or writes."""
+    """What survives every process: folders, and the periods in which the file system refuses reads or writes."""
 
     baton: Baton
     checkpoints: dict[str, ModelledCheckpoint] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Disk:
     heard: Any = None
 
     def opened(self, folder: str) -> ModelledCheckpoint:
-        """Open a checkpoint for a query, and start a missing one afresh, as Spark does."""
+        """Open a checkpoint for a query; as in Spark, a missing one begins empty."""
         if folder not in self.checkpoints:
             self.heard.wrong("a query begins on a checkpoint that is not there", folder)
         found = self.checkpoints.setdefault(folder, ModelledCheckpoint("", "", 0))
@@ -68,7 +68,7 @@ class Disk:
         return found
 
     def committed(self, folder: str, target: str, batch: int, at: float) -> None:
-        """Commit a batch in a checkpoint and in its table's sink log."""
+        """Commit a batch in a checkpoint and in the sink log of its table."""
         found = self.checkpoints.get(folder)
         if found is not None and (found.batch is None or batch > found.batch):
             found.batch, found.committed_at = batch, at
@@ -76,7 +76,7 @@ class Disk:
 
 
 class ModelledFiles:
-    """Implements `core.ports.storage.Checkpoints` for one agent; each call is a point, and the disk may be away."""
+    """Implements `core.ports.storage.Checkpoints` for one agent; each call is a fault point, and the disk may fail."""
 
     def __init__(self, disk: Disk, server: Any, owner: str, *, epoch: int = 1) -> None:
         self._disk, self._server, self._owner = disk, server, owner
@@ -168,7 +168,7 @@ class ModelledFiles:
         return tuple(sorted(f for f in there if f == checkpoint or f.startswith(f"{checkpoint}.")))
 
     def lag(self, checkpoint: str, sources: Any) -> tuple[SourceLag, ...]:
-        """Return no pending files once a first batch is committed."""
+        """Return a lag of three files per source before the first batch is committed, and of none after that."""
         found = self.read(checkpoint)
         files = 0 if found is not None and found.batch is not None else 3
         return tuple(SourceLag(table, files, files * 100, files * 1000, True, None) for _, table, _, _ in sources)
@@ -258,7 +258,7 @@ class ModelledFiles:
 
 @dataclass
 class LedgerLock:
-    """When the ledger's file refuses its writer, whichever process that is."""
+    """The periods in which the ledger's file refuses access, whichever process writes or reads it."""
 
     locked_until: float = 0.0
     full_until: float = 0.0
@@ -266,7 +266,7 @@ class LedgerLock:
 
 
 class LivedLedger(Ledger):
-    """A real ledger that lets other threads run before and after each transaction and before each read."""
+    """A real ledger that lets other threads run before and after each transaction, and before each read."""
 
     baton: Baton
     lock: LedgerLock
@@ -274,7 +274,7 @@ class LivedLedger(Ledger):
     quiet = 0
 
     def taken_into(self, baton: Baton, lock: LedgerLock, heard: Any) -> "LivedLedger":
-        """Attach an opened ledger to a life."""
+        """Attach an opened ledger to a life, and return it."""
         self.baton, self.lock, self.heard = baton, lock, heard
         self._writing: Any = VirtualLock(baton)
         self._reading_lock: Any = VirtualLock(baton, again=True)
@@ -283,7 +283,7 @@ class LivedLedger(Ledger):
 
     @contextmanager
     def looked_at(self) -> Iterator["LivedLedger"]:
-        """Read without yielding to other threads, so that checks of the rules take no virtual time."""
+        """Read without switching to other threads, so that checking the rules takes no virtual time."""
         self.quiet += 1
         try:
             yield self
@@ -320,7 +320,7 @@ class LivedLedger(Ledger):
 
 
 class LivedJournal(EmergencyJournal):
-    """The real journal, on a disk that may be full."""
+    """The real journal, on a disk that can be full."""
 
     disk: Disk
 

@@ -16,7 +16,7 @@ from pipelines.spark_connect.streaming_queries import SparkQueries
 
 
 class ModelledSession(Session):
-    """The real session with its breaker, over a server without gRPC."""
+    """The real session with its circuit breaker, over a modelled server without gRPC."""
 
     server: Server
 
@@ -27,7 +27,7 @@ class ModelledSession(Session):
         self.spark: Any = SimpleNamespace(streams=_Streams(self))
 
     def attach(self) -> None:
-        """Open the session; an unknown id makes a new one, which sees every query too."""
+        """Open the session; an unknown id opens a new session, which sees all queries as well."""
 
         def attached() -> None:
             self.server.session_id = self.session_id
@@ -71,7 +71,7 @@ class _Streams:
 
 
 class ModelledEvents:
-    """Events of queries, delivered at once."""
+    """Events of queries, delivered without delay."""
 
     def __init__(self, spark: Any) -> None:
         self._server: Server = spark.streams.session.server
@@ -96,14 +96,14 @@ class ModelledEvents:
 
 
 class NoOpenBatches:
-    """Stands in for open batches: no statement of a life writes by key."""
+    """Stands in for open batches, because no statement of a life writes by key."""
 
     def __init__(self, session: Any) -> None:
         return
 
 
 class ModelledQueries(SparkQueries):
-    """The real port, except for the call that builds a plan for Spark."""
+    """The real port, except for the call that submits a query's plan to Spark."""
 
     def _launched(self, start: QueryStart) -> Any:
         session: Any = self._session
@@ -116,7 +116,7 @@ class ModelledQueries(SparkQueries):
 
 
 class ModelledTables:
-    """The modelled catalog."""
+    """The catalog of the modelled server."""
 
     def __init__(self, session: Any, reader: Any) -> None:
         self._session = session
@@ -195,7 +195,7 @@ class ModelledTables:
 
 
 class ModelledAnalysis:
-    """Spark's analysis, which never objects."""
+    """A stand-in for Spark's analysis that never finds a problem."""
 
     def __init__(self, session: Any) -> None:
         return
@@ -211,14 +211,14 @@ class ModelledAnalysis:
 
 
 class NoUpkeep:
-    """Stands in for table maintenance: no table of a life has a log."""
+    """Stands in for table maintenance, because no table of a life has a log."""
 
     def __init__(self, session: Any) -> None:
         return
 
 
 class ModelledLocalPool:
-    """The server's process, as its agent starts and watches it."""
+    """The modelled server's process, as an agent starts and watches it."""
 
     server: Server
     starts_s = 6.0

@@ -1,6 +1,6 @@
-"""A model of a Spark server in virtual time: as strict as the real one, with arbitrary delays of effects and answers.
+"""A model of a Spark server in virtual time: as strict as a real one, with arbitrarily delayed effects and answers.
 
-A request takes effect when it arrives, whether or not its sender still waits or lives. The real `PoolSupervisor`,
+A request takes effect when it arrives, even if its sender no longer waits or is dead. The real `PoolSupervisor`,
 `Session.call` and `SparkQueries` run over it; only the gRPC layer is replaced.
 """
 
@@ -25,7 +25,7 @@ VERSIONED = re.compile(r"\b\w+__v\d+\b")
 
 @dataclass(frozen=True)
 class Manner:
-    """How one request fares: seconds until its effect, from there to its answer, and until the effect repeats."""
+    """The fate of one request: seconds until its effect, from there to its answer, and until the effect is repeated."""
 
     effect_s: float = 0.02
     answer_s: float | None = 0.01
@@ -58,7 +58,7 @@ class RunningQuery:
 
 @dataclass
 class Server:
-    """The server and the effects of requests on it; `heard` is notified of everything that happens."""
+    """The modelled server and the effects of requests on it; `heard` is notified of everything that happens."""
 
     baton: Baton
     manners: Callable[[str, str], Manner]
@@ -85,7 +85,7 @@ class Server:
     # The process.
 
     def begin(self) -> None:
-        """Start the server without queries and with an empty catalog."""
+        """Start the server, with no queries and an empty catalog."""
         self.generation += 1
         self.alive, self.session_id = True, ""
         self.queries.clear()
@@ -94,7 +94,7 @@ class Server:
         self.views.clear()
 
     def die(self) -> None:
-        """End the process and all its queries; no pending request succeeds after that."""
+        """End the server's process with all its queries; pending requests can no longer succeed."""
         self.settle()
         for query in tuple(self.queries.values()):
             self._fold(query)
@@ -103,7 +103,7 @@ class Server:
         self.heard.effect("pool dies", "", None)
 
     def end_query(self, name: str, error_class: str, error: str) -> None:
-        """Make a query fail."""
+        """Make the query with this name fail with an error."""
         if (query := self.queries.get(name)) is not None:
             self._fold(query)
             del self.queries[name]
@@ -115,9 +115,9 @@ class Server:
     def remote(
         self, generation: int, kind: str, subject: str, effect: Callable[[], Any], *, sending: Any = None
     ) -> Any:
-        """Send a request and wait for its answer until the deadline of the enclosing call.
+        """Send a request, and wait for its answer until the deadline of the enclosing call.
 
-        `sending` is called at the moment of sending.
+        `sending` is called at the moment when the request is sent.
         """
         self.baton.point()
         self.heard.send(kind, subject, self.baton.current.lane)
@@ -176,7 +176,7 @@ class Server:
     # Effects; none of them blocks.
 
     def launch(self, start: QueryStart) -> "Handle":
-        """Start a query as Spark does; refused if its name or checkpoint is in use, or a table is missing."""
+        """Start a query as Spark does; refused if its name or checkpoint is in use, or if a table is missing."""
         self.settle()
         if start.name in self.queries:
             raise EngineRefused(f"a query named {start.name} is active", error_class="QUERY_NAME_TAKEN")
@@ -204,14 +204,14 @@ class Server:
         return Handle(self, self.generation, query.id, run_id, start.name)
 
     def stop(self, run_id: str) -> None:
-        """Stop one run of a query."""
+        """Stop the query with this run id."""
         self.settle()
         for query in tuple(self.queries.values()):
             if query.run_id == run_id:
                 del self.queries[query.name]
 
     def settle(self) -> None:
-        """Commit every batch that has ended by now."""
+        """Commit all batches that have ended by now."""
         for query in self.queries.values():
             self._fold(query)
 
@@ -222,7 +222,7 @@ class Server:
             self.files.committed(query.start.checkpoint, query.start.target, before + 1 + batches, self.baton.now)
 
     def point(self, view: str, targets: tuple[str, ...]) -> None:
-        """Point a view at tables; refused if one is missing."""
+        """Point a view at tables; refused if one of them is missing."""
         for target in targets:
             if target not in self.tables:
                 raise EngineRefused(f"{target} cannot be found", error_class="TABLE_OR_VIEW_NOT_FOUND")
@@ -231,7 +231,7 @@ class Server:
 
 @dataclass
 class Handle:
-    """PySpark's StreamingQuery, as far as the agent uses it."""
+    """The part of PySpark's StreamingQuery that the agent uses."""
 
     server: Server
     generation: int
@@ -261,7 +261,7 @@ class Handle:
 
 
 def progress_of(server: Server, run_id: str) -> Mapping[str, Any] | None:
-    """Return a query's latest progress; None before its first batch."""
+    """Return the latest progress of a query; None before its first batch."""
     server.settle()
     found = next((query for query in server.queries.values() if query.run_id == run_id), None)
     if found is None or server.baton.now < found.works_at:

@@ -1,4 +1,4 @@
-"""Compares the aggregates that remain in Spark's optimized plans with how we classify the edit."""
+"""Compares the aggregates that remain in Spark's optimized plans with our classification of the edit."""
 
 import re
 import uuid
@@ -23,7 +23,7 @@ _DDL = "CREATE TABLE t (k STRING, n0 BIGINT, n1 BIGINT) USING parquet;"
 
 
 class OptimizedAggregates:
-    """A session that optimizes statements over the table `a` and never runs them."""
+    """A session in which Spark optimizes statements over the table `a` without running them."""
 
     def __init__(self, pool: LocalPool) -> None:
         self._session = Session(pool.url, pool.token, str(uuid.uuid4()))
@@ -42,7 +42,7 @@ class OptimizedAggregates:
         self._session.close()
 
     def kept(self, statement: str) -> frozenset[str] | None:
-        """Return the aggregate functions that remain, or None if Spark refuses the statement."""
+        """Return the aggregate functions in a statement's optimized plan; None if Spark refuses the statement."""
         query = _STREAMED.sub("a", statement.removeprefix("INSERT INTO t "))
         try:
             frame: Any = self._session.spark.sql(query)
@@ -55,7 +55,7 @@ class OptimizedAggregates:
 
 
 def judged(spark: OptimizedAggregates, old: str, new: str) -> str:
-    """Return a verdict on a pair; `UNSAFE` means that a restart would meet the state of other aggregates."""
+    """Return the verdict on an edit; `UNSAFE` means that a restart would find the state of other aggregates."""
     texts = (RevisionTexts(_DDL, text, YML) for text in (old, new))
     before, after = (read_revision(TableName("t"), each, Settings()) for each in texts)
     if before is None or after is None:

@@ -1,4 +1,4 @@
-"""The demo as drills drive it, and the comparison of its tables with the expected rows."""
+"""The demo as drills operate it, and the comparison of its tables with the expected rows."""
 
 import json
 import re
@@ -34,7 +34,7 @@ Row = tuple[object, ...]
 
 @dataclass
 class Pizzeria(Driven):
-    """`headgate demo` in its own folder and home."""
+    """The demo of `headgate demo`, in its own folder and home."""
 
     @property
     def folder(self) -> Path:
@@ -45,18 +45,18 @@ class Pizzeria(Driven):
         return DemoDataFolder(self.folder / "data")
 
     def begin(self, *words: str) -> dict[str, Any]:
-        """Start the demo and return its JSON; on return every statement has rows."""
+        """Start the demo, and return its decoded JSON once every statement has rows."""
         self.root.mkdir(parents=True, exist_ok=True)
         found: dict[str, Any] = json.loads(self.done("demo", str(self.folder), "--no-console", "--json", *words))
         return found
 
     def settle(self) -> dict[str, Any]:
-        """Stop the feeds, close every window, and return the command's JSON."""
+        """Stop the feeds and close every window; return the decoded JSON of `demo settle`."""
         found: dict[str, Any] = json.loads(self.done("demo", "settle", "--json"))
         return found
 
     def states(self) -> dict[str, str]:
-        """Return the state of every statement by table."""
+        """Return the state of every statement, by table."""
         return {table: row["state"] for table, row in self.statements().items() if not row["external"]}
 
     def all_run(self) -> bool:
@@ -64,12 +64,12 @@ class Pizzeria(Driven):
         return set(self.states().values()) == {"running"}
 
     def measured_since(self, moment: float) -> bool:
-        """Return whether every statement was measured, and so its state observed, after a moment."""
+        """Return whether every statement has been measured, and therefore its state observed, since a moment."""
         rows = [row for row in self.statements().values() if not row["external"]]
         return all((row["measured_at"] or 0.0) > moment for row in rows)
 
     def rows(self, table: str, version: int, rules: ExpectedRules) -> Iterator[Row]:
-        """Yield a version's real rows, in the form of `expected_results`, from the files that its sink log lists."""
+        """Yield a version's real rows from the files in its sink log, in the form of `expected_results`."""
         asked = _QUESTION.fullmatch(real_rows_query(table, rules=rules))
         assert asked, real_rows_query(table, rules=rules)
         columns, real, sign, bound = asked[1], asked[2], asked[3], asked[4].strip("'")
@@ -81,7 +81,7 @@ class Pizzeria(Driven):
                     yield tuple(read(row[name]) for name, read in readers)
 
     def compare(self, rules: ExpectedRules) -> tuple[list[str], int]:
-        """Compare every table with the expected rows; return the lines to print and how many tables differ."""
+        """Compare every table with its expected rows; return the lines to print, and how many tables differ."""
         truth, wrong, lines = expected_rows(self.data, rules), 0, []
         serving = {table: int(row["version"]) for table, row in self.statements().items() if not row["external"]}
         assert set(serving) == set(EXPECTED_TABLES), set(serving) ^ set(EXPECTED_TABLES)
@@ -110,7 +110,7 @@ class Pizzeria(Driven):
 
 
 def _reader(part: str) -> tuple[str, Any]:
-    """Return a column and the conversion of its value, for the three forms used by `expected_results`."""
+    """Return the column that an expression reads and the conversion of its values, as `expected_results` uses them."""
     if found := _MILLIS.fullmatch(part):
         return found[1], lambda value: value if value is None else _millis(value)
     if found := _JOINED.fullmatch(part):

@@ -39,7 +39,7 @@ TIP_CENTS = 50
 
 @dataclass
 class OrderFeed:
-    """Lands eight orders every two seconds, one of them twice, until told to end.
+    """Lands eight orders every two seconds, and repeats one of them, until told to end.
 
     With more and smaller files, two versions of a table would rarely have read the same input, which a comparison waits
     for.
@@ -66,7 +66,7 @@ class OrderFeed:
             self.land(8)
 
     def land(self, count: int) -> None:
-        """Land a file with the next orders and, as the tills do, a repeated earlier one."""
+        """Land a file with the next orders and one earlier order, repeated as tills do."""
         ids = [*range(max(1, self.landed), self.landed + count + 1)]
         write_whole(self.folder / f"{self.landed + count:09}.json", "".join(map(self._line, ids)))
         self.landed += count
@@ -82,7 +82,7 @@ class OrderFeed:
 
 
 def _moment(id: int) -> str:
-    """Return an order's time in ISO format."""
+    """Return the time of an order, in ISO format."""
     seconds = BEGAN + PACE_S * id
     day, rest = divmod(seconds - BEGAN, 86400)
     return f"2026-01-{1 + day:02}T{rest // 3600:02}:{rest % 3600 // 60:02}:{rest % 60:02}Z"
@@ -90,7 +90,7 @@ def _moment(id: int) -> str:
 
 @dataclass
 class OrdersProject(Driven):
-    """A copy of the sample reduced to these statements, all with a trigger of one second."""
+    """A copy of the sample with only the statements from orders to revenue and kitchen load, at a trigger of 1 s."""
 
     session: Session | None = None
     """The session for queries; needed by `asks`."""
@@ -109,35 +109,35 @@ class OrdersProject(Driven):
             file.write_text(re.sub(r"trigger: \d+ seconds", "trigger: 1 second", file.read_text()))
 
     def edit(self, table: str, kind: str, old: str, new: str) -> None:
-        """Replace text that occurs exactly once in one file of a table."""
+        """Replace a text that occurs exactly once in a table's file of this kind (`dml` or `ddl`)."""
         (file,) = (self.folder / "pipelines").rglob(f"{kind}.{table}.sql")
         text = file.read_text()
         assert text.count(old) == 1, text
         file.write_text(text.replace(old, new))
 
     def texts(self) -> dict[Path, str]:
-        """Return all texts of the project, to be written back later."""
+        """Return the text of each SQL file in the project, so that it can be written back later."""
         return {file: file.read_text() for file in (self.folder / "pipelines").rglob("*.sql")}
 
     def serving(self) -> dict[str, tuple[int, str]]:
-        """Return each statement's serving version and the run id of its query."""
+        """Return the serving version of each table and the run id of its query."""
         found = self.ledger('SELECT "table", version, run_id FROM deployment WHERE active = 1 AND version > 0')
         return {str(table): (int(str(version)), str(run)) for table, version, run in found}
 
     def asks(self, *queries: str) -> tuple[tuple[int, ...], ...]:
-        """Return the single row of each query on the serving versions."""
+        """Return the single row that each query returns when run on the serving versions."""
         sql = " UNION ALL ".join(f"SELECT {n} AS query, * FROM ({query})" for n, query in enumerate(queries))
         assert self.session is not None
         found = self.session.call(60, self.session.spark.sql(sql).collect)
         return tuple(tuple(int(value or 0) for value in row[1:]) for row in sorted(found))
 
     def doubled(self) -> dict[str, int]:
-        """Return the number of duplicate rows for each table that has some."""
+        """Return the number of duplicate rows in each table that has any."""
         found = self.asks(*(f"SELECT count(*), count(DISTINCT {key}) FROM {table}" for table, key in KEYS.items()))
         return {table: row[0] - row[1] for table, row in zip(KEYS, found, strict=True) if row[0] != row[1]}
 
     def lacks(self, upto: int) -> dict[str, tuple[int, int]]:
-        """Return for each incomplete table the actual and expected count of orders before `upto`, a full minute."""
+        """Return (actual, expected) counts for each table without all orders before `upto`, which is a full minute."""
         assert upto % MINUTE == 0
         orders = upto - 1
         sold = orders - orders // 7
@@ -154,7 +154,7 @@ class OrdersProject(Driven):
         return {table: (got, expected) for table, (got, expected) in rows.items() if got != expected}
 
     def whole(self, feed: OrderFeed) -> int:
-        """Wait until every order of all full minutes so far is in every table once, and return the number of orders."""
+        """Wait until all orders of every full minute are in every table exactly once; return the number of orders."""
         upto = feed.landed // MINUTE * MINUTE
         last: dict[str, tuple[int, int]] = {}
 
@@ -172,7 +172,7 @@ class OrdersProject(Driven):
 
 @contextmanager
 def orders_project(root: Path) -> Iterator[tuple[OrdersProject, OrderFeed]]:
-    """Yield the project with everything deployed and orders landing; afterwards stop all of it."""
+    """Yield the project with all tables deployed and orders arriving; stop everything afterwards."""
     world = OrdersProject(root, {"HEADGATE_MEASURE_S": "1"})
     world.write()
     feed = OrderFeed(world.folder / "data/landing/orders")

@@ -39,7 +39,7 @@ FIGURES = {
 
 
 def declared(**edits: str | tuple[str, str]) -> Project:
-    """Declare the project with some statements replaced; a pair is DDL and statement."""
+    """Declare the project, with some statements replaced; a pair replaces DDL and statement."""
     texts = {name: (pair[0], edits[name]) if name in edits else pair for name, pair in TEXTS.items()}
     texts |= {name: pair for name, pair in edits.items() if isinstance(pair, tuple)}  # type: ignore[misc]
     files = {"headgate.yml": MANIFEST, "pipelines/sources/p/src/sql-scripts/ddl.src.sql": SRC}
@@ -53,7 +53,7 @@ def declared(**edits: str | tuple[str, str]) -> Project:
 
 
 def observed(**known: dict[str, Any]) -> dict[T, ObservedDeployment]:
-    """Observe everything as first declared and measured; `a={...}` overrides fields."""
+    """Observe all tables as deployed with their original texts, with statistics; `a={...}` overrides fields of a."""
     found = {T("src"): ObservedDeployment("running", statistics=FIGURES["src"])}
     for name, (ddl, dml) in TEXTS.items():
         found[T(name)] = ObservedDeployment(
@@ -66,7 +66,7 @@ def observed(**known: dict[str, Any]) -> dict[T, ObservedDeployment]:
 
 
 def measured(name: str, **figures: Any) -> dict[str, Any]:
-    """Return the `known` fields for a table whose statistics differ from FIGURES."""
+    """Return the fields for `observed` that change some of a table's statistics."""
     return {"statistics": replace(FIGURES[name], **figures)}
 
 
@@ -88,10 +88,10 @@ def node_of(found: Plan, table: str) -> PlanNode:
 
 
 def offered(found: Plan, table: str) -> dict[str, StrategyOffer]:
-    """Return the offers for a table, by strategy."""
+    """Return the strategies offered for a table, with their offers."""
     return {offer.strategy: offer for offer in node_of(found, table).offers}
 
 
 def words(found: Plan) -> list[str]:
-    """Return the refusals, each with its remedy."""
+    """Return the plan's refusals, each followed by its remedy."""
     return [f"{refusal.summary}. {refusal.remedy}" for refusal in found.refusals]

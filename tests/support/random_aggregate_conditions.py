@@ -1,4 +1,4 @@
-"""Random pairs of statements with the same aggregates that differ in one choice inside an expression above them."""
+"""Random pairs of statements that have the same aggregates, but differ in one choice in an expression over them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,14 +14,14 @@ _SOURCE = "STREAM a WATERMARK ts DELAY OF INTERVAL 10 MINUTES"
 
 @dataclass(slots=True)
 class Choices:
-    """A recorded sequence of random choices, which can be replayed with one choice changed."""
+    """A sequence of random choices, recorded so that it can be replayed with one choice changed."""
 
     random: Random
     made: list[int] = field(default_factory=list)
     again: Sequence[int] = ()
 
     def of(self, options: Sequence[str]) -> str:
-        """Make the next choice."""
+        """Choose one of the options, replaying a recorded choice if there is one."""
         place = len(self.made)
         chosen = self.again[place] if place < len(self.again) else self.random.randrange(len(options))
         self.made.append(chosen % len(options))
@@ -29,7 +29,7 @@ class Choices:
 
 
 def pair(random: Random) -> tuple[str, str]:
-    """Return two statements with the same aggregates in the same order that differ in one choice."""
+    """Return two statements with the same aggregates in the same order that differ in a single choice."""
     while True:
         first = Choices(Random(random.random()))
         old = _statement(first)

@@ -41,7 +41,7 @@ _NOT_DETERMINISTIC = re.compile(r"\bLIMIT\b|\bfirst\(|\bORDER BY\b", re.I)
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """An edit of a statement; in `tree`, nodes of sort `edit` hold both sides."""
+    """An edit of a statement; nodes of sort `edit` in `tree` contain both the old and the new side."""
 
     kind: str
     tree: Node
@@ -54,7 +54,7 @@ class Pair:
 
     @property
     def texts(self) -> tuple[RevisionTexts, ...] | None:
-        """The old and the new texts, or None if the kind of a column is unknown."""
+        """The old and the new texts; None if the kind of a column is unknown."""
         sides = (written(self.tree, OLD), self.rewrite(written(self.tree, NEW)))
         found = [_texts(each, self) for each in (sides[::-1] if self.back else sides)]
         known = tuple(each for each in found if each is not None)
@@ -62,7 +62,7 @@ class Pair:
 
     @property
     def edit(self) -> Edit | None:
-        """Both revisions, or None unless both parse without an error and differ."""
+        """The old and the new revision; None unless both can be used and their texts differ."""
         texts = self.texts
         if texts is None or texts[0] == texts[1]:
             return None
@@ -75,7 +75,7 @@ class Pair:
 
 
 def pair(random: Random) -> tuple[Pair, Edit]:
-    """Return a random edit of a random statement, with its revisions."""
+    """Return a random edit of a random statement, and its revisions."""
     while True:
         made = query(random, random.choice((0, 1, 1, 1, 2)))
         tree = _with_having(random, _with_casts(made.node))
@@ -96,13 +96,13 @@ def _plain(edit: Edit) -> bool:
 
 
 def smaller_pairs(pair: Pair) -> Iterator[Pair]:
-    """Yield smaller pairs with the same edit, smallest first."""
+    """Yield smaller pairs that contain the same edit, smallest first."""
     for tree in smaller(pair.tree):
         yield replace(pair, tree=tree)
 
 
 def written(node: Node | str, side: int) -> str:
-    """Return the text of one side of a tree that contains edits."""
+    """Return the SQL of the old or the new side of a tree that contains edits."""
     if isinstance(node, str):
         return node
     if node.sort == "edit":
@@ -112,7 +112,7 @@ def written(node: Node | str, side: int) -> str:
 
 
 def _texts(select: str, pair: Pair) -> RevisionTexts | None:
-    """Return the texts of a statement whose table has the columns that it writes."""
+    """Return the texts of a statement, whose table is declared with the columns that the statement writes."""
     found, problems = read_statements(f"INSERT INTO t {select}", "q.sql")
     if problems or len(found) != 1:
         return None
@@ -141,7 +141,7 @@ def _known(revision: Revision) -> Revision:
 
 
 def _with_casts(tree: Node) -> Node:
-    """Cast every numeric item of the outermost SELECT, or of each branch of an outermost union."""
+    """Cast every numeric item of the outermost SELECT or, in a union, of each branch."""
     if tree.sort == "item":
         value = tree.pieces[0]
         if not isinstance(value, Node) or not value.sort.startswith("number"):
@@ -155,7 +155,7 @@ def _with_casts(tree: Node) -> Node:
 
 
 def _with_having(random: Random, tree: Node) -> Node:
-    """Sometimes add two aggregates in a HAVING clause to a grouped statement without one."""
+    """Sometimes add a HAVING clause with two aggregates to a grouped statement that has none."""
     select = next((each for each in nodes(tree) if each.sort == "select" and _grouped(each) is not None), tree)
     group = _grouped(select)
     items = (each for each in select.pieces if isinstance(each, Node) and each.sort == "items")
@@ -174,7 +174,7 @@ def _grouped(select: Node) -> Node | None:
 
 
 def _edited(random: Random, tree: Node, columns: tuple[tuple[str, str], ...]) -> Pair | None:
-    """Return the tree after one random edit for which the statement has a place, or None."""
+    """Return the tree after one random edit; None if the statement has no place for that edit."""
     back = random.random() < 0.5
     draw = random.random()
     if draw < 0.25:
@@ -193,7 +193,7 @@ def _edited(random: Random, tree: Node, columns: tuple[tuple[str, str], ...]) ->
 
 
 def _put(tree: Node, old: Node, new: Node) -> Node:
-    """Replace this very node; a key in both GROUP BY and SELECT is one node."""
+    """Replace a particular node, even if equal ones exist; a key in both GROUP BY and SELECT is the same node."""
     if tree is old:
         return new
     pieces = tuple(_put(each, old, new) if isinstance(each, Node) else each for each in tree.pieces)
@@ -214,7 +214,7 @@ _RENEWED = frozenset(("literal", "letter", "interval", "condition", "join", "gro
 
 
 def _renewed(random: Random, tree: Node) -> tuple[str, Node] | None:
-    """Replace a value, a condition, a join or a table by another one."""
+    """Replace a value, condition, join or table with another of its sort."""
     sorts = sorted({each.sort for each in nodes(tree) if each.sort in _RENEWED or each.sort.endswith(" aggregate")})
     if not sorts:
         return None
@@ -249,7 +249,7 @@ def _shorter(random: Random, tree: Node) -> tuple[str, Node] | None:
 
 
 def _swapped(random: Random, tree: Node) -> tuple[str, Node] | None:
-    """Swap two neighbours in a list: terms of AND, keys, columns, or branches."""
+    """Swap two neighbouring items in a list: terms of AND, keys, columns, or branches."""
     listed = _one(random, tree, lambda node: bool(node.between) and len(node.pieces) > 1)
     if listed is None:
         return None
@@ -300,7 +300,7 @@ def _branch(random: Random, tree: Node) -> tuple[str, Node] | None:
 
 
 def _first_items(tree: Node) -> Node:
-    """Return the list of the outermost SELECT's items; for a union, its first branch's."""
+    """Return the item list of the outermost SELECT or, in a union, of the first branch."""
     while tree.sort in ("query", "body", "branch", "select"):
         inside = [each for each in tree.pieces if isinstance(each, Node)]
         own = [each for each in inside if each.sort in ("query", "body", "branch", "select", "items")]
@@ -341,7 +341,7 @@ def _column(random: Random, tree: Node) -> tuple[str, Node] | None:
 
 
 def _twice(random: Random, tree: Node) -> tuple[str, Node] | None:
-    """Repeat a condition, or add another at its level."""
+    """Repeat a condition, or combine it with another one."""
     old = _one(random, tree, lambda node: node.sort == "condition" and bool(node.scope))
     if old is None:
         return None
@@ -351,7 +351,7 @@ def _twice(random: Random, tree: Node) -> tuple[str, Node] | None:
 
 
 def _extracted(random: Random, tree: Node) -> Node | None:
-    """Mark a subquery to be moved into WITH."""
+    """Mark a subquery that is to be moved into WITH."""
     old = _one(random, tree, lambda node: node.sort == "relation" and node.pieces[0] == "(" and _is_query(node))
     if old is None:
         return None
@@ -371,7 +371,7 @@ def _rewritten(
     *,
     back: bool,
 ) -> Pair | None:
-    """Edit the statement's text in one place."""
+    """Edit the statement's text in one place, by one of the rules."""
     text = str(tree)
     if word == "same" and random.random() < 0.12:
         upper = random.random() < 0.5

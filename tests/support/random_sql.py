@@ -1,7 +1,7 @@
 """Random streaming statements over the five tables of `random_values`.
 
 Spark accepts most of them, and refuses the others because of limits of streaming, such as an aggregate without a
-watermark. Every column that is named exists and has the type that its place requires.
+watermark. Every referenced column exists and has the required type.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _ITEM_KINDS = (*("number", "string", "time") * 3, "struct")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A query or a relation, with its columns."""
+    """A query or a relation of the statement, with its columns."""
 
     node: Node
     columns: Scope
@@ -28,7 +28,7 @@ class Piece:
 
 
 def statement(random: Random) -> Node:
-    """Return a random statement that reads a stream."""
+    """Return a random statement that reads at least one stream."""
     while True:
         made = _Statement(random).query(random.choice((1, 2, 2, 3)))
         if made.streams:
@@ -41,19 +41,19 @@ def query(random: Random, depth: int, kinds: Sequence[str] = (), *, first: int =
 
 
 def fresh(random: Random, node: Node) -> Node:
-    """Return a random node of the same sort and scope."""
+    """Return another random node of the same sort, with the same columns in scope."""
     return _Statement(random, first=50).again(node)
 
 
 class _Statement(Values):
-    """A statement under construction: its parts of WITH and the aliases in use."""
+    """A statement under construction, with its parts of WITH and the aliases used so far."""
 
     def __init__(self, random: Random, *, first: int = 0) -> None:
         super().__init__(random, first=first)
         self._parts: dict[str, Piece] = {}
 
     def query(self, depth: int, kinds: Sequence[str] = ()) -> Piece:
-        """Return a query, possibly with WITH."""
+        """Return a random query, possibly with a WITH clause."""
         before, parts, streams = dict(self._parts), [], False
         if depth and self._chance(0.15):
             for _ in range(self._one_of((1, 1, 2))):
@@ -85,7 +85,7 @@ class _Statement(Values):
         return Piece(node, first.columns, any(each.streams for each in pieces))
 
     def _branch(self, query: Node) -> Node:
-        """Return a branch of a set operation, in brackets if it ends with ORDER BY or LIMIT."""
+        """Return a query as branch of a set operation, in brackets if it ends with ORDER BY or LIMIT."""
         ends = any(isinstance(each, Node) and each.sort in ("order", "limit") for each in query.pieces)
         return Node("branch", ("(", query, ")")) if ends or self._chance(0.1) else query
 
@@ -116,7 +116,7 @@ class _Statement(Values):
         return Piece(node, columns, source.streams)
 
     def _star(self, scope: Scope) -> tuple[str, Scope]:
-        """Return `*`, `a.*`, `st.*` or `* EXCEPT (…)` with its columns; empty text if no star has distinct names."""
+        """Return a random `*`, `a.*`, `st.*` or `* EXCEPT (…)` and its columns; empty if none has distinct names."""
         stars: list[tuple[str, Scope]] = [("*", scope)]
         for struct in [each for each in scope if each.kind == "struct"]:
             fields = self._fields(struct, scope)
@@ -141,7 +141,7 @@ class _Statement(Values):
         return len({each.name for each in scope}) == len(scope)
 
     def _listed(self, scope: Scope, kinds: Sequence[str]) -> tuple[list[Node], Scope]:
-        """Return the items of a query without aggregates, usually including the row's time."""
+        """Return the select items of a query without aggregates; they usually include the row's time."""
         items, columns = [], []
         wanted = kinds or [self._one_of(_ITEM_KINDS) for _ in range(self._random.randint(1, 3))]
         times = [each for each in scope if each.kind == "time"]
@@ -170,7 +170,7 @@ class _Statement(Values):
         columns.append(Column("", name, kind))
 
     def _grouped(self, scope: Scope, kinds: Sequence[str]) -> tuple[list[Node], Scope, Node]:
-        """Return the items of an aggregating query and its GROUP BY, usually over a window, which a stream requires."""
+        """Return the select items and GROUP BY of an aggregating query, usually over a window, as streams require."""
         keys: list[tuple[Node, str, Node]] = []
         times = [each for each in scope if each.kind == "time"]
         if times and self._chance(0.7):
@@ -229,7 +229,7 @@ class _Statement(Values):
         return source
 
     def _relation(self, depth: int) -> Piece:
-        """Return a relation for FROM: a table, a part of WITH, a subquery, or a join with or without brackets."""
+        """Return a random relation for FROM: a table, a part of WITH, a subquery, or a join."""
         if not depth:
             return self._table()
         make = self._random.choices(
@@ -296,7 +296,7 @@ class _Statement(Values):
         return Piece(node, both, streams)
 
     def _shared(self, left: Scope, right: Scope) -> list[str]:
-        """Return the column names that occur once on each side with the same kind."""
+        """Return the names of columns that occur exactly once on each side, with the same kind."""
         names = []
         for each in left:
             others = [other for other in right if other.name == each.name]
@@ -373,14 +373,14 @@ class _Statement(Values):
         return Piece(node, (Column(alias, "id", "number"), Column(alias, "k", "string")), False)
 
     def _condition(self, scope: Scope, depth: int = 0) -> Node:
-        """Return a condition over the columns in scope; with a depth above 0 it may contain a subquery."""
+        """Return a random condition over the columns in scope; if `depth` is above 0, it may contain a subquery."""
         draw = self._random.random()
         if depth and draw < 0.12:
             return self._asked(scope)
         return self._plain_condition(scope, draw)
 
     def _asked(self, scope: Scope) -> Node:
-        """Return a condition with a subquery."""
+        """Return a random condition that contains a subquery."""
         streams = self._chance(0.06)
         table, alias = self._one_of(GROWING if streams else FIXED), self._alias("s")
         if table in self._parts:
@@ -411,7 +411,7 @@ class _Statement(Values):
         return Node("condition", made, scope=scope)
 
     def again(self, node: Node) -> Node:
-        """Return a random node of a node's sort, for its scope."""
+        """Return another random node of a node's sort, over the columns in its scope."""
         if node.sort == "condition":
             return self._condition(node.scope)
         if node.sort in DDL_TYPES:

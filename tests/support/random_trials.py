@@ -1,4 +1,4 @@
-"""Trials of random pairs: finds unsafe ones and shrinks each as far as it remains unsafe."""
+"""Trials of random pairs: finds unsafe ones, and shrinks each for as long as it remains unsafe."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _LAST = 26
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One tried pair."""
+    """A random pair that has been tried on Spark."""
 
     number: int
     pair: Pair
@@ -32,16 +32,16 @@ class Run:
 
     @property
     def kind(self) -> str:
-        """The outcome on Spark in one word, or `not run` if Spark also refuses a text on its own."""
+        """The kind of outcome on Spark, without details, or `not run` if Spark refuses one of the texts on its own."""
         words = self.trial.outcome.replace("not run", "not-run").split()
         return words[0].rstrip(":").replace("-", " ")
 
     @property
     def unsafe(self) -> bool:
-        """True if Spark, on the old checkpoint, does not do what our planned action promises.
+        """True if Spark, on the old checkpoint, does not do what the planned action promises.
 
-        A changed delay (row 6d) may differ, because what the old watermark closed stays closed; operators must
-        acknowledge that.
+        A changed delay (row 6d) may lead to a difference, because what the old watermark closed stays closed; operators
+        must acknowledge that.
         """
         change, outcome = self.trial.change, self.trial.outcome
         if self.kind == "not run":
@@ -52,17 +52,17 @@ class Run:
 
     @property
     def wrote(self) -> bool:
-        """True if either text wrote a row; tables without rows are trivially equal."""
+        """True if at least one text wrote a row; tables without rows are trivially equal."""
         return any(self.trial.seen.values())
 
 
 def drawn(seed: int, numbers: Sequence[int]) -> list[tuple[int, Pair, Edit]]:
-    """Draw the pairs of these numbers for a seed."""
+    """Return the random pairs with these numbers, which the seed determines."""
     return [(number, *pair(Random(f"{seed}/{number}"))) for number in numbers]
 
 
 def tried(pool: LocalPool, folder: Path, pairs: Sequence[tuple[int, Pair, Edit]]) -> list[Run]:
-    """Try pairs on a running server, in a folder that does not exist yet."""
+    """Try pairs on a running server, in a folder that must not exist yet."""
     folder.mkdir(parents=True)
     trials = [Trial(edit, number, classify(edit.old, edit.new)) for number, _, edit in pairs]
     run(trials, pool, folder, records)
@@ -70,7 +70,7 @@ def tried(pool: LocalPool, folder: Path, pairs: Sequence[tuple[int, Pair, Edit]]
 
 
 def small(pool: LocalPool, folder: Path, found: Run) -> Run:
-    """Return the smallest pair found with the same edit that is still unsafe, after a bounded number of tries."""
+    """Return the smallest pair found with the same edit that is still unsafe, after a limited number of tries."""
     seen: set[tuple[str, str]] = set()
     best, left, round_number = found, SHRINK_TRIES, 0
     while left > 0:
@@ -85,7 +85,7 @@ def small(pool: LocalPool, folder: Path, found: Run) -> Run:
 
 
 def _candidates(best: Run, seen: set[tuple[str, str]]) -> Iterator[tuple[Pair, Edit]]:
-    """Yield smaller pairs that we still classify the same way, without repetition."""
+    """Yield smaller pairs that we classify in the same way, each only once."""
     for each in smaller_pairs(best.pair):
         edit = each.edit
         if edit is None or _length(edit) >= _length(best.trial.edit):
@@ -102,7 +102,7 @@ def _length(edit: Edit) -> int:
 
 
 def records(name: str, part: int) -> Iterator[list[dict[str, Any]]]:
-    """Yield the files of one part: values that match in joins, and a last row that closes all windows."""
+    """Yield the files of one part of an input: rows that match in joins, and a last row that closes all windows."""
     if name.startswith("dim"):
         if part == 1:
             yield [_row(number, "xyzq"[number % 4], 0) for number in range(1, 9 if name == "dim" else 5)]
@@ -116,7 +116,7 @@ def records(name: str, part: int) -> Iterator[list[dict[str, Any]]]:
 
 
 def _row(number: int, key: str, offset: int) -> dict[str, Any]:
-    """Return one row; rows are a minute apart, with values of one digit, and some lack a name."""
+    """Return one row of an input; rows are a minute apart, with one-digit values, and some have no name."""
     at = f"2026-01-01T{11 + (50 + number) // 60}:{(50 + number) % 60:02}:00Z"
     name = {"name": "xyzw"[(number + offset) % 4]} if number % 6 else {}
     return {"id": number, "k": key, "v": (number * 3 + offset) % 8, "w": number % 10, "ts": at} | name

@@ -1,6 +1,6 @@
-"""Random values and conditions over columns in scope, of the kind that their place requires.
+"""Random values and conditions over the columns in scope, of the kind required where they are used.
 
-The tables have one shape: three grow (a, b, c) and two do not (dim, dim2).
+All tables have the same shape; three of them grow (a, b, c) and two do not (dim, dim2).
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ _AGGREGATES = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column in scope."""
+    """A column that an expression can refer to."""
 
     qualifier: str
     name: str
@@ -43,14 +43,14 @@ Pieces = tuple[Node | str, ...]
 
 
 class Values:
-    """Generates values for a statement under construction, and its aliases."""
+    """Generates values and aliases for a statement under construction."""
 
     def __init__(self, random: Random, *, first: int = 0) -> None:
         self._random = random
         self._taken = first
 
     def _plain_condition(self, scope: Scope, draw: float) -> Node:
-        """Return a condition without a subquery, in the form selected by `draw`."""
+        """Return a condition without a subquery, whose form is selected by `draw` (0 to 1)."""
         if draw < 0.3:
             terms = tuple(self._comparison(scope, 1) for _ in range(2))
             both = Node("condition", terms, self._one_of((" AND ", " AND ", " OR ")))
@@ -80,7 +80,7 @@ class Values:
         return Node("condition", self._one_of(makers)(), scope=scope)
 
     def _value(self, kind: str, scope: Scope, depth: int) -> Node:
-        """Return an expression of a kind over the columns in scope."""
+        """Return a random expression of a kind over the columns in scope."""
         columns = [each for each in scope if each.kind == kind]
         structs = [each for each in scope if each.kind == "struct"]
         if structs and self._chance(0.2):
@@ -149,12 +149,12 @@ class Values:
         return Node("interval", (self._one_of(("5 minutes", "10 minutes", "1 hour")),))
 
     def _fields(self, struct: Column, scope: Scope) -> Scope:
-        """Return the fields of a struct in scope, qualified with a reference to it."""
+        """Return the fields of a struct column as columns, qualified by a reference to the struct."""
         name = self._named(struct, scope)
         return tuple(Column(name, field, kind) for field, kind in FIELDS)
 
     def _named(self, column: Column, scope: Scope) -> str:
-        """Return a reference to a column, sometimes without its qualifier if the name is unique."""
+        """Return a reference to a column; if the name is unique, sometimes without its qualifier."""
         alone = sum(each.name == column.name for each in scope) == 1
         if not column.qualifier or (alone and self._chance(0.25)):
             return column.name

@@ -1,4 +1,4 @@
-"""Random projects with random deployments; a seed and a size determine such a world, so thousands take only seconds.
+"""Random projects with random deployments, determined by a seed and a size; thousands can be built in seconds.
 
 Hypothesis draws and shrinks the seed, the size and the request; the graph itself comes from `random.Random`.
 """
@@ -36,7 +36,7 @@ UNHEALTHY = tuple(state for state in State if state not in (State.ABSENT, State.
 
 
 class Written(ParseCache):
-    """The parsed values of the texts that a world has generated, so that no SQL is parsed."""
+    """A cache of the texts that a world has generated, with their parsed values, so that no SQL is parsed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Written(ParseCache):
         self._statements: dict[str, ParsedStatement] = {}
 
     def take(self, made: Table) -> RevisionTexts:
-        """Store a table's parsed values and return its texts."""
+        """Store a table's parsed values under its texts, and return the texts."""
         texts = revision_of(made).texts
         self._ddls[texts.ddl] = made.parsed_ddl
         if made.parsed is not None:
@@ -69,11 +69,11 @@ class World:
     facts: Written = field(default_factory=Written, compare=False)
 
     def __repr__(self) -> str:
-        """Show a failing example, one line per table."""
+        """Describe the world for a failing example, one line per table."""
         return "\n" + "\n".join(self._line(name) for name in self.names())
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Make Hypothesis show the same text."""
+        """Print the same text in Hypothesis's reports."""
         printer.text(repr(self))
 
     def _line(self, name: T) -> str:
@@ -94,19 +94,19 @@ class World:
         return f"  {name} {declared} :: {bound} { ({k: v for k, v in shown.items() if k != 'bindings'}) }"
 
     def names(self) -> list[T]:
-        """Return every table that is declared or deployed, sorted."""
+        """Return all tables that are declared or deployed, sorted."""
         return sorted({*self.declared.tables, *self.observed})
 
     def seen(self, name: T) -> ObservedDeployment:
-        """Return the observation of a table."""
+        """Return the observed deployment of a table; a default one if it is not deployed."""
         return self.observed.get(name, ObservedDeployment())
 
     def readers(self, name: T) -> list[T]:
-        """Return the deployments bound to any version of a table, sorted."""
+        """Return the tables with a deployment that reads any version of this table, sorted."""
         return sorted(n for n, seen in self.observed.items() if any(b.parent == name for b in seen.bindings))
 
     def below(self, names: Iterable[T]) -> list[T]:
-        """Return the given tables and all deployments below them."""
+        """Return the given tables and all tables whose deployments depend on them."""
         found = dict.fromkeys(names)
         waiting = list(found)
         for name in waiting:
@@ -116,7 +116,7 @@ class World:
         return waiting
 
     def put(self, name: T, **known: object) -> "World":
-        """Return a world in which the observation of one table differs."""
+        """Return a world in which fields of one table's observed deployment are replaced."""
         return replace(self, observed={**self.observed, name: replace(self.seen(name), **known)})  # type: ignore[arg-type]
 
     def plan(self, request: PlanRequest, policy: Policy | None = None) -> Plan:
@@ -125,20 +125,20 @@ class World:
 
 @st.composite
 def worlds(draw: st.DrawFn, largest: int = 200) -> World:
-    """Draw a world: small in half of the cases, with up to `largest` tables in the others."""
+    """Draw a world; half of them are small, the others have up to `largest` tables."""
     bands = [st.integers(2, 9), st.integers(2, 9), st.integers(10, min(40, largest)), st.integers(10, largest)]
     return world_of(draw(st.integers(0, 2**32)), draw(st.one_of(bands)))
 
 
 @st.composite
 def cases(draw: st.DrawFn, verb: str = "deploy", largest: int = 200) -> tuple[World, PlanRequest]:
-    """Draw a world and a request that names its tables."""
+    """Draw a world, and a request for some of its tables."""
     world = draw(worlds(largest))
     return world, request_of(random.Random(draw(st.integers(0, 2**32))), world, verb)
 
 
 def request_of(chance: random.Random, world: World, verb: str = "deploy") -> PlanRequest:
-    """Return a request for tables, products, everything or a mixture, with any of the plain options."""
+    """Return a random request for tables, products, everything or a mixture, with random options."""
     names, deploys = world.names(), verb == "deploy"
     if deploys:
         names = sorted(world.declared.tables)
@@ -161,7 +161,7 @@ def request_of(chance: random.Random, world: World, verb: str = "deploy") -> Pla
 
 
 def _wishes(chance: random.Random, names: list[T]) -> dict[str, Any]:
-    """Return options that ask for non-default strategies; many are refused."""
+    """Return options that request non-default strategies, many of which will be refused."""
     wish = chance.random()
     if wish < 0.2:
         return {"keep_table": True}
@@ -178,7 +178,7 @@ def _wishes(chance: random.Random, names: list[T]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _Spec:
-    """A table before it is built; `reads` maps parents to whether they are streamed."""
+    """The plan for a table that has not been built yet; `reads` maps parents to whether they are streamed."""
 
     name: T
     reads: dict[T, bool]
@@ -199,7 +199,7 @@ class _Spec:
 
 @dataclass(frozen=True, slots=True)
 class _Habits:
-    """How often each kind of irregularity occurs in one world."""
+    """The probabilities of the irregularities in one world."""
 
     deployed: float
     changed: float
@@ -209,7 +209,7 @@ class _Habits:
 
 
 def world_of(seed: int, size: int) -> World:
-    """Build the world of a seed: `size` tables in layers, some external, some deployed in various states."""
+    """Build the world of a seed, with `size` tables in layers: some external, some deployed in various states."""
     chance = random.Random(seed)
     habits = _Habits(
         deployed=chance.choice((0.0, 0.7, 0.95, 1.0, 1.0)),
@@ -236,7 +236,7 @@ def world_of(seed: int, size: int) -> World:
 
 
 def _specs(chance: random.Random, size: int) -> list[_Spec]:
-    """Draw the graph; parents are taken from nearby, so that chains, diamonds and wide joins arise."""
+    """Draw the graph of tables; parents are chosen nearby, so that chains, diamonds and wide joins occur."""
     near = chance.choice((3, 8, 40))
     external = chance.choice((0.05, 0.15, 0.3))
     several = chance.choice((0.0, 0.3, 0.6))
@@ -268,7 +268,7 @@ def _specs(chance: random.Random, size: int) -> list[_Spec]:
 def _observe(
     chance: random.Random, habits: _Habits, before: Table, observed: dict[T, ObservedDeployment], facts: Written
 ) -> None:
-    """Deploy a table's old texts in some state, bound to versions of its parents that are retained for it."""
+    """Deploy a table's old texts in a random state, reading versions of its parents that are kept for it."""
     texts = facts.take(before)
     if before.parsed is None:
         if chance.random() < 0.8:
@@ -315,7 +315,7 @@ def _observe(
 
 
 def _leave_orphan_version(chance: random.Random, name: T, observed: dict[T, ObservedDeployment]) -> None:
-    """Add a version that a failed run has made and that never served."""
+    """Add a version that a failed run created and that never served."""
     seen = observed[name]
     orphan = OtherVersion(seen.highest_version + 1, seen.revision, seen.bindings, running=chance.random() < 0.7)
     running = (orphan.version,) if orphan.running else ()
@@ -329,5 +329,5 @@ def _leave_orphan_version(chance: random.Random, name: T, observed: dict[T, Obse
 
 
 def times(factor: int) -> int:
-    """Return how many worlds a test draws: 4 times `factor`, 20 times in the profile `drill`, 2,000 in `long`."""
+    """Return how many worlds a test draws: 4 times `factor`, in the profile `drill` 20 times, in `long` 2,000 times."""
     return examples(20 * factor)

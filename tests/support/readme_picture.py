@@ -33,7 +33,7 @@ FIGURES = {
 
 
 def scene() -> FakeBackend:
-    """Return the pizzeria during an incident: one statement failed, one is catching up, and an operator stopped one."""
+    """Return the pizzeria during an incident: one statement has failed, one is catching up, one was stopped by hand."""
     backend = FakeBackend(protected=True)
     for table, (rows_in, rows_out, batch_ms, rows) in FIGURES.items():
         backend.change(table, in_rows_s=rows_in, out_rows_s=rows_out, batch_ms=batch_ms, rows_total=rows)
@@ -41,7 +41,7 @@ def scene() -> FakeBackend:
 
 
 def picture() -> str:
-    """Return the scene as the SVG that the console exports."""
+    """Return the scene as an SVG image, exported by the console."""
     drawn: list[str] = []
 
     async def draw(console: Console) -> None:

@@ -1,4 +1,4 @@
-"""Releases whose agent dies at chosen points while another actor works, and the state that each leaves."""
+"""Releases whose agent dies at chosen points while another actor works, and the resulting states."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ RECORD = ("swap record", "swap commit")
 
 
 def points_of(plan: Mapping[str, Any]) -> list[str]:
-    """Return the points that a run of a plan passes, in order, including those inside steps.
+    """Return the points that a run of this plan passes, in order, including those inside steps.
 
     Points with nothing between them are listed once: `after running` equals `effect`, `evidence` comes just before the
     next state, and `after done` just before the next step.
@@ -46,7 +46,7 @@ def points_of(plan: Mapping[str, Any]) -> list[str]:
 
 
 def one_point_per_step(plan: Mapping[str, Any], seed: int) -> list[str]:
-    """Choose one point per step of a plan by a seed; for a swap, a point inside it."""
+    """Choose one point for each step of a plan, depending on a seed; for a swap, a point inside it."""
     chosen = []
     for step in plan["steps"]:
         n, do = step["n"], step["do"]
@@ -58,14 +58,14 @@ def one_point_per_step(plan: Mapping[str, Any], seed: int) -> list[str]:
 
 
 def one_point_per_kind(plan: Mapping[str, Any], seed: int) -> list[str]:
-    """Choose one step of each kind in a plan, and a point of it, by a seed; for a swap, a point inside it."""
+    """Choose a point in one step of each kind in a plan, depending on a seed; for a swap, a point inside it."""
     steps = {step["do"]: [one for one in plan["steps"] if one["do"] == step["do"]] for step in plan["steps"]}
     return one_point_per_step({"steps": [same[seed % len(same)] for same in steps.values()]}, seed)
 
 
 @dataclass(frozen=True)
 class Life:
-    """One run, the points where its agent dies, and the actor that works from the first death on."""
+    """One run, the points at which its agent dies, and the actor that starts to work at the first death."""
 
     request: str
     points: tuple[str, ...]
@@ -74,7 +74,7 @@ class Life:
 
 @dataclass
 class Ending:
-    """How a run ended whose agent died at some points."""
+    """How a run ended whose agent had died at some points."""
 
     state: str = ""
     """The release's state: done, rolled back or aborted; a rollback is done."""
@@ -90,7 +90,7 @@ class Ending:
 
 
 class Others(threading.Thread):
-    """Stops, starts and restarts `aside` until told to end, and leaves it running."""
+    """Stops, starts and restarts the table `aside` until told to end; leaves it running."""
 
     def __init__(self, world: Released) -> None:
         super().__init__(daemon=True)
@@ -110,9 +110,9 @@ class Others(threading.Thread):
 
 
 class Voice(threading.Thread):
-    """An operator who works on a run until it ends: confirms a held run and does what `act` does.
+    """An operator who works on a run until it ends: confirms a held run, and does what `act` does.
 
-    With `lands`, rows land all the while; without them no batch would come at which a seam fits.
+    If `lands`, new rows keep arriving; without them there would be no batch at which a seam is possible.
     """
 
     def __init__(self, world: Released, run_id: str, act: "Callable[[Voice], None]", *, lands: bool) -> None:
@@ -148,7 +148,7 @@ class Voice(threading.Thread):
         return str(self.world.ledger("SELECT state FROM run WHERE id = ?", self.run_id)[0][0])
 
     def insists(self, *words: str) -> None:
-        """Repeat a command until it succeeds; meanwhile the agent may die, or a step may hold the statement."""
+        """Repeat a command until it succeeds; it may fail while the agent is dead or a step occupies the statement."""
         said = None
         ends = monotonic() + ENDS_S
         while said is None or said.returncode:
@@ -158,7 +158,7 @@ class Voice(threading.Thread):
             self.over.wait(0.3)
 
     def carries_out(self, is_done: Callable[[], bool], *words: str) -> None:
-        """Plan and apply a command until `is_done`, waiting for open runs."""
+        """Plan and apply a command, repeatedly until `is_done`, waiting while other runs are open."""
         ends = monotonic() + ENDS_S
         while not is_done():
             if monotonic() > ends:
@@ -174,7 +174,7 @@ def _does_nothing(voice: Voice) -> None:
 
 
 def _stops_one(voice: Voice) -> None:
-    """Stop a statement of the release, start it again, and retry the run if the stop made it fail."""
+    """Stop a statement of the release and start it again; retry the run if the stop made it fail."""
     voice.insists("stop", "odd", "--confirm", "yes")
     voice.insists("start", "odd", "--confirm", "yes")
     ends = monotonic() + ENDS_S
@@ -218,7 +218,7 @@ OTHERS_RUNS = {"release beside": ("beside", "--rebuild"), "delete beside": ("del
 
 
 def lived(world: Released, life: Life) -> Ending:
-    """Carry out one request while the agent dies at each given point, and return the state it leaves."""
+    """Carry out one request while the agent dies at each of the given points, and return how the run ended."""
     found, began, left = Ending(), monotonic(), list(life.points)
     if "spare" not in world.serving():
         assert world.confirmed("undelete", "spare").returncode == 0
@@ -261,25 +261,25 @@ def lived(world: Released, life: Life) -> Ending:
 
 
 def _serves(world: Released) -> dict[str, tuple[int, str, str]]:
-    """Return the serving version of every statement except `aside`, which an operator keeps restarting."""
+    """Return the serving version of every table except `aside`, which an operator keeps restarting."""
     return {table: found for table, found in world.serving().items() if table != "aside"}
 
 
 def _strays(world: Released) -> set[object]:
-    """Return versions that should run besides the serving ones; a cancel after a swap leaves the old ones like that."""
+    """Return the versions that should run although they do not serve, such as old ones after a cancelled swap."""
     return {*world.ledger(
         "SELECT \"table\", version FROM deployment WHERE active = 0 AND wanted = 'running' AND \"table\" <> 'broken'"
     )}  # fmt: skip
 
 
 def _ended(world: Released, run_id: str) -> set[str]:
-    """Return the points after steps that the ledger records as done; no later agent passes them."""
+    """Return the points that follow steps recorded as done; a later agent does not pass them."""
     done = world.ledger("SELECT n, do FROM step WHERE run_id = ? AND state = 'done'", run_id)
     return {f"after {n} {do} done" for n, do in done}
 
 
 def _dies(world: Released, voice: Voice) -> bool:
-    """Wait for the agent's death at its point; return False if its run ended without it."""
+    """Wait until the agent dies at its point; return False if the run ends without that."""
     ends = monotonic() + ENDS_S
     while not world.is_dead():
         ended = voice.state in ("done", "cancelled") or (voice.state == "failed" and voice.acted.is_set())
@@ -296,7 +296,7 @@ def _dies(world: Released, voice: Voice) -> bool:
 
 
 def _look(world: Released, voice: Voice, found: Ending) -> None:
-    """Wait until all runs have ended, and record what is wrong."""
+    """Wait until all runs have ended, and record any faults."""
     try:
         until(lambda: voice.acted.is_set() or not voice.acting.is_set(), ENDS_S, "the other actor has done")
         until(lambda: not world.open_runs(), ENDS_S, "the runs end")
@@ -314,7 +314,7 @@ def _look(world: Released, voice: Voice, found: Ending) -> None:
 
 
 def _judge(world: Released, run_id: str, found: Ending) -> None:
-    """Record how the release ended according to the product, and how long its run and swap took."""
+    """Record how the release ended according to Headgate, and how long its run and its swap took."""
     states = releases_of(world)
     found.state = states.get(run_id, "no release")
     found.wrong.extend(f"run {run} is {state}" for run, state in states.items() if state in _OPEN)

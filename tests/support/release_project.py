@@ -1,4 +1,4 @@
-"""A diamond of four statements released together, and neighbours: one that fails, others with runs of their own.
+"""A diamond of four statements that are released together, and neighbours that fail or have runs of their own.
 
 landed → base → even, odd → both; aside is stopped and started, beside is released, spare is deleted, and broken fails.
 """
@@ -48,7 +48,7 @@ WHOLE = (*RELEASED, "aside", "beside", "spare")
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of one table's serving version."""
+    """Counts of the rows in one table's serving version."""
 
     expected: int
     got: int
@@ -65,7 +65,7 @@ class Rows:
 
 @dataclass
 class Released(Tiny):
-    """The project of this module, deployed."""
+    """The project of this module, deployed on a real agent and pool."""
 
     releases: int = 0
     agent: subprocess.Popen[bytes] | None = None
@@ -77,7 +77,7 @@ class Released(Tiny):
         self.ddl, self.dml = DDL, DML
 
     def begin(self) -> None:
-        """Start everything; `broken` fails and stays failed."""
+        """Deploy and start everything; the table `broken` fails and remains failed."""
         self.write()
         self.land(40)
         self.done("up")
@@ -87,13 +87,13 @@ class Released(Tiny):
         self.texts_of |= {(table, 1): 0 for table in RELEASED}
 
     def edit(self) -> None:
-        """Change the text of the released statements, and land more rows."""
+        """Edit the text of `base`, which changes the rows of all four statements, and land more rows."""
         self.releases += 1
         self.write(base=DML["base"].replace("'0'", f"'{self.releases}'"))
         self.land(6)
 
     def renew_agent(self, points: Sequence[str] = ()) -> None:
-        """Kill the agent and start another, as a service manager would; it dies at the first of `points`."""
+        """Kill the agent and start another, as a service manager would; the new one dies at the first of `points`."""
         if self.agent is None:
             with suppress(OSError, ValueError):
                 os.kill(self.agent_pid(), signal.SIGKILL)
@@ -116,7 +116,7 @@ class Released(Tiny):
         until(lambda: self.is_dead() or self._holds_lock(), 60, "the agent is there")
 
     def is_dead(self) -> bool:
-        """Return whether the newest agent has ended; its process id might already belong to another process."""
+        """Return whether the newest agent has ended; its process id may have been reused."""
         return self.agent is not None and self.agent.poll() is not None
 
     def _holds_lock(self) -> bool:
@@ -125,11 +125,11 @@ class Released(Tiny):
         return False
 
     def deaths(self) -> list[str]:
-        """Return the labels of the points at which agents died on request."""
+        """Return the labels of the points at which agents have died as requested."""
         return re.findall(r"dying at fault point \d+ (.+), as asked", (self.home() / "agent.log").read_text())
 
     def newest_run(self, *, other_than: Collection[str] = ()) -> tuple[str, str]:
-        """Return id and state of the newest run about the released tables; both empty if it is in `other_than`."""
+        """Return the id and state of the newest run about the released tables; both are empty if it is excluded."""
         found = self.ledger(
             "SELECT id, state FROM run WHERE id IN (SELECT run_id FROM step WHERE \"table\" = 'base') "
             "ORDER BY started_at DESC, rowid DESC LIMIT 1"
@@ -138,14 +138,14 @@ class Released(Tiny):
         return ("", "") if id in other_than else (id, state)
 
     def serving(self) -> dict[str, tuple[int, str, str]]:
-        """Return each table's serving version, with its revision and the run id of its query."""
+        """Return the serving version of each table, with its revision and the run id of its query."""
         found = self.ledger(
             'SELECT "table", version, revision, run_id FROM deployment WHERE active = 1 AND version > 0'
         )
         return {str(table): (int(str(version)), str(text), str(run)) for table, version, text, run in found}
 
     def confirmed(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run a command as an operator does, and type the confirmation it requires."""
+        """Run a command as an operator would, typing the confirmation that it requires."""
         first = self.run(*words)
         if "--confirm '" not in first.stderr:
             return first
@@ -155,7 +155,7 @@ class Released(Tiny):
         return self.confirmed("runs", "cancel", run_id)
 
     def begin_run(self, plan: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
-        """Apply a plan and detach; another login's approval is written into the ledger, as this process has one."""
+        """Apply a plan without waiting; the approval of another login is written directly into the ledger."""
         with closing(sqlite3.connect(self.home() / "ledger.db", timeout=30)) as ledger, ledger:
             approved = "INSERT OR REPLACE INTO approval (plan_hash, uid, login, at) VALUES (?, 4711, 'bob', ?)"
             ledger.execute(approved, (plan["hash"], time.time()))
@@ -170,7 +170,7 @@ class Released(Tiny):
         return {str(table) for (table,) in found} >= set(tables)
 
     def learn(self, plan: Mapping[str, Any]) -> None:
-        """Record which text makes the rows of a plan's versions; versions past a seam, and their readers, have two."""
+        """Record which text makes the rows of a plan's versions; versions after a seam, and their readers, have two."""
         if any(step["do"] == "seam" for step in plan["steps"]):
             for table in RELEASED[1:]:
                 self.texts_of.pop((table, self.serving()[table][0]), None)
@@ -181,7 +181,7 @@ class Released(Tiny):
 
 @contextmanager
 def released(root: Path) -> Iterator[Released]:
-    """Yield the project with everything deployed; afterwards stop all of it."""
+    """Yield the project with all tables deployed; stop everything afterwards."""
     world = Released(root, {"HEADGATE_MEASURE_S": "1"})
     try:
         world.begin()
@@ -191,7 +191,7 @@ def released(root: Path) -> Iterator[Released]:
 
 
 def rows_of(world: Released, *tables: str) -> dict[str, Rows]:
-    """Count the rows of each serving version by SQL in the pool; rows of another text count as missing."""
+    """Count the rows of each serving version by SQL in the pool; rows produced by another text count as missing."""
     with asked(world) as session:
         sql = " UNION ALL ".join(f"SELECT '{table}', id, substring(kind, 2) FROM {table}" for table in tables)
         found = session.call(60, session.spark.sql(sql).collect)
@@ -224,6 +224,6 @@ def asked(world: Driven) -> Iterator[Session]:
 
 
 def releases_of(world: Released) -> dict[str, str]:
-    """Return each release's state by run, as `headgate release` reports it."""
+    """Return the state of each release by run id, as `headgate release` reports it."""
     found = json.loads(world.done("release", "--json"))["releases"]
     return {str(one["run"]): str(one["state"]) for one in found}
