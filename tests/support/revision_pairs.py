@@ -21,7 +21,7 @@ YML = settings_as_text(Settings())
 
 @dataclass(frozen=True)
 class Edit:
-    """One pair; `marks` are the words after `|` in its name."""
+    """An edit as a pair of revisions; `marks` are the words after `|` in the pair's name."""
 
     name: str
     marks: tuple[str, ...]
@@ -33,7 +33,7 @@ class Edit:
 
 @cache
 def edits(file: str) -> tuple[Edit, ...]:
-    """Read a file of pairs, whose texts must be valid."""
+    """Read the pairs in a file of fixtures/plans; their texts must be valid."""
     found = []
     for block in (PLANS / file).read_text(encoding="utf-8").split("\n## ")[1:]:
         head, _, body = block.partition("\n")
@@ -47,14 +47,14 @@ def edits(file: str) -> tuple[Edit, ...]:
 
 
 def revision(texts: RevisionTexts) -> Revision:
-    """Read a revision from valid texts."""
+    """Parse a revision from texts, which must be valid."""
     found = read_revision(TableName("t"), texts, Settings())
     assert found is not None, texts
     return found
 
 
 def side(text: str, before: RevisionTexts) -> Revision:
-    """Read one side of a pair, whose texts must be valid."""
+    """Parse one side of a pair, whose texts must be valid; `before` are the texts of the old side."""
     lines = text.strip().splitlines()
     told = [tuple(line.split(": ", 1)) for line in lines if line.startswith(WORDS)]
     ddl, *dml = [line for line in lines if not line.startswith(WORDS)]

@@ -1,7 +1,7 @@
 """A pool, its files, a registry and a journal as plain values, with an agent that applies plans to them and may die.
 
-Every change calls `Agent.passes`, which checks the rules that must hold at any moment and can end a run as `kill -9`
-would. The steps mirror `pipelines.agent.runs`, change by change.
+Every change calls `Agent.passes`, which checks the rules that must hold at all times, and which can end a run as `kill
+-9` would. The steps mirror those of `pipelines.agent.runs`, change by change.
 """
 
 from collections.abc import Callable
@@ -33,11 +33,11 @@ Version = tuple[T, int]
 
 
 class Died(Exception):
-    """The agent was killed at this point."""
+    """Raised at the point at which the agent is killed."""
 
 
 class Refused(Exception):
-    """A port refused the call."""
+    """Raised if a port refuses a call."""
 
 
 @dataclass
@@ -86,7 +86,7 @@ class Simulated:
         )
 
     def things(self) -> list[object]:
-        """Return the lasting results of a run, without when and by which run they came about."""
+        """Return the lasting results of a run, without the time at which and the run by which they were produced."""
         rows = {
             key: replace(row, served_at=None if row.served_at is None else 0.0, served_by="")
             for key, row in self.ledger.items()
@@ -94,11 +94,11 @@ class Simulated:
         return [self.catalog, self.pointers, self.checkpoints, self.queries, self.trash, rows]
 
     def observed(self) -> dict[T, ObservedDeployment]:
-        """Observe the deployments as console and agent do."""
+        """Observe the deployments as the console and the agent do."""
         return observe(self.ledger.values())
 
     def check(self) -> None:
-        """Assert what must hold at any moment, even in the middle of a step."""
+        """Assert the rules that must hold at all times, even in the middle of a step."""
         for version, bindings in self.queries.items():
             assert version in self.catalog, f"{version} writes a table that is gone"
             for binding in bindings:
@@ -113,11 +113,11 @@ class Simulated:
         assert len(running) == len(set(running)), "two queries write one checkpoint"
 
     def update(self, version: Version, **known: object) -> None:
-        """Update fields of one row of the registry."""
+        """Update fields of a version's row in the registry."""
         self.ledger[version] = replace(self.ledger[version], **known)  # type: ignore[arg-type]  # Fields by name.
 
     def stop_by_operator(self, table: T) -> None:
-        """Stop all versions of a table at once, as `StatementControl.stop` does."""
+        """Stop all versions of a table immediately, as `StatementControl.stop` does."""
         self.stopped.add(table)
         self.stops += 1
         for version in [version for version, row in self.ledger.items() if version[0] == table and not row.deleted]:
@@ -126,7 +126,7 @@ class Simulated:
             self.update(version, wanted=WantedState.STOPPED)
 
     def start_by_operator(self, table: T) -> None:
-        """Start a table's serving version, unless its files or parents are missing."""
+        """Start the serving version of a table, unless its checkpoint or parents are missing."""
         for version, row in self.ledger.items():
             parents = {(binding.parent, binding.version) for binding in row.bindings}
             whole = self.checkpoints.get(version) == row.checkpoint_id and parents <= self.catalog
@@ -136,13 +136,13 @@ class Simulated:
                 self.update(version, wanted=WantedState.RUNNING, state=State.STARTING, error="")
 
     def fail(self, table: T) -> None:
-        """End a table's queries with an error."""
+        """Make the running queries of a table fail."""
         for version in [version for version in self.queries if version[0] == table]:
             del self.queries[version]
             self.update(version, state=State.FAILED)
 
     def settle(self) -> None:
-        """Let every started query commit its first batch."""
+        """Let every query that is starting commit its first batch."""
         for version, row in self.ledger.items():
             if version in self.queries and row.state == State.STARTING:
                 self.update(version, state=State.RUNNING)
@@ -150,7 +150,7 @@ class Simulated:
 
 @dataclass
 class Agent:
-    """Drives one run; dies at the `dies_at`th point that it passes, and fails a step on its first try."""
+    """An agent that drives one run; it dies at the `dies_at`th point, and can fail a step on its first try."""
 
     world: Simulated
     plan: Plan
@@ -166,7 +166,7 @@ class Agent:
         self._nodes = {node.table: node for node in self.plan.nodes}
 
     def apply(self, *words: OperatorControl) -> RunState:
-        """Begin or resume a run and drive it to its end."""
+        """Begin or resume the run, drive it to its end, and return its state."""
         found = self.world.journal.setdefault(self.run_id, {})
         steps = tuple(found.get(step.n, StepProgress(step)) for step in self.plan.steps)
         self._run = Run(self.run_id, self.world.runs.get(self.run_id, RunState.RUNNING), steps)
@@ -186,7 +186,7 @@ class Agent:
                 return run.state
 
     def _undo(self, run: Run) -> None:
-        """Undo what a cancelled run began and the ledger does not record, as `undo_cancelled` does."""
+        """Undo what a cancelled run began but did not record in the ledger, as `undo_cancelled` does."""
         world = self.world
         cut_off = [p.step for p in run.steps if p.tries and p.state is StepState.CANCELLED]
         for step in reversed(cut_off):
@@ -209,7 +209,7 @@ class Agent:
                 world.pointers.pop(table, None)
 
     def passes(self) -> None:
-        """Pass a point between two changes."""
+        """Pass the point between two changes: check the rules, and die here if this is the chosen point."""
         self.world.check()
         self.passed += 1
         if self.passed == self.dies_at:
@@ -237,7 +237,7 @@ class Agent:
         return None
 
     def abort(self, versions: tuple[tuple[str, int], ...]) -> None:
-        """Stop the versions that the run started and that do not serve."""
+        """Stop those versions that the run started and that do not serve."""
         for key in ((T(table), version) for table, version in reversed(versions)):
             row = self.world.ledger.get(key)
             if row is None or row.active or row.deleted:
@@ -323,7 +323,7 @@ class Agent:
         return self._seed_from((step.table, step.version), f"{step.table}-{step.version} from now", step)
 
     def _seed_from(self, version: Version, checkpoint: str, step: Step) -> RunEvidence:
-        """Replace the empty checkpoint by another one, unless a query has already written with it."""
+        """Replace the empty checkpoint of a version with another one; no query may have written with it yet."""
         if self.world.checkpoints[version] != checkpoint:
             assert version not in self.world.written_by, f"{version} began from nothing"
             self.world.checkpoints[version] = checkpoint
@@ -348,7 +348,7 @@ class Agent:
         return found
 
     def _begin(self, version: Version, stops: int) -> None:
-        """Start a query or find it running, as `pipelines.agent.statements.deployment_lifecycle.start` does."""
+        """Start a version's query unless it is running, as `deployment_lifecycle.start` does."""
         world, row = self.world, self.world.ledger[version]
         found = world.checkpoints.get(version)
         if found is None or (row.checkpoint_id and found != row.checkpoint_id):
@@ -373,7 +373,7 @@ class Agent:
         return self._begin_again(step, (step.table, step.version)) or GateOpened(step.n)
 
     def _begin_again(self, step: Step, version: Version) -> StepFailed | None:
-        """Start a version that an operator stopped before the run was retried."""
+        """Start a version that an operator stopped before the run was retried; return the failure, if any."""
         row = self.world.ledger.get(version)
         if row is None or row.external or row.wanted == WantedState.RUNNING:
             return None
@@ -435,7 +435,7 @@ class Agent:
         return GateOpened(step.n)
 
     def _seam(self, step: Step) -> RunEvidence:
-        """Move a statement to its new parents; here both parent versions have always read the same input."""
+        """Move a statement to its new parents; here, both versions of a parent have always read the same input."""
         version, node = (step.table, step.version), self._nodes[step.table]
         if step.table in self.world.stopped:
             return StepFailed(step.n, "stopped by an operator during this run")
@@ -600,5 +600,5 @@ def deployment_of(node: PlanNode, version: int) -> Deployment:
 
 
 def journalled(world: Simulated, run_id: str, state: StepState) -> list[int]:
-    """Return the numbers of a run's steps in a state."""
+    """Return the numbers of a run's steps that are in the given state."""
     return [n for n, progress in world.journal[run_id].items() if progress.state is state]

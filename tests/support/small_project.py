@@ -1,4 +1,4 @@
-"""A small project as texts: landed → a → b, with c beside b in another product."""
+"""A small project as texts: landed → a → b, and a → c, where c belongs to another product."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ COLUMNS = "(id BIGINT, kind STRING)"
 
 
 def texts(**changed: str) -> dict[str, str]:
-    """Return the project's texts; a keyword replaces the SELECT of its table."""
+    """Return the project's files by path; a keyword argument replaces the SELECT of the table of that name."""
     selects = {
         "a": "SELECT id, kind FROM STREAM landed",
         "b": "SELECT id, kind FROM STREAM a",
@@ -37,13 +37,13 @@ def texts(**changed: str) -> dict[str, str]:
 
 
 def on_delta(files: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts with all tables written by statements on Delta."""
+    """Return the files with all tables that are written by statements converted to Delta."""
     found = {path: text.replace("USING parquet", "USING delta") for path, text in files.items()}
     return found | {"headgate.yml": found["headgate.yml"] + "connectors: {delta: {}}\n"}
 
 
 def project(files: Mapping[str, str]) -> Project:
-    """Read a project whose texts must have no Problems."""
+    """Parse a project from files in which there must be no Problems."""
     found, problems = read_project(files)
     assert found is not None, [problem.as_json() for problem in problems]
     return found

@@ -1,4 +1,4 @@
-"""Compares our analysis of random statements with Spark's, and tells whether a difference is dangerous."""
+"""Compares our analysis of random statements with Spark's, and classifies each difference as safe or dangerous."""
 
 import json
 import re
@@ -69,14 +69,14 @@ _TURN_S, _TURNS = 10, 12
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One statement, analyzed by Spark and by us."""
+    """The comparison of one statement: how our analysis relates to Spark's, and why."""
 
     outcome: str
     words: str = ""
 
     @property
     def kind(self) -> str:
-        """What a smaller statement must share with this one to show the same difference."""
+        """The kind of difference; a smaller statement must have the same kind to replace this one."""
         return f"{self.outcome} {re.split(r'[:(]', self.words)[0]}"
 
 
@@ -112,12 +112,12 @@ def _columns_of(_: TableName) -> tuple[Column, ...]:
 
 
 def reason(finding: Finding) -> str:
-    """Return why we are stricter than Spark here, or "" if no reason is recorded."""
+    """Return why we are stricter than Spark in this case; empty if no reason is recorded."""
     return next((why for words, why in STRICTER_FOR.items() if words in finding.words), "")
 
 
 class Asked:
-    """Asks Spark about queries over the tables of `random_sql`, by analysis alone or by running them over one row."""
+    """Asks Spark about queries over the tables of `random_sql`: for an analysis, or a run over one row per table."""
 
     def __init__(self, session: Session, folder: Path, name: str = "random_statements") -> None:
         self._session = session
@@ -135,11 +135,11 @@ class Asked:
             spark.sql(f"INSERT INTO {self._rows}.{name} SELECT 1, 'x', 2, 3, 'y', TIMESTAMP'2026-01-01 12:00:00'")
 
     def opinion(self, text: str) -> AnalysedStatement:
-        """Let Spark analyze, plan and check a query without starting it."""
+        """Return Spark's analysis of a query, which is planned and checked but not started."""
         return self._scratch.answer(AnalysisQuestion(AnalysedRevision(text, self._tables))).new
 
     def start(self, text: str) -> tuple[str, Counter[str]]:
-        """Run a query over one row per table; return its failure, or "", and the operators with state.
+        """Run a query over one row per table; return its failure (empty if none) and its stateful operators.
 
         Some refusals happen only when a batch is planned, so that EXPLAIN does not show them.
         """
@@ -160,7 +160,7 @@ class Asked:
 
 
 class Recorded:
-    """Like Asked, but keeps answers in a file, so that Spark is not asked again after a change to our code."""
+    """Like Asked, but keeps answers in a file, so that Spark need not be asked again after a change to our code."""
 
     def __init__(self, path: Path, asked: Callable[[], Asked]) -> None:
         self._path = path
@@ -191,7 +191,7 @@ class Recorded:
 
 
 def read(spark: Asked | Recorded, text: str, *, start: bool) -> Finding:
-    """Compare our analysis of a query with Spark's, and if `start`, with a run of it."""
+    """Compare our analysis of a query with Spark's and, if `start`, with a run of the query."""
     finding = compared(text, spark.opinion(text))
     if finding.outcome == STRICTER and not reason(finding):
         failure, _ = spark.start(text)
@@ -209,7 +209,7 @@ def read(spark: Asked | Recorded, text: str, *, start: bool) -> Finding:
 
 
 def _kept(query: Any) -> Iterator[str]:
-    """Yield the kinds of stateful operators in a query's progress."""
+    """Wait for a query to end, and yield the kinds of stateful operators in its progress."""
     for _ in range(_TURNS):
         if query.awaitTermination(_TURN_S):
             break

@@ -10,7 +10,7 @@ import pyarrow.parquet
 
 
 class WrittenTable:
-    """A table folder with `_spark_metadata`, one file of `rows` rows per batch, every tenth batch compacted."""
+    """A table folder with a `_spark_metadata` log: one file of `rows` rows per batch, every tenth batch compacted."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -32,7 +32,7 @@ class WrittenTable:
 
 
 class Consumer:
-    """A checkpoint with the log of its first source; `plan` writes only that log, `commit` also commits the batch."""
+    """A checkpoint with the log of its first source; `plan` only writes that log, `commit` also commits the batch."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,7 +50,7 @@ class Consumer:
         return self.batch
 
     def commit(self, *uris: str) -> int:
-        """Plan a batch and commit it."""
+        """Plan a batch and commit it; return its number."""
         batch = self.plan(*uris)
         offsets = f'v1\n{{"batchWatermarkMs":0}}\n{{"logOffset":{batch}}}'
         (self.folder / "offsets" / str(batch)).write_text(offsets)

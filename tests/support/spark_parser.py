@@ -1,6 +1,6 @@
-"""Spark's own parser in a Java process without a server; parsing a query takes milliseconds.
+"""Spark's own parser, in a Java process without a server; parsing a query takes milliseconds.
 
-Starting takes four seconds and about 300 MB. The classes come from the installed pyspark.
+Starting it takes four seconds and about 300 MB. The classes come from the installed pyspark.
 """
 
 import re
@@ -23,7 +23,7 @@ _PARSER = "org.apache.spark.sql.catalyst.parser"
 
 
 class SparkParser:
-    """Parses Spark SQL; printed plans omit the ids of expressions."""
+    """Parses Spark SQL; expression ids are removed from the plans that it returns."""
 
     def __init__(self, jvm: Any) -> None:
         self._parser = getattr(jvm, f"{_PARSER}.CatalystSqlParser")()
@@ -31,21 +31,21 @@ class SparkParser:
         self._vocabulary = getattr(jvm, f"{_PARSER}.SqlBaseLexer").VOCABULARY
 
     def plan(self, text: str) -> str:
-        """Return the plan of a query as Spark prints it, or "" if Spark cannot parse it."""
+        """Return the plan of a query as printed by Spark; empty if Spark cannot parse the query."""
         try:
             return re.sub(r"#\d+L?", "", self._parser.parsePlan(text).toString())
         except Py4JJavaError:
             return ""
 
     def rules(self, text: str) -> set[str]:
-        """Return the grammar rules used to parse a query."""
+        """Return the names of the grammar rules that are used to parse a query."""
         chars = self._jvm.org.antlr.v4.runtime.CharStreams.fromString(text)
         lexer = self._class("SqlBaseLexer")(self._class("UpperCaseCharStream")(chars))
         parser = self._class("SqlBaseParser")(self._jvm.org.antlr.v4.runtime.CommonTokenStream(lexer))
         return set(re.findall(r"\((\w+) ", parser.singleStatement().toStringTree(parser)))
 
     def rules_below(self, name: str, *, without: Collection[str]) -> set[str]:
-        """Return the grammar rules reachable from a rule without passing through `without`."""
+        """Return the grammar rules that are reachable from a rule without passing through any rule in `without`."""
         parser = self._class("SqlBaseParser")
         names, atn = list(parser.ruleNames), parser._ATN
         leading: dict[int, set[int]] = {}
@@ -68,7 +68,7 @@ class SparkParser:
         return getattr(self._jvm, f"{_PARSER}.{name}")
 
     def keywords(self) -> set[str]:
-        """Return the lexer's keywords in upper case."""
+        """Return the keywords of the lexer, in upper case."""
         names = (self._vocabulary.getLiteralName(at) for at in range(self._vocabulary.getMaxTokenType() + 1))
         words = {str(name).strip("'") for name in names}
         return {word for word in words if word.replace("_", "").isalpha() and word.isupper()} | {
@@ -80,7 +80,7 @@ class SparkParser:
 
 @contextmanager
 def spark_parser() -> Iterator[SparkParser]:
-    """Start a parser, and end its process after the block."""
+    """Start a parser for the duration of the block."""
     java = bundled_java() or "java"
     gateway = JavaGateway.launch_gateway(classpath=f"{_JARS}/*", die_on_exit=True, javaopts=_OPTIONS, java_path=java)
     try:

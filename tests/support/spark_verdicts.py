@@ -1,4 +1,4 @@
-"""Spark's verdict on a statement, from the text of its plans, and for streams from a run over one row (4.2.0)."""
+"""Spark's verdict on a statement, from its printed plans and, for a stream, from a run over one row (4.2.0)."""
 
 import json
 import re
@@ -45,11 +45,11 @@ _TURN_S, _TURNS = 10, 6
 
 
 class Unanswered(Exception):
-    """Spark gave no answer: a deadline passed, or the server went away."""
+    """Raised if Spark gave no answer: a deadline passed, or the server is gone."""
 
 
 def prepare(spark: SparkSession) -> None:
-    """Create the tables of the corpus, each with its row, in the session's database."""
+    """Create the tables of the corpus in the session's database, each with one row."""
     spark.conf.set("spark.sql.shuffle.partitions", "1")
     for statement in tables():
         spark.sql(statement)
@@ -58,7 +58,7 @@ def prepare(spark: SparkSession) -> None:
 
 
 def verdict(spark: SparkSession, statement: str, scratch: Path) -> Verdict:
-    """Return Spark's verdict on one statement; a streaming query is started once, from a new checkpoint."""
+    """Return Spark's verdict on one statement; a streaming query is started once, with a new checkpoint."""
     header = _HEADER.search(statement)
     whole = _explained(spark, statement) if _is_command(statement) else None
     if isinstance(whole, Verdict):
@@ -98,7 +98,7 @@ def _explained(spark: SparkSession, statement: str) -> str | Verdict:
 
 
 def _executed(spark: SparkSession, statement: str) -> Verdict:
-    """Execute a statement to learn its error, where EXPLAIN only reports that there is one."""
+    """Execute a statement to learn its error, because EXPLAIN only reports that there is one."""
     try:
         spark.sql(statement).collect()
     except Exception as error:
@@ -116,9 +116,9 @@ def _refused_if_streaming(statement: str, plan: str) -> Verdict:
 
 
 def _started(frame: Any, facts: Verdict, plan: str, scratch: Path) -> Verdict:
-    """Start a query, which performs the streaming check, then read its state from the plan of EXPLAIN.
+    """Start a query, so that Spark checks it as a stream, and read its stateful operators from its explained plan.
 
-    EXPLAIN shows no physical plan for a stream inside WITH, so such a query runs over its rows.
+    EXPLAIN shows no physical plan for a stream inside WITH; such a query is run to its end instead.
     """
     physical = plan.partition("== Physical Plan ==")[2]
     explained = "must be executed with writeStream.start()" not in physical
@@ -177,12 +177,12 @@ def _writes(statement: str) -> tuple[str, ...]:
 
 
 def _section(plan: str, name: str) -> str:
-    """Return one plan from the text of EXPLAIN EXTENDED."""
+    """Return the logical plan of this name from the output of EXPLAIN EXTENDED."""
     return plan.partition(f"== {name} Logical Plan ==\n")[2].partition("\n== ")[0]
 
 
 def _reads(plan: str, section: str) -> list[tuple[str, bool, str]]:
-    """Return the tables of an analyzed plan; a view is listed, the tables that it reads are not."""
+    """Return the tables read by an analyzed plan; a view is listed itself, instead of the tables that it reads."""
     found: list[tuple[str, bool, str]] = []
     alias, view_depth = "", -1
     for line in _section(plan, section).splitlines():
@@ -210,7 +210,7 @@ def _table(text: str, alias: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """Return a name without catalog, database and backticks."""
+    """Return a lower-case name without its catalog, database and backticks."""
     return re.sub(r"^(?:spark_catalog\.)?(?:(?:default|corpus)\.)?", "", name.replace("`", "").lower())
 
 
@@ -230,7 +230,7 @@ def _watermarks(plan: str) -> list[tuple[str, str]]:
 
 
 def _reason(error: Exception) -> str:
-    """Return Spark's error class, or the first sentence if there is no class."""
+    """Return the error class of Spark's error, or the first sentence of its message if it has none."""
     text = str(error).partition("terminated with exception: ")[2] or str(error)
     if re.search(r"StatusCode|_MultiThreadedRendezvous|stopped SparkContext|UNAVAILABLE", text):
         raise Unanswered(text[:200]) from error

@@ -1,8 +1,8 @@
-"""The corpus of statements, with verdicts by Spark (recorded) and by us in one comparable form.
+"""The corpus of statements, with Spark's recorded verdicts and our own in one comparable form.
 
-`tests/fixtures/corpus/*.txt` hold one construct each: cases begin with `=== name [flags]`. Flags: `bom` puts a
-byte-order mark first, `crlf` ends lines as Windows does, `stream` reads every table as a stream. In a case of several
-statements, a line `-- next` separates them. `tables.sql` creates the tables and views, one statement per line.
+Each file `tests/fixtures/corpus/*.txt` is about one construct; its cases begin with `=== name [flags]`. Flags: `bom`
+puts a byte-order mark first, `crlf` ends lines as Windows does, `stream` reads every table as a stream. In a case of
+several statements, a line `-- next` separates them. `tables.sql` creates the tables and views, one statement per line.
 """
 
 import json
@@ -18,7 +18,7 @@ RECORD = FOLDER / "spark-4.2.0.json"
 
 @dataclass(frozen=True)
 class Case:
-    """One text of the corpus."""
+    """A case of the corpus: a text of one or several statements."""
 
     construct: str
     name: str
@@ -32,14 +32,14 @@ class Case:
 
     @property
     def statements(self) -> list[str]:
-        """The statements one by one, as Spark accepts them."""
+        """The statements of the text, separated and without their semicolons."""
         pieces = self.text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n-- next\n")
         return [piece.strip().strip(";").strip() for piece in pieces]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A verdict on one statement, ours or Spark's."""
+    """A verdict on one statement, given by us or by Spark."""
 
     refused: str = ""
     """The reason, or "" if it is accepted."""
@@ -57,7 +57,7 @@ class Verdict:
 
 
 def cases() -> list[Case]:
-    """Read the corpus, in the order of files and lines."""
+    """Read all cases of the corpus, ordered by file and line."""
     found: list[Case] = []
     for path in sorted(FOLDER.glob("*.txt")):
         for block in re.split(r"^=== ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
@@ -76,18 +76,18 @@ def cases() -> list[Case]:
 
 
 def tables() -> list[str]:
-    """Return the statements that create the tables and views."""
+    """Return the statements that create the corpus's tables and views."""
     return [line.rstrip(";") for line in (FOLDER / "tables.sql").read_text(encoding="utf-8").splitlines() if line]
 
 
 def load() -> dict[str, list[Verdict]]:
-    """Read Spark's recorded verdicts by the case's key, one per statement."""
+    """Read Spark's recorded verdicts, by the key of the case, one verdict per statement."""
     recorded: dict[str, list[dict[str, Any]]] = json.loads(RECORD.read_text(encoding="utf-8"))
     return {key: [_verdict(each) for each in verdicts] for key, verdicts in recorded.items()}
 
 
 def save(verdicts: dict[str, list[Verdict]]) -> None:
-    """Write Spark's verdicts, one line per case."""
+    """Record Spark's verdicts, with one line per case."""
     lines = []
     for key, found in verdicts.items():
         packed = [{name: value for name, value in asdict(each).items() if value} for each in found]

@@ -1,4 +1,4 @@
-"""SQL as a tree of replaceable pieces, which can be written as text, shrunk, and edited in one place."""
+"""SQL as a tree of replaceable nodes, which can be written as text, shrunk, and edited in one place."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A piece of SQL; pieces of the same sort can replace each other."""
+    """A node of the tree; nodes of the same sort can replace each other."""
 
     sort: str
     pieces: tuple["Node | str", ...]
@@ -23,7 +23,7 @@ class Node:
 
 
 def nodes(tree: Node) -> Iterator[Node]:
-    """Yield a tree's nodes, parents before children."""
+    """Yield all nodes of a tree, parents before children."""
     yield tree
     for piece in tree.pieces:
         if isinstance(piece, Node):
@@ -31,7 +31,7 @@ def nodes(tree: Node) -> Iterator[Node]:
 
 
 def exchanged(tree: Node, old: Node, new: Node) -> Node:
-    """Replace a node wherever an equal one occurs: a key occurs in both GROUP BY and SELECT."""
+    """Replace a node and all nodes equal to it, such as a key in both GROUP BY and SELECT."""
     if tree == old:
         return new
     pieces = tuple(exchanged(each, old, new) if isinstance(each, Node) else each for each in tree.pieces)
@@ -39,7 +39,7 @@ def exchanged(tree: Node, old: Node, new: Node) -> Node:
 
 
 def smaller(tree: Node) -> Iterator[Node]:
-    """Yield trees that are one step smaller, smallest first."""
+    """Yield the trees that are one step smaller, smallest first."""
     yield from _in_its_place(tree)
     if tree.between and len(tree.pieces) > 1:
         for index in range(len(tree.pieces)):
@@ -58,7 +58,7 @@ def _in_its_place(tree: Node) -> list[Node]:
 
 
 def shrunk(tree: Node, fails: Callable[[Node], bool], *, asks: int = 400) -> Node:
-    """Return a failing tree, shrunk as far as it still fails, after at most `asks` trials."""
+    """Shrink a failing tree as far as it still fails, in at most `asks` trials."""
     seen = {str(tree)}
     progress = True
     while progress:

@@ -32,7 +32,7 @@ REBUILD_A = PlanRequest(tables=(T("a"),), rebuild=True, nonce="n")
 
 
 class Driven:
-    """A run lane that records the runs it was to drive."""
+    """A run lane that only records the runs that it is told to drive."""
 
     def __init__(self) -> None:
         self.driven: list[str] = []
@@ -43,7 +43,7 @@ class Driven:
 
 @dataclass
 class Desk:
-    """An agent that serves landed → a → b and c of another product, all running."""
+    """An agent that runs the statements of landed → a → b, and of c in another product."""
 
     agent: AgentContext
     commands: CommandHandler
@@ -53,7 +53,7 @@ class Desk:
     now: float = NOW
 
     def plan(self, request: PlanRequest = REBUILD_A, files: dict[str, str] | None = None, **more: Any) -> Plan:
-        """Plan as a console does."""
+        """Return a plan made as a console makes it, by default for a rebuild of a."""
         ledger = self.agent.ledger
         seen = observe(
             ledger.deployments(include_deleted=True),
@@ -81,7 +81,7 @@ class Desk:
         return str(answer["run"])
 
     def rule(self, **rules: Any) -> None:
-        """Put a policy with these rules in force."""
+        """Put a policy with these rules into effect."""
         policy = Policy(**rules)
         self.agent.ledger.put_policy(policy_row(policy, at=NOW, actor="lee"))
 

@@ -69,7 +69,7 @@ EVERYWHERE = frozenset(("alias", "upper case", "a part's name", "a session for a
 
 
 def moved(text: str) -> str:
-    """Move the text between the marks into a part of WITH."""
+    """Move a text between two marks into a part of WITH."""
     found = re.search("\1(.*)\2", text, re.S)
     if found is None:
         return text
@@ -98,6 +98,6 @@ def substituted(pattern: str, into: str, place: int, *, everywhere: bool) -> Rew
 
 
 def cased(text: str, *, upper: bool) -> str:
-    """Change the case of everything outside quotes."""
+    """Convert everything outside quotes to upper or lower case."""
     parts = re.split(r"('[^']*')", text)
     return "".join(each if each.startswith("'") else each.upper() if upper else each.lower() for each in parts)

@@ -1,4 +1,4 @@
-"""A tiny project on a real agent and pool, driven through the command line as a person would drive it."""
+"""A tiny project on a real agent and pool, driven through the command line as a user would drive it."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -36,7 +36,7 @@ DML = {
 
 @dataclass
 class Tiny(Driven):
-    """landed → kept → marked, or the given tables, in a folder and home of its own."""
+    """A project landed → kept → marked, or of the given tables, with its own folder and home."""
 
     landed: int = 0
     format: str = "parquet"
@@ -52,7 +52,7 @@ class Tiny(Driven):
         return self.root / "tiny"
 
     def write(self, **dml: str) -> None:
-        """Write the project; keywords replace statements by table."""
+        """Write the project's files; a keyword argument replaces the statement of the table of that name."""
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "headgate.yml").write_text(HEAD + self._connectors())
         (self.folder / "data/landing").mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ class Tiny(Driven):
                 (scripts / f"dml.{table}.sql").write_text(dml.get(table, self.dml[table]))
 
     def land(self, count: int) -> None:
-        """Land one file of `count` rows with the next ids."""
+        """Land one file with `count` rows, whose ids continue those of the previous files."""
         rows = [{"id": self.landed + n, "kind": "ab"[n % 2]} for n in range(1, count + 1)]
         self.landed += count
         hidden = self.folder / "data/landing/.part"
@@ -75,7 +75,7 @@ class Tiny(Driven):
         hidden.rename(self.folder / f"data/landing/{self.landed:09}.json")
 
     def ids(self, table: str, version: int) -> list[int]:
-        """Return the ids in a version's table according to its own log, which is what readers in Spark see."""
+        """Return the ids in a version's table, from the files in its log, as readers in Spark see them."""
         folder = self.folder / f"data/tables/{table}__v{version}"
         files = self._delta_files(folder) if self.format_of(table) == "delta" else committed(folder)
         return sorted(
@@ -83,7 +83,7 @@ class Tiny(Driven):
         )
 
     def format_of(self, table: str) -> str:
-        """Return the format of a table written by a statement."""
+        """Return the format of a table that is written by a statement."""
         return self.formats.get(table, self.format)
 
     def _delta_files(self, folder: Path) -> list[Path]:

@@ -38,7 +38,7 @@ _WORD = re.compile(r"[A-Za-z]{3,}")
 
 
 def strings_of(path: Path, *, words: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield the line and the text of each user-visible string of a Python file, by line."""
+    """Yield the line number and text of each user-visible string in a Python file, in order of lines."""
     tree = ast.parse(path.read_text())
     found = sorted((node.lineno, node.col_offset, text) for node, text in _texts(tree))
     for line, _, text in found:

@@ -1,6 +1,6 @@
-"""Replaces `threading`, `queue`, `time` and `Future` in the agent's modules by stand-ins while a life is played.
+"""Replaces `threading`, `queue`, `time` and `Future` in the agent's modules with stand-ins while a life is played.
 
-This covers everything that a module of the agent imports under those names or from those modules; locks held by modules
+This covers everything that a module of the agent imports under those names or from those modules; locks kept in modules
 are renewed with each agent, as in a new process.
 """
 
@@ -81,13 +81,13 @@ _LOCKS = [
 
 
 def refresh_locks(modules: VirtualModules) -> None:
-    """Give every module that holds a lock a new one, as a new process would."""
+    """Replace every lock that is kept in a module with a new one, as a new process would."""
     for module, attribute in _LOCKS:
         setattr(module, attribute, modules.threading.Lock())
 
 
 class _NoSocket:
-    """Stands in for the socket; operators of a life call the command handler directly."""
+    """Stands in for the socket, because the operators of a life call the command handler directly."""
 
     def __init__(self, *args: Any) -> None:
         return
@@ -100,7 +100,7 @@ class _NoSocket:
 
 @contextmanager
 def lived(modules: VirtualModules, server: Server, disk: Disk, changes: Any) -> Iterator[None]:
-    """Run the agent's modules inside a life; `changes` returns what each agent's context is given."""
+    """Run the agent's modules inside a life for the duration of the block; `changes` alters each agent's context."""
     stand_ins = _stand_ins(modules)
     before: list[tuple[Any, str, Any]] = []
 

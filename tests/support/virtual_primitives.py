@@ -12,7 +12,7 @@ from virtual_threads import Baton, Fiber
 
 
 class VirtualModules:
-    """The stand-ins as attributes, over one baton."""
+    """The stand-ins as attributes, all scheduled by one baton."""
 
     def __init__(self, baton: Baton) -> None:
         self.baton = baton
@@ -24,7 +24,7 @@ class VirtualModules:
         return VirtualFuture(self.baton)
 
     def wait(self, futures: Any, timeout: float | None = None) -> Any:
-        """Stand in for `concurrent.futures.wait` with one future."""
+        """Stand in for `concurrent.futures.wait`, for a single future."""
         (future,) = futures
         done = future.wait(timeout)
         return _Waited({future} if done else set(), set() if done else {future})
@@ -36,7 +36,7 @@ class _Waited:
 
 
 class _Time:
-    """`time` with the clocks of the life."""
+    """Stands in for `time`, with the clocks of the life."""
 
     def __init__(self, baton: Baton) -> None:
         self._baton = baton
@@ -57,7 +57,7 @@ class _Time:
 
 
 class VirtualLock:
-    """A lock; acquiring it is a switching point."""
+    """A lock; acquiring it may switch to another thread."""
 
     def __init__(self, baton: Baton, *, again: bool = False) -> None:
         self._baton, self._again = baton, again
@@ -94,7 +94,7 @@ class VirtualLock:
 
 
 class VirtualCondition:
-    """A condition over a lock of its own."""
+    """A condition, with its own lock unless one is given."""
 
     def __init__(self, baton: Baton, lock: VirtualLock | None = None) -> None:
         self._baton, self._lock = baton, lock or VirtualLock(baton, again=True)
@@ -123,7 +123,7 @@ class VirtualCondition:
 
 
 class VirtualEvent:
-    """An event; testing it is a switching point."""
+    """An event; testing it may switch to another thread."""
 
     def __init__(self, baton: Baton) -> None:
         self._baton, self._set = baton, False
@@ -147,7 +147,7 @@ class VirtualEvent:
 
 
 class VirtualFuture:
-    """A future whose result a thread can wait for."""
+    """A future for whose result a thread can wait."""
 
     def __init__(self, baton: Baton) -> None:
         self._baton, self._done = baton, False
@@ -177,7 +177,7 @@ class VirtualFuture:
 
     @property
     def done_now(self) -> bool:
-        """True if it is done; not a switching point, for code that runs in no thread."""
+        """True if it is done; never switches to another thread, so that code outside all threads can call it."""
         return self._done
 
     def done(self) -> bool:
@@ -203,7 +203,7 @@ class VirtualFuture:
 
 
 class _VirtualThread:
-    """A thread of the life."""
+    """Stands in for `threading.Thread`."""
 
     def __init__(self, baton: Baton, target: Callable[..., Any], args: Any, kwargs: Any, name: str) -> None:
         self._baton, self._target, self._args, self._kwargs = baton, target, args, kwargs or {}
@@ -225,7 +225,7 @@ class _VirtualThread:
 
 
 class _Threading:
-    """`threading` over a baton."""
+    """Stands in for the module `threading`."""
 
     def __init__(self, baton: Baton) -> None:
         self._baton = baton
@@ -259,7 +259,7 @@ class _Threading:
 
 
 class _Queue:
-    """`queue` over a baton."""
+    """Stands in for the module `queue`."""
 
     def __init__(self, baton: Baton) -> None:
         self._baton = baton
@@ -272,7 +272,7 @@ class _Queue:
 
 
 class VirtualQueue:
-    """An unbounded queue, built from a lock and a condition like the real one; each use is a switching point."""
+    """An unbounded queue, built from a lock and a condition like the real one; each use may switch threads."""
 
     def __init__(self, baton: Baton, empty: type[Exception]) -> None:
         self._baton, self._empty = baton, empty

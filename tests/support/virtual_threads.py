@@ -1,6 +1,6 @@
 """Threads in virtual time: one runs at a time, a seed chooses which, and the clock advances when all of them wait.
 
-Code under test runs unchanged in real threads, of which only the holder of the baton is awake.
+The code under test runs unchanged in real threads, of which only the holder of the baton is awake.
 """
 
 import heapq
@@ -19,15 +19,15 @@ _HANGS_S = 60.0
 
 
 class Killed(BaseException):
-    """Ends a thread whose process was killed; whatever the thread tries afterwards raises it again."""
+    """Raised in a thread whose process was killed, and again at whatever the thread tries after that."""
 
 
 class StuckLife(AssertionError):
-    """No thread can ever continue, or one waits for something real."""
+    """Raised if no thread can ever continue, or if one waits for something outside the life."""
 
 
 class Process:
-    """Threads that die together; `label` names what they belong to."""
+    """A group of threads that die together; `label` names what they belong to."""
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -35,7 +35,7 @@ class Process:
 
 
 class Fiber:
-    """One thread of a life, awake only while it holds the baton."""
+    """One thread of a life, which is awake only while it holds the baton."""
 
     def __init__(self, name: str, process: Process, lane: str) -> None:
         self.name, self.process = name, process
@@ -52,11 +52,12 @@ class Fiber:
 
 
 class Baton:
-    """The scheduler of one life. The thread that creates it is the first fiber, and directs the life."""
+    """The scheduler of one life. The thread that creates it is its first fiber, and directs the life."""
 
     def __init__(self, seed: str, *, switches: float = 0.1, stalls: float = 0.0, stall_s: float = 1.0) -> None:
-        """`switches`: how often a point hands the baton on; `stalls`: how often a thread sleeps there, for up to
-        `stall_s` seconds.
+        """`switches` is the probability that a point passes the baton on; `stalls` that the thread sleeps there.
+
+        It sleeps for up to `stall_s` seconds.
         """
         self.chance = random.Random(seed)
         self.now = EPOCH
@@ -76,7 +77,7 @@ class Baton:
     # What fibers do.
 
     def spawn(self, target: Callable[[], Any], name: str, *, process: Process | None = None, lane: str = "") -> Fiber:
-        """Create a thread, which runs once it gets the baton."""
+        """Create a thread, which starts to run when it gets the baton."""
         process = process or self.current.process
         fiber = Fiber(name, process, lane or self.current.lane)
         self._every.append(fiber)
@@ -99,7 +100,7 @@ class Baton:
         return fiber
 
     def point(self) -> None:
-        """Let another thread run, or sleep for a while, if the seed says so."""
+        """Let another thread run, or sleep for a while, if the seed demands it."""
         me = self.current
         self._refuse_dead(me)
         drawn = self.chance.random()
@@ -113,7 +114,7 @@ class Baton:
         self.block(deque(), seconds)
 
     def block(self, waiting: "deque[Fiber]", seconds: float | None) -> bool:
-        """Wait until another thread wakes `waiting`; return False if the time runs out first."""
+        """Wait until another thread wakes `waiting`; return False if `seconds` pass before that."""
         me = self.current
         self._refuse_dead(me)
         me.wake += 1
@@ -126,7 +127,7 @@ class Baton:
         return not me.timed_out
 
     def wake_one(self, waiting: "deque[Fiber]") -> None:
-        """Wake the thread that has waited longest."""
+        """Wake the thread that has been waiting longest."""
         if waiting:
             self._rouse(waiting.popleft())
 
@@ -137,11 +138,11 @@ class Baton:
     wake_all = _wake_all
 
     def at(self, moment: float, act: Callable[[], None]) -> None:
-        """Schedule an action at a moment, in no thread; it must not wait."""
+        """Schedule an action at a moment; it runs outside all threads, and must not wait."""
         heapq.heappush(self._timers, (moment, next(self._count), act))
 
     def kill(self, process: Process) -> None:
-        """End all threads of a process where they are; called by the director."""
+        """End all threads of a process wherever they are; called by the director of the life."""
         process.dead = True
         for fiber in self._every:
             if fiber.process is process and not fiber.over and fiber.waits_on is not None:
@@ -175,7 +176,7 @@ class Baton:
             self._rouse(fiber)
 
     def _next(self) -> Fiber:
-        """Choose the next thread; if none can run, advance time until one can."""
+        """Return the next thread to run; if none can run, advance the time until one can."""
         self.steps += 1
         while not self._ready:
             if not self._timers:
@@ -201,7 +202,7 @@ class Baton:
             raise StuckLife(f"{self.current.name} waits for something real")
 
     def _hand_on(self) -> None:
-        """End the current thread and hand the baton to another."""
+        """Pass the baton of the current thread, which has ended, to another thread."""
         other = self._next()
         self.current = other
         other.gate.release()
