@@ -1,6 +1,6 @@
-"""What each batch of a version had read, and which files it wrote, from the logs of its checkpoint and its table.
+"""Finds out what every batch of a version read and wrote, from the logs of the version's checkpoint and table.
 
-What was read is identified by a mark: the number of files and the sum of the hashes of their paths, which does not
+A set of files is identified by a mark: the number of files and the sum of the hashes of their paths, which does not
 depend on their order. The last hundred batches are known, if Spark still keeps them.
 """
 
@@ -31,7 +31,7 @@ KEPT = 400
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """Count and hash of a set of files, independent of their order."""
+    """The number of files in a set and the hash of their paths, independent of their order."""
 
     files: int = 0
     hashes: int = 0
@@ -51,7 +51,7 @@ class _Sum:
 
 @dataclass(slots=True)
 class _Log:
-    """How far a log was read, and the mark at each of its batches."""
+    """The part of a log that was read: its newest batch, and the mark of all files up to each batch."""
 
     upto: int = -1
     sum: _Sum = field(default_factory=_Sum)
@@ -65,10 +65,10 @@ class _Log:
 
 
 class BatchHistories:
-    """Reads histories repeatedly, each time only the new part of a log."""
+    """Reads the batch histories of versions; a repeated call reads only the new parts of the logs."""
 
     def __init__(self, other_mark: Callable[[str], str | None] = lambda line: None) -> None:
-        """`other_mark` returns the mark for a line of an offsets file whose source has no file log."""
+        """Start without known logs; `other_mark` converts an offset of a source without a file log to a mark."""
         self._other_mark = other_mark
         self._lock = threading.Lock()
         self._logs: dict[str, _Log] = {}
@@ -76,9 +76,9 @@ class BatchHistories:
         """Known positions by checkpoint and batch; what a batch has read never changes."""
 
     def history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
-        """Return the known history of a version with this number of streamed sources; empty before its first batch.
+        """Return what is known of a version's batches; empty before its first batch.
 
-        Raises ValueError if a log cannot be read.
+        `sources` is the number of streamed sources of the version. Raises ValueError if a log cannot be read.
         """
         with self._lock:
             written = self._table_log(folder.rstrip("/"))
@@ -95,9 +95,9 @@ class BatchHistories:
             return BatchHistory(batches, held)
 
     def files(self, folder: str, upto: int) -> tuple[str, ...]:
-        """Return the files written by batches up to `upto`, oldest first.
+        """Return the files that the batches of a table up to `upto` wrote, oldest first.
 
-        Raises ValueError if the log no longer separates these files from later ones.
+        Raises ValueError if the table's log no longer separates these files from later ones.
         """
         place = folder.rstrip("/")
         with self._lock:
@@ -114,7 +114,7 @@ class BatchHistories:
         return found
 
     def _position(self, checkpoint: str, batch: int, sources: int) -> BatchPosition | None:
-        """Return the position of a batch; None if its file, or a log that it refers to, is gone."""
+        """Return what a version had read at a batch; None if the batch's offsets file or a source's log is gone."""
         try:
             lines = Path(f"{checkpoint}/offsets/{batch}").read_text("utf-8").split("\n")
         except FileNotFoundError:
@@ -128,7 +128,7 @@ class BatchHistories:
         return BatchPosition(consumed, int(json.loads(lines[1]).get("batchWatermarkMs") or 0))
 
     def _mark(self, checkpoint: str, ordinal: int, line: str) -> str | None:
-        """Return the mark of a source at an offset; None if unknown."""
+        """Return the mark of the files read from a source, given its line in an offsets file; None if unknown."""
         if not line.startswith("{"):
             return NOTHING
         offset = json.loads(line).get("logOffset")
@@ -149,7 +149,7 @@ class BatchHistories:
         return log
 
     def _table_log(self, folder: str) -> _Log:
-        """Read the new part of a table's log. Batches before the oldest known one have no mark."""
+        """Read the new part of a table's log, and return the log; batches before the oldest known one have no mark."""
         place = f"{folder}/{TABLE_LOG_FOLDER}"
         log = self._logs.setdefault(place, _Log())
         try:
@@ -166,7 +166,7 @@ def _count(log: _Log, batch: int) -> int | None:
 
 
 def _batches(checkpoint: str, written: int) -> Iterator[int]:
-    """Yield the batches whose rows are in the table, committed or about to be."""
+    """Yield the batches of a checkpoint whose rows are in the table, whether or not Spark has committed them."""
     committed = newest_batch(f"{checkpoint}/commits")
     newest = written if committed is None else max(committed, written)
     with suppress(FileNotFoundError):

@@ -1,7 +1,8 @@
-"""Creates checkpoints from another version's checkpoint or from the contents of sources: built aside, then renamed.
+"""Creates checkpoints that continue another version's checkpoint, or that mark the contents of sources as read.
 
-Neither Spark nor Headgate changes a written file in place. Both versions therefore share files by hard links if the
-file system supports them, and the files of each version are complete without the other's.
+A checkpoint is built in a sibling folder, which is then renamed. Neither Spark nor Headgate changes a written file in
+place. Two versions can therefore share files by hard links, if the file system supports them, and each version is
+complete without the other.
 """
 
 import errno
@@ -44,9 +45,9 @@ def fork(
     *,
     logged: bool = False,
 ) -> Cut:
-    """See `core.ports.storage.Checkpoints.fork`.
+    """Create a checkpoint that continues another version; see `core.ports.storage.Checkpoints.fork`.
 
-    The rows and batch records of a `logged` table, which has a transaction log, are written by Spark.
+    A table that is `logged` has a transaction log; Spark then writes its rows and batch records.
     """
     place = Path(copy.checkpoint)
     if (made := _made(prepare, place, note)) is not None:
@@ -78,7 +79,7 @@ def seed(
     query: str = "",
     logged: bool = False,
 ) -> Cut:
-    """See `core.ports.storage.Checkpoints.seed`.
+    """Create a checkpoint that marks contents of sources as read; see `core.ports.storage.Checkpoints.seed`.
 
     `query` is the query id under which the table's own batch records continue, if there are any; `logged` is as for
     `fork`.
@@ -103,9 +104,9 @@ def seed(
 
 
 def seen_files(folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
-    """Return the files of a source as Spark records them, ordered by name; for a table's log, up to batch `upto`.
+    """Return the files of a source as Spark records them: those in a table's log up to batch `upto`, or in a folder.
 
-    Raises Refused if the log contains that batch only merged with later ones.
+    Raises Refused if the table's log contains that batch only merged with later ones.
     """
     folder = local_path(folder)
     if "://" in folder:
@@ -134,7 +135,7 @@ def pinned(checkpoint: str) -> Mapping[str, str]:
 
 
 def _made(prepare: Prepare, place: Path, note: Mapping[str, Any]) -> Cut | None:
-    """Return the cut that this run has already made; None if the run has made none and the checkpoint is unused.
+    """Return the starting point if this run has already created the checkpoint; None if the checkpoint is unused.
 
     Raises FolderTaken if a query was already started on the checkpoint.
     """
@@ -156,7 +157,7 @@ def _put(
     *,
     origin: str,
 ) -> Cut:
-    """Build a checkpoint in a sibling folder and rename it; leftovers of earlier attempts are deleted."""
+    """Build a checkpoint in a sibling folder and rename the folder; leftovers of earlier attempts are deleted."""
     building, empty = place.with_name(f".{place.name}.fork"), place.with_name(f".{place.name}.empty")
     for left in (building, empty):
         shutil.rmtree(left, ignore_errors=True)
@@ -173,7 +174,7 @@ def _put(
 
 
 def _copy_checkpoint(origin: Path, building: Path, batch: int) -> None:
-    """Copy the part of a checkpoint up to a batch, ignoring whatever the origin writes meanwhile.
+    """Copy the part of a checkpoint up to a batch; whatever its query writes in the meantime is left out.
 
     Raises TryAgain if the copy is incomplete.
     """
@@ -189,9 +190,9 @@ def _copy_checkpoint(origin: Path, building: Path, batch: int) -> None:
 
 
 def _copy_tree(origin: Path, copy: Path, *, upto: int | None = None) -> None:
-    """Copy a folder recursively, except for numbered files beyond `upto`.
+    """Copy a folder recursively, except for files with a batch number above `upto`.
 
-    Files that disappear meanwhile are left out; they were outdated.
+    Files that disappear in the meantime are left out, because Spark deletes only outdated ones.
     """
     for folder, _, names in os.walk(origin):
         target = copy / os.path.relpath(folder, origin)
@@ -204,7 +205,7 @@ def _copy_tree(origin: Path, copy: Path, *, upto: int | None = None) -> None:
 
 
 def _lacks_state(state: Path, version: int) -> bool:
-    """True if a copied state store lacks a version."""
+    """Return whether any store in a copied state folder lacks a version."""
     for _, below, names in os.walk(state):
         below[:] = [name for name in below if not name.startswith("_")]
         numbers = {int(found[1]) for found in map(_NUMBERED.match, names) if found}
@@ -214,8 +215,9 @@ def _lacks_state(state: Path, version: int) -> bool:
 
 
 def _fork_log(origin: str, table: str, batch: int, *, rows_into: str) -> None:
-    """Write the batch records of a table up to a batch, as another table has them; the files go to `rows_into`, if
-    given.
+    """Give a table another table's batch records up to a batch, and copy the recorded files to `rows_into`.
+
+    If `rows_into` is empty, the new records contain no files.
     """
     log = f"{origin}/{TABLE_LOG_FOLDER}"
     names = {number: name for number, name in sorted(_batch_files(log).items()) if number <= batch}
@@ -230,7 +232,7 @@ def _fork_log(origin: str, table: str, batch: int, *, rows_into: str) -> None:
 
 
 def _moved(path: str, origin: str, table: str) -> Iterator[LogEntry]:
-    """Yield the entries of a log file with their paths moved to another table, and link or copy the files there."""
+    """Link or copy the files that a log file records to another table, and yield the entries with the new paths."""
     with open(path, encoding="utf-8") as lines:
         next(lines, None)
         for line in filter(None, map(str.strip, lines)):
@@ -246,7 +248,7 @@ def _moved(path: str, origin: str, table: str) -> Iterator[LogEntry]:
 
 
 def _write_log(table: str, entries: Mapping[str, Iterable[LogEntry]]) -> None:
-    """Write `_spark_metadata` of a table that no query has written, replacing what an earlier attempt left."""
+    """Write the log `_spark_metadata` of a table that no query has written to; replaces that of an earlier attempt."""
     building, log = Path(table) / f".{TABLE_LOG_FOLDER}.fork", Path(table) / TABLE_LOG_FOLDER
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
@@ -260,9 +262,9 @@ def _write_log(table: str, entries: Mapping[str, Iterable[LogEntry]]) -> None:
 
 
 def _write_seen(building: Path, seen: Sequence[Sequence[SeenFile] | SeenLog], *, read: bool) -> None:
-    """Write the log of each file source, either as read by batch 0 or as not to be read at all.
+    """Write the log of each file source so that its files were read by batch 0 or, without `read`, are skipped.
 
-    Spark reads the entries that carry the number of a batch, while all entries count as seen.
+    Spark treats all entries of such a log as seen, and reads for a batch only the entries with its number.
     """
     for ordinal, files in enumerate(seen):
         if not files or isinstance(files, SeenLog):
@@ -279,7 +281,7 @@ def _write_seen(building: Path, seen: Sequence[Sequence[SeenFile] | SeenLog], *,
 def _write_positions(
     building: Path, batch: int, seen: Sequence[Sequence[SeenFile] | SeenLog], conf: Mapping[str, str]
 ) -> None:
-    """Write a batch that has read the given files and kept no state."""
+    """Write the offsets and the commit of a batch that has read the given files and has no state."""
     offsets = [
         files.offset if isinstance(files, SeenLog) else _line({"logOffset": 0}) if files else "-" for files in seen
     ]
@@ -327,7 +329,7 @@ def _batch_files(folder: str) -> dict[int, str]:
 
 
 def _share(origin: str, copy: str, *, needed: bool) -> None:
-    """Link a file under a second name, or copy it if linking is impossible; do nothing if the name exists."""
+    """Create a hard link to a file, or copy the file if that is impossible; do nothing if the new path exists."""
     try:
         os.link(origin, copy)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""Files of tables and checkpoints: their owner, their contents, the progress of a query and its lag.
+"""Manages the folders of tables and checkpoints: their owners, their contents, and the progress and lag of queries.
 
 Spark does not prevent two queries from writing to one folder. A folder without Headgate's owner file, or with another
 owner, is therefore never moved, and no query starts on it. The contents of a table are read from its transaction log if
@@ -58,7 +58,7 @@ OWNER_FILE = "_headgate_owner"
 
 
 class TableLog(NamedTuple):
-    """A reader of transaction logs, and the folder of the table to read."""
+    """The transaction log of one table: the table's folder, and the object that reads such logs."""
 
     of: DeltaTables
     place: str
@@ -73,9 +73,9 @@ class TableCheckpoints:
     def __init__(
         self, ledger: str, *, machine: str = "", epoch: int = 1, logs: Mapping[str, DeltaTables] | None = None
     ) -> None:
-        """Act for one ledger on the machine with this id; `epoch` counts adoptions.
+        """Manage the folders of one ledger on the machine with this id; `epoch` is the number of adoptions.
 
-        `logs` maps formats to log readers; by default a new reader for each format in `LOGS`.
+        `logs` maps formats to readers of transaction logs; by default, each format in `LOGS` gets a new reader.
         """
         self.ledger, self.machine, self.epoch = ledger, machine, epoch
         self._logs: Mapping[str, DeltaTables] = logs or {name: tables() for name, tables in LOGS.items()}
@@ -435,7 +435,7 @@ class TableCheckpoints:
 
     @contextmanager
     def _log(self, folder: str, format: str | None = None, *, newest: bool = True) -> Iterator[DeltaLog | None]:
-        """Yield the log that `_log_of` finds; None without a table or a log.
+        """Yield the transaction log that `_log_of` finds; None if there is no table, or its format has no log.
 
         Errors in reading the log become TryAgain. The block ends without an error if it needs commits that are no
         longer in the log.
@@ -452,9 +452,9 @@ class TableCheckpoints:
         return table_format(format).name in self._logs
 
     def _log_of(self, folder: str, format: str | None = None) -> TableLog | None:
-        """Return the log of a table, even if it does not exist yet; None if the format has no log.
+        """Return the transaction log of a table, even before it exists; None if the table's format has no log.
 
-        Without a format, detect it from the files in the folder of a version.
+        If no format is given, it is detected from the files in the folder of a version.
         """
         if format is not None:
             of = self._logs.get(table_format(format).name)
@@ -477,14 +477,14 @@ class TableCheckpoints:
             )
 
     def _committed(self, folder: str) -> Mapping[int, int]:
-        """Return the last consumed log entry by source ordinal, as of the newest commit; empty before the first."""
+        """Return the position (`logOffset`) in each source's log at the newest commit, by ordinal; empty before it."""
         batch = self._newest(f"{folder}/commits")
         with suppress(ValueError, FileNotFoundError):
             return {} if batch is None else self._consumed(folder, batch)
         return {}
 
     def _newest(self, folder: str) -> int | None:
-        """Return the newest batch of a log; the folder is listed only if it has changed."""
+        """Return the newest batch in a folder of a checkpoint; the folder is listed only if it has changed."""
         try:
             changed = os.stat(folder)
         except FileNotFoundError:
@@ -498,7 +498,7 @@ class TableCheckpoints:
         return found
 
     def _consumed(self, folder: str, batch: int) -> Mapping[int, int]:
-        """Return the last consumed log entry by source ordinal as of a batch. The file of a batch never changes."""
+        """Return the position (`logOffset`) in each source's log at a batch, by ordinal, which never changes."""
         known = self._offsets.get(folder)
         if known is not None and known[0] == batch:
             return known[1]
@@ -508,19 +508,22 @@ class TableCheckpoints:
 
 
 def _made_by(place: Path) -> str:
-    """Return the run that created a folder of this ledger; if an old owner file lacks the run, the note has it."""
+    """Return the run that created a folder of this ledger; empty if neither owner file nor note records it."""
     return str(
         read_json(f"{place}/{OWNER_FILE}").get("run") or read_json(f"{place}/{TABLE_NOTE_FILE}").get("run") or ""
     )
 
 
 def _is_unused(place: Path) -> bool:
-    """Return whether a folder contains only files that Headgate put there."""
+    """Return whether a folder contains only the owner file and the note, so no query has used it."""
     return all(path.name in (OWNER_FILE, TABLE_NOTE_FILE) for path in place.iterdir())
 
 
 def _log_offsets(text: str) -> Mapping[int, int]:
-    """Parse an offsets file: a version line, the metadata of the batch, then one line per source (`-` for none yet)."""
+    """Return the position in each source's log (`logOffset`) by ordinal, from the text of an offsets file.
+
+    The file has a version line, the batch's metadata, and one line per source (`-` before its first file).
+    """
     lines = text.split("\n")
     if not lines[0].startswith("v"):
         raise ValueError(f"not an offset log: {lines[0][:20]!r}")
@@ -540,7 +543,7 @@ def _table_in(folder: str, format: str) -> str:
 
 @contextmanager
 def _reading(folder: str) -> Iterator[None]:
-    """Raise file system errors, and errors of an unknown log layout, as TryAgain."""
+    """Raise TryAgain for file system errors, and for errors caused by an unknown layout of a log."""
     with reachable(folder):
         try:
             yield
@@ -553,7 +556,7 @@ def _unreadable(folder: str, error: Exception) -> TryAgain:
 
 
 def _refuse_unmounted(folder: str) -> None:
-    """Raise TryAgain if the parent folder is missing: the disk may not be mounted, so nothing is known to be gone."""
+    """Raise TryAgain if the parent folder is missing: the disk may not be mounted, so the folder may still exist."""
     above = os.path.dirname(local_path(folder.rstrip("/")))
     if not os.path.isdir(above):
         raise TryAgain(f"{above} is not there", remedy="mount it, or check its permissions")

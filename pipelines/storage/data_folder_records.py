@@ -1,5 +1,4 @@
-"""Records in a data folder: the mark, which identifies the owner, and the registry, from which a lost ledger is
-rebuilt.
+"""Records in a data folder: the mark, which identifies the owner, and the registry, for rebuilding a lost ledger.
 
 The mark records the ledger, the home, the machine, and a counter that the ledger also keeps. The counter is incremented
 in the ledger first and then in the mark, so unless one of them is an older copy, the mark is equal to the ledger's
@@ -23,7 +22,7 @@ MARK_FILE = "_headgate_world"
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentMark:
-    """The contents of the mark."""
+    """The contents of a data folder's mark: which ledger, on which machine, owns the folder."""
 
     ledger: str
     epoch: int
@@ -58,7 +57,7 @@ def machine_id() -> str:
 
 
 def read_mark(data: str) -> EnvironmentMark | None:
-    """Return the mark of a data folder, None without one; raises TryAgain if it cannot be read."""
+    """Return the mark of a data folder, or None if it has none; raises TryAgain if the mark cannot be read."""
     path = f"{data}/{MARK_FILE}"
     with reachable(data):
         try:
@@ -71,16 +70,14 @@ def read_mark(data: str) -> EnvironmentMark | None:
 
 
 def write_mark(data: str, mark: EnvironmentMark) -> None:
-    """Write the mark, and create the folder if necessary."""
+    """Write the mark of a data folder, and create the folder if necessary."""
     with reachable(data):
         Path(data).mkdir(parents=True, exist_ok=True)
         write_json(Path(data, MARK_FILE), asdict(mark))
 
 
 def table_folders(data: str) -> tuple[TableFolder, ...]:
-    """List the table folders in a data folder that contain a Headgate note (`_headgate.json`), sorted by table and
-    version.
-    """
+    """List the table folders below a data folder that contain a Headgate note, sorted by table and version."""
     found = []
     tables = Path(data, "tables")
     with reachable(data):
@@ -101,7 +98,7 @@ _ENDING = ".json"
 
 @dataclass(frozen=True, slots=True)
 class RegistryRecord:
-    """One record: the ledger that wrote it, how often it was written, and its row."""
+    """One record of the registry: the ledger that wrote it, how often it was written, and its contents."""
 
     ledger: str
     count: int
@@ -114,7 +111,7 @@ class RegistryRecord:
 
 
 def read_record(data: str, name: str) -> RegistryRecord | None:
-    """Read one record, None if it does not exist; raises TryAgain if it cannot be read."""
+    """Read one record of the registry; None if it does not exist. Raises TryAgain if it cannot be read."""
     path = _path(data, name)
     with reachable(data):
         try:
@@ -125,7 +122,7 @@ def read_record(data: str, name: str) -> RegistryRecord | None:
 
 
 def write_record(data: str, name: str, record: RegistryRecord) -> None:
-    """Write one record atomically."""
+    """Write one record of the registry atomically."""
     path = _path(data, name)
     with reachable(data):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,13 +132,13 @@ def write_record(data: str, name: str, record: RegistryRecord) -> None:
 
 
 def remove_record(data: str, name: str) -> None:
-    """Remove one record; do nothing if the record does not exist."""
+    """Remove one record of the registry; do nothing if the record does not exist."""
     with reachable(data):
         _path(data, name).unlink(missing_ok=True)
 
 
 def record_names(data: str) -> tuple[str, ...]:
-    """List the versions that have a record."""
+    """List the names of the versions that have a record in the registry, sorted."""
     folder = Path(data, RECORDS_FOLDER)
     with reachable(data):
         names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []

@@ -1,7 +1,7 @@
-"""The transaction log of a Delta table (`_delta_log`), read without Spark: commits, and the contents of a version.
+"""Reads the transaction log of a Delta table (`_delta_log`) without Spark: commits, and the files of a version.
 
-Commits are JSON files with one action per line. About every tenth is followed by a checkpoint, which holds the whole
-state of the table in parquet. Older commits are deleted after 30 days if a checkpoint covers them (Delta 4.4.0).
+Commits are JSON files with one action per line. About every tenth commit is followed by a checkpoint with the whole
+state of the table. Older commits are deleted after 30 days if a checkpoint covers them (Delta 4.4.0).
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from pipelines.storage.file_stream_logs import local_path
 
 
 class DataFile(NamedTuple):
-    """A data file added by a commit."""
+    """A data file of a Delta table, as the commit that added it describes it."""
 
     path: str
     size: int
@@ -46,14 +46,14 @@ class Totals:
     """Number of files smaller than SMALL_FILE."""
 
     def plus(self, files: int, size: int, rows: int | None, at: float | None, small: int = 0) -> "Totals":
-        """Return the sum of these totals and the given values."""
+        """Return new totals that also include the given values."""
         known = None if self.rows is None or rows is None else self.rows + rows
         times = [each for each in (self.earliest, at if files else None) if each is not None]
         return Totals(self.files + files, self.bytes + size, known, min(times, default=None), self.small + small)
 
     @classmethod
     def of(cls, files: Iterable[DataFile]) -> "Totals":
-        """Return the totals of some files."""
+        """Return the totals over the given files."""
         found = cls()
         for file in files:
             found = found.plus(1, file.size, file.rows, file.at, int(file.size < SMALL_FILE))
@@ -61,7 +61,7 @@ class Totals:
 
 
 def is_elsewhere(file: DataFile) -> bool:
-    """True if the file lies outside the folder of its table."""
+    """Return whether a data file lies outside the folder of its table, as the files of a clone do."""
     return file.path.startswith(("/", "file:"))
 
 
@@ -87,7 +87,7 @@ _OURS = "headgate_gone"
 
 
 class NoDeltaLog(Exception):
-    """Raised if the folder contains no Delta table."""
+    """Raised if a folder contains no Delta table."""
 
 
 class CommitsGone(Exception):
@@ -95,7 +95,7 @@ class CommitsGone(Exception):
 
 
 class Commit(NamedTuple):
-    """What stream readers see of one version."""
+    """One commit of a table, as far as streams that read the table are concerned."""
 
     version: int
     at: float
@@ -141,14 +141,14 @@ class Actions:
 
 
 class DeltaLog:
-    """The log of one table; `refresh` reads only commits that were not read before."""
+    """The transaction log of one table; `refresh` reads only the commits that have not been read yet."""
 
     def __init__(self, folder: str) -> None:
-        """Create an unread log; `folder` is the folder of the table."""
+        """Create the log of the table in `folder` without reading it."""
         self.folder = folder
         self.place = f"{folder}/_delta_log"
         self.life = 0
-        """How often the log was read from its beginning; what is known of a version holds only until the next time."""
+        """Number of times that the log was read from its beginning, which invalidates all that was known before."""
         self._forget()
 
     def _forget(self) -> None:
@@ -183,9 +183,9 @@ class DeltaLog:
         """Mark of the newest commit's file when it was read."""
 
     def refresh(self) -> None:
-        """Read new commits; a log that was recreated is read from its beginning.
+        """Read the new commits; if the log was recreated, read it from its beginning.
 
-        Raises NoDeltaLog without a table, ValueError if the log cannot be read.
+        Raises NoDeltaLog if there is no table, and ValueError if the log cannot be read.
         """
         try:
             about = os.stat(self.place)
@@ -212,13 +212,13 @@ class DeltaLog:
             raise NoDeltaLog(self.folder)
 
     def active(self) -> Totals:
-        """Return the totals of the newest version."""
+        """Return the totals over the files of the newest version."""
         if self._active is None:
             self._active = Totals.of(self._state(self.head).values())
         return self._active
 
     def since(self, version: int) -> Iterator[Commit]:
-        """Yield the commits from a version on; raises CommitsGone if the log begins later."""
+        """Yield all commits from `version` on; raises CommitsGone if the log begins later."""
         self.require(version)
         for each in range(version, self.head + 1):
             if (commit := self._commits.get(each)) is None:
@@ -233,24 +233,24 @@ class DeltaLog:
             raise CommitsGone(f"version {version} of {self.folder} is no longer in its log")
 
     def keeps_all(self) -> bool:
-        """True if no available commit deleted or updated rows."""
+        """Return whether none of the commits still in the log deleted or updated rows."""
         if self._keeps_all is None:
             older = sorted((each for each in commits_in(self.place) if each <= self.head), reverse=True)
             self._keeps_all = not any((actions := self.read(each)) and actions.took_out for each in older)
         return self._keeps_all
 
     def first(self) -> int:
-        """Return the oldest version in the log; raises CommitsGone if there is none."""
+        """Return the oldest version that has a commit in the log; raises CommitsGone if there is none."""
         if not (found := commits_in(self.place)):
             raise CommitsGone(f"no version of {self.folder} is in its log any more")
         return min(found)
 
     def added_in(self, version: int) -> list[DataFile]:
-        """Return the files with new rows of one commit, in the order in which a stream counts them."""
+        """Return the files with new rows that a commit added, in the order in which a stream numbers them."""
         return self._there(version).added
 
     def files_at(self, version: int) -> list[DataFile]:
-        """Return the files of a version in the order in which the first batches of a stream read them.
+        """Return all files of a version, in the order in which the first batches of a stream read them.
 
         That order is by time and path (Delta 4.4.0). Raises CommitsGone if the version cannot be reconstructed.
         """
@@ -261,20 +261,20 @@ class DeltaLog:
         return self._snapshot[1]
 
     def commit_mark(self, version: int) -> str:
-        """Return a digest of a commit file; empty if it is no longer in the log."""
+        """Return a digest of the commit file of a version; empty if the file is no longer in the log."""
         with suppress(FileNotFoundError), open(self.path(version), "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()[:16]
         return ""
 
     def place_of(self, file: DataFile) -> str:
-        """Return the path of a file; a clone refers to files of its origin by URI (4.4.0)."""
+        """Return the absolute path of a data file; a clone refers to the files of its origin by URI (4.4.0)."""
         if file.path.startswith("file:"):
             return local_path(file.path)
         path = unquote(file.path)
         return path if is_elsewhere(file) else f"{self.folder}/{path}"
 
     def _begin(self) -> None:
-        """Start from the newest checkpoint, or before the first version if there is none."""
+        """Initialize the log with the state in its newest checkpoint; without one, reading begins at version 0."""
         newest = max((version for version, _ in self.checkpoints()), default=None)
         if newest is None:
             return
@@ -344,7 +344,7 @@ class DeltaLog:
         return found
 
     def _state(self, version: int) -> dict[str, DataFile]:
-        """Reconstruct a version from the newest checkpoint at or before it and the commits after that."""
+        """Return the files of a version by path, from the newest checkpoint up to it and the commits after that."""
         begin = max((each for each, _ in self.checkpoints() if each <= version), default=-1)
         state: dict[str, DataFile] = {}
         if begin >= 0:
@@ -358,17 +358,17 @@ class DeltaLog:
         return state
 
     def checkpoints(self) -> list[tuple[int, str]]:
-        """Return (version, file name) of each complete checkpoint."""
+        """Return the complete checkpoints in the log, as (version, file name)."""
         return checkpoints_in(self.place)
 
     def _tables_of(self, version: int) -> Iterator[Columns]:
-        """Yield the files that a checkpoint lists, a few thousand rows at a time."""
+        """Yield the actions in the checkpoint of a version, a few thousand at a time."""
         for each, name in self.checkpoints():
             if each == version:
                 yield from actions_in(self.place, name, STATE)
 
     def _is_as_read(self) -> bool:
-        """Return whether the newest commit's file is still the one that was read."""
+        """Return whether the file of the newest commit is unchanged since it was read."""
         return self._mark is not None and self._mark_of(self.head) == self._mark
 
     def _mark_of(self, version: int) -> _Mark | None:
@@ -380,7 +380,7 @@ class DeltaLog:
         return f"{self.place}/{version:0{_DIGITS}}.json"
 
     def read(self, version: int) -> Actions | None:
-        """Read one commit; None if its file does not exist."""
+        """Read the actions of one commit; None if the commit's file does not exist."""
         try:
             with open(self.path(version), encoding="utf-8") as file:
                 found, about = _actions(file), os.fstat(file.fileno())
@@ -432,7 +432,7 @@ def _added_files(column: list[Any] | None) -> Iterator[DataFile]:
 
 
 def _structs(column: list[Any] | None) -> Iterator[Mapping[str, Any]]:
-    """Yield the actions of one kind; a struct of only NULLs counts as none."""
+    """Yield the actions in a column of a checkpoint; rows that are NULL, or have only NULL fields, are no actions."""
     return (each for each in column or () if each is not None and any(value is not None for value in each.values()))
 
 

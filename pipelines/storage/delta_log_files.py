@@ -1,8 +1,8 @@
-"""Files in the log folder of a Delta table: commits, checkpoints, and the features that readers must support.
+"""Finds and reads the files in the log folder of a Delta table: commits and checkpoints.
 
-A checkpoint holds the state of the table up to its version: in one parquet file, in several, or (policy v2) in a
-parquet or JSON file that names further files, which list the files of the table (`_sidecars`). Each has one row or line
-per action (Delta 4.4.0). A table that needs an unknown feature is not read.
+A checkpoint contains the state of the table at its version: in one Parquet file, in several, or (policy v2) in a
+Parquet or JSON file that refers to further files (`_sidecars`), which list the table's data files. All of them have one
+row or line per action (Delta 4.4.0). A table that requires an unknown feature is not read.
 """
 
 import json
@@ -30,9 +30,9 @@ Columns = Mapping[str, list[Any]]
 
 
 def checkpoints_in(place: str) -> list[tuple[int, str]]:
-    """Return (version, file name) of one complete checkpoint per version.
+    """Return the files of complete checkpoints as (version, file name), for one checkpoint per version.
 
-    A checkpoint in parts counts once its last part exists.
+    A checkpoint in several parts has one entry per part, and is complete once all parts exist.
     """
     found: dict[int, list[str]] = {}
     for name in os.listdir(place):
@@ -43,9 +43,9 @@ def checkpoints_in(place: str) -> list[tuple[int, str]]:
 
 
 def actions_in(place: str, name: str, columns: Sequence[str]) -> Iterator[Columns]:
-    """Yield the actions in a checkpoint file and in the files that it names, a few thousand at a time.
+    """Yield the actions in a checkpoint file and in the sidecar files that it refers to, a few thousand at a time.
 
-    `columns` are the parquet columns to read, such as `add.path`.
+    `columns` are the Parquet columns to read, such as `add.path`.
     """
     named: list[str] = []
     for found in _actions_of(f"{place}/{name}", (*columns, "sidecar.path")):
@@ -72,9 +72,9 @@ def _actions_of(path: str, columns: Sequence[str]) -> Iterator[Columns]:
 
 
 def _whole(names: Sequence[str]) -> Sequence[str]:
-    """Return the files of one complete checkpoint out of those of a version; empty if there is none.
+    """Choose, among the checkpoint files of a version, those of one complete checkpoint; empty if none is complete.
 
-    Preferred are, in this order, a single file, a file that names others, and parts, of which the last may be missing.
+    A single file is preferred to a file with sidecars, and that to a checkpoint in parts, which may be incomplete.
     """
     by_words: dict[int, list[str]] = {}
     for name in names:
@@ -90,7 +90,7 @@ _COMMIT = ".json"
 
 
 def commits_in(place: str) -> list[int]:
-    """Return the versions with a commit file. Names of checkpoints and compacted commits have more parts."""
+    """Return the versions that have a commit file; names of checkpoints and compacted commits have more parts."""
     names = (whole_number(name.removesuffix(_COMMIT)) for name in os.listdir(place) if name.endswith(_COMMIT))
     return [version for version in names if version is not None]
 
@@ -108,7 +108,7 @@ _ELSEWHERE = ("catalogManaged", "catalogOwned", "coordinatedCommits")
 
 
 def why_unreadable(protocol: Mapping[str, Any]) -> Sentence | None:
-    """Explain which required feature is not supported here; None if all are."""
+    """Explain which feature that a table requires of its readers is not supported here; None if all are supported."""
     reader = int(protocol.get("minReaderVersion") or 1)
     if reader > _NEWEST_READER:
         return Sentence(f"it requires readers of version {reader}")

@@ -1,7 +1,7 @@
-"""Readers of a Delta table: the offset of a query, its lag behind the log, and whether it can continue (Delta 4.4.0).
+"""Streams that read a Delta table: their offsets, their backlog, and whether they can continue (Delta 4.4.0).
 
-A reader far behind an active table is checked in every round and may have thousands of commits to read, so each commit
-is examined once.
+A reader that is far behind an active table is checked in every round, and thousands of commits may be unread, so each
+commit is examined only once.
 """
 
 import json
@@ -20,7 +20,7 @@ from pipelines.storage.delta_schemas import lost_column
 
 @dataclass(frozen=True, slots=True)
 class DeltaOffset:
-    """Position at which the next batch starts to read."""
+    """The position in a Delta table at which a stream's next batch starts to read."""
 
     table_id: str
     version: int
@@ -33,27 +33,27 @@ class DeltaOffset:
 
     @property
     def files_read(self) -> int:
-        """Number of files of the version that were read."""
+        """Number of files of the version that have been read."""
         return max(0, self.index + 1)
 
     @property
     def mark(self) -> str:
-        """A text that is equal for equal positions."""
+        """A text that identifies the position: equal positions have equal texts."""
         snapshot = "s" if self.in_snapshot else ""
         return f"{self.table_id}:{self.version}:{self.files_read}{snapshot}"
 
     @property
     def line(self) -> str:
-        """The offset as it is written in an offsets file."""
+        """The offset as Spark writes it in a line of an offsets file."""
         about = {"sourceVersion": 1, "reservoirId": self.table_id, "reservoirVersion": self.version}
         rest = {"index": self.index, "isStartingVersion": self.in_snapshot}
         return json.dumps(about | rest, separators=(",", ":"))
 
 
 def read_offsets(checkpoint: str, batch: int) -> Mapping[int, DeltaOffset]:
-    """Return the offset of each Delta source of a batch by ordinal.
+    """Return the offsets of a checkpoint's Delta sources at a batch, by source ordinal.
 
-    Raises FileNotFoundError, and ValueError for an unknown layout.
+    Raises FileNotFoundError if the batch has no offsets file, and ValueError for an unknown layout.
     """
     lines = Path(f"{checkpoint}/offsets/{batch}").read_text("utf-8").split("\n")
     if lines[0] != "v1":
@@ -62,13 +62,13 @@ def read_offsets(checkpoint: str, batch: int) -> Mapping[int, DeltaOffset]:
 
 
 def mark_of(line: str) -> str | None:
-    """Return the mark of a source's line in an offsets file; None if the source is not a Delta table."""
+    """Return the mark of the offset in a line of an offsets file; None if the line's source is not a Delta table."""
     found = offset_of(line)
     return None if found is None else found.mark
 
 
 def offset_of(line: str) -> DeltaOffset | None:
-    """Parse a line of an offsets file; None if the line belongs to another kind of source or has no offset yet."""
+    """Parse a line of an offsets file; None if the line's source is not a Delta table or has no offset yet."""
     if not line.startswith("{"):
         return None
     value = json.loads(line)
@@ -98,9 +98,9 @@ class Backlog:
 
 
 def backlog(log: DeltaLog, offset: DeltaOffset | None) -> Backlog:
-    """Compute the backlog of an offset as of the last refresh of the log; without an offset, of the whole table.
+    """Return what a query at an offset has not read, as of the log's last refresh; without an offset, the whole table.
 
-    Raises OtherTable, and CommitsGone if the log begins later.
+    Raises OtherTable if the table was replaced, and CommitsGone if the log begins after the offset.
     """
     if offset is None:
         held = log.active()
@@ -124,9 +124,9 @@ def backlog(log: DeltaLog, offset: DeltaOffset | None) -> Backlog:
 
 
 def longer(known: Backlog, upto: int, log: DeltaLog, offset: DeltaOffset) -> Backlog:
-    """Return the backlog of an offset, given a `known` one of the same offset as of version `upto` of the same log.
+    """Update a `known` backlog of the same offset, which was computed at version `upto` of the log.
 
-    Only later commits are examined. Raises what `backlog` raises.
+    Only later commits are examined. Raises the same errors as `backlog`.
     """
     _require(log, offset)
     waiting, oldest = known.waiting, known.oldest
@@ -152,7 +152,7 @@ KEPT = 10_000
 
 @dataclass(slots=True)
 class _Looked:
-    """The commits behind an offset were examined up to `upto` in one life of the log, and no fault was found."""
+    """Records that the commits after an offset, up to version `upto`, were examined without finding a fault."""
 
     life: int
     upto: int
@@ -160,7 +160,7 @@ class _Looked:
 
 
 class DeltaReaders:
-    """Remembers up to which commit the unread part of each reader was examined."""
+    """Detects faults that keep streams from continuing; examines each commit only once for every reader."""
 
     def __init__(self) -> None:
         self._looked: OrderedDict[tuple[str, DeltaOffset, bool, bool], _Looked] = OrderedDict()
@@ -168,11 +168,11 @@ class DeltaReaders:
     def fault_behind(
         self, log: DeltaLog, offset: DeltaOffset, *, takes_changes: bool, tracked: bool
     ) -> TableFault | None:
-        """Return why a query at an offset cannot continue with a table; None if it can.
+        """Return the fault because of which a query at an offset cannot continue with a table; None if it can.
 
         A stream of rows fails at a commit that deletes or updates rows (4.4.0), unless it reads changes
-        (`takes_changes`). No stream continues over a renamed or dropped column unless it is `tracked`. The fault of
-        such a column is reported last, because it is the only fault that tracking can solve.
+        (`takes_changes`). No stream continues past a renamed or dropped column unless it is `tracked`, that is, uses
+        schema tracking. That fault is reported only if there is no other one, which tracking could not solve.
         """
         if log.id != offset.table_id:
             why = f"was re-created: its id is {log.id}, and what was read had {offset.table_id}"
@@ -217,9 +217,9 @@ class DeltaReaders:
 
 
 def first_without_files(log: DeltaLog, offset: DeltaOffset) -> int | None:
-    """Return the first unread version with missing files, checking at most LOOKED_AT versions.
+    """Return the first unread version with missing files, checking at most LOOKED_AT versions; None if there is none.
 
-    Raises CommitsGone if the log begins later.
+    Raises CommitsGone if the log begins after the offset.
     """
     if offset.in_snapshot and not _are_there(log, log.files_at(offset.version)[offset.files_read :]):
         return offset.version

@@ -1,7 +1,7 @@
-"""Schemas of a Delta table, as JSON in its log: column types as DESCRIBE shows them, and renamed or dropped columns.
+"""Reads the schemas in the log of a Delta table: column types as DESCRIBE shows them, and lost columns.
 
-No stream of a table continues over a renamed or dropped column (4.4.0). A field may have a physical name in the files,
-which a rename does not change; by default, both names are the same.
+No stream of a table continues past a renamed or dropped column (4.4.0). A field may have a physical name in the data
+files, which a rename does not change; by default, both names are the same.
 """
 
 import json
@@ -23,7 +23,7 @@ _COLLATIONS = "__COLLATIONS"
 
 
 def columns_of(schema: str) -> Mapping[str, str] | None:
-    """Return column types by name; None if any type is unknown here."""
+    """Return the column types in a schema (JSON), by column name; None if the type of any column is unknown here."""
     try:
         return {str(field["name"]): _field(field) for field in json.loads(schema)["fields"]}
     except (ValueError, KeyError, TypeError):
@@ -38,7 +38,7 @@ def _field(field: Mapping[str, Any]) -> str:
 
 
 def _type(kind: Any) -> str:
-    """Return a type as SQL writes it; raises ValueError or KeyError if it is unknown."""
+    """Convert a type from its JSON form to its SQL name; raises ValueError or KeyError if the type is unknown."""
     if isinstance(kind, str):
         if kind in _SAME or kind.startswith("decimal("):
             return kind
@@ -60,7 +60,7 @@ _Place = tuple[str, ...]
 
 
 def lost_column(log: DeltaLog, waits: Sequence[Commit]) -> tuple[int, str] | None:
-    """Return the version of the first commit that renamed or dropped a column, and what it did; None if none did."""
+    """Return the version of the first commit that renamed or dropped a column, with a description; None if none did."""
     changed = [commit for commit in waits if commit.schema]
     before = _schema_at(log, changed[0].version - 1) if changed else ""
     for commit in changed:
@@ -71,7 +71,7 @@ def lost_column(log: DeltaLog, waits: Sequence[Commit]) -> tuple[int, str] | Non
 
 
 def _lost(before: str, after: str) -> str:
-    """Describe the first column of `before` that `after` lacks or renames; empty if there is none."""
+    """Describe the first column that was dropped or renamed between two schemas (JSON); empty if there is none."""
     new = dict(_fields(json.loads(after)))
     for place, name in _fields(json.loads(before)):
         if place not in new:
@@ -82,7 +82,7 @@ def _lost(before: str, after: str) -> str:
 
 
 def _fields(kind: Any, above: _Place = (), names: str = "") -> Iterator[tuple[_Place, str]]:
-    """Yield every field of a type with its physical place and its readable name."""
+    """Yield the physical and the logical path of every field in a type, nested fields included."""
     if not isinstance(kind, Mapping):
         return
     for part in ("elementType", "keyType", "valueType"):
@@ -95,7 +95,7 @@ def _fields(kind: Any, above: _Place = (), names: str = "") -> Iterator[tuple[_P
 
 
 def _schema_at(log: DeltaLog, version: int) -> str:
-    """Return the schema of a version as JSON; empty if it is no longer in the log."""
+    """Return the table's schema at a version, as JSON; empty if it is no longer in the log."""
     whole = [(each, name) for each, name in log.checkpoints() if each <= version]
     begin = max((each for each, _ in whole), default=-1)
     for each in range(version, begin, -1):

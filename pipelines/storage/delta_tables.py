@@ -1,4 +1,4 @@
-"""Delta tables as described by their log: batches written, lag, contents, maintenance. `DeltaTables` is thread-safe."""
+"""Reads from the logs of Delta tables what Headgate needs: batches, lag, contents and results of maintenance."""
 
 import os
 import threading
@@ -42,7 +42,7 @@ KEPT_LOGS, KEPT_BACKLOGS = 2_000, 10_000
 
 
 class DeltaTables:
-    """Logs of Delta tables by the folder that contains `_delta_log`, and the offsets of their readers.
+    """Keeps the logs of Delta tables, by the folder that contains `_delta_log`, and readers' offsets; thread-safe.
 
     Each call reads only new commits, and calls within REFRESH_S share one read.
     """
@@ -58,9 +58,10 @@ class DeltaTables:
 
     @contextmanager
     def open(self, folder: str, *, newest: bool = True) -> Iterator[DeltaLog | None]:
-        """Yield a log that was just read, or recently if not `newest`; None without a table.
+        """Yield the log of a table, refreshed now or, if not `newest`, within REFRESH_S; None if there is no table.
 
-        Other threads wait meanwhile. The block ends without an error if it needs commits that are no longer in the log.
+        Other threads wait until the block ends. The block ends without an error if it needs commits that are no longer
+        in the log.
         """
         with self._lock, suppress(CommitsGone):
             try:
@@ -72,14 +73,14 @@ class DeltaTables:
     def fault_behind(
         self, offset: DeltaOffset, folder: str, *, takes_changes: bool = False, tracked: bool = False
     ) -> TableFault | None:
-        """Return why a query at an offset cannot continue with the table; see `DeltaReaders.fault_behind`."""
+        """Return the fault because of which a query cannot continue with a table; see `DeltaReaders.fault_behind`."""
         with self.open(folder) as log:
             if log is None:
                 return TableFault(TableFaultKind.GONE, "is gone: there is no _delta_log")
             return self._readers.fault_behind(log, offset, takes_changes=takes_changes, tracked=tracked)
 
     def offsets(self, checkpoint: str, batch: int | None) -> Mapping[int, DeltaOffset]:
-        """Return the offset of each Delta source at a batch, by ordinal. The file of a batch never changes."""
+        """Return the offsets of a checkpoint's Delta sources at a batch, by source ordinal; empty without a batch."""
         if batch is None:
             return {}
         with self._lock, suppress(FileNotFoundError):
@@ -90,14 +91,14 @@ class DeltaTables:
         return {}
 
     def first_offsets(self, checkpoint: str, batch: int | None) -> Mapping[int, DeltaOffset]:
-        """Return the offset before a planned but uncommitted first batch, where the contents of its version begin."""
+        """Return, by source ordinal, the offsets at which a planned but uncommitted first batch starts to read."""
         return {
             ordinal: replace(end, version=end.version - int(not end.in_snapshot), index=-1, in_snapshot=True)
             for ordinal, end in self.offsets(checkpoint, batch).items()
         }
 
     def lag(self, offset: DeltaOffset | None, table: TableName, folder: str) -> SourceLag:
-        """Return the lag of a query at an offset behind a table."""
+        """Return the lag behind a table of a query at an offset, or of a query that has read nothing."""
         now = time.time()
         with self._lock:
             try:
@@ -146,18 +147,18 @@ class DeltaTables:
 
 
 def is_there(folder: str) -> bool:
-    """True if the folder contains a table with a log."""
+    """Return whether the folder contains a Delta table."""
     return os.path.isdir(f"{folder}/_delta_log")
 
 
 def mark(log: DeltaLog, version: int | None) -> LogMark:
-    """Return the mark of a log at a version; at the end of the log if the log is shorter or no version is given."""
+    """Return the mark of a log at a version, or at its newest version if that is older or no version is given."""
     at = log.head if version is None else min(version, log.head)
     return LogMark(log.id, at, log.commit_mark(at))
 
 
 def contents(log: DeltaLog) -> FolderContents:
-    """Return the size and age of the contents of the newest version."""
+    """Return the size and age of a table's contents, as of the newest version in its log."""
     held, (entries, size) = log.active(), since_checkpoint(log)
     return FolderContents(
         held.files,
@@ -172,9 +173,9 @@ def contents(log: DeltaLog) -> FolderContents:
 
 
 def written_files(log: DeltaLog, upto: int) -> tuple[str, ...] | None:
-    """Return the files of the version that batch `upto` wrote; None if the log does not have that batch.
+    """Return all files of the version that batch `upto` wrote; None if the log does not record that batch.
 
-    Raises Refused if the rows in these files are not exactly those of the table.
+    Raises Refused if the rows in these files are not exactly the rows of the table.
     """
     at = [version for version, (_, batch) in log.batch_by_version.items() if batch == upto]
     if not at and upto >= 0:
@@ -186,7 +187,7 @@ def written_files(log: DeltaLog, upto: int) -> tuple[str, ...] | None:
 
 
 def seen(log: DeltaLog, upto: int | None) -> SeenLog | None:
-    """Return the position after a batch, or after the newest version; None unless exactly one version has the batch."""
+    """Return the position after batch `upto`, or after the newest version; None unless one version has that batch."""
     at = [version for version, (_, batch) in log.batch_by_version.items() if batch == upto]
     if upto is None:
         at = [log.head]
@@ -197,7 +198,7 @@ def seen(log: DeltaLog, upto: int | None) -> SeenLog | None:
 
 
 def written_version(log: DeltaLog, query: str, batch: int) -> int | None:
-    """Return the version that holds a query's batches up to `batch` and no later one; None if the log cannot tell."""
+    """Return the version that contains a query's batches up to `batch` and no later ones; None if unknown."""
     newest = log.batches.get(query, -1)
     if newest <= batch:
         return log.head if newest == batch else None
@@ -209,7 +210,7 @@ def written_version(log: DeltaLog, query: str, batch: int) -> int | None:
 
 
 def history(log: DeltaLog) -> LogHistory:
-    """Return the versions that the log still has; the newest of them have a time and rows."""
+    """Return the versions that are still in the log, with time and rows for the newest of them."""
     first = log.first()
     oldest = next(islice(log.since(first), 1))
     newest = log.since(max(first, log.head + 1 - NEWEST_COMMITS))
@@ -218,12 +219,12 @@ def history(log: DeltaLog) -> LogHistory:
 
 
 def kept_h(log: DeltaLog) -> float | None:
-    """Return for how many hours the table keeps files of older versions; None if that cannot be read."""
+    """Return how many hours the table keeps the files of older versions; None if this cannot be read."""
     return _DELTA.kept_h(log.configuration)
 
 
 def why_not_from(log: DeltaLog, start: LogStart, *, takes_changes: bool, tracked: bool) -> Sentence | None:
-    """Explain why a stream cannot start at a position in a log; None if it can."""
+    """Explain why a stream cannot start at a version or time in a log; None if it can."""
     try:
         first = log.first()
         version = int(start.value) if start.option == AT_VERSION else _version_at(log, first, start.value)
@@ -251,7 +252,7 @@ def why_not_from(log: DeltaLog, start: LogStart, *, takes_changes: bool, tracked
 
 
 def rows_since(log: DeltaLog, moment: float) -> int | None:
-    """Count the rows committed since a moment; None if a commit does not record its rows."""
+    """Count the rows committed since `moment`, in epoch seconds; None if a commit does not record its rows."""
     since: list[Commit] = []
     for version in range(log.head, -1, -1):
         (commit,) = islice(log.since(version), 1)
@@ -263,9 +264,9 @@ def rows_since(log: DeltaLog, moment: float) -> int | None:
 
 
 def held(log: DeltaLog) -> Mapping[str, tuple[int, int]]:
-    """Return, for each mark of a reader, the first and last batch at which the table had exactly the rows of the mark.
+    """Map reader positions to the first and last batch after which a table had exactly the rows before the position.
 
-    A reader that has completely read a version is positioned at the next version.
+    Keys are marks (`DeltaOffset.mark`). A reader that has completely read a version is positioned at the next version.
     """
     found: dict[str, tuple[int, int]] = {}
     written = sorted(log.batch_by_version.items())
@@ -281,7 +282,7 @@ def held(log: DeltaLog) -> Mapping[str, tuple[int, int]]:
 
 
 def _version_at(log: DeltaLog, first: int, moment: str) -> int:
-    """Return the first version committed at or after a moment; the version after the newest if there is none."""
+    """Return the first version committed at or after a time (ISO 8601); the one after the newest if there is none."""
     begins = datetime.fromisoformat(moment).timestamp()
     for version in range(log.head, first - 1, -1):
         (commit,) = islice(log.since(version), 1)
@@ -291,10 +292,9 @@ def _version_at(log: DeltaLog, first: int, moment: str) -> int:
 
 
 def _why_other_rows(log: DeltaLog, files: Sequence[DataFile]) -> Sentence | None:
-    """Explain why reading the data files alone would not give the rows of the table; None if it would.
+    """Explain why reading only the data files would not return the rows of the table; None if it would.
 
-    Partition values come from folder names below a single base path, and the files of a clone lie below several base
-    paths.
+    Spark reads partition values from folder names below a single base path, but the files of a clone lie below several.
     """
     if log.configuration.get("delta.columnMapping.mode", "none") != "none":
         return Sentence("columns have other names there")
@@ -317,9 +317,9 @@ MARKED = 10_000
 
 
 def since_checkpoint(log: DeltaLog) -> tuple[int, int | None]:
-    """Return the number of versions since the last checkpoint, and the bytes of their commits.
+    """Return the number of versions since the log's last checkpoint, and the size of their commits in bytes.
 
-    The bytes are None for more than LOOKED_AT versions, or if a commit is gone.
+    The size is None for more than LOOKED_AT versions, or if a commit is gone.
     """
     last = max((version for version, _ in log.checkpoints() if version <= log.head), default=-1)
     if log.head - last > LOOKED_AT:
@@ -331,7 +331,7 @@ def since_checkpoint(log: DeltaLog) -> tuple[int, int | None]:
 
 
 def upkeep_of(log: DeltaLog, operation: str, tag: str) -> Upkeep | None:
-    """Return the result of the newest `OPTIMIZE`, or completed `VACUUM`, with a tag; None if there is none.
+    """Return the result of the newest `OPTIMIZE`, or completed `VACUUM`, that has a tag; None if there is none.
 
     The operation is identified by its tag, because commit times are wrong if the clock was set back.
     """
@@ -353,7 +353,7 @@ def upkeep_of(log: DeltaLog, operation: str, tag: str) -> Upkeep | None:
 
 
 def unread_before(log: DeltaLog, offset: DeltaOffset, moment: float, *, takes_changes: bool) -> int | None:
-    """Return the first unread version with a file that was replaced before a moment.
+    """Return the first version whose unread files include one that was replaced before `moment`, in epoch seconds.
 
     None if there is none, or if the table was replaced. Raises CommitsGone if unread commits are no longer in the log.
     """
@@ -373,7 +373,7 @@ def unread_before(log: DeltaLog, offset: DeltaOffset, moment: float, *, takes_ch
 
 
 def _first_replaced(log: DeltaLog, paths: Mapping[str, int], begin: int, moment: float) -> int | None:
-    """Return the lowest version of a file in `paths` that a commit before `moment` removed; None if there is none."""
+    """Return the lowest version in `paths` (by file) of a file removed before `moment`; None if none was removed."""
     found: list[int] = []
     for version in range(max(0, begin), log.head + 1):
         actions = log.read(version)

@@ -1,6 +1,6 @@
-"""Tracks the files of a source: those of a table by its log, those of a plain folder by listing it.
+"""Tracks the files of a source: a table's files by reading its log, a plain folder's files by listing it.
 
-For a log, only a position and totals are kept; for a plain folder, the names in it. A new reader reads the log again.
+For a log, only a position and totals are kept; for a plain folder, its file names. A new reader reads the log again.
 """
 
 import os
@@ -73,7 +73,7 @@ class FileSource:
         self._listings: dict[str, _Listing] = {}
 
     def subscribe(self, reader: FileListener) -> Iterator[SourceFile]:
-        """Register a reader and yield all current files; those of a log come in the order of the log."""
+        """Register a reader, and yield all current files of the source; if it has a log, in the order of the log."""
         self.listen(reader)
         if not self.logged:
             return self._there()
@@ -96,11 +96,11 @@ class FileSource:
 
     @property
     def is_table(self) -> bool:
-        """Return whether a Headgate note marks the folder as the table of a query, whose files are named by a log."""
+        """Return whether a Headgate note marks the folder as a table that a query writes, with its files in a log."""
         return os.path.exists(f"{self.folder}/{TABLE_NOTE_FILE}")
 
     def refresh(self, now: float) -> None:
-        """Report new files to the readers; raises SourceGone if the folder does not exist."""
+        """Find new and removed files, and report them to the readers; raises SourceGone if the folder is missing."""
         try:
             if not self.logged and os.path.isdir(f"{self.folder}/{TABLE_LOG_FOLDER}"):
                 self._forget()
@@ -116,7 +116,7 @@ class FileSource:
         self.looks += 1
 
     def produced_rows(self) -> int | None:
-        """Return the rows ever seen in this source; None until all files are counted."""
+        """Return the number of rows ever seen in this source; None until all files are counted."""
         while self._uncounted or self._take_history():
             if not self._counter.count(self._uncounted[0], self.folder, self.format, history=True):
                 return None
@@ -126,7 +126,7 @@ class FileSource:
         return self._rows if self._rows_known else None
 
     def folded(self) -> dict[str, Any] | None:
-        """Return position and totals as JSON; None for a plain folder, and until all files are counted."""
+        """Return the log position and the totals as JSON; None for a plain folder, and until all files are counted."""
         if not self.logged or not self._identity or self._uncounted or self._take_history():
             return None
         return {
@@ -145,7 +145,7 @@ class FileSource:
         self.newest_at, self._sure = folded["newest_at"], False
 
     def _take_history(self) -> bool:
-        """Queue the next file of the history for counting; False if there is none."""
+        """Queue the next file of the compacted part of the log for counting; returns False if there is none."""
         try:
             file = next(self._history, None)
         except (OSError, ValueError):
@@ -161,7 +161,7 @@ class FileSource:
             reader.added(file)
 
     def _forget(self) -> None:
-        """Discard everything; readers notice the new generation and subscribe again."""
+        """Discard all that is known of the source; readers notice the new generation and subscribe again."""
         self.generation += 1
         self.newest_at = None
         self._history = iter(())
@@ -221,7 +221,7 @@ class FileSource:
                 self._remove(f"{folder}/{name}")
 
     def _walk(self, folder: str, now: float, there: set[str]) -> None:
-        """List a folder recursively; a folder that was unchanged for two seconds is not listed again."""
+        """List a folder recursively; skip a folder that has not changed since two seconds before its last listing."""
         try:
             changed = os.stat(folder).st_mtime_ns
             known = self._listings.get(folder, _Listing(0, 0.0, frozenset(), ()))
@@ -249,7 +249,7 @@ class FileSource:
         return _Listing(changed_ns, now, frozenset(names), below)
 
     def _there(self) -> Iterator[SourceFile]:
-        """Yield the files of a plain folder."""
+        """Yield the files of a plain folder that still exist, as last listed."""
         for folder, listing in self._listings.items():
             for name in listing.names:
                 if (file := _file(f"{folder}/{name}")) is not None:
@@ -257,7 +257,7 @@ class FileSource:
 
 
 def _file(path: str) -> SourceFile | None:
-    """Return a file with its size and time; None if it is gone or not a regular file."""
+    """Return a file with its size and modification time; None if it is gone or not a regular file."""
     try:
         about = os.stat(path)
     except FileNotFoundError:
@@ -266,7 +266,7 @@ def _file(path: str) -> SourceFile | None:
 
 
 def logged_file(entry: dict[str, object]) -> SourceFile:
-    """Convert an entry of a table's log; missing numbers are 0."""
+    """Convert an entry of a table's log to a file; a missing size or time becomes 0."""
     size, at = entry.get("size", 0), entry.get("modificationTime", 0)
     return SourceFile(
         local_path(str(entry.get("path", ""))),
@@ -276,5 +276,5 @@ def logged_file(entry: dict[str, object]) -> SourceFile:
 
 
 def is_data(name: str) -> bool:
-    """True if Spark reads a file of this name (4.2.0, `HadoopFSUtils.shouldFilterOutPathName`)."""
+    """Return whether Spark reads files of this name (4.2.0, `HadoopFSUtils.shouldFilterOutPathName`)."""
     return not (name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_"))

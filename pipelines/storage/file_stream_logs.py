@@ -1,7 +1,7 @@
-"""Spark's file logs, read incrementally: `_spark_metadata` of a table and `sources/<i>` of a checkpoint.
+"""Reads Spark's file logs incrementally: `_spark_metadata` of a table and `sources/<i>` of a checkpoint.
 
-File `N` contains one batch. Every tenth is `N.compact`, with all batches up to N, oldest first; the files that it
-covers are deleted ten minutes later (Spark 4.2.0, `CompactibleFileStreamLog`).
+File `N` contains one batch. Every tenth file is called `N.compact` and contains all batches up to N, oldest first; the
+files that it covers are deleted ten minutes later (Spark 4.2.0, `CompactibleFileStreamLog`).
 """
 
 import json
@@ -22,7 +22,7 @@ _BLOCK_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
-    """The part of a log after a position."""
+    """The entries of a log after a position."""
 
     newest: int
     """Newest batch read, after which the next read continues; -1 while the log is empty."""
@@ -35,7 +35,7 @@ class LogRestarted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WholeLog:
-    """A whole log, read lazily. Its newest compact file stays open, so it may be deleted meanwhile."""
+    """A whole log, read lazily; its newest compact file is kept open, so it may be deleted in the meantime."""
 
     newest: int
     """Newest batch; -1 while the log is empty."""
@@ -47,12 +47,12 @@ class WholeLog:
     """The very last entry."""
 
     def __iter__(self) -> Iterator[LogEntry]:
-        """Yield all entries, oldest first, once."""
+        """Yield all entries, oldest first; works only once."""
         return chain(self.compacted, self.recent)
 
 
 def whole_table_log(folder: str) -> WholeLog:
-    """Open `_spark_metadata`; raises FileNotFoundError without a log."""
+    """Open the log of a table in its folder `_spark_metadata`; raises FileNotFoundError if there is no log."""
     names = batch_files(folder)
     newest = max(names, default=-1)
     start = max((batch for batch, name in names.items() if name.endswith(".compact")), default=-1)
@@ -67,10 +67,10 @@ def whole_table_log(folder: str) -> WholeLog:
 
 
 def read_table_log(folder: str, after: int, last_path: str, *, sure: bool = True) -> LogChunk:
-    """Read `_spark_metadata` after batch `after`, whose last entry was `last_path`.
+    """Read the log of a table after batch `after`, whose last entry had the path `last_path`.
 
-    Raises FileNotFoundError without a log, LogRestarted if it is a different log. With `sure`, the log is not compared
-    with the earlier one while there is nothing new.
+    Raises FileNotFoundError if there is no log, and LogRestarted if it is not the log that was read before. With
+    `sure`, this is checked only when there are new batches.
     """
     names = batch_files(folder)
     newest = max(names, default=-1)
@@ -98,11 +98,11 @@ def read_table_log(folder: str, after: int, last_path: str, *, sure: bool = True
 
 
 def table_log_batches(folder: str, after: int, seen: int) -> Iterator[tuple[int, Iterator[LogEntry], bool]]:
-    """Yield the batches of `_spark_metadata` after `after`, up to which the log had `seen` entries.
+    """Yield the batches in the log of a table after batch `after`; `seen` is the number of entries up to that batch.
 
-    Each is (batch, entries, whole): the batch's own entries, or, if `whole`, all entries up to the batch because
-    earlier ones are unknown. Everything before the oldest compact file needed is skipped. Raises FileNotFoundError
-    without a log.
+    Each item is (batch, entries, whole): the batch's own entries or, if `whole`, all entries up to the batch, because
+    earlier batches are no longer separate. Batches before the oldest compact file needed are skipped. Raises
+    FileNotFoundError if there is no log.
     """
     names = batch_files(folder)
     newest = max(names, default=-1)
@@ -125,7 +125,7 @@ def table_log_batches(folder: str, after: int, seen: int) -> Iterator[tuple[int,
 
 
 def read_source_log(folder: str, after: int, upto: int) -> Iterator[LogEntry]:
-    """Yield the entries of a checkpoint's source log with `after` < batch ≤ `upto`; nothing without a log."""
+    """Yield the entries of a checkpoint's source log with `after` < batch ≤ `upto`; none if there is no log."""
     try:
         names = batch_files(folder)
     except FileNotFoundError:
@@ -146,7 +146,7 @@ def read_source_log(folder: str, after: int, upto: int) -> Iterator[LogEntry]:
 
 
 def newest_batch(folder: str) -> int | None:
-    """Return the newest batch of a log; None without a log, or while the log is empty."""
+    """Return the newest batch in a log; None if the log is empty or does not exist."""
     try:
         return max(batch_files(folder), default=None)
     except FileNotFoundError:
@@ -154,10 +154,9 @@ def newest_batch(folder: str) -> int | None:
 
 
 def first_gap(folder: str) -> int | None:
-    """Return the first missing batch among those that Spark reads at a start; None if none is missing or there is no
-    log.
+    """Return the first batch missing from a log that Spark reads at a start; None if none is missing.
 
-    Spark reads the newest compact file and everything after it.
+    Spark reads the newest compact file and everything after it. If there is no log, no batch is missing.
     """
     try:
         names = batch_files(folder)
@@ -168,7 +167,7 @@ def first_gap(folder: str) -> int | None:
 
 
 def local_path(uri: str) -> str:
-    """Convert the URI of an entry to a path: `file:///a%20b` is `/a b`; other schemes stay as they are."""
+    """Convert a URI in a log to a path: `file:///a%20b` becomes `/a b`; URIs of other schemes stay unchanged."""
     if not uri.startswith("file:"):
         return uri
     path = uri[5:]
@@ -178,9 +177,9 @@ def local_path(uri: str) -> str:
 
 
 def batch_files(folder: str) -> dict[int, str]:
-    """Return batch → file name of a log; temporary and checksum files are skipped.
+    """Return the file names in a log by batch number; temporary and checksum files are skipped.
 
-    Raises FileNotFoundError, NotADirectoryError without a log.
+    Raises FileNotFoundError or NotADirectoryError if there is no log.
     """
     names: dict[int, str] = {}
     with os.scandir(folder) as found:
@@ -192,7 +191,7 @@ def batch_files(folder: str) -> dict[int, str]:
 
 
 def _entries(path: str) -> Iterator[LogEntry]:
-    """Open a file at once and yield its entries; yield nothing if the file has just been deleted."""
+    """Open a log file immediately, and yield its entries later; yield nothing if the file has been deleted."""
     try:
         file = open(path, "rb")  # noqa: SIM115  # Open from now on, however late it is read.
     except FileNotFoundError:
@@ -209,7 +208,7 @@ def _read(file: BinaryIO) -> Iterator[LogEntry]:
 
 
 def _entries_backwards(path: str) -> Iterator[LogEntry]:
-    """Yield the entries of a file from last to first, block by block; yield nothing if the file has been deleted."""
+    """Yield the entries of a log file from last to first, block by block; none if the file has been deleted."""
     try:
         file = open(path, "rb")  # noqa: SIM115  # Closed below.
     except FileNotFoundError:
@@ -225,7 +224,7 @@ def _entries_backwards(path: str) -> Iterator[LogEntry]:
 
 
 def _after_mark(path: str, mark: str) -> list[LogEntry] | None:
-    """Return the entries after the one with path `mark`, which is near the end; None if there is no such entry."""
+    """Return the entries of a log file after the last one with path `mark`; None if there is no such entry."""
     found: list[LogEntry] = []
     for entry in _entries_backwards(path):
         if mark and str(entry.get("path", "")) == mark:

@@ -1,4 +1,4 @@
-"""Small JSON files and whole folders on a disk that may be full or unreachable: write, move, delete, free space."""
+"""Reads and writes small JSON files, and moves and deletes folders, on disks that may be full or unreachable."""
 
 import errno
 import json
@@ -15,7 +15,7 @@ from pipelines.storage.file_stream_logs import local_path
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """Read a JSON object; empty if the file does not exist, ValueError if it contains anything else."""
+    """Read a JSON object from a file; empty if the file does not exist. Raises ValueError for any other content."""
     try:
         text = Path(path).read_text("utf-8")
     except (FileNotFoundError, NotADirectoryError):
@@ -43,7 +43,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames in a folder survive a power cut."""
+    """Ensure that renames in a folder survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -53,7 +53,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def reachable(folder: str) -> Iterator[None]:
-    """Raise file system errors as TryAgain, since the same call may succeed later."""
+    """Raise TryAgain for file system errors in the block, since the same call may succeed later."""
     try:
         yield
     except OSError as error:
@@ -81,7 +81,7 @@ def move_folder(place: Path, target: Path) -> None:
 
 
 def remove_folder(place: Path, *, last: str) -> None:
-    """Delete a folder, with the file `last` deleted only after everything else. Files that cannot be deleted stay."""
+    """Delete a folder, its file `last` after all others; if another file cannot be deleted, both are kept."""
     for entry in place.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry, ignore_errors=True)
@@ -94,7 +94,7 @@ def remove_folder(place: Path, *, last: str) -> None:
 
 
 def disk_space(folder: str) -> tuple[int | None, int | None]:
-    """Return the bytes available to this process and the total; None if this machine cannot reach the folder."""
+    """Return the available and the total bytes on the disk of a folder; None for both if it cannot be reached."""
     place = local_path(folder)
     while not os.path.isdir(place) and place != os.path.dirname(place):
         place = os.path.dirname(place)

@@ -1,6 +1,6 @@
-"""Counting rows within a time budget; the rest is counted in the next round.
+"""Counts the rows of files within a time budget; the remaining files are counted in the next round.
 
-Only this module treats data formats differently, by their `row_counting` in `core.model.table_formats`.
+No other module distinguishes data formats; this one does by their `row_counting` in `core.model.table_formats`.
 """
 
 import os
@@ -17,7 +17,7 @@ _COMPRESSED_ENDINGS = (".gz", ".bz2", ".zst", ".xz", ".snappy", ".lz4", ".deflat
 
 
 class BytesPerLine:
-    """Average bytes per line in a folder, learned from a few files and applied to all others."""
+    """The average number of bytes per line in a folder's files, learned from a few of them."""
 
     def __init__(self) -> None:
         self._bytes = 0
@@ -25,7 +25,7 @@ class BytesPerLine:
         self._seen = 0
 
     def rows_of(self, path: str, size: int) -> int | None:
-        """Estimate the rows of a file; None if it is compressed, or before anything was learned."""
+        """Estimate the number of rows in a file; None if the file is compressed, or if nothing is learned yet."""
         if path.endswith(_COMPRESSED_ENDINGS):
             return None
         self._seen += 1
@@ -85,7 +85,7 @@ class SourceFile:
 
 
 class RowCounter:
-    """Counts rows by format; shared by all folders, so that they share one budget."""
+    """Counts the rows of files, as their format requires; all folders share one counter and its time budget."""
 
     def __init__(self, *, window_s: float = WINDOW_S, budget_s: float = BUDGET_S) -> None:
         self._window_s = window_s
@@ -96,9 +96,9 @@ class RowCounter:
         self._learned: dict[str, BytesPerLine] = {}
 
     def count(self, file: SourceFile, folder: str, format: TableFormat, *, history: bool = False) -> bool:
-        """Count the rows of a file; False if this window's budget is used up.
+        """Count the rows of a file; returns False if the budget of this time window is used up.
 
-        Files of the `history` get a smaller budget.
+        Files of the `history`, which all readers have already consumed, get a smaller budget.
         """
         if file.counted:
             return True
@@ -135,7 +135,7 @@ _SAMPLED = 8
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """Rows of a table counted so far; the next call only counts new files."""
+    """The rows of a table that have been counted so far; `counted` then counts only the new files."""
 
     rows: int | None = None
     """Number of rows; None if it cannot even be estimated."""
@@ -150,7 +150,7 @@ class TableRows:
     """Total size in bytes of the files whose footers could be read."""
 
     def counted(self, files: list[DataFile], format: TableFormat, seconds: float) -> "TableRows":
-        """Count the rows of all files of a table, reading footers for at most `seconds`."""
+        """Count the rows in all files of a table, reading Parquet footers for at most `seconds`."""
         size = sum(file[2] for file in files)
         if format.counts_rows_exactly:
             return self._with_footers(files, size, time.monotonic() + seconds)
@@ -158,7 +158,7 @@ class TableRows:
         return TableRows(rows, exact=not files, whole=True)
 
     def _with_footers(self, files: list[DataFile], all_bytes: int, until: float) -> "TableRows":
-        """Continue reading footers; start over if the first files are different ones."""
+        """Continue reading Parquet footers after the files counted before; start over if those have changed."""
         done, rows, size = self._files, self._footer_rows, self._footer_bytes
         if done > len(files) or _digest(files[:done]) != self._digest:
             done, rows, size = 0, 0, 0
@@ -177,7 +177,7 @@ class TableRows:
 
 
 def _rows_of_lines(files: list[DataFile], size: int) -> int | None:
-    """Estimate the rows of text files from an even sample; None if one of them is compressed."""
+    """Estimate the rows of text files from a sample of them, evenly spread; None if one of them is compressed."""
     if any(path.endswith(_COMPRESSED_ENDINGS) for _, path, _ in files):
         return None
     learned = BytesPerLine()
@@ -192,7 +192,7 @@ def _digest(files: list[DataFile]) -> int:
 
 
 def estimated_rows(rows: int, known: int, size: int) -> int | None:
-    """Extrapolate the rows of the known bytes to all bytes; None if nothing is known."""
+    """Extrapolate the number of rows in `known` bytes to `size` bytes; None if nothing is known."""
     if known == size:
         return rows
     return round(rows * size / known) if known else None

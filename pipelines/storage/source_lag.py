@@ -1,6 +1,6 @@
-"""Lag of a query behind its file sources: files written minus files consumed.
+"""Measures the lag of a query behind its file sources: files written minus files consumed.
 
-A file is consumed once a committed batch has read it; the files of a running batch count as lag.
+A file is consumed once a committed batch has read it; the files of a running batch are still part of the lag.
 """
 
 import json
@@ -31,9 +31,10 @@ FOLDED_PENDING = 1_000
 
 
 class SourceLags:
-    """Measures the sources of statements round by round; keeps pending files in memory and reads only what is new.
+    """Measures in every round how far statements are behind their sources; reads only the new parts of logs.
 
-    For consumed files only a position and totals are kept, which `folded` saves for the next process.
+    Pending files are kept in memory. Of consumed files, only a position and totals are kept, which `folded` saves for
+    the next process.
     """
 
     def __init__(self, *, counter: RowCounter | None = None, refresh_s: float = REFRESH_S) -> None:
@@ -52,7 +53,7 @@ class SourceLags:
         consumed: Mapping[int, int],
         sources: tuple[tuple[int, TableName, str, str], ...],
     ) -> tuple[SourceLag, ...]:
-        """Return the lag of the sources of a checkpoint at its committed log positions."""
+        """Return the lag of a statement behind each of its sources, at the log positions that it has committed."""
         with self._lock:
             self._forget_unused(time.monotonic())
             return tuple(
@@ -61,7 +62,7 @@ class SourceLags:
             )
 
     def rows(self, folder: str, format: str) -> int | None:
-        """Return the rows in all files of a source; None until all are counted, and if they cannot be."""
+        """Return the number of rows in all files of a source; None until all are counted, or if they cannot be."""
         found = table_format(format)
         if not found.counts_rows_exactly:
             return None
@@ -72,7 +73,7 @@ class SourceLags:
                 return None
 
     def folded(self) -> dict[str, str]:
-        """Return positions and totals as JSON by key, for `unfold` in the next process."""
+        """Return the positions and totals of sources and backlogs as JSON by key, for `unfold` in the next process."""
         with self._lock:
             sources = {key: folded for key, source in self._sources.items() if (folded := source.folded())}
             readings = {
@@ -90,8 +91,9 @@ class SourceLags:
             }
 
     def unfold(self, folded: Mapping[str, str]) -> None:
-        """Restore the result of `folded`; unreadable entries, such as another version's, are measured from the
-        beginning.
+        """Restore the result of `folded`.
+
+        Unreadable entries, such as those of another version of Headgate, are ignored and measured from the beginning.
         """
         with self._lock:
             for key, body in sorted(folded.items(), reverse=True):  # Sources before readings.
@@ -144,7 +146,7 @@ class SourceLags:
         return source
 
     def _forget_unused(self, now: float) -> None:
-        """Discard unused readings, which would otherwise collect all new files of their source."""
+        """Discard backlogs that nobody requests any more, which would otherwise collect all new files of a source."""
         if now - self._forgotten_at < FORGET_S / 10:
             return
         self._forgotten_at = now
@@ -189,7 +191,7 @@ class SourceLags:
 
 
 class SourceBacklog:
-    """The files of one source that one statement has not consumed."""
+    """The files of one source that one statement has not consumed yet."""
 
     def __init__(self, log: str, source: FileSource) -> None:
         self.source = source
@@ -206,13 +208,11 @@ class SourceBacklog:
         """
 
     def continues(self, upto: int) -> bool:
-        """Return whether the checkpoint is still the same: its log is the same folder, and its position has not gone
-        back.
-        """
+        """Return whether the checkpoint is still the same: same folder of its log, and no earlier position."""
         return upto >= self._upto and (not self._identity or _identity(self._log) == self._identity)
 
     def advance(self, upto: int) -> None:
-        """Record what was consumed up to a position in the source log."""
+        """Remove the files that the statement has consumed up to a position in its source log."""
         if self._generation != self.source.generation:
             self._begin(upto)
             return
@@ -228,16 +228,16 @@ class SourceBacklog:
             self._identity = self._identity or _identity(self._log)
 
     def added(self, file: SourceFile) -> None:
-        """Record a new file."""
+        """Add a new file of the source, unless the statement has already consumed it."""
         if self._early.pop(file.path, None) is None:
             self.pending[file.path] = file
 
     def removed(self, path: str) -> None:
-        """Forget a deleted file, which can no longer be read."""
+        """Remove a file that was deleted, since it can no longer be read."""
         self.pending.pop(path, None)
 
     def folded(self) -> dict[str, Any] | None:
-        """Return position and pending files as JSON; None if these are too many or uncertain."""
+        """Return the position and the pending files as JSON; None if the files are too many or uncertain."""
         settled = self._generation == self.source.generation and not self.replaced and not self._early
         if not settled or not self._identity or len(self.pending) > FOLDED_PENDING:
             return None
@@ -245,7 +245,7 @@ class SourceBacklog:
         return {"identity": self._identity, "upto": self._upto, "pending": pending}
 
     def unfold(self, folded: Mapping[str, Any]) -> None:
-        """Restore the result of `folded`, together with its source."""
+        """Restore the result of `folded`; the source must have been restored as well."""
         self.source.listen(self)
         self._generation = self.source.generation
         self._identity, self._upto = tuple(folded["identity"]), folded["upto"]
@@ -273,10 +273,10 @@ class SourceBacklog:
 def _unread(
     files: Iterator[SourceFile], pending: dict[str, SourceFile], consumed: Iterator[str], *, hold: bool
 ) -> tuple[dict[str, SourceFile], int, int]:
-    """Return the unconsumed files, the number of consumed files, and how many of those are among all files.
+    """Return the unconsumed files, the number of consumed files, and how many of the latter the source still lists.
 
     Both logs are read in parallel, and matching entries are dropped. Statements read files roughly in the order in
-    which they were written, so little is kept in memory even for two long histories.
+    which they were written, so little is kept in memory even for two long logs.
     """
     ahead: set[str] = set()
     read = matched = 0

@@ -1,7 +1,7 @@
-"""The contents of a table folder, and which of the files that a statement has read are gone.
+"""Measures the contents of table folders, and counts the files that a statement has read and that are gone.
 
-A table written by a query contains the files that its log names and that still exist; any other folder contains all of
-its data files.
+A table written by a query consists of the files that its log lists and that still exist; any other table consists of
+all data files in its folder.
 """
 
 import os
@@ -44,7 +44,7 @@ class TableFolders:
         self._lock = threading.Lock()
 
     def contents(self, folder: str, format: str) -> FolderContents | None:
-        """Measure a table; None if its folder does not exist on this machine."""
+        """Measure the files of a table; None if the table's folder does not exist on this machine."""
         with self._lock:
             return self._contents(local_path(folder.rstrip("/")), table_format(format))
 
@@ -75,7 +75,7 @@ class TableFolders:
 
 
 def rows_since(folder: str, format: str, moment: float, count_s: float = COUNT_S) -> int | None:
-    """Count the rows of files in a table's log that were written since a moment.
+    """Count the rows in the files of a table's log that were written since `moment`, in epoch seconds.
 
     None if they cannot all be counted, or not within `count_s`.
     """
@@ -87,7 +87,7 @@ def rows_since(folder: str, format: str, moment: float, count_s: float = COUNT_S
 def missing_files(
     checkpoint: str, consumed: Mapping[int, int], sources: tuple[tuple[int, TableName, str, str], ...]
 ) -> int:
-    """Count the files that a checkpoint has consumed up to its log positions and that no longer exist.
+    """Count the files that a statement has consumed up to its committed log positions and that no longer exist.
 
     Raises FileNotFoundError if the log of a consumed source does not exist.
     """
@@ -111,7 +111,7 @@ def _gone_of(log: str, upto: int, folder: str) -> int:
 
 
 def _logged(folder: str, folders: dict[str, int]) -> list[DataFile]:
-    """Return the existing files that the table's log names, in log order."""
+    """Return the existing files that a table's log lists, in the order of the log."""
     folders[f"{folder}/{TABLE_LOG_FOLDER}"] = os.stat(f"{folder}/{TABLE_LOG_FOLDER}").st_mtime_ns
     whole = whole_table_log(f"{folder}/{TABLE_LOG_FOLDER}")
     # Listed after the log was read, so that all files that it names had been written.
