@@ -1,4 +1,4 @@
-"""The declaring files of a project folder, as texts with stamps; data folders are not read, nothing is executed."""
+"""Reads the files that declare a project (headgate.yml, SQL, settings) as texts; data folders are never read."""
 
 import os
 import stat
@@ -30,16 +30,16 @@ FileStamp = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class DeclaringFiles:
-    """The declaring files of a folder at one moment, by path with forward slashes, sorted."""
+    """The texts and stamps of a project's declaring files at one moment, by path with forward slashes, sorted."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
     stamps: Mapping[str, FileStamp] = field(default_factory=dict)
 
 
 def read_files(folder: str, before: DeclaringFiles | None = None) -> DeclaringFiles:
-    """Read every declaring file, reusing those of `before` with an unchanged stamp; raises UsageError.
+    """Read all declaring files of a project, except those whose stamp is as in `before`; raises UsageError.
 
-    Returns `before` itself if no file differs from it.
+    Returns `before` itself if no file has changed.
     """
     paths = list_files(folder)
     known = before or DeclaringFiles()
@@ -69,7 +69,7 @@ def read_files(folder: str, before: DeclaringFiles | None = None) -> DeclaringFi
 def list_files(folder: str) -> list[str]:
     """List headgate.yml and the declaring files below `pipelines`, sorted; `folder` must exist.
 
-    Raises InvalidProject with a Problem for each link to a folder, or to nothing, since such links are not followed.
+    Raises InvalidProject with a Problem for each link to a folder or to nothing, because such links are not followed.
     """
     if not os.path.isdir(folder):
         raise UsageError(
@@ -112,9 +112,9 @@ def _unfollowed(link: str) -> Problem:
 
 
 def read_test_files(folder: str, units: Iterable[str]) -> dict[str, str]:
-    """Read the files in the `tests` folders of table folders, by path; raises UsageError.
+    """Return the texts of the files in the `tests` folders of these table folders, by path; raises UsageError.
 
-    They declare nothing: no plan contains them or depends on them.
+    These files declare nothing: no plan contains them or depends on them.
     """
     found = {}
     for below in sorted({f"{unit}/{TESTS_FOLDER}" for unit in units}):
@@ -135,7 +135,7 @@ def read_test_files(folder: str, units: Iterable[str]) -> dict[str, str]:
 
 
 def read_text(place: str) -> str:
-    """Read one file as `read_files` does; raises OSError, UnicodeDecodeError."""
+    """Read the text of one file in the way `read_files` does; raises OSError or UnicodeDecodeError."""
     return _read(place)[0]
 
 

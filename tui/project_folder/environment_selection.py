@@ -1,4 +1,4 @@
-"""Selection of project and environment, reading as little of headgate.yml as possible."""
+"""Selects the project and the environment of a command, reading as little of headgate.yml as possible."""
 
 import os
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from tui.project_folder.manifest_head import PROJECT_FILE, last_manifest_head, r
 
 @dataclass(frozen=True, slots=True)
 class SelectedEnvironment:
-    """One environment of one project on this machine: what every operation is bound to."""
+    """One environment of one project on this machine, to which all operations of a command apply."""
 
     folder: str
     """Absolute project folder."""
@@ -30,7 +30,7 @@ class SelectedEnvironment:
 
     @property
     def title(self) -> str:
-        """The environment's name in messages: `pizzeria PROD protected`, `pizzeria dev`."""
+        """The environment's name in messages, such as `pizzeria PROD protected` or `pizzeria dev`."""
         return (
             f"{self.project} {self.environment.upper()} protected"
             if self.protected
@@ -39,7 +39,7 @@ class SelectedEnvironment:
 
     @property
     def options(self) -> str:
-        """The options that select this environment from any folder."""
+        """The command-line options that select this environment from any folder."""
         return f"--project {self.folder} --env {self.environment}"
 
 
@@ -48,7 +48,8 @@ def select_environment(
 ) -> SelectedEnvironment:
     """Select the environment by options, HEADGATE_PROJECT, HEADGATE_ENV and headgate.yml; raises UsageError.
 
-    A broken headgate.yml does not prevent a stop if it was valid before; commands that read the project refuse it.
+    If headgate.yml is broken, its last valid version is used, so that a stop is still possible; commands that read the
+    whole project refuse a broken one. Raises InvalidProject if no valid version is known.
     """
     folder = find_folder(environ, cwd, project=project)
     absolute = absolute_environ(environ, cwd)
@@ -100,9 +101,9 @@ def _is_recorded_protected(where: EnvironmentPaths) -> bool:
 
 
 def find_folder(environ: Mapping[str, str], cwd: str, *, project: str | None = None) -> str:
-    """Find the project folder: the option, else HEADGATE_PROJECT, else the nearest headgate.yml upwards.
+    """Find the project folder: from the option, else HEADGATE_PROJECT, else the nearest headgate.yml at or above `cwd`.
 
-    Raises UsageError if there is none, or its path is not UTF-8, which ledger, Spark and JSON require.
+    Raises UsageError if there is none, or if its path is not UTF-8, which ledger, Spark and JSON require.
     """
     folder = _nearest_folder(environ, cwd, project)
     refuse_undecodable("the project folder", folder)
@@ -110,7 +111,7 @@ def find_folder(environ: Mapping[str, str], cwd: str, *, project: str | None = N
 
 
 def refuse_undecodable(what: str, path: str) -> None:
-    """Raise UsageError for a path with bytes that are not UTF-8."""
+    """Raise UsageError if a path contains bytes that are not UTF-8."""
     if (shown := escape_surrogates(path)) != path:
         raise UsageError(f"{what} {shown} is not UTF-8", remedy="rename it, or use another one")
 
@@ -137,9 +138,9 @@ def _nearest_folder(environ: Mapping[str, str], cwd: str, project: str | None) -
 
 
 def absolute_environ(environ: Mapping[str, str], cwd: str) -> dict[str, str]:
-    """Return the environment for child processes, which run in `/`: HEADGATE_HOME and XDG_STATE_HOME are absolute.
+    """Return environment variables for child processes, in which HEADGATE_HOME and XDG_STATE_HOME are absolute paths.
 
-    Raises UsageError if the path of a folder that Headgate uses is not UTF-8.
+    Child processes run in `/`. Raises UsageError if the path of a folder that Headgate uses is not UTF-8.
     """
     changed = dict(environ)
     for name in ("HEADGATE_HOME", "XDG_STATE_HOME"):
@@ -151,7 +152,7 @@ def absolute_environ(environ: Mapping[str, str], cwd: str) -> dict[str, str]:
 
 
 def has_ledger(place: SelectedEnvironment) -> bool:
-    """Return whether the environment was ever started here; raises Refused if its home may not be read."""
+    """Return whether the environment has ever been started here; raises Refused if its home may not be read."""
     try:
         os.stat(place.where.ledger)
     except PermissionError as error:
@@ -165,7 +166,7 @@ def has_ledger(place: SelectedEnvironment) -> bool:
 
 
 def _where(environ: Mapping[str, str], head: ManifestHead, name: str) -> EnvironmentPaths:
-    """Locate an environment; the socket of another user's environment is named after that user."""
+    """Return the paths of an environment; the path of the socket depends on the user who owns the environment."""
     home = os.path.realpath(environment_home(environ, project=head.project, project_id=head.id, environment=name))
     try:
         owner = os.stat(home).st_uid

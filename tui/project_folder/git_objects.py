@@ -1,4 +1,4 @@
-"""Reads the texts of a git commit from git's objects alone: checkout and index stay untouched.
+"""Reads the texts of a git commit directly from git's object store: work tree and index stay untouched.
 
 A text is compared as a checkout would write it: links are followed, submodules are entered, and filters (line endings,
 LFS, encodings) are applied.
@@ -47,11 +47,11 @@ class _Blob:
 
 
 def texts_differing_from(folder: str, reference: str, texts: Mapping[str, str]) -> dict[str, str | None]:
-    """Return, by path, the text at `reference` of every declaring file in the project folder whose text differs now.
+    """Return the old texts, at a git reference, of the declaring files that differ from the current `texts`, by path.
 
-    `texts` are the files as they are now, committed or not; the value is None for a file that the commit does not
-    have. Runs git three times for any number of files, once more for links, and three times for each submodule.
-    Raises UsageError for an unknown reference, and without git or a repository.
+    The value is None for a file that the commit does not have; `texts` may contain uncommitted edits. Runs git three
+    times for any number of files, once more for links, and three times for each submodule. Raises UsageError for an
+    unknown reference, or without git or a repository.
     """
     then = _declaring(_files(_commit(folder, reference), PROJECT_FILE, f"{FOLDER}/"))
     old = _contents({path: blob for path, blob in then.items() if not _is(texts.get(path), blob.id)})
@@ -60,9 +60,9 @@ def texts_differing_from(folder: str, reference: str, texts: Mapping[str, str]) 
 
 
 def file_at(cwd: str, revision: str, path: str) -> bytes:
-    """Return what a checkout would write for `REV:path`, with links followed and filters applied; raises UsageError.
+    """Return the content that a checkout would give the file `REV:path`, with links followed; raises UsageError.
 
-    The path is relative to the top of the repository, or with `./` to `cwd`.
+    The path is relative to the top of the repository or, if it starts with `./`, to `cwd`.
     """
     name = f"{revision}:{path}"
     status, out, said = run_git(cwd, "cat-file", "--filters", "--end-of-options", name)
@@ -124,7 +124,7 @@ def _commit(folder: str, reference: str) -> _Tree:
 
 
 def _files(tree: _Tree, *below: str) -> dict[str, _Blob]:
-    """List the files of a commit by path, those of submodules included; `below` limits the paths."""
+    """Return the files of a commit by path, including those of submodules; `below` restricts the paths."""
     found: dict[str, _Blob] = {}
     links: dict[str, bytes] = {}
     for line in _done(tree.folder, "ls-tree", "-r", "-z", tree.commit, "--", *below).split(b"\0"):
@@ -141,7 +141,7 @@ def _files(tree: _Tree, *below: str) -> dict[str, _Blob]:
 
 
 def _files_of_submodule(folder: str, place: str, commit: str) -> dict[str, _Blob]:
-    """List the files of the submodule at `place`; empty if the submodule is not checked out."""
+    """Return the files of the submodule at path `place`; empty if the submodule is not checked out."""
     if not os.path.exists(os.path.join(folder, ".git")):
         return {}
     if run_git(folder, "cat-file", "-e", f"{commit}^{{commit}}")[0]:
@@ -153,7 +153,7 @@ def _files_of_submodule(folder: str, place: str, commit: str) -> dict[str, _Blob
 
 
 def _followed(tree: _Tree, links: Mapping[str, bytes]) -> dict[str, _Blob]:
-    """Return the files that links lead to; for a link that leads out of the commit, see `_unfollowed_id`."""
+    """Return the files that links point to, by path of the link; `_unfollowed_id` handles those outside the commit."""
     if not links:
         return {}
     asked = [path for path in links if "\n" not in path]
@@ -174,7 +174,7 @@ def _followed(tree: _Tree, links: Mapping[str, bytes]) -> dict[str, _Blob]:
 
 
 def _unfollowed_id(place: str, link: bytes) -> bytes:
-    """Return the id of the text that an unchanged link leads to now; for a changed link, the link's own id."""
+    """Return the id of the text that a link points to now, or the link's own id if the link itself has changed."""
     try:
         same = _hash(os.fsencode(os.readlink(place)), link) == link
         return _hash(read_text(place).encode("utf-8"), link) if same else link
@@ -183,7 +183,7 @@ def _unfollowed_id(place: str, link: bytes) -> bytes:
 
 
 def _declaring(files: Mapping[str, _Blob]) -> dict[str, _Blob]:
-    """Return the declaring files among the files of a commit."""
+    """Return those of a commit's files that declare the project."""
     found = {path: blob for path, blob in files.items() if _declares(path)}
     units = {path.rpartition(f"/{SCRIPTS}/")[0] for path in found}
     return {path: blob for path, blob in found.items() if path.rpartition(f"/{TESTS_FOLDER}/")[0] not in units - {""}}
@@ -195,12 +195,12 @@ def _declares(path: str) -> bool:
 
 
 def _is(text: str | None, blob: bytes) -> bool:
-    """Return whether a text has the same bytes as a blob, by the blob's hash."""
+    """Return whether a text is the content of the blob with this id; False for None."""
     return text is not None and _hash(text.encode("utf-8"), blob) == blob
 
 
 def _hash(data: bytes, like: bytes) -> bytes:
-    """Return the id that git gives to some content, computed with the hash function of the id `like`."""
+    """Return git's id for a blob with this content, computed with the hash function that produced the id `like`."""
     kind = hashlib.sha1 if len(like) == 40 else hashlib.sha256
     digest = kind(b"blob %d\0" % len(data), usedforsecurity=False)
     digest.update(data)
@@ -230,7 +230,7 @@ def _contents_of(tree: _Tree, blobs: Mapping[str, _Blob]) -> dict[str, str]:
 
 
 def _one_line(path: str) -> str:
-    """Return a path on one line, for looking up the attributes of a file."""
+    """Replace line breaks in a path, which is passed to git on one line to look up the attributes of a file."""
     return path.replace("\n", " ")
 
 

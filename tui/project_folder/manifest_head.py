@@ -1,8 +1,8 @@
-"""The head of headgate.yml, cached by content: loading the YAML reader would double the time of `ls`.
+"""Reads the head of headgate.yml, which is cached, because loading the YAML reader would double the time of `ls`.
 
-The cache is a per-user file with the values and a digest, which covers the reader's code, the text and the values; a
-file that is damaged or belongs to another user is ignored. Deleting it costs a few milliseconds at the next read, and
-if headgate.yml is then broken, there is no last valid head to fall back on.
+The cache is a file for each user with the values and a digest of the reader's code, the text and the values; a file
+that is damaged or belongs to another user is ignored. Deleting it costs a few milliseconds at the next read, and if
+headgate.yml is then broken, there is no last valid head to fall back on.
 """
 
 import hashlib
@@ -45,8 +45,8 @@ def read_manifest_head(environ: Mapping[str, str], folder: str) -> ManifestHead:
 def last_manifest_head(environ: Mapping[str, str], folder: str) -> ManifestHead | None:
     """Return the head of the folder's last valid headgate.yml, with every environment protected.
 
-    Commands that need no other content, such as a stop, use it while the file is broken. None if no valid file was read
-    before.
+    Commands that need no other content, such as a stop, use this head while the file is broken. None if no valid file
+    has been read before.
     """
     before = _load(manifest_cache_path(environ, os.getuid(), folder=folder))
     if before is None:
@@ -71,7 +71,7 @@ def _parse(folder: str, text: str) -> ManifestHead:
 
 
 def _load(kept: str) -> tuple[str, ManifestHead] | None:
-    """Return the cached head, preceded by the hash of its text; None if there is no valid cache file."""
+    """Return the hash of the text that the cached head was read from, and the head; None without a valid cache file."""
     if not kept:
         return None
     try:
@@ -86,7 +86,7 @@ def _load(kept: str) -> tuple[str, ManifestHead] | None:
 
 
 def _save(kept: str, text: str, head: ManifestHead) -> None:
-    """Cache a head atomically; if it cannot be written, the next command reads the YAML again."""
+    """Write a head to the cache atomically; if that fails, the next command reads the YAML again."""
     if not kept:
         return
     body = json.dumps(asdict(head))
@@ -108,7 +108,7 @@ def _hash(text: str) -> str:
 
 
 def _digest(text_hash: str, body: str) -> str:
-    """Return a digest of reader code, text and values; raises OSError if the reader's code cannot be read."""
+    """Return a digest of the reader's code, the text's hash and the values; raises OSError if it cannot be computed."""
     digest = hashlib.sha256()
     folder = Path(str(core.project_reader.__file__)).parent
     parts = (*(Path(folder, name).read_bytes() for name in _READERS), text_hash.encode(), body.encode())

@@ -1,8 +1,8 @@
-"""Faster first loads of many statements: two parsing processes, and rare garbage collection.
+"""Speeds up the first load of many statements: two processes parse, and garbage is rarely collected.
 
-Parsing takes a millisecond per statement and would leave a core idle: with two processes, the busier one takes 0.72 of
-the CPU time of one alone for a first plan of 3,000 tables, 0.74 for 1,000. With rare collection a plan of 10,000 tables
-takes 0.83 of its CPU time, one of 3,000 takes 0.91 (`tests/bench/speed_tricks.py`).
+Parsing takes a millisecond per statement and would leave a core idle. With two processes, the busier one needs 0.72 of
+the CPU time of a single process for a first plan of 3,000 tables, and 0.74 for 1,000. With rare garbage collection, a
+plan of 10,000 tables needs 0.83 of its CPU time, and one of 3,000 needs 0.91 (`tests/bench/speed_tricks.py`).
 """
 
 import gc
@@ -23,7 +23,7 @@ _SELDOM = (200_000, 20, 1_000)
 
 @contextmanager
 def rare_garbage_collection() -> Iterator[None]:
-    """Collect garbage rarely within the block; for commands, which have one thread and end soon."""
+    """Collect garbage rarely within the block; suitable for commands, which have one thread and end soon."""
     usual = gc.get_threshold()
     gc.set_threshold(*_SELDOM)
     try:
@@ -43,9 +43,10 @@ Text = tuple[str, str]
 
 
 def parse_in_two_processes(texts: Mapping[str, str], facts: ParseCache) -> None:
-    """Fill `facts` with the parsed scripts of a project, of which another process parses a part.
+    """Parse the scripts of a project in this and another process, and add the results to the cache `facts`.
 
-    Does nothing for few scripts, on one core, or if no process can be started; they are then parsed when needed.
+    Does nothing for few scripts, on a single core, or if no process can be started; the scripts are then parsed when
+    they are needed.
     """
     if len(texts) < MANY or (os.cpu_count() or 1) < 2:
         return
@@ -71,7 +72,10 @@ def parse_in_two_processes(texts: Mapping[str, str], facts: ParseCache) -> None:
 
 
 def read_columns_in_two_processes(unknown: "Sequence[Reading]", facts: ParseCache) -> None:
-    """Fill `facts` with the columns that statements read, as `parse_in_two_processes` does."""
+    """Find the columns that statements read, in two processes, and add them to the cache `facts`.
+
+    Does nothing in the same cases as `parse_in_two_processes`.
+    """
     if len(unknown) < MANY or (os.cpu_count() or 1) < 2:
         return
     cut = round(len(unknown) * (1 - SHARE))
@@ -86,7 +90,7 @@ def read_columns_in_two_processes(unknown: "Sequence[Reading]", facts: ParseCach
 def _in_two_processes(
     facts: ParseCache, own: Callable[[], None], read: Callable[..., dict[bytes, str]], *given: object
 ) -> None:
-    """Run `own` here while another process runs `read`, and add the result of `read` to `facts`."""
+    """Run `own` in this process while another process runs `read`, and add the result of `read` to the cache."""
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context

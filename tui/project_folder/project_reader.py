@@ -1,4 +1,4 @@
-"""The project folder as texts, and as a Project: files are read as text, never imported or executed."""
+"""Reads the project folder as texts and as a Project; its files are never imported or executed."""
 
 import os
 import threading
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTable:
-    """A table as known by file names alone."""
+    """What file names alone reveal about a declared table."""
 
     table: str
     product: str
@@ -38,7 +38,7 @@ class DeclaredTable:
 def parse(
     place: SelectedEnvironment, texts: Mapping[str, str], facts: "ParseCache | None" = None
 ) -> "tuple[Project, tuple[Problem, ...]]":
-    """Read the texts as a Project, with its warnings; raises InvalidProject with all Problems."""
+    """Parse the texts of a project's files; returns the Project and its warnings, or raises InvalidProject."""
     from core.project_reader.loader import read_project
     from core.text.wording import counted
 
@@ -64,7 +64,7 @@ def _refuse_other_project(place: SelectedEnvironment, project: "Project") -> Non
 
 
 def _refuse_without_tables(place: SelectedEnvironment) -> None:
-    """Raise InvalidProject if the folder of all tables is missing; an empty one may be intended."""
+    """Raise InvalidProject if the folder `pipelines` is missing; an empty folder may be intended."""
     folder = place.folder
     if os.path.isdir(os.path.join(folder, FOLDER)):
         return
@@ -82,7 +82,7 @@ def _refuse_without_tables(place: SelectedEnvironment) -> None:
 
 
 def declared_tables(folder: str) -> tuple[DeclaredTable, ...]:
-    """List tables by file names alone, sorted, in a few milliseconds, for completion and `ls`."""
+    """List the declared tables from file names alone, sorted, in a few milliseconds, for completion and `ls`."""
     found: dict[str, DeclaredTable] = {}
     for layer_folder, layer in LAYER_FOLDERS.items():
         for product in _entries(os.path.join(folder, FOLDER, layer_folder)):
@@ -107,7 +107,7 @@ def find_sql_file(folder: str, table: str) -> str:
 
 
 def declared_columns(folder: str, table: str) -> tuple[str, ...]:
-    """List a declared table's columns from its DDL alone; empty if it is not declared or cannot be read."""
+    """List the columns of a table from its DDL alone; empty if the table is not declared or its DDL is unreadable."""
     from core.sql.ddl_reader import read_ddl
 
     for entry in declared_tables(folder):
@@ -123,7 +123,7 @@ def declared_columns(folder: str, table: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ProjectDeclaration:
-    """The project as its files declared it at one moment."""
+    """A project as its files declared it at one moment, with the texts of the files."""
 
     texts: Mapping[str, str]
     project: "Project"
@@ -131,7 +131,7 @@ class ProjectDeclaration:
 
 
 class ProjectReader:
-    """Rereads only changed files and parses only unknown texts; thread-safe."""
+    """Reads a project repeatedly; rereads only changed files and parses only unknown texts. Thread-safe."""
 
     def __init__(self, place: SelectedEnvironment, environ: Mapping[str, str]) -> None:
         self._place = place
@@ -141,11 +141,11 @@ class ProjectReader:
         self._kept: ProjectDeclaration | None = None
 
     def texts(self) -> Mapping[str, str]:
-        """Return the texts alone, without parsing; raises UsageError."""
+        """Return the current texts of the project's files, by path, without parsing them; raises UsageError."""
         return read_files(self._place.folder, self._files).texts
 
     def read(self) -> ProjectDeclaration:
-        """Return texts, Project and warnings; raises InvalidProject or UsageError."""
+        """Return the project as its files declare it now; raises InvalidProject or UsageError."""
         with self._lock:
             files = read_files(self._place.folder, self._files)
             if self._kept is None or files is not self._files:
@@ -155,7 +155,7 @@ class ProjectReader:
             return self._kept
 
     def since(self, reference: str) -> "GitComparison":
-        """Compare the files with those of a git commit; raises UsageError for an unknown reference."""
+        """Compare the project's files with those of a git commit; raises UsageError for an unknown reference."""
         from core.project_reader.git_comparison import compare_with_commit
         from tui.project_folder.git_objects import texts_differing_from
 
@@ -169,10 +169,10 @@ class ProjectReader:
         return found
 
     def _read(self, texts: Mapping[str, str], *, first: bool) -> "ReadProject":
-        """Read a project; the `first` time in this process, reuse what another process has stored for the same texts.
+        """Parse a project; the `first` time, reuse what another process has stored for the same texts.
 
-        The result is stored for the next process if all texts were known: texts that were just edited are likely to
-        change again.
+        The result is stored for the next process only if all texts were known before, because texts that were just
+        edited are likely to change again.
         """
         if first:
             _refuse_without_tables(self._place)
@@ -192,11 +192,11 @@ class ProjectReader:
 
     @cached_property
     def facts(self) -> "ParseCache":
-        """The cache of parsed SQL texts, both of this project and deployed ones."""
+        """The cache of parsed SQL texts, which contains texts of the project's files and deployed texts."""
         return self._cache.load()
 
     def save_facts(self) -> bool:
-        """Save newly parsed statements for the next process; returns whether there were any."""
+        """Save newly parsed texts for the next process; returns whether there were any."""
         return self._cache.save(self.facts, whole=False)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Tables that a request names by list file or folder, with the line or folder that names each of them."""
+"""Finds the tables that a request selects by list file or folder, and reports unknown and repeated names."""
 
 import os
 import sys
@@ -30,7 +30,7 @@ _SHOWN = 80
 
 @dataclass(frozen=True, slots=True)
 class ListedTable:
-    """A table named in a list file."""
+    """A table that a line of a list file names or selects."""
 
     table: TableName
     place: str
@@ -44,9 +44,9 @@ def _named(words: Iterable[str]) -> tuple[TableName, ...]:
 def read_lists(
     paths: Iterable[str], cwd: str, select: Callable[[Iterable[str]], tuple[TableName, ...]] = _named
 ) -> tuple[ListedTable, ...]:
-    """Read files with one table or selector per line; `#` starts a comment, `-` is stdin, `select` resolves selectors.
+    """Return the tables in list files, which have one table or selector per line; `select` resolves selectors.
 
-    Raises UsageError with every mistake.
+    `#` starts a comment, and the path `-` means stdin. Raises UsageError, which lists all mistakes.
     """
     found: list[ListedTable] = []
     wrong: list[str] = []
@@ -75,7 +75,7 @@ def read_lists(
 
 
 def repeated(typed: Iterable[TableName], named: Sequence[ListedTable]) -> tuple[str, ...]:
-    """Describe the lines that name a table again."""
+    """Return a message for each line that names a table already named by another line or on the command line."""
     first = dict.fromkeys(typed, "the command line")
     said = []
     for each in named:
@@ -86,9 +86,9 @@ def repeated(typed: Iterable[TableName], named: Sequence[ListedTable]) -> tuple[
 
 
 def find_folder(given: str, cwd: str, project: str) -> str:
-    """Return a folder's path below the project, `.` for the project itself; raises UsageError.
+    """Return the path of a folder relative to the project, `.` for the project itself; raises UsageError.
 
-    The given path is absolute, or relative to the current folder, else to the project.
+    The given path is absolute, relative to the current folder or, if no such folder exists, relative to the project.
     """
     root = os.path.realpath(project)
     places = [os.path.realpath(os.path.join(base, given)) for base in (cwd, root)] if given.strip() else []
@@ -107,7 +107,7 @@ def refuse_unknown(
     request: "PlanRequest",
     places: Mapping[TableName, str] = MappingProxyType({}),
 ) -> None:
-    """Raise UsageError listing every unknown name of a request, with the nearest known one and its place."""
+    """Raise UsageError if a request has unknown names; lists them with their location and the nearest known name."""
     from core.model.states import State
     from core.planner.scope import normal_request, request_mistakes
 

@@ -1,4 +1,4 @@
-"""A statement's text from a file, git or stdin, with the files beside it: DDL, settings, headgate.yml."""
+"""Reads SQL texts from a file, git or stdin, with the files next to them: DDL, settings and headgate.yml."""
 
 import posixpath
 import sys
@@ -26,7 +26,7 @@ STDIN = "-"
 
 @dataclass(frozen=True, slots=True)
 class SqlSource:
-    """A named text, and how to read the files beside it."""
+    """A SQL text with its name, and functions that read the files next to it."""
 
     name: str
     """A file, `stdin`, or `REV:path`."""
@@ -34,13 +34,13 @@ class SqlSource:
     """Path of the text, without the revision and with forward slashes."""
     text: str
     beside: Callable[[str], str | None] = field(repr=False)
-    """Return the text at a path of the same folder or revision; None if there is none."""
+    """Return the text of another file in the same file system or revision, by path; None if there is none."""
     ddl_below: Callable[[str], Mapping[str, str]] = field(repr=False, default=lambda folder: {})
     """Return the paths of DDL files below a folder, or in the whole revision, by table."""
 
 
 def open_source(name: str, cwd: str) -> SqlSource:
-    """Read a text: a file that exists, else `REV:path` from git, `-` from stdin; raises UsageError."""
+    """Read a SQL text from a file, from git (`REV:path` if there is no such file) or stdin (`-`); raises UsageError."""
     if name == STDIN:
         return SqlSource("stdin", "stdin", _decoded(sys.stdin.buffer.read(), "stdin"), lambda path: None)
     file = Path(cwd, name)
@@ -75,10 +75,10 @@ def pool_beside(source: SqlSource, environment: str | None) -> Pool | None:
 
 
 def read_revisions(source: SqlSource, environment: str | None) -> tuple[dict[TableName, Revision], tuple[Problem, ...]]:
-    """Read the statements of a source by table, with their DDL and settings; returns them and all Problems.
+    """Read the statements in a source, with their DDL and settings; returns them by table, and all Problems.
 
-    By convention, `ddl.<table>.sql` is in the same folder; `<table>.yml`, or the yml named after the folder, is there
-    too or, for a folder `sql-scripts`, one level up.
+    `ddl.<table>.sql` is expected in the same folder. The settings, in `<table>.yml` or a file named after the folder,
+    are expected there too or, if the folder is called `sql-scripts`, one level up.
     """
     manifest = manifest_beside(source)
     defaults = manifest.defaults if manifest else Settings()
@@ -103,9 +103,10 @@ def read_revisions(source: SqlSource, environment: str | None) -> tuple[dict[Tab
 
 
 def in_one_place(old: SqlSource, new: SqlSource) -> tuple[SqlSource, SqlSource, SqlSource | None]:
-    """If only one text has a DDL beside it, use its files for both; returns both texts, then the one without a DDL.
+    """If only one of two texts has a DDL next to it, use that text's files for both.
 
-    A text without a DDL is taken for a copy outside a project, whose settings are unknown and not removed.
+    Returns both texts, and the one that had no DDL (None if no files were replaced). A text without a DDL is assumed to
+    be a copy outside a project, whose settings are unknown rather than removed.
     """
     declared = [_has_ddl(source) for source in (old, new)]
     if declared == [True, False]:
@@ -118,7 +119,10 @@ def in_one_place(old: SqlSource, new: SqlSource) -> tuple[SqlSource, SqlSource, 
 def with_comparable_columns(
     old: Mapping[TableName, Revision], new: Mapping[TableName, Revision], *, declared: bool
 ) -> tuple[dict[TableName, Revision], dict[TableName, Revision]]:
-    """Take the columns of both sides from their SELECTs, unless `declared` is set and all statements have a DDL."""
+    """Replace the declared columns of all revisions by those of their SELECTs, so that both sides can be compared.
+
+    With `declared`, the revisions are returned unchanged if all of them have a DDL.
+    """
     if declared and all(each.texts.ddl for each in (*old.values(), *new.values())):
         return dict(old), dict(new)
     before, after = ({table: _implied(each) for table, each in side.items()} for side in (old, new))
@@ -126,7 +130,10 @@ def with_comparable_columns(
 
 
 def parse_statements(source: SqlSource, reads: str | None) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
-    """Read the statements of a text, and its Problems; without `reads`, the settings beside the text are used."""
+    """Parse the statements in a text; returns them and all Problems.
+
+    `reads` (`stream` or `batch`) determines how tables without STREAM are read; by default, as the settings specify.
+    """
     manifest = manifest_beside(source) if reads is None else None
     wanted = reads or _first_settings(source, manifest.defaults if manifest else Settings()).reads
     return read_any(source.text, source.name, every_table_streams=wanted == "stream")
@@ -135,7 +142,7 @@ def parse_statements(source: SqlSource, reads: str | None) -> tuple[tuple[Parsed
 def fingerprints(
     source: SqlSource, found: Sequence[ParsedStatement], environment: str | None
 ) -> list[dict[str, str | None]]:
-    """Return the hashes of each statement; null if the needed file is not beside the text."""
+    """Return the hashes of each statement as JSON; a hash is null if it needs a file that is not next to the text."""
     pool = pool_beside(source, environment)
     hashes = []
     for parsed in found:
@@ -146,7 +153,7 @@ def fingerprints(
 
 
 def refuse_problems(name: str, problems: Sequence[Problem]) -> None:
-    """Raise InvalidProject if a Problem is an error."""
+    """Raise InvalidProject, with all Problems, if one of the Problems is an error rather than a warning."""
     wrong = [problem for problem in problems if problem.severity is Severity.ERROR]
     if wrong:
         raise InvalidProject(
@@ -157,7 +164,7 @@ def refuse_problems(name: str, problems: Sequence[Problem]) -> None:
 
 
 def _first_settings(source: SqlSource, defaults: Settings) -> Settings:
-    """Read the settings of a text's first statement, which determine how the text is parsed."""
+    """Read the settings of the first statement in a text, which determine how the text is parsed."""
     written = next((parsed.writes for parsed in read_any(source.text, source.name)[0]), None)
     return read_settings(_texts(source, written).yml, "", defaults, []) if written else defaults
 
@@ -167,7 +174,7 @@ def _has_ddl(source: SqlSource) -> bool:
 
 
 def _implied(revision: Revision) -> Revision:
-    """Return a revision whose DDL has the columns of its SELECT, untyped; no columns if the SELECT has a star."""
+    """Return a revision whose DDL has the columns of its SELECT, without types; no columns if the SELECT has a `*`."""
     columns = revision.parsed.columns if revision.parsed else ()
     hidden = any(column.name == "*" for column in columns)
     named = () if hidden else tuple(Column(column.name, "") for column in columns)
@@ -175,7 +182,7 @@ def _implied(revision: Revision) -> Revision:
 
 
 def _project_of(source: SqlSource) -> str | None:
-    """Return the nearest folder above a source that contains headgate.yml; empty for the top of a repository."""
+    """Return the nearest folder above a source that contains headgate.yml (empty: top of the repository), or None."""
     folder = posixpath.dirname(source.path)
     while source.beside(posixpath.join(folder, MANIFEST)) is None:
         parent = posixpath.dirname(folder)
@@ -186,7 +193,7 @@ def _project_of(source: SqlSource) -> str | None:
 
 
 def _parents(source: SqlSource, parsed: ParsedStatement) -> dict[TableName, tuple[str, ...]]:
-    """Return the columns of the tables that a statement reads, from the project's DDL files."""
+    """Return the columns of each table that a statement reads, by table, from the project's DDL files."""
     folder = _project_of(source)
     paths = source.ddl_below(folder) if folder is not None else {}
     found: dict[TableName, tuple[str, ...]] = {}

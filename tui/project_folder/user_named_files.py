@@ -1,4 +1,4 @@
-"""Files named by users: read up to a size limit, also from pipes; written atomically."""
+"""Reads and writes files whose paths users give: reads up to a size limit, also from pipes, and writes atomically."""
 
 import errno
 import os
@@ -11,9 +11,9 @@ _MB = 1_000_000
 
 
 def read_text(path: str, said: str, *, most_mb: int, remedy: str) -> str:
-    """Read the UTF-8 text at `path`, called `said` in messages; raises UsageError, also for a device or a long file.
+    """Read a UTF-8 text file, called `said` in messages; raises UsageError, also for a device or a file over the limit.
 
-    A pipe, as in `--observed <(command)`, is read up to the limit.
+    A pipe, as in `--observed <(command)`, is read up to the limit as well.
     """
     try:
         about = os.stat(path)
@@ -30,13 +30,13 @@ def read_text(path: str, said: str, *, most_mb: int, remedy: str) -> str:
 
 
 def refuse_long(size: int, said: str, *, most_mb: int, remedy: str) -> None:
-    """Raise UsageError where `size`, in bytes, is above `most_mb` million."""
+    """Raise UsageError if `size`, in bytes, exceeds `most_mb` megabytes; `said` is the file's name in the message."""
     if size > most_mb * _MB:
         raise UsageError(f"{said} cannot be read: it is larger than {most_mb} MB", remedy=remedy)
 
 
 def write_whole(path: str, text: str) -> None:
-    """Write a file atomically, following links; raises UsageError, also if it is not a regular file.
+    """Replace a file atomically, following links; raises UsageError, also if the path is not a regular file.
 
     Raises HeadgateError if the disk is full.
     """
@@ -60,7 +60,7 @@ def write_whole(path: str, text: str) -> None:
 
 
 def write_new(path: str, text: str) -> None:
-    """Create a file with its folder; raises UsageError if it exists."""
+    """Create a file, and its folder if necessary; raises UsageError if the file exists or cannot be written."""
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "x", encoding="utf-8") as file:
@@ -75,7 +75,7 @@ def write_new(path: str, text: str) -> None:
 
 
 def _file_to_replace(path: str) -> str:
-    """Follow links; raises UsageError for a device, pipe, socket or folder: replacing would destroy it."""
+    """Return the path with links resolved; raises UsageError for anything but a regular file or a missing one."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
