@@ -114,6 +114,10 @@ class TableScreen(StatementActionsScreen):
             self._pictures[row] = picture
         return picture
 
+    def on_screen_resume(self) -> None:
+        """Leave no ghosts of rows that vanished behind another screen: no key can have been meant for them."""
+        self.table.ids, self._shape = (), None
+
     def with_below(self, counts: str = "") -> str:
         """Return the breadcrumb's counts, followed by the number of rows below the visible ones."""
         return ", ".join(filter(None, (counts, f"{self.table.below} more below" if self.table.below else "")))

@@ -77,6 +77,27 @@ def test_a_second_removed_version_also_leaves_a_ghost_row() -> None:
     in_console(scenario, backend=backend)
 
 
+@pytest.mark.parametrize("size", [(80, 24), (200, 60)])
+def test_a_row_that_vanished_behind_another_screen_leaves_no_ghost(size: tuple[int, int]) -> None:
+    backend = FakeBackend()
+    row = next(one for one in backend.current.statements if one.table == "till")
+    alone = backend.current
+    backend.current = replace(alone, statements=(*alone.statements, row._replace(version=2, active=False)))
+
+    async def scenario(console: Console) -> None:
+        assert console.screen.table.choose("till@v2")
+        assert "v2 coming" in console.text()
+        console.app.open_screen("run", run_id="9f2c")
+        await console.until(lambda: "RUN 9f2c" in console.text(), "the run")
+        console.backend.current = alone
+        await console.ledger_arrives()
+        await console.press("q")
+        assert console.screen.table.cursor_id == "till"
+        assert "till@v2" not in console.screen.table.ids and "v2 coming" not in console.text()
+
+    in_console(scenario, backend=backend, size=size)
+
+
 def test_the_cursor_on_a_removed_version_moves_to_the_row_of_its_own_table() -> None:
     """The version's row is followed by one of another table, which takes its position."""
     backend = FakeBackend()
