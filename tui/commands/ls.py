@@ -92,8 +92,9 @@ def _absent(entry: project_reader.DeclaredTable) -> StatementLine:
 
 def _row(line: StatementLine, now: float, trend: Callable[[StatementLine], str] = trend_text) -> tuple[str, ...]:
     if line.external:
-        wrong = "!" if line.error else ""
-        return (line.table, line.product, line.state_word, "", "", "", "", short_or_dash(line.rows_total), wrong, "")
+        # Of external tables, only those with a log are measured.
+        rows, wrong = "" if line.at is None else short_or_dash(line.rows_total), "!" if line.error else ""
+        return (line.table, line.product, line.state_word, "", "", "", "", rows, wrong, "")
     since = short_duration(now - line.state_since) if line.state_since and line.state != State.ABSENT else ""
     return (
         line.table,

@@ -35,6 +35,8 @@ LIST_COLUMNS = (NAME, STATE, VERSION, BEHIND, LAG, TREND, ERRORS, AGE)
 WIDE_COLUMNS = (NAME, STATE, BEHIND, TREND)
 MORE_COLUMNS = (IN, OUT, BATCH, ROWS, PRODUCT, LAYER, OWNER, TRIGGER)
 """Columns that are added in this order while they fit."""
+_OF_EXTERNAL = frozenset((NAME, STATE, ROWS, PRODUCT, LAYER, OWNER))
+"""Columns that apply to external tables."""
 _MEASURED = frozenset((BEHIND, LAG, TREND, IN, OUT, BATCH, ROWS))
 OLD_S = 60.0
 """Age in seconds from which a measurement is outdated; normally statements are measured every few seconds."""
@@ -129,7 +131,8 @@ def statement_row(
         if column.id == "name":
             cells.extend(_name_cell(statement, name or statement.table, room, look.glyphs))
         else:
-            text, tone = CELLS[column.id](statement, look)
+            applies = not statement.external or column in _OF_EXTERNAL
+            text, tone = CELLS[column.id](statement, look) if applies else ("", Tone.DIM)
             if (look.stale and tone is not Tone.BAD) or (old and column in _MEASURED):
                 tone = Tone.DIM
             cells.append(Span((right if column.numeric else left)(text, room), tone))
@@ -180,8 +183,6 @@ def _state(statement: StatementView, look: RowContext) -> tuple[str, Tone]:
 
 
 def _behind(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
-    if statement.external:
-        return "", Tone.DIM
     behind = statement.line.behind_s
     tone = Tone.BAD if statement.line.fault_word == Fault.BEHIND else Tone.PLAIN if behind else Tone.DIM
     return _behind_words(behind), tone
@@ -192,21 +193,17 @@ def _behind_words(behind_s: float | None) -> str:
 
 
 def _lag(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
-    if statement.external:
-        return "", Tone.DIM
     mark = "" if statement.line.exact else "~"
     return mark + short_number(statement.lag_rows), Tone.PLAIN if statement.lag_rows else Tone.DIM
 
 
 def _trend(statement: StatementView, look: RowContext) -> tuple[str, Tone]:
-    if statement.external:
-        return "", Tone.DIM
     words = statement.trend_words(statement.line)
     return f"{look.glyphs.trends[statement.trend]} {words}", TREND_TONES[statement.trend]
 
 
 def _age(statement: StatementView, look: RowContext) -> tuple[str, Tone]:
-    return ("" if statement.external else age(look.now - statement.line.state_since)), Tone.DIM
+    return age(look.now - statement.line.state_since), Tone.DIM
 
 
 def _version(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
@@ -214,7 +211,7 @@ def _version(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
 
 
 def _errors(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
-    return ("" if statement.external else str(statement.errors)), Tone.BAD if statement.errors else Tone.DIM
+    return str(statement.errors), Tone.BAD if statement.errors else Tone.DIM
 
 
 def _batch(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
@@ -231,7 +228,9 @@ def _out(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
 
 def _rows(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
     total = statement.line.rows_total
-    return ("-" if total is None else short_number(total)), Tone.DIM
+    # Of external tables, only those with a log are measured.
+    unknown = "" if statement.external and statement.line.at is None else "-"
+    return (unknown if total is None else short_number(total)), Tone.DIM
 
 
 CELLS: dict[str, Callable[[StatementView, RowContext], tuple[str, Tone]]] = {

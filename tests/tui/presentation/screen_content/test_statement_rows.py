@@ -78,3 +78,10 @@ def test_a_folded_branch_says_how_many_tables_it_has_and_no_figures_of_external_
     )
     assert "facts (2)" in facts and "2 running" in facts and "steady" in facts
     assert sources.split()[1:] == ["sources", "(1)", "external"]
+
+
+def test_an_external_table_has_no_figures_of_statements_and_no_trigger() -> None:
+    backend = FakeBackend()
+    statement = make_ledger_view(backend.current).statements["pizzas"]
+    shown = plain(statement_row(statement, columns_for(200, wide=False), 200, RowContext(UNICODE, NOW)))
+    assert shown.split() == ["pizzas", "\u00d72", "shared", "·", "external", "sales", "dimension", "sales-team"]
