@@ -79,8 +79,7 @@ class ChangesScreen(SplitScreen, StatementTableScreen):
         self.pane.show(lines)
 
     def empty_lines(self, width: int) -> tuple[Line, ...]:
-        read = self.project_view is not None and not self.project_view.problems
-        return super().empty_lines(width) if read else ()
+        return ()
 
     def path_and_counts(self) -> tuple[Sequence[str], str]:
         project = self.project_view

@@ -243,6 +243,12 @@ def test_an_empty_environment_shows_the_next_step() -> None:
     assert "D stages" in text
 
 
+def test_an_empty_environment_that_is_being_deployed_names_its_run() -> None:
+    snapshot = LedgerSnapshot(read_at=NOW, facts=FakeBackend().current.facts, open_runs=(sample_run(NOW),))
+    told = nothing_lines(make_ledger_view(snapshot), ConsoleIdentity("pizzeria", "dev", False, "alice"), "", 80)
+    assert plain(told[-1]).strip() == "run 9f2c9f2c9f is open; :run shows its steps"
+
+
 def test_a_list_of_faults_that_is_empty_does_not_call_stopped_statements_healthy() -> None:
     said = nothing_lines(VIEW, ConsoleIdentity("pizzeria", "dev", False, "alice"), "", 80)
     assert " ".join(plain(one).strip() for one in said).strip() == "no faults: f shows all again"

@@ -291,6 +291,21 @@ def test_a_problem_keeps_its_file_and_line_however_long_the_path() -> None:
     in_console(scenario, backend=Invalid())
 
 
+def test_files_that_match_are_not_also_called_nothing() -> None:
+    class Equal(FakeBackend):
+        def project(self) -> ProjectView:
+            return ProjectView()
+
+    async def scenario(console: Console) -> None:
+        console.backend.current = replace(console.backend.current, staged=())
+        await console.ledger_arrives()
+        await console.press("p")
+        await console.until(lambda: "the files match what is deployed" in console.text(), "the changes")
+        assert "nothing here yet" not in console.text()
+
+    in_console(scenario, backend=Equal())
+
+
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])
 def test_changes_are_not_counted_before_the_project_is_read(size: tuple[int, int]) -> None:
     read = Event()

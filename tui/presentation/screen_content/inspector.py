@@ -54,13 +54,14 @@ def inspector_lines(
 
 def branch_lines(entry: TreeRow, view: LedgerView, look: RowContext, width: int) -> tuple[Line, ...]:
     """Render a branch's name and size, followed by the verdict on each of its faulty statements."""
+    own = len(tables_of(entry, view))
     lines: list[Line] = [
-        line((f" {entry.name}", Tone.TITLE), (f"  {counted(len(tables_of(entry, view)), 'statement')}", Tone.DIM)),
+        line((f" {entry.name}", Tone.TITLE), (f"  {counted(own, 'statement') if own else 'external'}", Tone.DIM)),
     ]
     below = entry.tables or entry.below
     faults = [found for name in below if (found := view.statement(name)) is not None and found.faulty]
     if not faults:
-        return (*lines, line((" all healthy", Tone.GOOD)))
+        return (*lines, line((" all healthy", Tone.GOOD))) if own else tuple(lines)
     for found in faults:
         if found.external:
             lines.append(line((f" {look.glyphs.states[State.FAILED]} {found.table}", Tone.BAD)))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import repeat
 
+from core.changes.kinds import ChangeKind
 from core.model.actions import Action
 from core.plan.descriptions import (
     GLYPH_BY_ACTION,
@@ -172,7 +173,7 @@ def why(
     """Explain the planned action of a row: reason, losses and warnings, then evidence and other options."""
     lines: list[Line] = [rule(f"why {node.table}", width, glyphs)]
     kind = edit_of_rows(node.evidence) or (node.change.definition.label if node.change is not None else "")
-    cause = f" ({kind}, {node.row})" if node.change is not None else ""
+    cause = f" ({kind}, {node.row})" if node.change not in (None, ChangeKind.NONE) else ""
     lines.extend(wrap(f"{node.reason.words}{cause}", width - 4, Tone.PLAIN, "   "))
     if node.loses:
         lines.extend(wrap(f"LOSES {', '.join(node.loses)}", width - 4, Tone.BAD, "   "))

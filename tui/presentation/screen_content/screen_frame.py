@@ -145,6 +145,8 @@ def nothing_lines(view: LedgerView, identity: ConsoleIdentity, filter_text: str,
         return (EMPTY, *wrap("reading the ledger", width - 2, Tone.DIM, "  "))
     words = f"nothing is deployed in {identity.environment} yet"
     todo = "p lists what the files declare; there, D stages, enter plans and reviews, E executes"
+    if snapshot.open_runs:
+        todo = f"run {snapshot.open_runs[0].id[:10]} is open; :run shows its steps"
     return (EMPTY, *wrap(words, width - 2, Tone.PLAIN, "  "), *wrap(todo, width - 2, Tone.DIM, "  "))
 
 

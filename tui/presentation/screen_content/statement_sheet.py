@@ -6,7 +6,7 @@ Inspector, detail and `headgate show` render the same facts at different widths.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from core.model.states import State, Trend
+from core.model.states import ALIVE, State, Trend
 from core.observed.table_statistics import SMALL_FILE, TableStatistics, history_of
 from core.observed.versions import Deployment, Measurement, batch_shares
 from core.sql.statement import describe_log_start
@@ -266,7 +266,8 @@ def _batch(statement: StatementView, known: Measurement) -> tuple[Span, ...]:
     trigger = Span(f"trigger {statement.line.trigger}", Tone.DIM)
     if known.batch is None:
         return (Span(batch_took(known.batch_ms) if known.batch_ms else "none committed yet"), trigger)
-    took = "its duration is known from the next one on" if known.batch_ms is None else batch_took(known.batch_ms)
+    later = "its duration is known from the next one on" if statement.state in ALIVE else ""
+    took = later if known.batch_ms is None else batch_took(known.batch_ms)
     number = f"#{long_number(known.batch)}{f' at {clock(known.committed_at)}' if known.committed_at else ''}"
     return (Span(took), Span(number, Tone.DIM), trigger)
 

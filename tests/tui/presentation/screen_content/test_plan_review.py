@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from core.changes.kinds import ChangeKind
 from core.model.actions import Action
 from core.model.evidence import Edit, EditKind, Notice
 from core.plan.model import Guard, Plan, PlanWarning, StrategyOffer
@@ -55,7 +56,8 @@ def test_the_review_names_the_kind_of_change_with_the_code_beside_it() -> None:
     told = " ".join(plain(line).strip() for line in why(node, 200, ASCII, full=False))
     assert f"{node.reason.words} (state no longer fits, 6a)" in told
     assert "6a" not in plain(node_row(node, column_widths((node,), 100)))
-    assert "()" not in " ".join(plain(line) for line in why(replace(node, change=None), 200, ASCII, full=False))
+    for change in (None, ChangeKind.NONE):
+        assert "(" not in plain(why(replace(node, change=change), 200, ASCII, full=False)[1])
 
 
 ROW = PlanRow("7f3a" * 16, "{}", "lee", NOW - 60, NOW + 3600, "open", author_uid=1)

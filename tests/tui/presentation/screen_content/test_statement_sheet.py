@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from core.model.names import TableName
 from core.observed.table_statistics import LogHistory, TableStatistics
 from state.ledger_snapshot import StatementDetails
 from state.row_types import EventRow
@@ -138,3 +139,18 @@ def test_an_input_has_no_version_of_ours_in_any_tab_or_list_of_events() -> None:
     busy = make_ledger_view(replace(view.snapshot, events=(event,)))
     assert "pizzas: HEADGATE_LOG_NOT_READ" in "".join(map(plain, event_lines(busy, LOOK, 80)))
     assert plain(record_row(event, 80, NOW)).split()[1] == "pizzas"
+
+
+def test_a_branch_of_external_tables_has_no_statements_that_could_be_healthy() -> None:
+    view = make_ledger_view(FakeBackend().current)
+    branch = next(one for one in by_product(view, frozenset(), None, force_open=True) if one.id == "layer:crm/source")
+    assert [plain(one).split() for one in branch_lines(branch, view, LOOK, 80)] == [["sources", "external"]]
+
+
+def test_no_next_batch_is_promised_of_a_statement_that_has_ended() -> None:
+    backend = FakeBackend()
+    for state, promised in (("running", True), ("failed", False)):
+        backend.change("till", state=state, batch_ms=None)
+        view = make_ledger_view(backend.current)
+        facts = statement_sheet(view.statements["till"], StatementDetails(TableName("till")), view, LOOK)
+        assert ("from the next one on" in "\n".join(sheet_text(facts))) is promised
