@@ -312,7 +312,7 @@ def _standing(
     since = open_[found].started_at if found else None
     note = open_[found].note if found else ""
     if back and state not in (ReleaseState.HELD, ReleaseState.SWAPPING):
-        state = ReleaseState.ROLLING_BACK
+        state, since = ReleaseState.ROLLING_BACK, run.started_at
     return state, since or run.started_at, note
 
 

@@ -166,7 +166,13 @@ def test_a_rollback_is_shown_as_rolling_back_until_it_is_done() -> None:
     forward = replace(HELD, request=replace(HELD.request, verb="rollback"))
     nodes = tuple(replace(node, version=1, from_version=2) for node in HELD.nodes if node.version)
     back = replace(forward, nodes=nodes)
-    assert told(run(before="catch_up", catch_up="gate"), made=back).state is ReleaseState.ROLLING_BACK
+    goes_back = run(before="catch_up", catch_up="gate")
+    later = replace(
+        goes_back, steps=tuple(replace(step, started_at=step.started_at and 900.0) for step in goes_back.steps)
+    )
+    for one in (goes_back, later):
+        found = told(one, made=back)
+        assert (found.state, found.since) == (ReleaseState.ROLLING_BACK, one.started_at), "not since its last gate"
     assert told(run(before="catch_up", catch_up="gate"), made=forward).state is ReleaseState.HYDRATING, "to newer ones"
     assert told(run(before="swap", swap="running"), versions(2), made=back).state is ReleaseState.SWAPPING
     assert told(run(state="done"), versions(2, wanted="stopped"), made=forward).state is ReleaseState.DONE

@@ -176,6 +176,35 @@ def test_the_banner_names_what_is_open(release: Release, said: str) -> None:
     in_console(scenario, size=(100, 24), backend=ReleasingBackend(release))
 
 
+@pytest.mark.parametrize(
+    ("serving", "beside", "pair", "said"),
+    [
+        (1, 2, (1, 2), "v2 coming"),
+        (2, 1, (2, 1), "v1 coming back"),
+        (1, 2, (2, 1), "v2 kept"),
+        (2, 1, (1, 2), "v1 kept"),
+        (2, 1, None, "v1 kept"),
+    ],
+)
+def test_the_tree_says_why_a_version_runs_beside_the_serving_one(
+    serving: int, beside: int, pair: tuple[int, int] | None, said: str
+) -> None:
+    release = release_of("hydrating")
+    known = release.pairs[0]
+    sides = [] if pair is None else [(replace(known.old, version=pair[0]), replace(known.new, version=pair[1]))]
+    pairs = [replace(known, old=old, new=new) for old, new in sides]
+    backend = ReleasingBackend(replace(release, pairs=tuple(pairs)))
+    backend.change("order_items", version=serving)
+    row = next(one for one in backend.current.statements if one.table == "order_items")
+    beside_it = row._replace(version=beside, active=False)
+    backend.current = replace(backend.current, statements=(*backend.current.statements, beside_it))
+
+    async def scenario(console: Console) -> None:
+        assert f" {said} " in console.text()
+
+    in_console(scenario, backend=backend)
+
+
 def test_b_stages_a_deploy_that_is_held() -> None:
     async def scenario(console: Console) -> None:
         assert console.screen.table.choose("oven_load")  # type: ignore[attr-defined]  # The tree has a table.

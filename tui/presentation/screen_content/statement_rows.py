@@ -106,12 +106,10 @@ def _version_row(
 ) -> Line:
     row = next((row for row in view.others.get(entry.tables[0], ()) if row.version == entry.version), None)
     assert entry.statement is not None
-    newer = entry.version > entry.statement.version
     state = parse_state(row.state) if row else State.ABSENT
     trend = parse_trend(row.trend if row and row.trend else "unknown")
-    note = "coming" if newer else "kept for its readers"
     cells = {
-        "name": Span(f"{'  ' * entry.depth}  v{entry.version} {note}", Tone.DIM),
+        "name": Span(f"{'  ' * entry.depth}  v{entry.version} {_beside_words(entry, view)}", Tone.DIM),
         "state": Span(f"{look.glyphs.states[state]} {state}", STATE_TONES[state]),
         "version": Span(f"v{entry.version}", Tone.DIM),
         "behind": Span(_behind_words(row.behind_s if row else None), Tone.DIM),
@@ -119,6 +117,17 @@ def _version_row(
         "trend": Span(f"{look.glyphs.trends[trend]} {trend}", Tone.DIM),
     }
     return table_row(cells, columns, width)
+
+
+def _beside_words(entry: TreeRow, view: LedgerView) -> str:
+    """Describe why a version runs beside the serving one."""
+    assert entry.statement is not None
+    table, version, is_newer = entry.tables[0], entry.version, entry.version > entry.statement.version
+    pairs = [pair for release in view.snapshot.releases for pair in release.pairs if pair.table == table]
+    if any(version == pair.new.version for pair in pairs):
+        return "coming" if is_newer else "coming back"
+    is_replaced = any(version == pair.old.version for pair in pairs)
+    return "coming" if is_newer and not is_replaced else "kept"
 
 
 def statement_row(
