@@ -250,7 +250,7 @@ def how_many_rounds(project: Project) -> int:
 
 
 def stop_feeds(folder: DemoDataFolder, *, pause: Callable[[float], None] = time.sleep) -> bool:
-    """Stop the generator of this folder; returns whether one was running. Raises TryAgain if it does not end."""
+    """Stop the generator of a data folder; returns whether one was running. Raises TryAgain if it does not end."""
     waited = 0.0
     while (pid := lock_holder(folder)) is not None:
         if waited == 0.0:

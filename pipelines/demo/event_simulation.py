@@ -86,7 +86,7 @@ class GeneratorState:
     """Upper bound for the event times so far, including closing events."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the state as a JSON object; its collections are not copied, because it is written every second."""
+        """Return the state as a JSON object; collections are not copied, because the state is written every second."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 

@@ -17,7 +17,7 @@ _LOAD = "pipelines/facts/kitchen/fct_kitchen_load/sql-scripts/dml.fct_kitchen_lo
 
 @dataclass(frozen=True, slots=True)
 class TextReplacement:
-    """One replacement in one file: `old` must occur exactly once, and a file that contains `new` is already changed."""
+    """A text replacement in one file: `old` must occur exactly once, unless `new` shows that it was already applied."""
 
     path: str
     """Path of the file, relative to the project folder."""
@@ -145,7 +145,7 @@ def _read(root: Path, path: str) -> str:
 
 
 def _apply(texts: dict[str, str], edit: TextReplacement) -> bool:
-    """Apply an edit to the texts in memory; returns False if it was already applied."""
+    """Apply a replacement to the texts in memory; returns False if it was already applied."""
     text = texts[edit.path]
     if edit.new in text:
         return False

@@ -1,6 +1,6 @@
 """The local pool: a Spark Connect server that the agent starts as a child process, leaves running, and finds again.
 
-It is signalled only by its process id, and only while that process is still the one that was started.
+The server is signalled only by its process id, and only while that process is still the one that was started.
 """
 
 import json

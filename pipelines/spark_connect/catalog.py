@@ -322,7 +322,7 @@ class SparkTables:
                     session.spark.catalog.dropTempView(view.name)
 
     def _names(self) -> set[str]:
-        """Return the names of tables and views known to this connection; listed once, because each listing is slow.
+        """Return the names of the catalog's tables and views, in lower case; listed only once, because that is slow.
 
         The names are only a hint, since other clients create and drop tables as well.
         """
@@ -426,7 +426,7 @@ _MARK = "spark.databricks.delta.commitInfo.userMetadata"
 
 
 class SparkUpkeep:
-    """Implements `core.ports.spark.TableUpkeep`."""
+    """Implements `core.ports.spark.TableUpkeep`: runs OPTIMIZE and VACUUM, each in its own session."""
 
     def __init__(self, session: Session) -> None:
         """Prepare table maintenance; each OPTIMIZE or VACUUM opens its own session on the pool of `session`."""

@@ -45,7 +45,7 @@ class Described:
 
 
 def read_declared(ddl: str) -> TableDdl:
-    """Parse a compiled DDL; its physical table name is not valid in declarations, so a placeholder is used instead."""
+    """Parse a compiled DDL; a placeholder replaces its physical table name, which is not valid in declarations."""
     found, problems = read_ddl(_PHYSICAL_NAME.sub(r"\1declared", ddl, count=1), "compiled DDL")
     if found is None:
         raise EngineRefused(f"{problems[0].summary} in {ddl[:80]}", error_class="HEADGATE_UNREADABLE_DDL")

@@ -76,7 +76,7 @@ class ScratchDatabases:
         return AnalysisAnswer(engine, new, old, same)
 
     def leave(self) -> None:
-        """Disconnect from a session that the server has lost."""
+        """Disconnect from the server without dropping anything, because it has lost the session."""
         self._session.close()
 
     def close(self) -> None:

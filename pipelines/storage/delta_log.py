@@ -115,7 +115,7 @@ class Commit(NamedTuple):
 
 @dataclass(slots=True)
 class Actions:
-    """The actions of one commit file."""
+    """The contents of one commit file: its actions, by kind."""
 
     at: float | None = None
     mark: _Mark | None = None

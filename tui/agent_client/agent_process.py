@@ -159,7 +159,7 @@ def agent_command(place: SelectedEnvironment) -> list[str]:
 
 
 def make_home(place: SelectedEnvironment) -> None:
-    """Create the environment's home with its permissions; raises HeadgateError."""
+    """Create the environment's home, with the permissions that it needs; raises HeadgateError."""
     try:
         os.makedirs(place.where.home, mode=0o2750, exist_ok=True)
     except OSError as error:

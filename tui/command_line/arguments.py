@@ -45,7 +45,7 @@ def word(
 
 
 def number(text: str, least: float, most: float, what: str) -> float:
-    """Parse a number within bounds; raises ArgumentTypeError. NaN is out of bounds."""
+    """Parse a number from `least` to `most`; raises ArgumentTypeError for anything else, including NaN."""
     try:
         value = float(text)
     except ValueError:

@@ -93,7 +93,7 @@ class CommandOutput:
         self._waiting = text
 
     def clear(self) -> None:
-        """Clear the progress line."""
+        """Erase the progress line, if one is shown."""
         if self._waiting and sys.stderr.isatty():
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
         self._waiting = ""

@@ -117,7 +117,7 @@ def plan_status_words(proposal: NamedPlan) -> "PlanStanding":
 
 
 def superseded_words(row: "PlanRow", now: float) -> str:
-    """Describe what superseded a plan, and when; empty if nothing did."""
+    """Return what superseded a plan, and when, as text; empty if the plan was not superseded."""
     if not row.superseded_by:
         return ""
     return f"superseded by {row.superseded_by}, {moment(row.superseded_at or row.created_at, now)}"

@@ -82,9 +82,9 @@ def select_environment(
 
 
 def _is_recorded_protected(where: EnvironmentPaths) -> bool:
-    """Return whether the ledger, even that of another Headgate version, records the environment as protected.
+    """Return whether the ledger records the environment as protected, even if another Headgate version wrote it.
 
-    False if the ledger cannot be read, which is reported by the code that needs it.
+    False if the ledger cannot be read; the code that needs the ledger reports that.
     """
     if not os.access(where.ledger, os.R_OK):
         return False

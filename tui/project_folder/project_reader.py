@@ -98,7 +98,7 @@ def declared_tables(folder: str) -> tuple[DeclaredTable, ...]:
 
 
 def find_sql_file(folder: str, table: str) -> str:
-    """Return the path of a table's statement, or of its DDL, even in a broken project; raises UsageError."""
+    """Find the file of a table's statement, or else of its DDL, even in a broken project; raises UsageError."""
     found = next((entry for entry in declared_tables(folder) if entry.table == table), None)
     if found is None:
         raise UsageError(f"no file declares {table}", remedy=f"headgate init table {table} writes them")
@@ -192,7 +192,7 @@ class ProjectReader:
 
     @cached_property
     def facts(self) -> "ParseCache":
-        """The cache of parsed SQL texts, which contains texts of the project's files and deployed texts."""
+        """The cache of parsed SQL texts, both those in the project's files and deployed ones."""
         return self._cache.load()
 
     def save_facts(self) -> bool:

@@ -182,7 +182,10 @@ def _implied(revision: Revision) -> Revision:
 
 
 def _project_of(source: SqlSource) -> str | None:
-    """Return the nearest folder above a source that contains headgate.yml (empty: top of the repository), or None."""
+    """Return the nearest folder above a source that contains headgate.yml; None if there is none.
+
+    The path is empty for the top of a repository.
+    """
     folder = posixpath.dirname(source.path)
     while source.beside(posixpath.join(folder, MANIFEST)) is None:
         parent = posixpath.dirname(folder)
