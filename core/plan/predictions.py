@@ -76,6 +76,8 @@ def predict(
                 found = durations.get(f"{step.do} {step.table}", durations.get(step.do, _UNMEASURED.get(step.do)))
         if found is not None:
             known[step.n] = found
+    if not known:
+        return PlanPrediction(None, tuple(nodes), tuple(steps))
     lows = step_ends(steps, {n: found.low for n, found in known.items()})
     highs = step_ends(steps, {n: found.high for n, found in known.items()})
     ends = {step.n: Seconds(lows[step.n], highs[step.n]) if step.n in highs else None for step in steps}

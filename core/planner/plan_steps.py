@@ -241,15 +241,14 @@ class StepBuilder:
 
     def _create(self, node: PlanNode, *, why: str) -> int:
         """Add the steps that create and start a version; return the number of the step after which it can be read."""
-        ready = self._add(StepKind.CREATE, node, self._needs(node), why=why)
+        needs = self._needs(node)
+        ready = self._add(StepKind.CREATE, node, needs, why=why)
         if node.strategy in FORKS:
             why = f"it goes on after the newest batch of {physical_name(node.table, node.from_version)}"
             ready = self._add(StepKind.FORK, node, (ready,), why=why)
         elif node.strategy == Strategy.SEEDED:
             ready = self._add(StepKind.SEED, node, (ready,), why="the existing rows count as read")
-        return self._make_ready(
-            node, self._add(StepKind.START, node, (ready, *self._needs(node)), why=node.reason.clause)
-        )
+        return self._make_ready(node, self._add(StepKind.START, node, (ready, *needs), why=node.reason.clause))
 
     def _make_ready(self, node: PlanNode, n: int) -> int:
         """Record `n` as the step after which the version of a node can be read, and return it."""

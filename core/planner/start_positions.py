@@ -99,7 +99,8 @@ def _columns(
 def _type_of(column: str, table: TableName, tables: Mapping[TableName, Table]) -> str:
     """Return the declared type of a table's column; empty if the table has no such column."""
     declared = tables[table].parsed_ddl.columns if table in tables else ()
-    return next((each.type for each in declared if quoted_name(each.name).lower() == column.lower()), "")
+    wanted = column.lower()
+    return next((each.type for each in declared if quoted_name(each.name).lower() == wanted), "")
 
 
 def is_time(at: str) -> bool:

@@ -2,6 +2,7 @@
 
 import html
 import re
+from functools import lru_cache
 
 _ACTING = (
     # C0 without tab and line feed, DEL, and C1: terminal sequences begin with ESC or a C1 character (ECMA-48, 5.3).
@@ -80,6 +81,7 @@ def escape_markdown(text: str) -> str:
     return _ASIDE.sub(r"\\\1", html.escape(one, quote=False))
 
 
+@lru_cache(4096)
 def quoted_name(name: str) -> str:
     """Return an SQL name, in backticks unless it is a plain identifier."""
     plain = name.isascii() and name.replace("_", "a").isalnum() and not "0" <= name[:1] <= "9"

@@ -78,11 +78,12 @@ def list_files(folder: str) -> list[str]:
     found = [PROJECT_FILE] if os.path.exists(os.path.join(folder, PROJECT_FILE)) else []
     waiting = [FOLDER] if os.path.isdir(os.path.join(folder, FOLDER)) else []
     links: list[str] = []
+    inside = os.path.join(folder, "")
     while waiting:
         below = waiting.pop()
         folders = []
         try:
-            with os.scandir(os.path.join(folder, below)) as entries:
+            with os.scandir(inside + below) as entries:
                 for entry in entries:
                     name = entry.name
                     if entry.is_dir(follow_symlinks=False):
