@@ -1,4 +1,4 @@
-"""Values that describe the contents of an SQL text; they are frozen and can be used without a parser."""
+"""Values that describe a parsed statement or DDL; they are frozen and can be used without a parser."""
 
 import re
 from collections.abc import Collection
@@ -13,7 +13,7 @@ TAKES_CHANGES = ("readChangeFeed", "true")
 
 
 class Verb(StrEnum):
-    """The kind of a statement: what it does with the rows of its query."""
+    """The kind of a statement, which determines what happens to the rows of its query."""
 
     INSERT = "insert into"
     OVERWRITE = "insert overwrite"
@@ -54,14 +54,14 @@ class TableRead:
 
     @property
     def takes_changes(self) -> bool:
-        """Whether the read streams the change feed of the table (Delta) instead of its rows."""
+        """Whether the read streams the change feed of a Delta table instead of the table's rows."""
         wanted = tuple(part.lower() for part in TAKES_CHANGES)
         return any((name.lower(), value.lower()) == wanted for name, value in self.options)
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A stateful operator; a statement lists its operators in data-flow order, starting nearest to the table scans."""
+    """A stateful operator of a statement, which lists its operators in data-flow order, starting at the table scans."""
 
     kind: str
     """One of `aggregate`, `window`, `session_window`, `deduplicate`, `stream_join` or `limit`."""
@@ -130,7 +130,7 @@ class ParsedStatement:
 
     @property
     def read_above(self) -> str:
-        """The expressions that may let Spark keep fewer aggregates in its state; empty if it keeps all of them."""
+        """The expressions whose simplification may let Spark drop aggregates from its state; empty if it keeps all."""
         return self.state.partition(SIMPLIFIED)[2]
 
     @property
@@ -156,7 +156,7 @@ class TableDdl:
     line: int = 1
 
     def location_in(self, data: str) -> str:
-        """Return the absolute location of the table; `data` is the folder to which a relative location refers."""
+        """Return the absolute location of the table; a relative location is resolved against the folder `data`."""
         absolute = "://" in self.location or self.location.startswith(("/", "file:"))
         return self.location if absolute else f"{data}/{self.location}"
 
@@ -185,9 +185,9 @@ def line_of(text: str, parsed: ParsedStatement, offset: int) -> int:
 
 
 def with_change_feeds(parsed: ParsedStatement, tables: Collection[str]) -> ParsedStatement:
-    """Return the statement with its streams from `tables` changed to read the tables' change feeds.
+    """Return a statement whose streams from `tables` read the change feeds of these tables.
 
-    Streams that already read the change feed are unchanged.
+    Streams that already read a change feed are unchanged.
     """
     if not any(read.table in tables for read in parsed.reads):
         return parsed
@@ -205,7 +205,7 @@ _FORM = re.compile(rf"(\w+) WITH \('({AT_VERSION}|{AT_TIME})'='([^']+)'\)\Z")
 
 
 class LogStart(NamedTuple):
-    """The position in a table's log at which a stream starts; earlier commits are not read."""
+    """The position in a table's transaction log at which a stream starts; earlier commits are not read."""
 
     table: TableName
     option: str
@@ -227,6 +227,6 @@ def describe_log_start(text: str) -> str:
 
 
 def read_log_start(text: str) -> LogStart | None:
-    """Parse an entry of `begins_where` as a position in a table's log; return None if the entry is a condition."""
+    """Parse an entry of `begins_where` as a position in a table's transaction log; None if it is a condition."""
     found = _FORM.match(text)
     return LogStart(TableName(found[1]), found[2], found[3]) if found else None

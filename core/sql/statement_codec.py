@@ -1,7 +1,8 @@
 """Conversion of parsed statements and DDL to JSON and back.
 
 Fields are stored by position to keep the encoding small, because a command may read thousands of statements. An
-encoding is pure ASCII. It contains spans of the file's text instead of copies, so decoding needs the same text.
+encoding is pure ASCII. It contains offsets into the file's content instead of copies, so decoding needs the same
+content.
 """
 
 import json
@@ -20,14 +21,14 @@ _column = lru_cache(4096)(Column)
 
 
 def encode_statements(statements: Sequence[ParsedStatement], problems: Sequence[Problem], text: str) -> str:
-    """Encode the statements and Problems that `read_statements` returned for a text."""
+    """Encode the result of `read_statements` for the same `text`: statements and Problems."""
     return _dump([[_statement_out(each, text) for each in statements], [_problem_out(each) for each in problems]])
 
 
 def decode_statements(packed: str, text: str, path: str) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
     """Decode the statements and Problems that `read_statements(text, path)` would return.
 
-    A damaged encoding raises whatever `json` or the unpacking raises.
+    Raises whatever error `json` or the unpacking raises for a damaged encoding.
     """
     statements, problems = _load(packed)[0]
     return (
@@ -37,7 +38,7 @@ def decode_statements(packed: str, text: str, path: str) -> tuple[tuple[ParsedSt
 
 
 def encode_ddl(ddl: TableDdl | None, problems: Sequence[Problem]) -> str:
-    """Encode the DDL and Problems that `read_ddl` returned."""
+    """Encode the result of `read_ddl`: the DDL, if any, and the Problems."""
     return _dump([_ddl_out(ddl) if ddl else None, [_problem_out(each) for each in problems]])
 
 
@@ -51,7 +52,7 @@ def decode_ddl(packed: str, path: str) -> tuple[TableDdl | None, tuple[Problem, 
 
 
 def _statement_out(parsed: ParsedStatement, text: str) -> list[Any]:
-    """Encode a statement without its verb, because pipelines contain only INSERT INTO statements."""
+    """Encode a statement without its verb, which is always INSERT INTO in a pipeline."""
     at = text.find(parsed.select)
     return [
         parsed.writes,
@@ -121,7 +122,7 @@ def _read_in(
 
 
 def _column_out(column: Column) -> list[Any]:
-    """Encode a column without trailing default values; most become `[name, expression]`."""
+    """Encode a column without trailing default values; most encodings are `[name, expression]`."""
     found = [column.name, column.expression, column.type, column.nullable, column.comment]
     for default in ("", True, ""):
         if found[-1] != default:

@@ -1,4 +1,4 @@
-"""Parsing of SQL texts into statements, with a Problem for every mistake.
+"""Parsing of SQL files into statements, with a Problem for every mistake.
 
 A mistake is either something that Spark rejects, or something that Spark accepts but a pipeline cannot run.
 `read_statements` returns the statements that a pipeline can run, and `read_any` all statements that can be parsed.
@@ -47,7 +47,7 @@ class _StatementDraft:
 def read_statements(
     text: str, path: str, *, every_table_streams: bool = False
 ) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
-    """Parse the statements in the text of a DML file; a statement with an error Problem is left out of the result.
+    """Parse the statements of a DML file, and return them with all Problems; a statement with an error is left out.
 
     With `every_table_streams`, a table is read as a stream even without STREAM (`defaults: {reads: stream}`).
     """
@@ -69,7 +69,7 @@ def read_statements(
 def read_any(
     text: str, path: str, *, every_table_streams: bool = False
 ) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
-    """Parse every statement of any SQL text, whether or not a pipeline could run it.
+    """Parse every statement of an SQL file, whether or not a pipeline could run it.
 
     Table names are in lower case, with database and catalog if written. A Problem is an error if Spark rejects the SQL
     or the SQL reaches outside the query, and a warning if only a pipeline rejects it. Statements that cannot be parsed
@@ -182,7 +182,7 @@ def _read_value(entry: NamedRead, names: TableNames, header: StatementHeader, so
 
 
 def _rules(header: StatementHeader, names: TableNames) -> Iterator[SqlDiagnostic]:
-    """Yield a diagnostic for every table name that a project does not allow."""
+    """Yield a diagnostic for every table name in a statement that a project does not allow."""
     if header.target is not None:
         yield from _name_rule(header.target.text, len(header.target.parts), header.target.start)
     for read in names.reads:
@@ -243,7 +243,7 @@ def _is_named(node: Any) -> bool:
 
 
 def _check_columns(header: StatementHeader, outputs: tuple[Column, ...], rules: list[SqlDiagnostic]) -> None:
-    """Report a column list after INSERT INTO that differs from the SELECT's names; a stream matches columns by name."""
+    """Report a column list after INSERT INTO that differs from the SELECT's names, because streams write by name."""
     if not header.columns or any(column.name == "*" for column in outputs):
         return
     listed = [str(token.text).lower() for token in header.columns]
@@ -297,7 +297,7 @@ def _named_twice(names: TableNames) -> Iterator[SqlDiagnostic]:
 
 
 def _placed(diagnostic: SqlDiagnostic, start: int) -> SqlDiagnostic:
-    """Return a diagnostic, with the offset of its statement if it has no offset of its own."""
+    """Give a diagnostic without an offset the offset of its statement, and return it."""
     if diagnostic.offset < 0:
         diagnostic.offset = start
     return diagnostic

@@ -40,7 +40,7 @@ _CLONE = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True)
 class SettledRound:
-    """A round of closing events that has been written and processed."""
+    """A round of closing events that has been written and fully processed."""
 
     number: int
     took_s: float
@@ -61,12 +61,15 @@ def default_folder(cwd: str) -> str:
 
 
 def copy_sample(folder: str, environ: Mapping[str, str], *, format: str = "") -> dict[str, Any]:
-    """Copy the sample with its tables in `format` unless the folder has a copy; raises Refused for any other folder."""
+    """Copy the sample project with its tables in `format`, unless the folder already contains a copy.
+
+    Raises Refused if the folder contains anything else.
+    """
     return run_demo_child(["--copy", folder, *(["--format", format] if format else [])], environ)
 
 
 def run_demo_child(words: list[str], environ: Mapping[str, str], *, seconds: float = CHILD_S) -> dict[str, Any]:
-    """Run `pipelines.demo` with the given arguments and return its JSON; raises the error that it reports."""
+    """Run `pipelines.demo` with the given arguments, and return its JSON answer; raises the error that it reports."""
     try:
         done = os_processes.run_module(GENERATOR, words, environ, seconds=seconds)
     except subprocess.TimeoutExpired as error:
@@ -82,7 +85,10 @@ def run_demo_child(words: list[str], environ: Mapping[str, str], *, seconds: flo
 
 
 def start_generator(place: SelectedEnvironment, environ: Mapping[str, str], *, rate: float | None, log: str) -> bool:
-    """Start the generator unless it is running, and return whether this call started it; raises HeadgateError."""
+    """Start the generator unless it is running, and return whether this call started it.
+
+    Raises HeadgateError if the generator exits immediately, or does not start in time.
+    """
     if find_generator(place) is not None:
         return False
     command = os_processes.module_command(GENERATOR, "--data", place.data)
@@ -109,7 +115,10 @@ def wait_for_rows(
     progress: ProgressCallback,
     seconds: float,
 ) -> None:
-    """Wait until all `expected` tables have processed rows, calling `tell` once for each; raises HeadgateError."""
+    """Wait until all `expected` tables have processed rows, passing each to `tell` once.
+
+    Raises HeadgateError if a statement fails or the time is up.
+    """
     began = time.monotonic()
     told: set[str] = set()
     version = -1
@@ -135,12 +144,12 @@ def wait_for_rows(
 
 
 def has_processed(line: StatementLine) -> bool:
-    """Return whether a running statement has committed a batch; Spark commits none before there are rows."""
+    """Return whether a running statement has committed a batch; Spark commits none before there are input rows."""
     return line.state == State.RUNNING and line.batch is not None and line.committed_at is not None
 
 
 def rounds_of(project: "Project") -> int:
-    """Return how many closing rounds are needed: one more than the maximum number of stateful statements in a chain."""
+    """Return the number of closing rounds for a project: one more than the most stateful statements in any chain."""
     depth: dict[str, int] = {}
 
     def measure(name: str) -> int:
@@ -164,7 +173,7 @@ def settle_round(
     last: bool,
     seconds: float,
 ) -> SettledRound:
-    """Write one round of closing events and wait until it is processed; raises HeadgateError.
+    """Write one round of closing events and wait until all statements have processed it; raises HeadgateError.
 
     Only the last round waits for longer than any trigger interval: earlier rounds may overlap, because all of them
     advance the same watermarks.
@@ -188,9 +197,9 @@ def wait_for_quiet(
     seconds: float,
     what: str,
 ) -> None:
-    """Wait until, for `quiet_s` seconds, no statement has run a batch and all have caught up; raises HeadgateError.
+    """Wait until all statements have caught up and no statement has committed a batch for `quiet_s` seconds.
 
-    A statement has caught up if its lag, measured after `since`, is zero.
+    A statement has caught up if its lag, measured after `since`, is zero. Raises HeadgateError if the time is up.
     """
     began = quiet_from = time.monotonic()
     before: tuple[tuple[str, int | None], ...] = ()
@@ -216,7 +225,7 @@ def wait_for_quiet(
 
 
 def not_closed(operations: EnvironmentService, reached: str) -> list[str]:
-    """Return the stateful statements whose watermark is below `reached`; they may still keep events in their state."""
+    """Return the stateful statements whose watermark is below `reached`, and whose state may still contain events."""
     measured = {(m.table, m.version): m for m in operations.reader.measurements()}
     found = []
     for d in operations.reader.deployments():
@@ -228,7 +237,7 @@ def not_closed(operations: EnvironmentService, reached: str) -> list[str]:
 
 
 def longest_trigger_s(operations: EnvironmentService) -> float:
-    """Return the longest trigger interval of all deployed statements, in seconds."""
+    """Return the longest trigger interval of all deployed statements, in seconds; 10 if none is deployed."""
     return max((trigger_s(d.trigger) for d in operations.reader.deployments()), default=10.0)
 
 

@@ -29,7 +29,7 @@ EVENTS = 50
 
 @dataclass(frozen=True, slots=True)
 class ProjectDrift:
-    """The differences between the project's files and what is deployed."""
+    """The differences between a project's files and the deployed revisions."""
 
     changed: tuple[TableName, ...]
     """Tables whose declared revision differs from the deployed one."""
@@ -56,7 +56,7 @@ def open_reader(place: SelectedEnvironment) -> "LedgerReader":
 
 
 def statement_details(reader: "LedgerReader", table: TableName, *, since: float | None = None) -> "StatementDetails":
-    """Return a statement's details, with the samples since `since` (epoch seconds; default: the last 15 minutes).
+    """Return a statement's details, with the samples taken after `since` (epoch seconds; default: 15 minutes ago).
 
     A table that was never deployed has no versions.
     """
@@ -67,7 +67,10 @@ def statement_details(reader: "LedgerReader", table: TableName, *, since: float 
 def statement_among_all(
     reader: "LedgerReader", table: TableName, version: int | None
 ) -> "tuple[StatementDetails, LedgerSnapshot]":
-    """Return the details of a statement or version, and the summary lines of all statements; raises UsageError."""
+    """Return the details of a statement or one of its versions, and a snapshot with the lines of all statements.
+
+    Raises UsageError if the table was never deployed or has no such version.
+    """
     from state.ledger_snapshot import LedgerSnapshot
 
     now = time.time()
@@ -83,7 +86,7 @@ def statement_among_all(
 
 
 def history_of(reader: "LedgerReader", table: TableName, limit: int) -> "tuple[HistoryEntry, ...]":
-    """Return the newest entries of a table's history, oldest first; plans that cannot be decoded are skipped."""
+    """Return the latest entries of a table's history, oldest first; plans that cannot be decoded are skipped."""
     from state.table_records import read_table_records
     from tui.presentation.reports.table_history import table_history
     from tui.services.plan_submission import plan_of_row
@@ -113,7 +116,7 @@ def _details(reader: "LedgerReader", table: TableName, since: float, version: in
 
 
 def not_deployed_error(table: str, known: Iterable[str]) -> UsageError:
-    """Return the error for a table that is not deployed, with the most similar deployed name as its remedy."""
+    """Return the error for a table that is not deployed; its remedy suggests the most similar deployed table."""
     from core.text.wording import did_you_mean
 
     return UsageError(
@@ -122,7 +125,7 @@ def not_deployed_error(table: str, known: Iterable[str]) -> UsageError:
 
 
 def named_lines(lines: Iterable["StatementLine"], names: Iterable[TableName]) -> list["StatementLine"]:
-    """Return the summary lines of the named tables, or all lines if no names are given; raises UsageError."""
+    """Return the summary lines of the given tables, or all lines if none are given; raises UsageError."""
     found = list(lines)
     wanted = set(names)
     if missing := sorted(wanted - {line.table for line in found}):
@@ -131,7 +134,7 @@ def named_lines(lines: Iterable["StatementLine"], names: Iterable[TableName]) ->
 
 
 def project_drift(project: "Project", deployments: Iterable["Deployment"]) -> ProjectDrift:
-    """Compare the revisions that the files declare with the deployed ones; `deployments` include deleted versions.
+    """Compare the declared revisions with the deployed ones; `deployments` must include deleted versions.
 
     A deleted table whose files have not changed since is not reported as a difference.
     """
@@ -162,7 +165,7 @@ NEWEST = 50
 
 
 def list_releases(reader: "LedgerReader", now: float) -> "tuple[Release, ...]":
-    """Return the releases among the newest runs, and older ones that still serve or have open tickets, newest first."""
+    """Return the releases among the latest runs, and older ones that serve or have open tickets, latest first."""
     from state.releases import releases
 
     with reader.frame():

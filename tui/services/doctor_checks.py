@@ -1,4 +1,4 @@
-"""The checks of `doctor` and `demo`; every failed check has a remedy.
+"""The checks of `headgate doctor` and `headgate demo`; every failed check has a remedy.
 
 A check returns its result and never raises an error, because it must work on a broken machine.
 """
@@ -56,7 +56,7 @@ class DoctorCheck:
 def check_machine(
     environ: Mapping[str, str], folder: str, place: SelectedEnvironment | None = None
 ) -> tuple[DoctorCheck, ...]:
-    """Check what a start needs: Java, Spark, the environment's jars, Python, free disk space and the terminal."""
+    """Check whatever a start needs: Java, Spark, the environment's jars, Python, disk space and the terminal."""
     return (*check_engine(environ, place), check_python(), check_disk(folder), check_terminal(environ))
 
 
@@ -71,7 +71,7 @@ def check_engine(environ: Mapping[str, str], place: SelectedEnvironment | None =
 def check_inputs(
     environ: Mapping[str, str], place: SelectedEnvironment, declared: "Callable[[], ProjectDeclaration]"
 ) -> tuple[DoctorCheck, ...]:
-    """Check that the external tables that have a transaction log exist and have the declared columns."""
+    """Check that external tables exist and have the declared columns; tables without a transaction log are skipped."""
     from core.model.table_formats import table_format
 
     tables = declared().project.tables.values()
@@ -83,7 +83,7 @@ def check_inputs(
 
 
 def columns_of_delta(environ: Mapping[str, str], folder: str) -> DoctorCheck:
-    """Check whether a folder is a Delta table; if so, the result's `facts` contain its `columns` as (name, type)."""
+    """Check that a folder is a Delta table; if so, the result's `facts` contain its `columns` as (name, type)."""
     return _ask_the_spark_side(environ, ["--json", "--delta", folder])[0]
 
 
@@ -109,7 +109,7 @@ def _ask_the_spark_side(environ: Mapping[str, str], words: Sequence[str]) -> tup
 
 
 def check_python() -> DoctorCheck:
-    """Check the version of the Python interpreter."""
+    """Check that the version of the Python interpreter is supported."""
     version = ".".join(str(part) for part in sys.version_info[:3])
     if sys.version_info[:2] < PYTHON:
         return DoctorCheck("python", False, f"Python {version} is too old", "create the venv with Python 3.11 or newer")
@@ -132,7 +132,10 @@ def check_disk(folder: str) -> DoctorCheck:
 
 
 def check_terminal(environ: Mapping[str, str]) -> DoctorCheck:
-    """Check whether the terminal can show the console; no terminal is only a warning, because commands still work."""
+    """Check whether the terminal can show the console.
+
+    A missing terminal is only a warning, because commands still work.
+    """
     if not (sys.stdin.isatty() or sys.stderr.isatty() or sys.stdout.isatty()):
         return DoctorCheck("terminal", True, "no terminal: commands work, the console does not", "", warning=True)
     size = shutil.get_terminal_size()
@@ -154,7 +157,7 @@ def check_terminal(environ: Mapping[str, str]) -> DoctorCheck:
 
 
 def check_project(folder: str) -> DoctorCheck:
-    """Check that headgate.yml is valid; each problem has its file and line."""
+    """Check that headgate.yml is valid; each reported problem includes its file and line."""
     from core.model.problems import Problem, in_reading_order
     from core.project.manifest_head import MANIFEST_PATH
     from core.project_reader.manifest import read_manifest
@@ -172,7 +175,7 @@ def check_project(folder: str) -> DoctorCheck:
 
 
 def check_tables(folder: str, declared: "Callable[[], ProjectDeclaration]") -> DoctorCheck:
-    """Check the files of all tables as a plan does; each problem has its file and line."""
+    """Check the files of all tables as planning does; each reported problem includes its file and line."""
     from core.text.wording import counted
 
     try:
@@ -203,7 +206,7 @@ def _located(folder: str, problem: Mapping[str, object]) -> str:
 
 
 def check_home(place: SelectedEnvironment) -> DoctorCheck:
-    """Check the folder for ledger, lock and logs: it must be local, writable, and closed to other users."""
+    """Check that the folder for ledger, lock and logs is local, writable, and inaccessible to other users."""
     from state.ledger import refuse_network
 
     home = place.where.home
@@ -223,7 +226,7 @@ def check_home(place: SelectedEnvironment) -> DoctorCheck:
 
 
 def check_agent(place: SelectedEnvironment, client: AgentClient) -> DoctorCheck:
-    """Check that the agent answers; an agent that is not running is a warning, and one that hangs is a failure."""
+    """Check that the agent answers; no running agent is a warning, but an agent that does not answer is a failure."""
     try:
         hello = client.hello()
         client.call("status")
@@ -240,7 +243,7 @@ def check_agent(place: SelectedEnvironment, client: AgentClient) -> DoctorCheck:
 
 
 def check_logout(place: SelectedEnvironment) -> DoctorCheck | None:
-    """Return a failed check if a logout would kill the agent (KillUserProcesses without lingering), else None."""
+    """Return a failed check if logging out would kill the agent (KillUserProcesses without lingering), else None."""
     try:
         settings = Path("/etc/systemd/logind.conf").read_text()
         lingers = Path("/var/lib/systemd/linger", os.environ.get("USER", "")).exists()
@@ -255,7 +258,7 @@ def check_logout(place: SelectedEnvironment) -> DoctorCheck | None:
 
 
 def check_pool(place: SelectedEnvironment) -> DoctorCheck:
-    """Check the pool's state as last recorded in the ledger."""
+    """Check the pool's state that was last recorded in the ledger."""
     try:
         facts = agent_process.read_environment_row(place)
     except HeadgateError as error:
@@ -273,7 +276,7 @@ def check_pool(place: SelectedEnvironment) -> DoctorCheck:
 
 
 def check_ledger(place: SelectedEnvironment) -> DoctorCheck:
-    """Check that the ledger can be read and belongs to this data folder."""
+    """Check that the ledger can be read and that it belongs to the environment's data folder."""
     path = Path(place.where.ledger)
     try:
         if not has_ledger(place):
@@ -293,7 +296,7 @@ def check_ledger(place: SelectedEnvironment) -> DoctorCheck:
 
 
 def existing(path: str) -> str:
-    """Return the path, or its nearest parent that exists."""
+    """Return a path if it exists, or else its nearest existing parent."""
     at = Path(path)
     while not at.exists() and at != at.parent:
         at = at.parent

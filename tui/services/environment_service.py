@@ -1,4 +1,4 @@
-"""The operations of the command line and the console on one environment.
+"""The operations on one environment that the command line and the console share.
 
 Every method blocks, may be called from any thread, and raises only HeadgateErrors.
 """
@@ -67,7 +67,7 @@ class EnvironmentService:
 
     @cached_property
     def agent(self) -> AgentCommands:
-        """The commands that the agent accepts."""
+        """The commands that can be sent to the agent."""
         return AgentCommands(self.place, self.client)
 
     # The ledger, read-only. All raise LedgerUnavailable (never started, unreadable) and VersionMismatch.
@@ -87,11 +87,11 @@ class EnvironmentService:
             return self._cache
 
     def snapshot(self) -> "LedgerSnapshot":
-        """Return a snapshot of the environment; it is the same object as before if the ledger has not changed."""
+        """Return a snapshot of the environment; while the ledger is unchanged, it is the same object."""
         return self._opened()[1].snapshot()
 
     def last_known(self, previous: "LedgerSnapshot | None") -> "LedgerSnapshot":
-        """Return a snapshot or, if the ledger cannot be read, the previous snapshot with the reason added."""
+        """Return a snapshot; if the ledger cannot be read, return the previous snapshot with the reason added."""
         from state.ledger_snapshot import LedgerSnapshot
 
         try:
@@ -103,16 +103,16 @@ class EnvironmentService:
             return replace(previous or LedgerSnapshot(read_at=time.time()), problem=error.summary, remedy=error.remedy)
 
     def statement(self, name: str) -> "tuple[StatementDetails, LedgerSnapshot]":
-        """Return the details of a statement, or of one version as `orders@v2`, and the summary lines of all statements.
+        """Return the details of a statement, or of a version such as `orders@v2`, and a snapshot of all statements.
 
-        Both are read at the same moment. Raises UsageError if the statement was never deployed.
+        Both come from the same state of the ledger. Raises UsageError if the statement was never deployed.
         """
         asked = parse_statement_name(name)
         table, version = split_query(asked) or (parse_table_name(asked), None)
         return deployed_statements.statement_among_all(self.reader, table, version)
 
     def run(self, id_prefix: str) -> "RunRow":
-        """Return the run whose id starts with a prefix; raises UsageError."""
+        """Return the run whose id starts with a prefix; raises UsageError if no run or several runs match."""
         return agent_commands.find_run(self.reader, id_prefix)
 
     def request_by_name(
@@ -123,10 +123,10 @@ class EnvironmentService:
         *,
         retain: str = "",
     ) -> "PlanRequest":
-        """Return the request of a verb for tables given by name; rollback and retire also accept the id of a run.
+        """Return a plan request for tables given by name; rollback and retire also accept the id of a run.
 
         Runs are looked up in the ledger, or in the `observed` document if it is given. Raises BadName, UsageError, and
-        Refused if no version from that run still serves.
+        Refused if no version from the given run still serves.
         """
         from core.plan.request import PlanRequest, parse_retention
         from core.planner.scope import normal_request
@@ -170,16 +170,16 @@ class EnvironmentService:
     def selected(self, words: Iterable[str], *, declared: bool = False) -> tuple[TableName, ...]:
         """Resolve names and selectors (`+t`, `2+t+`, `tag:x`) to tables.
 
-        They are looked up among the deployed tables, or with `declared` among the declared ones. Raises BadName,
-        UsageError, and InvalidProject if the files are needed and invalid.
+        Selectors apply to the deployed tables, or with `declared` to the declared ones. Raises BadName, UsageError, and
+        InvalidProject if the files are needed and invalid.
         """
         deployed = not declared and environment_selection.has_ledger(self.place)
         return select_named(words, lambda: self.snapshot().serving if deployed else (), self.project)
 
     def statements_selected(self, words: Iterable[str]) -> tuple[TableName, ...]:
-        """Return the tables that names and selectors denote, for an operator action; raises UsageError.
+        """Resolve names and selectors to the tables of an operator action; raises UsageError.
 
-        External tables, which have no statement, are included only if named.
+        External tables have no statement, and are included only if they are given by name.
         """
         from core.lineage.selectors import is_selector
 
@@ -195,7 +195,7 @@ class EnvironmentService:
         return left
 
     def inventory(self) -> "tuple[InventoryEntry, ...]":
-        """List all declared or deployed tables by name; before the first start, none is deployed."""
+        """List all declared or deployed tables, sorted by name; before the first start, none is deployed."""
         from core.observed.versions import serving_versions
         from core.reports.inventory import inventory_of
 
@@ -207,12 +207,12 @@ class EnvironmentService:
         return deployed_statements.project_drift(self.project(), self.reader.deployments(include_deleted=True))
 
     def lineage(self, column: str, direction: str) -> "ColumnLineage":
-        """Trace `table` or `table.column` of the declared project upstream or downstream; raises UsageError."""
+        """Trace a declared `table` or `table.column` upstream or downstream; raises UsageError for any other name."""
         with self._traced() as (_, tracer):
             return tracer.trace(_origin_of(tracer, column), direction)
 
     def edited(self, tables: "Iterable[TableName]") -> "tuple[TableName, ...]":
-        """Return those of the given tables whose DDL or statement differs from the deployed text, sorted."""
+        """Return those of the given tables whose DDL or statement differs from the deployed one, sorted."""
         declared, observed = self.project().tables, self.known().observed
         found = []
         for table in sorted(set(tables) & declared.keys() & observed.keys()):
@@ -232,7 +232,7 @@ class EnvironmentService:
 
     @contextmanager
     def _traced(self) -> "Iterator[tuple[Project, LineageTracer]]":
-        """Yield the project and a shared lineage tracer, which analyses each statement only once."""
+        """Yield the project and its shared lineage tracer, which analyses each statement only once."""
         from core.lineage.column_lineage import LineageTracer
 
         project = self.project()
@@ -242,14 +242,14 @@ class EnvironmentService:
             yield self._tracer
 
     def known(self) -> "PlannerInput":
-        """Return the planner's input, which is empty before the environment is first started."""
+        """Return the planner's input from the ledger; it is empty before the environment is first started."""
         from core.observed.planner_input import PlannerInput
         from tui.services.planner_input import planner_input
 
         return planner_input(self.reader) if environment_selection.has_ledger(self.place) else PlannerInput()
 
     def compute_over(self, project: "Project", known: "PlannerInput", request: "PlanRequest") -> "Plan":
-        """Compute a plan from the given input; refusals are part of the plan."""
+        """Compute a plan from the given project and planner input; refusals are part of the plan."""
         from tui.services.plan_submission import compute
 
         found = compute(project, self.place.environment, known, request, self.projects.facts)
@@ -268,7 +268,7 @@ class EnvironmentService:
     ) -> "SubmittedPlan":
         """Compute a plan and submit it to the agent; raises Refused with the first refusal, Stale, and InvalidProject.
 
-        If it `asks_spark`, Spark analyses the plan's statements before the submission. `first` is a plan that was just
+        With `asks_spark`, Spark analyses the plan's statements before the submission. `first` is a plan that was just
         computed for the same request, with its input. `declared` replaces the project's files.
         """
         from tui.services.plan_submission import submit
@@ -288,7 +288,7 @@ class EnvironmentService:
         )
 
     def undo(self, word: str, *, children: str | None, rebuild: bool) -> "follow_up_plans.PlannedUndo":
-        """Return the request and the texts that undo an executed plan or run; raises UsageError and Refused."""
+        """Return the request and the project that undo an executed plan or run; raises UsageError and Refused."""
 
         from tui.services import follow_up_plans
 
@@ -299,9 +299,9 @@ class EnvironmentService:
         return replace(found, declared=ProjectDeclaration(found.declared.texts, project, warnings))
 
     def continuation(self, run_id: str) -> "follow_up_plans.RunContinuation | None":
-        """Submit a plan that continues a failed deployment with the current texts.
+        """Submit a plan that continues a failed deployment with the current files.
 
-        Returns None if the run is not a failed deployment or no text has changed. Raises Refused if the run is done,
+        Returns None if the run is not a failed deployment or no file has changed. Raises Refused if the run is done,
         cancelled or already continued, and the errors of `submit`.
         """
         from tui.services import follow_up_plans
@@ -323,7 +323,7 @@ class EnvironmentService:
     # The agent.
 
     def close(self) -> None:
-        """Close the ledger."""
+        """Close the ledger; the next use opens it again."""
         with self._lock:
             if self._cache is not None:
                 self._cache[0].close()
@@ -338,7 +338,7 @@ class EnvironmentService:
 
 
 def _released(verb: str, word: str, observed: "Mapping[TableName, ObservedDeployment]") -> tuple[TableName, ...]:
-    """Return the tables that the run named by `word` swapped in, according to `observed`; empty if no run matches.
+    """Return the tables that a run swapped in, according to `observed`; empty if no run's id starts with `word`.
 
     Raises UsageError if several runs match.
     """
@@ -393,7 +393,7 @@ def _among(lines: list["StatementLine"], project: "Callable[[], Project]") -> "S
 def _root_of(tracer: "LineageTracer", observed: "Mapping[TableName, ObservedDeployment]", words: str) -> "ColumnOrigin":
     """Resolve `table` or `table.column` to a declared table or column, or to a table that is only deployed.
 
-    Raises UsageError.
+    Raises UsageError for an unknown table or column.
     """
     from core.sql.lineage.model import ColumnOrigin
 
@@ -410,7 +410,10 @@ def _root_of(tracer: "LineageTracer", observed: "Mapping[TableName, ObservedDepl
 
 
 def _origin_of(tracer: "LineageTracer", words: str) -> "ColumnOrigin":
-    """Resolve `table` or `table.column` to a declared one, ignoring case and backticks; raises UsageError."""
+    """Resolve `table` or `table.column` to a declared table or column, ignoring case and backticks.
+
+    Raises UsageError if it is not declared.
+    """
     from core.sql.lineage.model import ColumnOrigin
 
     table, _, column = (part.strip().strip("`") for part in words.partition("."))

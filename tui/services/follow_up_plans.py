@@ -1,4 +1,4 @@
-"""Plans that follow an executed plan: its undo, and the continuation of a failed run after its texts were edited."""
+"""Plans that follow an executed plan: its undo, and the continuation of a failed run after its files were edited."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlannedUndo:
-    """The request that undoes a plan, and the project for which the request is planned."""
+    """The request that undoes a plan, and the project with which the request is planned."""
 
     request: PlanRequest
     declared: ProjectDeclaration
@@ -44,7 +44,7 @@ def find_undo(
     children: str | None,
     rebuild: bool,
 ) -> PlannedUndo:
-    """Find the undo of a plan, given the start of the plan's hash or of its run's id; its texts are not parsed yet.
+    """Find the undo of a plan, given the start of the plan's hash or its run's id; the SQL is not parsed yet.
 
     Raises UsageError for an unknown plan, and Refused if there is nothing to undo or a table has changed since.
     """
@@ -59,7 +59,7 @@ def find_undo(
 
 
 def texts_before(declared: ProjectDeclaration, nodes: Iterable[PlanNode]) -> dict[str, str]:
-    """Return the project's texts by path; for the tables of `nodes`, those that were deployed before the plan."""
+    """Return the project's files by path, with those of the tables in `nodes` as deployed before the plan."""
     texts = dict(declared.texts)
     for node in nodes:
         table = declared.project.tables[node.table]
@@ -76,7 +76,7 @@ def texts_before(declared: ProjectDeclaration, nodes: Iterable[PlanNode]) -> dic
 
 
 def _executed(reader: LedgerReader, word: str) -> Plan:
-    """Return the plan given by the start of its hash or by its run's id; raises Refused unless its run has ended."""
+    """Return the plan given by the start of its hash or by its run's id; raises Refused unless its run has finished."""
     row = find_plan_row(reader, find_run(reader, word).plan_hash if "-" in word else word)
     if row.status != "applied":
         raise Refused(
@@ -89,7 +89,7 @@ def _executed(reader: LedgerReader, word: str) -> Plan:
 
 
 def _to_undo(plan: Plan, observed: Mapping[TableName, ObservedDeployment]) -> tuple[PlanNode, ...]:
-    """Return the plan's nodes whose new text is still deployed.
+    """Return the nodes of a plan whose new revision is still deployed.
 
     Raises Refused if there are none, or if a table was changed or deleted after the plan.
     """
@@ -115,7 +115,7 @@ ENDED_BADLY = ("failed", "blocked")
 
 @dataclass(frozen=True, slots=True)
 class EditedTable:
-    """A table whose declared texts differ from those in the plan of a run."""
+    """A table whose declared SQL or YAML differs from that in the plan of a run."""
 
     table: TableName
     before: RevisionTexts
@@ -123,7 +123,7 @@ class EditedTable:
     """The current texts; None if the table is no longer declared."""
 
     def lines(self) -> tuple[str, ...]:
-        """Return the differences between the texts, as a unified diff of each."""
+        """Return a unified diff of each changed file; a single line if the table is no longer declared."""
         from core.text.diff import unified_diff
 
         if self.now is None:
@@ -153,7 +153,7 @@ def same_files(row: "PlanRow", texts: Mapping[str, str]) -> bool:
 
 
 def find_edits(plan: Plan, run: "RunRow", project: "Project") -> tuple[EditedTable, ...]:
-    """Return the edits of the run's failed or blocked tables, and of the plan's tables upstream of these."""
+    """Return the edits of a run's failed or blocked tables, and of the tables upstream of these in the plan."""
     from core.project_reader.revision_reader import revision_of
 
     found = []
@@ -168,12 +168,12 @@ def find_edits(plan: Plan, run: "RunRow", project: "Project") -> tuple[EditedTab
 
 
 def request_of(plan: Plan, run: "RunRow") -> PlanRequest:
-    """Return the request that continues a run; it contains the run's id, which makes the plan unique."""
+    """Return a request that continues a run; it contains the run's id, which makes the plan unique."""
     return replace(plan.request, nonce="", continues=run.id)
 
 
 def refuse_running(run: "RunRow") -> None:
-    """Raise Refused for a run that was already continued, is done, or was cancelled."""
+    """Raise Refused if a run cannot be continued: it is done, was cancelled, or was already continued."""
     if run.continued_by:
         raise Refused(
             f"run {run.id} was continued by run {run.continued_by}", remedy=f"headgate runs {run.continued_by}"

@@ -1,4 +1,4 @@
-"""Plans: computed from files and ledger, submitted to the agent, which computes them again, and looked up."""
+"""Plans: computed from files and ledger, submitted to the agent, which recomputes them, and looked up."""
 
 import json
 import os
@@ -77,7 +77,7 @@ class SubmittedPlan:
 def compute(
     project: "Project", environment: str, known: PlannerInput, request: PlanRequest, facts: "ParseCache | None" = None
 ) -> Plan:
-    """Compute a plan without agent, Spark or ledger; refusals are part of the plan.
+    """Compute a plan without using the agent, Spark or the ledger; refusals are part of the plan.
 
     Raises InvalidProject if a statement that the plan starts reads a column that does not exist.
     """
@@ -124,8 +124,8 @@ def raise_refusals(plan: Plan) -> None:
 def with_nonce(request: PlanRequest, reader: "LedgerReader | None" = None) -> PlanRequest:
     """Return a request with a nonce, because a plan is identified by its hash and executed only once.
 
-    A request that repeats an open one gets the nonce of the open one, so that the same texts give the same plan. A
-    continuation needs no nonce, because the id of its run makes the plan unique.
+    If the same request is already open, its nonce is used, so that the same files give the same plan. A continuation
+    needs no nonce, because the id of its run makes the plan unique.
     """
     from core.plan.codec import request_from_json
     from core.planner.scope import normal_request
@@ -152,9 +152,9 @@ def submit(
     first: tuple[Plan, PlannerInput] | None = None,
     asks_spark: bool = True,
 ) -> SubmittedPlan:
-    """Compute a plan and submit it to the agent, again if its input has changed meanwhile; raises Refused and Stale.
+    """Compute a plan and submit it to the agent, and retry if its input has changed; raises Refused and Stale.
 
-    If it `asks_spark`, Spark first analyses every new or changed statement, through the agent. Statements without an
+    With `asks_spark`, Spark first analyses every new or changed statement, through the agent. Statements without an
     answer in time are planned unconfirmed: planning never fails because of Spark. `first` is a plan that was just
     computed for the same request, with its input. The plan determines which statements are analysed and which tables
     are measured, and is computed again only if this changes its input.
@@ -219,7 +219,7 @@ def ask_spark(
 ) -> "tuple[tuple[AnalysisAnswer | None, ...], str]":
     """Have Spark analyse statements, through the agent.
 
-    Returns an answer or None for each statement, and why any answers are missing.
+    Returns Spark's answer or None for each statement, and the reason why any answers are missing.
     """
     from core.changes.spark_analysis import answer_from_json
 
@@ -230,7 +230,7 @@ def ask_spark(
 
 
 def find_plan_row(reader: "LedgerReader", hash_prefix: str) -> "PlanRow":
-    """Return the submitted plan whose hash starts with the prefix; raises UsageError if none or several match."""
+    """Return the submitted plan whose hash starts with a prefix; raises UsageError if none or several match."""
     # An unset variable in a script is empty, and must not mean the newest plan.
     if len(hash_prefix) < _SHORTEST:
         remedy = f"give the first {_SHORTEST} characters of its hash, or more; headgate review lists the plans"
@@ -246,9 +246,9 @@ def find_plan_row(reader: "LedgerReader", hash_prefix: str) -> "PlanRow":
 
 
 def request_of_row(row: "PlanRow") -> tuple[PlanRequest | None, tuple[str, ...]]:
-    """Return a plan's request and the tables that it acts on, without decoding the rest.
+    """Return a plan's request and the tables that it acts on, without decoding the rest of the plan.
 
-    If they cannot be decoded, the request is None.
+    The request is None if it cannot be decoded.
     """
     from core.plan.codec import request_from_json
 
@@ -271,7 +271,7 @@ def plan_of_row(row: "PlanRow") -> Plan:
 
 
 def _moved(before: PlannerInput, now: PlannerInput) -> bool:
-    """Return whether a change of the input may change the plan.
+    """Return whether the planner's input has changed in a way that may change the plan.
 
     The load of disk and pool is ignored, because it changes constantly.
     """
@@ -283,7 +283,7 @@ def _moved(before: PlannerInput, now: PlannerInput) -> bool:
 
 
 def _read_again(plan: Plan) -> list[TableName]:
-    """Return the tables whose sizes determine a plan's cost: rebuilt tables, and the tables that they stream from."""
+    """Return the tables whose sizes determine a plan's cost: rebuilt tables, and the tables that these stream from."""
     found: dict[TableName, None] = {}
     for node in plan.nodes:
         if node.action is Action.REBUILD:
@@ -292,9 +292,9 @@ def _read_again(plan: Plan) -> list[TableName]:
 
 
 def _have_measured(client: AgentClient, tables: Sequence[TableName]) -> None:
-    """Have the agent measure tables now; the plan uses older figures if that fails.
+    """Have the agent measure tables now, instead of within ten minutes.
 
-    Raises AgentUnreachable. The agent would otherwise measure them within ten minutes.
+    If that fails, the plan uses older figures. Raises AgentUnreachable.
     """
     try:
         client.call("measure", {"tables": list(tables), "seconds": MEASURING_S})
@@ -315,7 +315,7 @@ def _look_closer(
 ) -> str:
     """Have the agent measure the tables of a plan, and have Spark analyse its new or changed statements.
 
-    Returns why some of Spark's answers are missing; empty if none are.
+    Returns the reason why Spark did not answer for all of them; empty if it did.
     """
     from core.planner.planner import questions_of
 
@@ -337,7 +337,7 @@ def _silent(wait: WaitProgress) -> None:
 
 
 def with_edits(row: "PlanRow", place: SelectedEnvironment) -> "PlanRow":
-    """Return the row of a plan, marked as superseded if the plan is open and a file of its tables has changed since.
+    """Return a plan's row, marked as superseded if the plan is open and a file of its tables has changed since.
 
     Files are compared only in the folder where the plan was made; the files of another checkout prove nothing.
     """
@@ -357,7 +357,7 @@ def with_edits(row: "PlanRow", place: SelectedEnvironment) -> "PlanRow":
 
 
 def _declaring(table: TableName, texts: Mapping[str, str]) -> Iterator[str]:
-    """Yield the files that declare a table: DDL, statements, settings, and a yml that may have been added later."""
+    """Yield the paths of the files that declare a table, including a settings file that may have been added later."""
     ddl = next((path for path in texts if path.endswith(f"/sql-scripts/ddl.{table}.sql")), "")
     if not ddl:
         return
@@ -373,14 +373,14 @@ def _declaring(table: TableName, texts: Mapping[str, str]) -> Iterator[str]:
 
 
 def _statements(scripts: str, texts: Iterable[str]) -> list[str]:
-    """Return the statement files in a `sql-scripts` folder; each may write several tables."""
+    """Return the paths of all statement files in a `sql-scripts` folder; each file may write several tables."""
     return [path for path in texts if path.startswith(f"{scripts}/dml.")]
 
 
 def _now(folder: str, path: str) -> tuple[str | None, float | None]:
-    """Return the text and the modification time of a file.
+    """Return the content and the modification time of a file.
 
-    The text is None if the file does not exist, and empty if the file cannot be read.
+    The content is None if the file does not exist, and empty if it cannot be read.
     """
     place = os.path.join(folder, path)
     try:

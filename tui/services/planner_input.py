@@ -1,4 +1,4 @@
-"""The planner's input: read from the ledger, or from an `--observed` document."""
+"""The planner's input, read from the ledger or from an `--observed` document."""
 
 import time
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ def planner_input(reader: "LedgerReader") -> PlannerInput:
 
 
 def observe(reader: "LedgerReader") -> dict[TableName, ObservedDeployment]:
-    """Return the deployments of an environment as observed in its ledger, by the function that the agent uses."""
+    """Return the deployments that the ledger of an environment describes, computed by the agent's own function."""
     from state.planner_input import observe as observe_deployments
 
     return observe_deployments(
@@ -63,10 +63,10 @@ def observe(reader: "LedgerReader") -> dict[TableName, ObservedDeployment]:
 def wait_until_statements_observed(
     place: SelectedEnvironment, reader: "LedgerReader", progress: ProgressCallback, *, seconds: float = OBSERVED_S
 ) -> None:
-    """Wait until the agent has checked every statement that it keeps running; raises TryAgain.
+    """Wait until the agent has checked every statement that should be running; raises TryAgain.
 
     A new agent does not know what is running until its first round: a plan made before that would resume statements
-    that are already running. There is no wait unless the pool is up or starting; nothing runs on one that is down.
+    that are already running. There is no wait unless the pool is up or starting, because nothing runs without a pool.
     """
     began = time.monotonic()
     while reader.facts().pool_state in ("up", "starting"):
@@ -89,7 +89,7 @@ def wait_until_statements_observed(
 
 @dataclass(frozen=True, slots=True)
 class ObservedDocument:
-    """The content of an `--observed` file, which is read only once because it may be a pipe."""
+    """The parsed content of an `--observed` file, which is read only once because it may be a pipe."""
 
     path: str
     text: str
@@ -104,7 +104,7 @@ class ObservedDocument:
     ) -> None:
         """Raise InvalidProject if the document is contradictory, with a Problem and its line for each contradiction.
 
-        `observed` is the document's content, completed with texts from a git commit.
+        `observed` contains the document's deployments, completed with SQL and YAML from a git commit.
         """
         from core.observed.document import places_in_text
         from core.planner.contradictory_observations import impossible_observations, with_places

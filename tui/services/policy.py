@@ -1,4 +1,4 @@
-"""The policies of an environment: the declared one and the recorded ones, and how a policy is recorded and approved."""
+"""The declared and recorded policies of an environment, and how a policy is recorded and approved."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class RecordedPolicy:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentPolicies:
-    """The policies of an environment at one moment: the declared one, the effective one, and one awaiting approval."""
+    """A snapshot of an environment's policies: the declared one, the effective one, and one awaiting approval."""
 
     declared: Policy | None
     """The policy that the files declare; None if they were not read."""
@@ -39,14 +39,14 @@ class EnvironmentPolicies:
 
     @property
     def differs(self) -> tuple[str, ...]:
-        """Keys of the rules in which the declared policy differs from the effective one."""
+        """Keys of the rules that differ between the declared and the effective policy."""
         return differing_rules(self.declared, self.in_force.policy) if self.declared and self.in_force else ()
 
 
 def read_declared(place: SelectedEnvironment) -> tuple[Policy, dict[str, str]]:
-    """Return the declared policy and the texts it was read from; raises UsageError and InvalidProject.
+    """Return the declared policy and the files from which it was read; raises UsageError and InvalidProject.
 
-    Only YAML is parsed. Of SQL files only the names matter, so a broken statement does no harm.
+    Only YAML is parsed. Of SQL files, only the paths are used, so an invalid statement does no harm.
     """
     from core.project_reader.manifest import declared_policy
 
@@ -65,7 +65,7 @@ def read_declared(place: SelectedEnvironment) -> tuple[Policy, dict[str, str]]:
 
 
 def read_policies(declared: Policy | None, reader: LedgerReader | None) -> EnvironmentPolicies:
-    """Return the declared policy together with those recorded in the ledger; without a ledger, none are recorded."""
+    """Return the declared policy with the policies recorded in the ledger; without a ledger, none are recorded."""
     if reader is None:
         return EnvironmentPolicies(declared, None, None)
     with reader.frame():
@@ -85,7 +85,7 @@ def apply(
 
 
 def approve(place: SelectedEnvironment, client: AgentClient, digest: str, *, confirm: str) -> dict[str, object]:
-    """Have the agent put the waiting policy into effect; the answer has the same keys as that of `apply`."""
+    """Have the agent put a policy that awaits approval into effect; the answer has the same keys as for `apply`."""
     line = equivalent_command(place, "policy", "approve")
     return client.call("policy_approve", {"id": digest}, confirm=confirm, line=line)
 
@@ -107,7 +107,10 @@ def rule_words(policy: Policy, key: str) -> str:
 
 
 def comparison(policies: Mapping[str, Policy]) -> tuple[tuple[str, ...], ...]:
-    """Return a table that compares policies: a row for each rule that any of them sets, starting with its key."""
+    """Return the rows of a table that compares policies; each row has a rule's key and its value in each policy.
+
+    Rules that no policy sets are left out.
+    """
     every = tuple(policies.values())
     return tuple(
         (key, *(rule_words(policy, key) for policy in every))

@@ -1,4 +1,4 @@
-"""Analysis by Spark of SQL texts that need not be deployed, through the agent of their project."""
+"""Spark's analysis of SQL that need not be deployed, requested through the agent of its project."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ ASKED_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class StatementCrossCheck:
-    """Spark's analysis of a statement, and how it disagrees with Headgate's own analysis."""
+    """Spark's analysis of a statement, and the differences from Headgate's own analysis."""
 
     engine: str
     disagreements: tuple[Fact[Notice], ...]
@@ -36,14 +36,17 @@ class StatementCrossCheck:
         return tuple(f"disagrees: {found}" for found in self.disagreements) or ("agrees",)
 
     def as_json(self) -> dict[str, Any]:
-        """Return Spark's answer and the disagreements as a JSON object."""
+        """Return Spark's answer, with the disagreements added, as a JSON object."""
         return self.answer.as_json() | {"disagreements": [found.as_json() for found in self.disagreements]}
 
 
 def analyse_statements(
     operations: EnvironmentService, source: SqlSource, found: Sequence[ParsedStatement]
 ) -> tuple[StatementCrossCheck, ...]:
-    """Have Spark analyse statements, and compare with Headgate's own analysis; raises TryAgain without an answer."""
+    """Have Spark analyse statements, and compare its answers with Headgate's own analysis.
+
+    Raises TryAgain if Spark does not answer.
+    """
     ddl_of = _declared(operations)
     revisions = [
         Revision(parsed.writes, RevisionTexts(dml=source.text), parsed, TableDdl(parsed.writes, (), ""))
@@ -64,7 +67,7 @@ def cross_check_changes(
     old: Mapping[TableName, Revision],
     new: Mapping[TableName, Revision],
 ) -> dict[TableName, Change]:
-    """Return the changes, each checked against Spark's analysis; raises TryAgain if Spark does not answer.
+    """Return the changes after checking each against Spark's analysis; raises TryAgain if Spark does not answer.
 
     A change that does not affect the SQL needs no answer and stays unconfirmed.
     """

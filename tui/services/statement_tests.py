@@ -48,7 +48,7 @@ END_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class SelectedCases:
-    """The cases to run, with the project files that they need."""
+    """The test cases to run, with the project files that they need."""
 
     cases: tuple[StatementCase, ...]
     chosen: frozenset[TableName]
@@ -60,16 +60,16 @@ class SelectedCases:
 
 @dataclass(frozen=True, slots=True)
 class PlannedUpgrade:
-    """The tables whose texts differ from earlier ones, and the planner's classification of these changes."""
+    """The tables whose SQL or YAML has changed, and the planner's classification of each change."""
 
     old: Mapping[TableName, RevisionTexts]
     changes: Mapping[TableName, Change]
 
 
 def select_cases(operations: EnvironmentService, words: Iterable[str], products: Iterable[str]) -> SelectedCases:
-    """Read the cases of the selected tables, or all cases if none are selected; raises UsageError and InvalidProject.
+    """Read the test cases of the selected tables, or all test cases if no table is selected.
 
-    Tables are selected by name or by product.
+    Tables are selected by name or by product. Raises UsageError and InvalidProject.
     """
     declared = operations.projects.read()
     tables = declared.project.tables
@@ -83,12 +83,15 @@ def select_cases(operations: EnvironmentService, words: Iterable[str], products:
 
 
 def restricted(selected: SelectedCases, upgrade: PlannedUpgrade) -> SelectedCases:
-    """Return the selection with only the cases of tables that an upgrade changes."""
+    """Return the selection with only the test cases of tables that an upgrade changes."""
     return replace(selected, cases=tuple(case for case in selected.cases if case.table in upgrade.old))
 
 
 def refuse_nothing(selected: SelectedCases, words: Iterable[str]) -> None:
-    """Raise UsageError if a named table has no case or no case is selected; a test of nothing must not pass."""
+    """Raise UsageError if a named table has no test case, or if no test case is selected.
+
+    A test run without test cases must not pass.
+    """
     tested = {case.table for case in selected.cases}
     without = [word for word in words if word in selected.tables and word not in tested]
     if without:
@@ -119,7 +122,7 @@ def tried_as_files(selected: SelectedCases) -> str:
 def request_of(
     operations: EnvironmentService, selected: SelectedCases, *, case_s: float, old: Mapping[TableName, RevisionTexts]
 ) -> CaseRequest:
-    """Return the request to the child process that runs the selected cases."""
+    """Return a request for the child process to run the selected test cases."""
     names = {case.table for case in selected.cases}
     texts = _needed_texts(selected.texts, selected.tables, names, _reads_of(operations.project(), old))
     return CaseRequest(
@@ -133,7 +136,7 @@ def request_of(
 
 
 def find_upgrade(operations: EnvironmentService, since: str) -> PlannedUpgrade:
-    """Return the changes since a git commit, or since the last deployment; raises UsageError."""
+    """Return the changes since a git commit or since the last deployment; raises UsageError."""
     declared = {name: table for name, table in operations.project().tables.items() if not table.external}
     old = {}
     for name, texts in _old_texts(operations, since).items():
@@ -143,9 +146,9 @@ def find_upgrade(operations: EnvironmentService, since: str) -> PlannedUpgrade:
 
 
 def tell_plans(operations: EnvironmentService, upgrade: PlannedUpgrade, results: Iterable[CaseResult]) -> str:
-    """Report failed upgrades to the agent, so that plans rebuild these tables; return the outcome as text.
+    """Report failed upgrades to the agent, so that plans rebuild these tables; return the outcome as a sentence.
 
-    The text is empty if no upgrade is known to have failed.
+    The sentence is empty if no upgrade is known to have failed.
     """
     shown = {}
     for each in results:
@@ -164,7 +167,7 @@ def tell_plans(operations: EnvironmentService, upgrade: PlannedUpgrade, results:
 def write_first_case(
     operations: EnvironmentService, word: str, environ: Mapping[str, str], *, tell: Callable[[str], None]
 ) -> str:
-    """Write a first test case for a table, with the rows that its statement writes today; return the file's path.
+    """Write a table's first test case, with the rows that its statement produces today; return the file's path.
 
     Raises Refused if the file exists, UsageError for a table without a statement, and EngineRefused.
     """
@@ -189,10 +192,10 @@ def write_first_case(
 
 
 def run_child(request: CaseRequest, environ: Mapping[str, str], *, trials: int = 1) -> Generator[dict[str, Any]]:
-    """Yield the answers of the child process until it ends, then remove its server and folder; raises HeadgateError.
+    """Yield the answers of a child process until it finishes, then remove its Spark server and its folder.
 
-    The child runs `trials` trials of up to `request.case_s` seconds each; it is ended if it does not report even a
-    timeout.
+    The child runs `trials` trials of up to `request.case_s` seconds each, and is killed if it does not even report a
+    timeout. Raises HeadgateError if it fails.
     """
     try:
         folder = tempfile.mkdtemp(prefix="headgate-test-")
@@ -248,7 +251,10 @@ def _answers(
 
 
 def _end(process: "subprocess.Popen[str]", folder: str) -> None:
-    """End the child by closing its input, or kill it if that takes too long; end its server and delete its folder."""
+    """End the child process, and its Spark server, and delete its folder.
+
+    The child is asked to end by closing its input, and killed if it does not end in time.
+    """
     if process.stdin is not None:
         with suppress(OSError):
             process.stdin.close()
@@ -306,7 +312,7 @@ def _beside(path: str, cases: Iterable[StatementCase]) -> bool:
 def _needed_texts(
     texts: Mapping[str, str], tables: Mapping[TableName, Table], names: set[TableName], more: set[TableName]
 ) -> dict[str, str]:
-    """Return headgate.yml and the files of the named tables, of their parents, and of the tables in `more`."""
+    """Return headgate.yml and the files of the named tables, of the tables that they read, and of those in `more`."""
     parents = {read.table for name in names if (parsed := tables[name].parsed) for read in parsed.reads}
     folders = {tables[name].folder for name in names | parents | more if name in tables}
     return {path: text for path, text in texts.items() if path == MANIFEST_PATH or table_folder(path) in folders}

@@ -1,9 +1,9 @@
-"""Ending the processes of an environment, and deleting the files that Headgate created for it.
+"""Ending of the processes of an environment, and deletion of the files that Headgate created for it.
 
 Generator, agent and pool are each proven to belong to the environment, and proven to have ended. A purge deletes only
-what is itself proven to belong to the environment: the folder of a version contains the owner file of this ledger or is
-named by a record, and files of the home and of a demo are known by name. Everything else stays, with its folders. Links
-are never followed.
+files that are proven to belong to the environment: the folder of a version contains the owner file of this ledger or is
+listed in a record, and files of the home and of a demo are known by name. Everything else stays, with its folders.
+Links are never followed.
 """
 
 import fcntl
@@ -34,9 +34,9 @@ GENERATOR = "pipelines.demo"
 def end_all(
     place: SelectedEnvironment, client: AgentClient, *, keep_pool: bool, confirm: str, progress: ProgressCallback
 ) -> list[str]:
-    """End generator, agent and pool, and return what was running; raises HeadgateError for a process that does not end.
+    """End the generator, the agent and the pool, and return the names and pids of those that were running.
 
-    Raises Refused if they belong to another folder of which this one is a copy.
+    Raises HeadgateError if a process does not end, and Refused if this folder is a copy of the folder that they serve.
     """
     # Without access to the home, "nothing was running" would be a guess.
     has_ledger(place)
@@ -97,7 +97,7 @@ def still_running(place: SelectedEnvironment) -> list[str]:
 def find_generator(place: SelectedEnvironment) -> OsProcess | None:
     """Return the demo's generator for this environment, or None if it is not running.
 
-    It is the process that holds the lock in the data folder.
+    The generator is the process that holds the lock in the data folder.
     """
     lock = Path(place.data, "generator.lock")
     found = os_processes.lock_holder(str(lock))
@@ -141,7 +141,10 @@ class OwnedPlace:
 
 
 def marked(place: SelectedEnvironment) -> list[OwnedPlace]:
-    """List everything proven to belong to this environment: versions, records, marks, the home, and demo files."""
+    """List everything that a purge may delete: versions, records, marks, the home, and demo files.
+
+    All of it is proven to belong to this environment.
+    """
     data, ledger = Path(place.data), _ledger_id(place)
     found = [OwnedPlace(str(folder)) for folder in _version_folders(data) if is_owned(folder, ledger)]
     records = data / RECORDS_FOLDER
@@ -156,9 +159,10 @@ def marked(place: SelectedEnvironment) -> list[OwnedPlace]:
 
 
 def keeps_home(place: SelectedEnvironment) -> str | None:
-    """Return why a purge keeps the home of an environment, or None if it deletes the home.
+    """Return why a purge keeps the home folder of an environment, or None if it deletes that folder.
 
-    The home is kept if its ledger does not match the mark in the data folder, which was then copied or deleted.
+    The home is kept if its ledger does not match the mark in the data folder, because the folder was copied or the mark
+    deleted.
     """
     ledger = _ledger_id(place)
     if not ledger or _is_of(Path(place.data, WORLD_FILE), ledger):
@@ -167,7 +171,7 @@ def keeps_home(place: SelectedEnvironment) -> str | None:
 
 
 def purge(place: SelectedEnvironment, places: list[OwnedPlace], progress: ProgressCallback) -> list[str]:
-    """Delete what `marked` listed, and the folders that become empty; return the deleted paths."""
+    """Delete the files and folders that `marked` listed, and emptied parent folders; return the deleted paths."""
     began, ledger = time.monotonic(), _ledger_id(place)
     ends = {place.data, place.folder, os.path.dirname(place.where.home)}
     gone: list[str] = []
@@ -203,7 +207,7 @@ def _delete(path: Path) -> None:
 
 
 def _is_locked(path: Path) -> bool:
-    """Return whether a server still locks a data folder, given the folder's lock file."""
+    """Return whether a Spark server still holds the given lock file of a data folder."""
     with suppress(FileNotFoundError), open(path, "rb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -213,7 +217,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _remove_empty(folder: Path, ends: set[str]) -> None:
-    """Remove a folder and its parents, up to one of `ends`, as long as they are empty."""
+    """Remove a folder and its parents as long as they are empty; the paths in `ends` are the last to be removed."""
     with suppress(OSError):
         os.rmdir(folder)
         if str(folder) not in ends:
@@ -221,9 +225,9 @@ def _remove_empty(folder: Path, ends: set[str]) -> None:
 
 
 def is_owned(folder: Path, ledger: str) -> bool:
-    """Return whether a folder is a version that a ledger owns, judged by its owner file, its note and its name.
+    """Return whether a folder is a version that a ledger owns, judging by its owner file, its note and its name.
 
-    A copy made by hand contains both files but has another name. A link is not owned, and an unknown ledger owns
+    A folder copied by hand contains both files but has another name. A link is never owned, and an unknown ledger owns
     nothing.
     """
     if folder.is_symlink() or not _is_of(folder / OWNER_FILE, ledger):
@@ -234,10 +238,10 @@ def is_owned(folder: Path, ledger: str) -> bool:
 
 
 def remove_tree(root: str, *, told: Callable[[int], None]) -> None:
-    """Delete a folder with its content; links are removed but never followed.
+    """Delete a folder with its contents; links are removed but never followed.
 
-    `told` is called from this thread with the number of files deleted so far. What cannot be deleted is kept, without
-    an error; the owner file is deleted last, so that a partly deleted folder is still recognized.
+    `told` is called from this thread with the number of files deleted so far. Whatever cannot be deleted is kept
+    without an error; the owner file is deleted last, so that a partly deleted folder is still recognized.
     """
     folders = [folder for folder, _, _ in os.walk(root)]
     gone = 0
@@ -253,7 +257,7 @@ def remove_tree(root: str, *, told: Callable[[int], None]) -> None:
 
 
 def _empty(folder: str, is_root: bool) -> int:
-    """Delete the files in a folder and return how many; a link that replaces the folder meanwhile is not followed."""
+    """Delete the files in a folder, and return their number; a link that has replaced the folder is not followed."""
     gone = 0
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -272,7 +276,7 @@ def _empty(folder: str, is_root: bool) -> int:
 
 
 def _ledger_id(place: SelectedEnvironment) -> str:
-    """Return the id of the environment's ledger, or else the one in the data folder's mark; empty if unknown."""
+    """Return the id of the environment's ledger, or else the id in the data folder's mark; empty if there is none."""
     from state.ledger import ledger_id_of
 
     with suppress(HeadgateError):
@@ -283,7 +287,7 @@ def _ledger_id(place: SelectedEnvironment) -> str:
 
 
 def _version_folders(data: Path) -> Iterator[Path]:
-    """Yield the folders that may be versions: tables and checkpoints, including those in the trash."""
+    """Yield the folders that may be versions of tables or checkpoints, including those in the trash."""
     for container in ("tables", "checkpoints"):
         yield from _folders(data / container)
     for version in _folders(data / "trash"):
@@ -298,7 +302,7 @@ def _folders(root: Path) -> list[Path]:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """Return the entries of a folder, sorted; empty if the folder does not exist or cannot be read."""
+    """Return the paths in a folder, sorted; empty if the folder does not exist or cannot be read."""
     try:
         return sorted(folder.iterdir())
     except OSError:
@@ -310,7 +314,7 @@ def _is_of(file: Path, ledger: str) -> bool:
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file that is not a link; empty if there is none."""
+    """Return the JSON object in a file; empty if the file contains none or is a link."""
     try:
         value = json.loads(path.read_text("utf-8")) if not path.is_symlink() else {}
     except (OSError, ValueError):
@@ -319,7 +323,7 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def _with_parts(folder: Path, ours: list[Path], besides: Iterable[Path] = ()) -> list[OwnedPlace]:
-    """Return `folder` as one `OwnedPlace` if it contains only `ours` and `besides`, else one for each of `ours`."""
+    """Return `folder` as a whole if it contains only `ours` and `besides`, else each path in `ours` separately."""
     if not ours:
         return []
     if {*_entries(folder)} == {*ours, *besides}:
@@ -342,7 +346,7 @@ def _home_parts(home: Path) -> list[OwnedPlace]:
 
 
 def _demo_parts(place: SelectedEnvironment, others: set[str]) -> list[OwnedPlace]:
-    """List what `headgate demo` created: the files named in the demo's mark, and those that the generator wrote.
+    """List the files that `headgate demo` created: those in the demo's mark, and those that the generator wrote.
 
     The demo's folder is listed as a whole if it contains only these files and `others`, which a purge also deletes.
     """
@@ -373,7 +377,7 @@ def _demo_parts(place: SelectedEnvironment, others: set[str]) -> list[OwnedPlace
 
 
 def _walked(root: str, without: set[str]) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Walk a folder tree, skipping the folders in `without`."""
+    """Walk a folder tree like `os.walk`, skipping the folders in `without`."""
     for folder, folders, files in os.walk(root):
         folders[:] = [name for name in folders if os.path.join(folder, name) not in without]
         yield folder, folders, files

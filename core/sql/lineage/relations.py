@@ -42,13 +42,13 @@ class RelationColumn:
 
 @dataclass(slots=True, eq=False)
 class RowDecision:
-    """A condition that decides which rows exist; `value` turns it into a frozen `LineageCondition`."""
+    """A condition that decides which rows exist, in the mutable form that is used while lineage is traced."""
 
     clause: str
     item: RelationColumn
 
     def value(self) -> LineageCondition:
-        """Return the condition as a frozen value."""
+        """Return the condition as a frozen `LineageCondition`."""
         steps = _steps(self.item)
         inputs = tuple(_input(self.item, at, InputKind.CONDITION, steps) for at in sorted(all_origins(self.item)))
         return LineageCondition(self.clause, self.item.expression, inputs, self.item.offset)
@@ -56,7 +56,7 @@ class RowDecision:
 
 @dataclass(slots=True)
 class Relation:
-    """The columns and row conditions of a source in FROM, or of a query."""
+    """The known columns of a source in FROM or of a query, and the conditions that decide which rows it has."""
 
     items: list[RelationColumn]
     deciding: dict[RowDecision, None] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Relation:
     _by_name: dict[str, list[RelationColumn]] = field(default_factory=dict)
 
     def named(self, name: str) -> list[RelationColumn]:
-        """Return the columns with the given name, including hidden ones if no other column has that name."""
+        """Return the columns with the given name; hidden columns are included only if no other column has that name."""
         if not self._by_name:
             for item in self.items:
                 self._by_name.setdefault(item.name, []).append(item)
@@ -98,7 +98,7 @@ class JoinSide:
         return {each: None for relation in self.relations.values() for each in relation.deciding}
 
     def tables(self) -> dict[TableName, None]:
-        """Return the tables from whose rows the joined sources are made."""
+        """Return the tables whose rows the joined sources consist of."""
         return {table: None for relation in self.relations.values() for table in relation.tables}
 
     def bare(self, name: str) -> list[tuple[str, RelationColumn]]:
@@ -110,7 +110,7 @@ class JoinSide:
         return self._by_name.get(name) or [(alias, item) for alias, item in hidden if item.name == name]
 
     def starred(self, relation: Relation) -> list[RelationColumn]:
-        """Return a source's columns in the order of `t.*` on 4.2.0: those hidden by USING or NATURAL come first."""
+        """Return a source's columns in the order of `t.*` (4.2.0): those hidden by USING or NATURAL come first."""
         visible = {id(item) for _, item in self.visible}
         merged = {id(item): number for number, (alias, item) in enumerate(self.visible) if not alias}
         keys = {item.name: number for number, (alias, item) in enumerate(self.visible) if not alias}
@@ -123,7 +123,7 @@ class JoinSide:
         return sorted(relation.items, key=place)
 
     def missing(self) -> str:
-        """Return why an unqualified name may refer to an unknown column; empty if all columns are known."""
+        """Return why an unqualified name may refer to a column that is not known; empty if all columns are known."""
         return next((each.missing for each in self.relations.values() if each.missing), "")
 
 
@@ -133,7 +133,7 @@ def side_of(alias: str, relation: Relation) -> JoinSide:
 
 
 def joined_sides(left: JoinSide, right: JoinSide, kind: str, using: Iterable[str]) -> JoinSide:
-    """Join two sides; the columns in USING are merged and come first (as in NATURAL and USING joins of Spark 4.2.0)."""
+    """Join two sides; the columns in USING are merged and come first, as Spark 4.2.0 does for NATURAL and USING."""
     merged: list[tuple[str, RelationColumn]] = []
     for name in using:
         ours = [item for _, item in left.visible if item.name == name]
@@ -150,7 +150,7 @@ def joined_sides(left: JoinSide, right: JoinSide, kind: str, using: Iterable[str
 
 
 def hides_right(kind: str) -> bool:
-    """Return whether a join outputs only the columns of its left side."""
+    """Return whether a join outputs only the columns of its left side, as a SEMI or ANTI join does."""
     return "SEMI" in kind or "ANTI" in kind
 
 
@@ -172,13 +172,13 @@ def made_column(name: str, uses: Iterable[RelationColumn], expression: str = "")
 
 
 def labelled_column(item: RelationColumn, part: str) -> RelationColumn:
-    """Label a column so that lineage shows it as a step, as for a column of a subquery or an output."""
+    """Label a column with its query's name, so that it appears as a step in the lineage; returns the same column."""
     item.label = f"{part}.{item.name}" if part else item.name
     return item
 
 
 def passed_on_column(item: RelationColumn, part: str) -> RelationColumn:
-    """Return the output column that `*` makes of a source's column; a table's own column is returned unchanged."""
+    """Return the output column to which `*` expands a source's column; a table's own column is returned unchanged."""
     if not item.label:
         return item
     found = RelationColumn(
@@ -189,7 +189,7 @@ def passed_on_column(item: RelationColumn, part: str) -> RelationColumn:
 
 
 def renamed_relation(relation: Relation, alias: Any, part: str) -> Relation:
-    """Rename a relation's columns by the column list of its alias, as in `AS t(a, b)`; without a list, do nothing."""
+    """Rename a relation's columns by its alias's column list, as in `AS t(a, b)`; without a list, nothing changes."""
     names = [each.name.lower() for each in alias.args.get("columns") or []] if alias is not None else []
     for index, (item, name) in enumerate(zip(list(relation.items), names, strict=False)):
         found = replace(item, name=name)
@@ -198,7 +198,7 @@ def renamed_relation(relation: Relation, alias: Any, part: str) -> Relation:
 
 
 def united_column(item: RelationColumn, other: RelationColumn) -> RelationColumn:
-    """Return the column of a UNION with another branch's column added; `item` is the column of the branches so far."""
+    """Add another branch's column to a column of a UNION, which contains the branches so far, and return it."""
     united = {
         name: united_column(replace(inner, branches=()), more)
         for (name, inner), more in zip(item.fields.items(), other.fields.values(), strict=False)
@@ -219,7 +219,7 @@ def united_column(item: RelationColumn, other: RelationColumn) -> RelationColumn
 
 
 def add_origins(into: Origins, more: Origins) -> None:
-    """Add origins to `into`; an origin that is in both gets the field paths of both."""
+    """Add the origins in `more` to `into`; an origin that is in both gets the field paths of both."""
     for origin, paths in more.items():
         known = into.get(origin)
         into[origin] = paths if known is None else known | paths
@@ -233,7 +233,7 @@ def all_origins(item: RelationColumn) -> Origins:
 
 
 def table_column(table: TableName, name: str, kind: str) -> RelationColumn:
-    """Return the relation column that represents a table's column."""
+    """Return a column of a relation that stands for a column of a table."""
     return RelationColumn(name.lower(), {ColumnOrigin(table, name): _WHOLE}, kind=kind, plain=True)
 
 
@@ -243,7 +243,7 @@ def rows_of(tables: Iterable[TableName]) -> Origins:
 
 
 def field_of(item: RelationColumn, path: Iterable[str]) -> RelationColumn | None:
-    """Return the column for a nested field such as `item.a.b`, or None if the type is known and has no such field."""
+    """Return the column for a nested field such as `item.a.b`, or None if the field certainly does not exist."""
     for name in path:
         if item.fields:
             inner = item.fields.get(name)
@@ -266,7 +266,7 @@ def field_of(item: RelationColumn, path: Iterable[str]) -> RelationColumn | None
 def excepted_column(
     name: LeftOut, found: Sequence[tuple[str, RelationColumn]], sources: Mapping[str, Relation]
 ) -> tuple[RelationColumn | None, tuple[str, ...], str]:
-    """Resolve a name in EXCEPT to a column of the star, the path of the removed field, and any reason for failure.
+    """Resolve a name in EXCEPT to a column of the star, the path of the removed field, and the reason for a failure.
 
     The path is empty for a whole column, and the reason is empty on success. A source takes precedence over a struct of
     the same name.
@@ -286,12 +286,12 @@ def excepted_column(
 
 
 def overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Return whether one path is a prefix of the other, in which case EXCEPT may not name both."""
+    """Return whether one field path is a prefix of the other, in which case EXCEPT may not contain both."""
     return one[: len(other)] == other[: len(one)]
 
 
 def without_fields(item: RelationColumn, gone: Iterable[tuple[str, ...]]) -> RelationColumn:
-    """Return a struct column without some fields, which are given as lower-case paths within the struct."""
+    """Return a struct column without the fields in `gone`, which are given as lower-case paths within the struct."""
     inner: dict[str, list[tuple[str, ...]]] = {}
     for path in gone:
         inner.setdefault(path[0], []).append(path[1:])
@@ -306,7 +306,7 @@ def without_fields(item: RelationColumn, gone: Iterable[tuple[str, ...]]) -> Rel
 
 
 def inputs_of(item: RelationColumn) -> tuple[LineageInput, ...]:
-    """Return the inputs of an output: first its values, then the conditions that are not also values, each sorted."""
+    """Return the inputs of an output, sorted: first its values, then the conditions that are not also values."""
     steps = _steps(item)
     values = [_input(item, origin, InputKind.VALUE, steps) for origin in sorted(item.values)]
     others = sorted(origin for origin in item.conditions if origin not in item.values)
@@ -325,9 +325,9 @@ def _input(
 
 
 def _text(item: RelationColumn, origin: ColumnOrigin) -> str:
-    """Return the expressions of those UNION branches that depend on an origin.
+    """Return the expressions of the UNION branches that depend on an origin, joined by ` | `.
 
-    For a column that has no branches, return its own expression.
+    For a column without branches, return its own expression.
     """
     if not item.branches:
         return item.expression or item.name
@@ -336,7 +336,7 @@ def _text(item: RelationColumn, origin: ColumnOrigin) -> str:
 
 
 def _steps(item: RelationColumn) -> dict[ColumnOrigin, dict[LineageStep, None]]:
-    """Return, for each origin, the named columns between a column and the origin, nearest to the column first."""
+    """Return the lineage steps from a column to each of its origins, nearest to the column first."""
     found: dict[ColumnOrigin, dict[LineageStep, None]] = {}
     seen: set[int] = set()
     waiting = list(item.uses)

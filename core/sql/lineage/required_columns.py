@@ -2,7 +2,7 @@
 
 They are collected from the tree while a statement is read, so that a first plan can rule out missing columns without
 tracing the lineage of every statement. If the tables have these columns, `lineage_of` reports no missing column; the
-reverse does not hold. For statements with rarer syntax, the required columns are unknown.
+reverse does not hold. For statements with less common syntax, the required columns are unknown.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -30,7 +30,7 @@ _UNTRACED = (exp.Query, exp.Lambda, exp.Lateral, exp.Values, exp.Pivot, exp.Alia
 
 
 class _Untraced(Exception):
-    """Raised for syntax that only the full lineage can follow."""
+    """Raised for syntax whose required columns only the full lineage can determine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ _Sources = dict[str, _Source]
 
 
 def required_columns(query: Any) -> RequiredColumns | None:
-    """Return the columns that a query requires of its tables, or None if only the full lineage could find them.
+    """Return the columns that a query requires of its tables, or None if only the full lineage can determine them.
 
     The table names in the query must be resolved.
     """
@@ -199,7 +199,7 @@ def _starred(star: Any, sources: _Sources) -> Iterator[_Source]:
 
 
 def _time_windows(select: Any) -> Iterator[str]:
-    """Yield the names of the structs, `window` or `session_window`, that Spark adds to a SELECT with time windows."""
+    """Yield the name of each struct, `window` or `session_window`, that Spark adds to a SELECT with time windows."""
     for node in (select.args.get("group"), *select.expressions):
         for call in node.find_all(exp.Anonymous) if node is not None else ():
             name = plain_function_name(str(call.this))

@@ -53,8 +53,8 @@ from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
 def lineage_of(parsed: ParsedStatement, columns_of: ColumnsOf) -> StatementLineage:
     """Return the lineage of a parsed statement.
 
-    If the statement cannot be traced, every column is unresolved. The time is linear in the text for each WITH query
-    that is read.
+    If the statement cannot be traced, every output column is unresolved. Each reference to a WITH query takes time
+    linear in the length of the SQL.
     """
     try:
         source = open_sql(parsed.select, "")
@@ -93,7 +93,7 @@ class _StatementTracer:
         self.sources = FromSources(self.walk, self.query, text, stateful=stateful, changes=changes)
 
     def query(self, query: Any, ctes: Ctes, outer: Sides, label: str = "") -> Relation:
-        """Return the relation that a query yields; lineage steps show the query under the name `label`."""
+        """Return the relation that a query yields; `label` is the name of the query in lineage steps."""
         with_ = query.args.get("with_")
         if with_ is not None:
             inner = dict(ctes)
@@ -136,7 +136,7 @@ class _StatementTracer:
         return Relation(items, deciding, side.tables(), missing)
 
     def _name_windows(self, select: Any, place: ResolutionScope) -> None:
-        """Make the struct `window` or `session_window` available in a SELECT that uses such a time window.
+        """Make the struct `window` or `session_window` available in a SELECT that groups by such a time window.
 
         See analysis/ResolveTimeWindows.scala in Spark 4.2.
         """
@@ -247,6 +247,6 @@ class _StatementTracer:
 
 
 def _inner(query: Any, key: str) -> Any:
-    """Return the contents of a clause, or None if the SELECT has no such clause."""
+    """Return the expression in a clause such as WHERE, or None if the SELECT has no such clause."""
     clause = query.args.get(key)
     return clause.this if isinstance(clause, (exp.Where, exp.Having, exp.Qualify)) else clause

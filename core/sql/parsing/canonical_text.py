@@ -1,7 +1,7 @@
-"""Canonical text of a query: conditions in a fixed order, only the necessary brackets, and names in lower case.
+"""Canonical SQL of a query: conditions in a fixed order, only the necessary brackets, and names in lower case.
 
-Texts that Spark might distinguish must never become equal: a missed equality costs a restart, but a false one corrupts
-a table.
+Queries that Spark might distinguish must never become equal: a missed equality costs a restart, but a false one
+corrupts a table.
 """
 
 import re
@@ -53,7 +53,7 @@ def sql_of(node: Any) -> str:
 
 
 def _plain_column(column: Any) -> str:
-    """Return the text of a column written as `a` or `t.a`; empty for any other column.
+    """Return the SQL of a column written as `a` or `t.a`; empty for any other column.
 
     About half of all nodes are such columns, and this function is faster than sqlglot.
     """
@@ -73,7 +73,7 @@ def _needs_no_quotes(name: Any) -> bool:
 
 
 def normalise(tree: Any) -> Any:
-    """Return a tree in canonical form, modifying it in place where possible; names must be resolved."""
+    """Return a tree in canonical form, modifying it in place where possible; its names must be resolved."""
     queries = 0
     for node in tree.walk():
         node.comments = None
@@ -138,7 +138,7 @@ def _fold(name: Any) -> None:
 
 
 def _simplified(node: Any, tree: Any) -> Any:
-    """Apply the rule for a node whose children are canonical, and return the tree, whose root may be a new node."""
+    """Simplify a node whose children are canonical, and return the tree, whose root may be a new node."""
     rule = _rule(node.__class__)
     replacement = None if rule is None else rule(node)
     if replacement is None:
@@ -152,7 +152,7 @@ def _simplified(node: Any, tree: Any) -> Any:
 
 @cache
 def _rule(kind: type) -> Callable[[Any], Any] | None:
-    """Return the rule that rewrites nodes of a class, or None; most classes have no rule."""
+    """Return the rule that simplifies nodes of a class, or None; most classes have no rule."""
     return next((rule for kinds, rule in _RULES if issubclass(kind, kinds)), None)
 
 
@@ -174,7 +174,7 @@ def _oriented(comparison: Any) -> None:
 
 
 def _short_join(join: Any) -> None:
-    """Drop the optional keywords INNER, and OUTER after LEFT, RIGHT or FULL."""
+    """Drop the optional keyword INNER, or the optional OUTER after LEFT, RIGHT or FULL."""
     if join.kind == "INNER" or (join.side and join.kind == "OUTER"):
         join.set("kind", None)
 
@@ -185,7 +185,7 @@ def _short_alias(alias: Any) -> Any:
 
 
 def _may_open(paren: Any) -> bool:
-    """Return whether brackets can be removed; the brackets that operators need are added again later."""
+    """Return whether a pair of brackets can be removed; brackets that operators need are added again later."""
     if isinstance(paren.parent, (exp.Dot, exp.Bracket, exp.Cast, exp.Collate)):
         return isinstance(paren.this, (exp.Column, exp.Anonymous, exp.Paren))
     if isinstance(paren.parent, (exp.Any, exp.All)):
@@ -210,7 +210,10 @@ def _wrap_children(node: Any) -> None:
 
 
 def _sorted_terms(node: Any) -> Any:
-    """Flatten and sort a chain of AND or OR, given its top node; terms that occur twice are merged if deterministic."""
+    """Flatten and sort a chain of AND or OR, given its top node, and return the new chain.
+
+    Terms that occur twice are merged if they are deterministic. Returns None for a node that is not the top node.
+    """
     kind = type(node)
     if isinstance(node.parent, kind) or (isinstance(node.parent, exp.Paren) and isinstance(node.parent.parent, kind)):
         return None
@@ -238,7 +241,7 @@ def _sorted_terms(node: Any) -> Any:
 
 
 def _place(term: tuple[str, Any]) -> tuple[str, str]:
-    """Return the sort key of a term, without the numbers in the aliases of its subqueries.
+    """Return the sort key of a term, in which the aliases of its subqueries have no numbers.
 
     The numbers depend on the position of the term.
     """
@@ -247,7 +250,7 @@ def _place(term: tuple[str, Any]) -> tuple[str, str]:
 
 
 def _as_function(node: Any) -> Any:
-    """Return the function call that is equivalent to POSITION(a IN b) or a one-sided TRIM."""
+    """Return a function call that is equivalent to POSITION(a IN b) or to a one-sided TRIM; None for any other TRIM."""
     if isinstance(node, exp.StrPosition):
         found = [node.args.get("substr"), node.this, node.args.get("position")]
         return exp.Anonymous(this="locate", expressions=[each for each in found if each is not None])
@@ -257,7 +260,7 @@ def _as_function(node: Any) -> Any:
 
 
 def _as_it_is(node: Any) -> None:
-    """Leave ESCAPE as it is: `a LIKE b ESCAPE c` cannot be parsed with brackets around the LIKE."""
+    """Leave ESCAPE unchanged: `a LIKE b ESCAPE c` cannot be parsed with brackets around the LIKE."""
 
 
 _FOLDS: dict[type, Callable[[Any], None]] = {

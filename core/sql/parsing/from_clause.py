@@ -1,9 +1,9 @@
-"""Normalisation of FROM clauses, however they are bracketed; anything outside Spark's grammar is rejected.
+"""Normalisation of FROM clauses, whatever their brackets; anything outside Spark's grammar is rejected.
 
 Spark (SqlBaseParser.g4 of 4.2.0, `relation` and `relationPrimary`) has two kinds of brackets in FROM: around a query,
 and around a relation with its joins. Brackets around a relation have no meaning of their own, but turn the relation
-into a query if an alias, PIVOT, WATERMARK or TABLESAMPLE follows: `(a JOIN b) AS t` hides `a` and `b` like
-`(SELECT * FROM a JOIN b) AS t`. PIVOT and UNPIVOT apply to everything joined so far.
+into a query if an alias, PIVOT, WATERMARK or TABLESAMPLE follows: `(a JOIN b) AS t` hides `a` and `b` like `(SELECT *
+FROM a JOIN b) AS t`. PIVOT and UNPIVOT apply to everything joined so far.
 
 After normalisation, FROM and JOIN are followed by a *source*: a table, a table function, VALUES, LATERAL or a query in
 brackets. JOIN may also be followed by a *group*: brackets without an alias around a source with joins of its own. A
@@ -87,7 +87,7 @@ def sources_in(tree: Any) -> list[Any]:
 
 
 def sources_of(source: Any) -> list[Any]:
-    """Return the sources that a group joins, from left to right, or just the source itself if it is no group."""
+    """Return the sources that a group joins, from left to right, or only the source itself if it is not a group."""
     if not is_group(source):
         return [source]
     return [source.this, *(each for join in source.this.args["joins"] for each in sources_of(join.this))]
@@ -159,7 +159,7 @@ def _shape_select(select: Any) -> None:
 
 
 def _chain(first: Any, joins: list[Any]) -> tuple[Any, list[Any]]:
-    """Return a source and its joins, without redundant brackets; whatever precedes a PIVOT becomes a subquery."""
+    """Return the normalised form of a source and its joins; whatever precedes a PIVOT becomes a subquery."""
     source, found = _opened(first)
     for join in joins:
         pivots = _shape_join(join)
@@ -170,7 +170,7 @@ def _chain(first: Any, joins: list[Any]) -> tuple[Any, list[Any]]:
 
 
 def _opened(node: Any) -> tuple[Any, list[Any]]:
-    """Return the source after FROM or JOIN without redundant brackets, and the joins that were inside these."""
+    """Return a source without redundant brackets, and the joins that were inside these brackets."""
     if not isinstance(node, _SOURCES):
         # sqlglot takes FROM FROM (SELECT …) for a query without brackets, and loses what it reads.
         raise SqlDiagnostic("a table is missing after FROM or JOIN", "write its name, or a query in parentheses", -1)
@@ -187,7 +187,7 @@ def _opened(node: Any) -> tuple[Any, list[Any]]:
 
 
 def _shape_join(join: Any) -> list[Any]:
-    """Normalise the source of a join, and return the PIVOTs after it, which apply to everything joined so far."""
+    """Normalise the source of a join, and return the PIVOTs that follow it; they apply to everything joined so far."""
     _check(join)
     _check_join(join)
     pivots = join.args.pop("pivots", None) or []
@@ -224,7 +224,7 @@ def _check_join(join: Any) -> None:
 
 
 def _pivoted(source: Any, pivots: list[Any]) -> Any:
-    """Attach PIVOTs to a source, and return it; a PIVOT with an alias turns everything before it into a subquery."""
+    """Attach PIVOTs to a source, and return the result; a PIVOT with an alias becomes a subquery with that alias."""
     waiting: list[Any] = []
     for pivot in pivots:
         values = [value for each in pivot.args.get("fields") or [] for value in each.expressions]
@@ -248,7 +248,7 @@ def _select_all(source: Any, joins: list[Any]) -> Any:
 
 
 def _is_query(node: Any) -> bool:
-    """Return whether a node is a query, possibly in brackets; a name or a join in brackets is a relation instead."""
+    """Return whether a node is a query, possibly in brackets, rather than a bracketed relation such as a join."""
     while isinstance(node, exp.Subquery) and not _is_dressed(node) and not node.args.get("joins"):
         node = node.this
     return isinstance(node, (exp.Select, exp.SetOperation))
@@ -283,6 +283,6 @@ def _check_lateral(lateral: Any) -> None:
 
 
 def _refused(what: str, node: Any, remedy: str) -> SqlDiagnostic:
-    """Return the diagnostic for an unsupported clause, which is named by its SQL keywords."""
+    """Return the diagnostic for an unsupported clause; its message contains the clause's SQL keywords."""
     words = _WORDS.get(what, what).upper().replace("_", " ")
     return SqlDiagnostic(f"this part is not understood: {words}", remedy, first_offset(node), condition=_SYNTAX)

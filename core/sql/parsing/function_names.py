@@ -81,7 +81,7 @@ def plain_function_name(name: str) -> str:
 
 
 def _is_operator(tokens: list[Token], index: int, word: str) -> bool:
-    """Return whether a word before a bracket is a keyword or an operator rather than the name of a function.
+    """Return whether a word before a bracket is a keyword or an operator rather than a function name.
 
     Such words are FILTER after an aggregate, ANY and SOME after LIKE, and DIV.
     """

@@ -1,9 +1,9 @@
-"""Spark's operator precedence, made explicit with brackets before sqlglot parses a text.
+"""Spark's operator precedence, made explicit with brackets before sqlglot parses the tokens.
 
 In Spark (SqlBaseParser.g4 of 4.2.0, `valueExpression` and `predicate`), `* / % DIV` bind tighter than `+ - ||`,
 followed by shifts, `&`, `^`, `|`, and finally all comparisons, which share one level. The operand of IN, LIKE, BETWEEN
-and IS is a whole comparison, and these predicates cannot be chained without brackets. COLLATE binds tightest. Texts
-that sqlglot groups as Spark does are left unchanged.
+and IS is a whole comparison, and these predicates cannot be chained without brackets. COLLATE binds tightest. SQL that
+sqlglot groups as Spark does is left unchanged.
 """
 
 from collections.abc import Sequence
@@ -42,12 +42,12 @@ Tokens = list[Token]
 
 
 def with_precedence(tokens: Tokens) -> Tokens:
-    """Add brackets where sqlglot groups operators differently; raises SqlDiagnostic for texts that Spark rejects."""
+    """Add brackets where sqlglot groups operators differently from Spark; raises SqlDiagnostic for invalid SQL."""
     return _Grouping(tokens).all() if _matters(tokens) else tokens
 
 
 def _matters(tokens: Sequence[Token]) -> bool:
-    """Return whether a text has operators that sqlglot groups differently from Spark, or chained comparisons."""
+    """Return whether tokens contain chained comparisons, or operators that sqlglot groups differently from Spark."""
     around: list[bool] = []
     compared = between = False
     before = None
@@ -77,14 +77,14 @@ def _matters(tokens: Sequence[Token]) -> bool:
 
 
 class _Grouping:
-    """Adds brackets in one pass over the tokens."""
+    """Adds the brackets of Spark's operator precedence in one pass over the tokens."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
         self._at = 0
 
     def all(self) -> Tokens:
-        """Consume and return all tokens, with the added brackets."""
+        """Consume all tokens, and return them with the added brackets."""
         found: Tokens = []
         while self._at < len(self._tokens):
             found += self._sequence()
@@ -103,7 +103,7 @@ class _Grouping:
         return list(self._tokens[self._at - count : self._at])
 
     def _sequence(self, *, case: bool = False) -> Tokens:
-        """Consume and return tokens up to a closing bracket, or up to the END of a CASE."""
+        """Consume and return the tokens before the next closing bracket or, with `case`, before the END of a CASE."""
         found: Tokens = []
         while (kind := self._kind()) is not None and kind not in _OPENING.values() and not (case and kind is _T.END):
             separates = kind in _SEPARATORS and not (kind in _JOINS and self._kind(1) is _T.L_PAREN)
@@ -117,7 +117,7 @@ class _Grouping:
         return found
 
     def _condition(self) -> Tokens:
-        """Consume and return a value and the predicate after it, if any."""
+        """Consume and return a value, with the predicate that follows it, if any."""
         value, level = self._value(1)
         if not self._is_predicate():
             return value
@@ -191,7 +191,7 @@ class _Grouping:
         return bool(self._tokens[at - 1].end + 1 == self._tokens[at].start)
 
     def _unit(self) -> Tokens:
-        """Consume and return one operand with its signs, but without an alias."""
+        """Consume and return one operand, including its signs but not its alias."""
         signs: Tokens = []
         while self._kind() in _SIGNS:
             signs += self._take()
@@ -211,7 +211,7 @@ class _Grouping:
         return [*signs, *found]
 
     def _goes_on(self, found: Tokens, kind: TokenType) -> bool:
-        """Return whether the next token, of type `kind`, continues the operand whose tokens so far are `found`."""
+        """Return whether the next token, of type `kind`, belongs to the operand that begins with the tokens `found`."""
         if kind is _T.STAR:
             return not found or found[-1].token_type is _T.DOT
         if kind in (_T.CASE, _T.VALUES) and not found:
@@ -249,7 +249,7 @@ def _bracketed(tokens: Tokens) -> Tokens:
 
 
 def _like(token: Token, kind: TokenType, text: str) -> Token:
-    """Return a new token that has the position of an existing one."""
+    """Return a new token with the position of an existing token."""
     return Token(kind, text, token.line, token.col, token.start, token.end, [])
 
 

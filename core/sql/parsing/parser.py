@@ -21,7 +21,7 @@ from core.text.wording import did_you_mean
 class _WithAnyType(Spark):
     """sqlglot's Spark dialect, extended to accept any name as a type.
 
-    Such names stand for types that sqlglot cannot read.
+    Such names are placeholders for types that sqlglot cannot parse.
     """
 
     SUPPORTS_USER_DEFINED_TYPES = True
@@ -56,8 +56,8 @@ _LAST_EDIT = "compare it with a text that works: the last edit is the likely cau
 def parse_query(tokens: Sequence[Token], text: str, *, bare_calls: bool = True) -> Any:
     """Parse a query whose streaming clauses have been removed, and normalise its FROM clauses.
 
-    `text` is the whole file; error messages quote it. With `bare_calls`, a name such as `current_date` becomes a call
-    of that function; without it, the name stays a column, because a table may have such a column.
+    `text` is the content of the file, quoted in error messages. With `bare_calls`, a name such as `current_date`
+    becomes a call of that function; without it, the name stays a column, because a table may have such a column.
     """
     start, queries, views, calls = tokens[0].start if tokens else 0, 0, False, False
     casts = clusters = False
@@ -98,7 +98,10 @@ def parse_query(tokens: Sequence[Token], text: str, *, bare_calls: bool = True) 
 
 
 def _with_hidden_types(tokens: Sequence[Token]) -> tuple[list[Token], list[str]]:
-    """Replace each cast type that sqlglot cannot read with a name that contains its index in the returned types."""
+    """Replace cast types that sqlglot cannot parse with placeholders; return the tokens and the replaced types.
+
+    A placeholder's name contains the type's index in the returned list.
+    """
     found: list[Token] = []
     types: list[str] = []
     index = 0
@@ -120,7 +123,7 @@ def _with_hidden_types(tokens: Sequence[Token]) -> tuple[list[Token], list[str]]
 
 
 def _is_unread(held: Sequence[Token], at: int) -> bool:
-    """Return whether a token of a type is a word that sqlglot cannot read, rather than the name of a struct field."""
+    """Return whether a token of a type is a word that sqlglot cannot parse, rather than the name of a struct field."""
     if held[at].token_type is TokenType.NEQ:
         return True
     word = word_of(held[at]).lower()
@@ -154,7 +157,7 @@ def _type_end(tokens: Sequence[Token], start: int) -> int:
 
 
 def _type_text(tokens: Sequence[Token]) -> str:
-    """Return the text of a type in lower case, with spaces only between words."""
+    """Return a type as a string in lower case, with spaces only between words."""
     text = ""
     for token in tokens:
         part = quoted_string_literal(str(token.text)) if token.token_type is TokenType.STRING else token.text.lower()
@@ -164,7 +167,7 @@ def _type_text(tokens: Sequence[Token]) -> str:
 
 
 def _show_types(query: Any, types: Sequence[str]) -> None:
-    """Replace the names of hidden types with the types' texts; raise SqlDiagnostic for a name that is not a type."""
+    """Replace placeholders with the types that they stand for; raise SqlDiagnostic for a name that is not a type."""
     for node in query.find_all(exp.DataType):
         if node.this is exp.DataType.Type.USERDEFINED:
             name = str(node.args.get("kind") or "")
@@ -185,16 +188,16 @@ def _with_partitioned_windows(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _call_without_brackets(query: Any) -> None:
-    """Replace names such as `current_date` with calls of the functions that they name."""
+    """Replace names such as `current_date` with calls of the functions of those names."""
     for column in list(query.find_all(exp.Column)):
         if (made := bare_call(column)) is not None:
             column.replace(made)
 
 
 def bare_call(column: Any) -> Any:
-    """Return the call of a function that needs no brackets, such as `current_date`, or None for any other column.
+    """Return the function call that an unqualified, unquoted column such as `current_date` means.
 
-    The name must be unqualified and unquoted.
+    Returns None for any other column.
     """
     made = _FUNCTIONS_BY_NAME.get(column.name.lower())
     if made is None or column.table or column.this.args.get("quoted") or isinstance(column.parent, (exp.Dot, exp.Star)):
@@ -203,7 +206,7 @@ def bare_call(column: Any) -> Any:
 
 
 def parse_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
-    """Parse `expression [[AS] name]`; return the expression and its name, which is empty if there is none."""
+    """Parse `expression [[AS] name]`, and return the expression and its name; the name is empty if there is none."""
     first = tokens[0]
     select = Token(TokenType.SELECT, "SELECT", first.line, first.col, first.start, first.end, [])
     query = parse_query([select, *tokens], "")
@@ -217,7 +220,7 @@ def parse_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
 
 
 def too_deep(offset: int) -> SqlDiagnostic:
-    """Return the diagnostic for a text that is nested too deeply."""
+    """Return the diagnostic for SQL that is nested too deeply."""
     return SqlDiagnostic("the SQL is nested too deeply to be read safely", "move the inner parts to WITH", offset)
 
 
@@ -266,7 +269,7 @@ def _first_line(quoted: str) -> str:
 
 
 def _misspelt(tokens: Sequence[Token]) -> str:
-    """Return the suggestion to write a keyword of which a name may be a misspelling; empty if there is none."""
+    """Return a remedy if a name among the tokens may be a misspelt keyword; empty if there is none."""
     for name in (token.text.upper() for token in tokens if token.token_type is TokenType.VAR):
         if name in ("GROUP", "ORDER"):
             return f"write {name} BY"

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A column or struct field that is named in EXCEPT (…)."""
+    """A column or struct field that EXCEPT (…) removes from a star."""
 
     alias: str
     """The source that qualifies the name; empty if there is none."""
@@ -35,7 +35,7 @@ def qualifiers_of(star: Any) -> tuple[Any, ...]:
 
 
 def left_out(star: Any, aliases: Collection[str]) -> tuple[LeftOut, ...]:
-    """Return the names in a star's EXCEPT, in text order and lower case; `aliases` are the SELECT's source aliases."""
+    """Return the columns and fields in a star's EXCEPT, in text order; `aliases` are the SELECT's source aliases."""
     own = star if isinstance(star, exp.Star) else _star_of(star)
     found = []
     for name in (own.args.get("except_") or []) if own is not None else []:

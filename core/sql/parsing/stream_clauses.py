@@ -51,7 +51,7 @@ _LONGEST_TIME = 100
 
 @dataclass(frozen=True, slots=True)
 class WatermarkClause:
-    """A WATERMARK clause; its texts are in canonical form."""
+    """A WATERMARK clause, with its expression and its delay in canonical form."""
 
     text: str
     """The expression, such as `ts` or `to_timestamp(k) AS z`."""
@@ -78,7 +78,7 @@ class StreamClauses:
 
 @dataclass(slots=True)
 class ExtractedClauses:
-    """The tokens that are left for sqlglot, and the clauses that were removed from them."""
+    """The tokens that remain for sqlglot, and the clauses that were removed from them."""
 
     tokens: list[Token] = field(default_factory=list)
     by_start: dict[int, StreamClauses] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class ExtractedClauses:
 
 @dataclass(slots=True)
 class _Level:
-    """The state of one level of brackets: its current clause, and whether a table may come next."""
+    """The parser state of one level of brackets: its current clause, and whether a table may come next."""
 
     clause: str = ""
     selects: bool = False
@@ -217,7 +217,7 @@ def _after(tokens: Sequence[Token], index: int) -> Token | None:
 
 
 def _streams(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether STREAM is a keyword here; raise SqlDiagnostic where Spark misreads a table named stream."""
+    """Return whether STREAM is a keyword here; raises SqlDiagnostic where Spark misreads a table named stream."""
     after = tokens[index + 1] if index + 1 < len(tokens) else None
     if after is None:
         return False
@@ -343,9 +343,9 @@ def _take_clauses(tokens: Sequence[Token], index: int, marks: ExtractedClauses) 
 
 
 def _take_hidden(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -> int:
-    """Remove the WATERMARK of a subquery or of a table without STREAM, and put an alias in its place that refers to it.
+    """Replace the WATERMARK of a subquery, or of a table without STREAM, with an alias that refers to it.
 
-    Returns the index of the token after the clause and its alias.
+    Returns the index of the token after the clause and the alias that was written after it.
     """
     start = tokens[index]
     watermark, index = watermark_at(tokens, index)
@@ -494,7 +494,7 @@ def watermark_at(tokens: Sequence[Token], index: int) -> tuple[WatermarkClause, 
 
 
 def _column_or_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
-    """Parse the event-time expression; a plain column name, the usual case, needs no parser."""
+    """Parse an event-time expression; a plain column name, the usual case, is read without the parser."""
     if len(tokens) == 1 and tokens[0].token_type is TokenType.VAR:
         return exp.Column(this=exp.Identifier(this=str(tokens[0].text), quoted=False)), ""
     return parse_expression(tokens)

@@ -35,7 +35,7 @@ _CLAUSES = {"with_": 0, "from_": 1, "joins": 2, "laterals": 3}
 
 
 def inline_query_names(query: Any) -> None:
-    """Inline WITH queries and subqueries of a query, in place; the query's names must be resolved and normalised."""
+    """Inline the WITH queries and subqueries of a query, in place; its names must be resolved and normalised."""
     _inline(query)
     for select in reversed(list(query.find_all(exp.Select))):
         _merge(select)
@@ -43,7 +43,7 @@ def inline_query_names(query: Any) -> None:
 
 
 def _inline(query: Any) -> None:
-    """Inline every WITH query that is read exactly once, by its name and without extra clauses."""
+    """Inline every WITH query that is read exactly once, without clauses such as PIVOT or a column list."""
     withs = list(query.find_all(exp.With))
     readers: dict[str, list[Any]] = {}
     for table in query.find_all(exp.Table) if withs else ():
@@ -67,7 +67,7 @@ def _place(cte: Any, table: Any) -> None:
 
 
 def _merge(select: Any) -> None:
-    """Merge `SELECT … FROM (SELECT columns FROM one WHERE …)` into one SELECT if its meaning stays the same."""
+    """Merge `SELECT … FROM (SELECT columns FROM source WHERE …)` into one SELECT if its meaning stays the same."""
     from_ = select.args.get("from_")
     source = from_.this if from_ is not None else None
     if not isinstance(source, exp.Subquery) or not _is_plain(source, {"this", "alias"}) or "mark" in source.meta:
@@ -91,7 +91,10 @@ def _merge(select: Any) -> None:
 
 
 def _outputs(inner: Any) -> dict[str, Any] | None:
-    """Return the expressions of a SELECT's outputs by name; empty for a lone `*`, and None if any cannot be inlined."""
+    """Return the expressions of a SELECT's outputs by name, or None if any of them cannot be inlined.
+
+    The result is empty for a SELECT whose only output is `*`.
+    """
     if len(inner.expressions) == 1 and is_star(inner.expressions[0]):
         return {} if _is_whole(inner.expressions[0]) else None
     found: dict[str, Any] = {}
@@ -107,7 +110,7 @@ def _outputs(inner: Any) -> dict[str, Any] | None:
 
 
 def _is_whole(star: Any) -> bool:
-    """Return whether a star stands for all columns of its source, that is, has no qualifier and no EXCEPT."""
+    """Return whether a star, having neither a qualifier nor EXCEPT, stands for all columns of its source."""
     own = star.this if isinstance(star, exp.Column) and _is_plain(star, {"this"}) else star
     return isinstance(own, exp.Star) and _is_plain(own, frozenset())
 
@@ -118,7 +121,7 @@ def _is_long(value: Any) -> bool:
 
 
 def _can_replace(select: Any, stands_for: dict[str, Any]) -> bool:
-    """Return whether every name in the outer SELECT certainly refers to an output of the inner SELECT."""
+    """Return whether the inner SELECT's outputs, `stands_for`, can replace all names in the outer SELECT."""
     outputs = {each.alias for each in select.expressions if isinstance(each, exp.Alias)}
     for clause in ("expressions", "where", "group", "having", "distinct", "limit"):
         value = select.args.get(clause)
@@ -141,15 +144,18 @@ def _can_replace(select: Any, stands_for: dict[str, Any]) -> bool:
 
 
 def _fits(value: Any, column: Any) -> bool:
-    """Return whether a value can replace a column reference.
+    """Return whether a value can replace a reference to an output of the inner SELECT.
 
-    A reference to a struct field needs a column that has the struct's name.
+    A reference to a struct field needs a value that is a column with the struct's name.
     """
     return len(column.parts) == 1 or _is_same(value, column.parts[0].name)
 
 
 def _keeps_its_name(output: Any, stands_for: dict[str, Any]) -> bool:
-    """Return whether merging keeps an output's name, which is the text of the expression if there is no alias."""
+    """Return whether an output of the outer SELECT keeps its name after merging.
+
+    Without an alias, the name is the SQL of the expression.
+    """
     if is_star(output):
         return _is_whole(output)
     if isinstance(output, (exp.Alias, exp.Column)):
@@ -188,7 +194,7 @@ def _replace_columns(node: Any, stands_for: dict[str, Any]) -> None:
 
 
 def number_aliases(query: Any) -> None:
-    """Renumber aliases and WITH queries in text order."""
+    """Renumber the canonical aliases of sources and WITH queries in text order."""
     new: dict[str, str] = {}
     aliases = [alias for alias in _aliases(query) if alias.this is not None]
     for kind in ("_t", "_c"):
@@ -210,7 +216,7 @@ def number_aliases(query: Any) -> None:
 
 
 def _aliases(query: Any) -> list[Any]:
-    """Return the aliases of all sources in text order, which differs from sqlglot's order in a rewritten SELECT."""
+    """Return all table aliases in text order, which differs from sqlglot's order in a rewritten SELECT."""
     found: list[Any] = []
     waiting = [query]
     while waiting:
@@ -229,12 +235,12 @@ def _aliases(query: Any) -> list[Any]:
 
 
 def _is_plain(node: Any, keys: frozenset[str] | set[str]) -> bool:
-    """Return whether no argument of a node is set except those in `keys`."""
+    """Return whether a node has no arguments other than those in `keys`."""
     return all(key in keys or value is None or value is False or value == [] for key, value in node.args.items())
 
 
 def is_pure(value: Any) -> bool:
-    """Return whether an expression certainly depends only on its columns and yields a single value per row."""
+    """Return whether an expression certainly depends only on its columns, and yields exactly one value per row."""
     for each in value.walk():
         if isinstance(each, exp.Anonymous):
             if str(each.this).lower() not in _PURE:

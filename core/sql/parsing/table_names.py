@@ -1,7 +1,7 @@
 """Resolution of every table name to a CTE or a table; aliases are renamed to `_t1`, `_t2` …
 
-Spark's rules (tested on 4.2): among CTEs of the same name, the innermost one wins; a CTE sees earlier CTEs but never
-itself; names ignore case; and `STREAM c` silently reads a CTE called c.
+Spark's rules (tested on 4.2): among CTEs of the same name, the innermost one wins; a CTE can refer to earlier CTEs but
+never to itself; names ignore case; and `STREAM c` silently reads a CTE called c.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ from core.sql.tokens.lexer import SqlDiagnostic
 
 @dataclass(frozen=True, slots=True)
 class NamedRead:
-    """A reference to a table rather than to a CTE."""
+    """A reference to a table, as opposed to a CTE."""
 
     name: str
     mark: StreamClauses
@@ -36,7 +36,7 @@ class NamedRead:
 
 @dataclass(slots=True)
 class TableNames:
-    """The reads found by resolving table names.
+    """The table references of a query, collected while its table names are resolved.
 
     The resolution of a name is in its node's meta: `entry` for a table, `cte` for a WITH query.
     """
@@ -112,7 +112,7 @@ def _check_limit(query: Any) -> None:
 
 
 def _sides(query: Any) -> list[Any]:
-    """Return the operands of a chain of set operations from left to right, without recursion."""
+    """Return the operands of a chain of set operations from left to right."""
     # The first one is always split: the caller has read its WITH.
     found: list[Any] = [query.expression]
     query = query.this
@@ -185,14 +185,14 @@ def _select(select: Any, ctes: AliasScope, outer: list[AliasScope], names: Table
 def _connector(join: Any, marks: ExtractedClauses) -> tuple[int, bool] | None:
     """Return the offset of the keyword or comma that introduces a join, and whether CROSS precedes it.
 
-    It is the last one before the joined name; None if there is none.
+    It is the last connector before the joined name. Returns None if there is none.
     """
     start = first_offset(join.this, 0)
     return next((each for each in reversed(marks.connectors) if each[0] < start), None)
 
 
 def _source(source: Any, ctes: AliasScope, outer: list[AliasScope], scope: AliasScope, names: TableNames) -> None:
-    """Resolve a source in FROM or JOIN, and rename its alias."""
+    """Resolve the table names in a source of FROM or JOIN, and rename its alias."""
     if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier):
         _table(source, ctes, names)
     elif isinstance(source, exp.Table):
@@ -274,7 +274,7 @@ def _check_function(table: Any) -> None:
 
 
 def _rename(source: Any, scope: AliasScope, names: TableNames) -> None:
-    """Give a source a new alias, and attach the watermark that its old alias encodes."""
+    """Give a source a new alias, and attach the watermark to which its old alias refers."""
     written = source.alias or (source.name if isinstance(source, exp.Table) else "")
     alias = source.args.get("alias")
     if written.startswith(HIDDEN):
@@ -350,7 +350,10 @@ def _expressions(
 
 
 def _column(column: Any, outer: list[AliasScope], scope: AliasScope, names: TableNames, *, single: bool) -> None:
-    """Replace the longest known qualifier of a column with the new alias, or drop it if there is a single source."""
+    """Replace the longest known qualifier of a column with the new alias.
+
+    With a single source, the qualifier is removed instead.
+    """
     if column.args.get("table") is None:
         return
     parts = [part for part in (column.args.get(key) for key in ("catalog", "db", "table", "this")) if part is not None]
@@ -380,7 +383,7 @@ def _column(column: Any, outer: list[AliasScope], scope: AliasScope, names: Tabl
 def unread_tables(sources: Iterable[Any], names: TableNames, marks: ExtractedClauses) -> Iterator[SqlDiagnostic]:
     """Yield a diagnostic for each table that was resolved neither to a read nor to a WITH query.
 
-    This check is independent of the resolution: it compares the tables in the parsed tree with those in the tokens.
+    The check does not rely on the resolution: it compares the tables in the parsed tree with those in the tokens.
     """
     named = {*marks.named, *marks.by_start}
     # Tables that the tokens do not show are SQL of another engine: sqlglot joins c in `WHERE a = b, c`.

@@ -31,7 +31,7 @@ WATERMARK_REMEDY = (
 
 
 def aggregates_in(node: Any) -> list[Any]:
-    """Return the aggregate calls below a node, in order of appearance, except those inside a subquery or under OVER."""
+    """Return the aggregate calls below a node in text order, except those inside a subquery or a window function."""
     calls: list[Any] = []
     if node is None or node.__class__ is exp.Column:
         return calls
@@ -48,7 +48,7 @@ def aggregates_in(node: Any) -> list[Any]:
 
 
 def aggregate_function(node: Any) -> Any:
-    """Return the function of an aggregate call without FILTER, IGNORE NULLS or WITHIN GROUP; None for other nodes."""
+    """Return the function call inside FILTER, IGNORE NULLS or WITHIN GROUP if it is an aggregate, else None."""
     while isinstance(node, _WRAPPERS):
         node = node.this
     return node if _is_aggregate(node) else None
@@ -59,7 +59,7 @@ def _calls(nodes: list[Any]) -> list[Any]:
 
 
 def group_keys(select: Any) -> list[Any]:
-    """Return the grouping expressions of a SELECT; ordinals and ALL are replaced with the outputs they refer to."""
+    """Return the grouping expressions of a SELECT; ordinals and ALL are replaced with the outputs that they denote."""
     group = select.args.get("group")
     if group is None:
         return []
@@ -85,7 +85,7 @@ def aggregating(select: Any) -> bool:
 
 
 def aggregated(select: Any, flow: RelationProperties, found: StreamFindings) -> RelationProperties:
-    """Return a relation's properties after grouping; diagnostics for whatever Spark rejects are added to `found`."""
+    """Return a relation's properties after grouping; diagnostics for violations of Spark's rules go to `found`."""
     keys = group_keys(select)
     calls: dict[str, Any] = {}
     clauses = (select.expressions, [select.args.get("having")])
@@ -118,7 +118,7 @@ def aggregated(select: Any, flow: RelationProperties, found: StreamFindings) -> 
 
 
 def deduplicated(select: Any, flow: RelationProperties, found: StreamFindings) -> RelationProperties:
-    """Return a stream's properties after DISTINCT; diagnostics for whatever Spark rejects are added to `found`."""
+    """Return a stream's properties after DISTINCT; diagnostics for violations of Spark's rules go to `found`."""
     times = {name for each in select.expressions for name in _times_of_output(each, select, flow)}
     if not flow.event_times:
         found.diagnostics.append(no_watermark(select, "DISTINCT", WATERMARK_REMEDY.replace("group by", "select")))
@@ -138,7 +138,7 @@ def deduplicated(select: Any, flow: RelationProperties, found: StreamFindings) -
 
 
 def _times_of_output(node: Any, select: Any, flow: RelationProperties) -> set[str]:
-    """Return the watermarked columns in an output: at most one, or for a star all that it includes."""
+    """Return the watermarked columns in an output of a SELECT: at most one, or several for a star."""
     if is_star(node):
         return starred(flow, node, aliases_of(select))
     inner = node.unalias()
@@ -148,7 +148,7 @@ def _times_of_output(node: Any, select: Any, flow: RelationProperties) -> set[st
 
 
 def _event_times(keys: list[Any], select: Any, flow: RelationProperties) -> set[str]:
-    """Return the texts of the grouping keys that are watermarked, including those inside grouping sets."""
+    """Return the SQL of the grouping keys that carry a watermark, including those inside grouping sets."""
     found: set[str] = set()
     for key in keys:
         if isinstance(key, (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)):
@@ -159,7 +159,7 @@ def _event_times(keys: list[Any], select: Any, flow: RelationProperties) -> set[
 
 
 def _window_kind(meanings: list[Any], select: Any, found: StreamFindings) -> str:
-    """Return the kind of stateful operator that the grouping keys imply; more than one time window is reported."""
+    """Return the kind of stateful operator that the grouping keys imply; reports more than one time window."""
     outputs = [each.unalias() for each in select.expressions]
     windows = {sql_of(call): call for node in [*meanings, *outputs] for call in _windows_in(node)}
     if len(windows) > 1:
@@ -194,14 +194,14 @@ def _last_meanings(keys: list[Any], select: Any) -> list[Any]:
 
 
 def _with_meaning(key: Any, select: Any) -> str:
-    """Return the text of a grouping key and of the output expressions to which its name may refer, joined by `=`."""
+    """Return the SQL of a grouping key and of the output expressions to which its name may refer, joined by `=`."""
     return "=".join(sql_of(each) for each in _meanings(key, select))
 
 
 def _meanings(key: Any, select: Any) -> list[Any]:
     """Return a grouping key and the output expressions to which its name may refer.
 
-    For a grouping set, the result also contains those of its parts.
+    For ROLLUP, CUBE or a grouping set, the result also contains the parts and the expressions for these.
     """
     found = [key]
     if isinstance(key, (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)):

@@ -1,6 +1,6 @@
-"""Joins of streams with streams and with tables: the state that Spark keeps for them, and the joins that it rejects.
+"""Stream–stream and stream–table joins: the state that Spark keeps for them, and the joins that it rejects.
 
-A join of a stream with a table keeps no state. All rejections were observed on Spark 4.2.0.
+A stream–table join keeps no state. All rejections were observed on Spark 4.2.0.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,7 +28,7 @@ _WITHOUT_WATERMARK = "UNSUPPORTED_STREAMING_OPERATOR_WITHOUT_WATERMARK"
 def joined_relations(
     join: Any, left: RelationProperties, right: RelationProperties, select: Any, found: StreamFindings
 ) -> RelationProperties:
-    """Return a join's properties; `select` is the SELECT whose WHERE applies to it, or None for a join in brackets."""
+    """Return a join's properties; `select` is the SELECT whose WHERE applies to the join, or None inside brackets."""
     words = join_words(join)
     outputs = _outputs(join, words, left, right)
     static = left.static | right.static
@@ -86,7 +86,7 @@ def joined_relations(
 
 
 def _outputs(join: Any, words: str, left: RelationProperties, right: RelationProperties) -> tuple[str, ...] | None:
-    """Return the output columns of a join, or None if they are unknown or USING or NATURAL merges some of them."""
+    """Return the output columns of a join, or None if they are unknown or if USING or NATURAL merges some of them."""
     if "SEMI" in words or "ANTI" in words:
         return left.outputs
     if left.outputs is None or right.outputs is None or join.args.get("using") or "NATURAL" in words:
@@ -95,7 +95,7 @@ def _outputs(join: Any, words: str, left: RelationProperties, right: RelationPro
 
 
 def _merged(words: str, using: tuple[str, ...], left: RelationProperties, right: RelationProperties) -> dict[str, bool]:
-    """Return the columns that USING or NATURAL merges, each with whether it is watermarked (tested on 4.2.0).
+    """Map each column that USING or NATURAL merges to whether it is watermarked (tested on 4.2.0).
 
     The merged column is the left one, in a RIGHT JOIN the right one, and in a FULL JOIN a new one. NATURAL merges the
     columns that both sides have; a side with unknown columns is assumed to have every event-time column.
@@ -118,7 +118,7 @@ def check_laterals(select: Any, found: StreamFindings) -> None:
 
 
 class _Sides:
-    """The two streams of a join, to be checked for the event-time columns that an outer or semi join needs."""
+    """Checks whether the two streams of an outer or semi join have the event-time columns that it needs."""
 
     def __init__(self, join: Any, left: RelationProperties, right: RelationProperties) -> None:
         self._join = join
@@ -150,7 +150,7 @@ class _Sides:
         return any(self._is_event(side) for term in keys for side in (term.this, term.expression))
 
     def _by_range(self, words: str, met: list[Any]) -> bool:
-        """Return whether a time range bounds how long a preserved row waits for its match."""
+        """Return whether a time range bounds how long a row of the preserved side waits for its match."""
         bounds = [pair for term in met for pair in _inequalities(term)]
         left_ends = any(self._bounds(low, high, right_is_low=True) for low, high in bounds)
         right_ends = any(self._bounds(low, high, right_is_low=False) for low, high in bounds)
@@ -159,7 +159,7 @@ class _Sides:
         return right_ends if "RIGHT" in words else left_ends
 
     def _bounds(self, low: Any, high: Any, *, right_is_low: bool) -> bool:
-        """Return whether `low <= high` keeps a watermarked column of one side below a column of the other side."""
+        """Return whether `low <= high` bounds a watermarked column of one side by a column of the other side."""
         low, high = _time_in(low), _time_in(high)
         if low is None or high is None or not self._is_event(low):
             return False
@@ -175,7 +175,7 @@ class _Sides:
 
 
 def _inequalities(term: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the pairs (low, high) for which a condition implies `low <= high`; canonical texts have no > or >=."""
+    """Yield the pairs (low, high) for which a condition implies `low <= high`; canonical SQL has no > or >=."""
     if isinstance(term, (exp.LT, exp.LTE)):
         yield term.this, term.expression
     elif isinstance(term, exp.Between):
@@ -194,7 +194,7 @@ def _time_in(node: Any) -> Any:
 
 
 def _with_common(term: Any) -> list[Any]:
-    """Return a term and, if it is an OR, the terms that all its branches share, because Spark extracts these."""
+    """Return a term and, for an OR, the terms that all its branches share, because Spark extracts these."""
     if not isinstance(term, exp.Or):
         return [term]
     arms: list[Any] = []
@@ -209,12 +209,12 @@ def _with_common(term: Any) -> list[Any]:
 
 
 def _aliases_of(join: Any) -> set[str]:
-    """Return the aliases of the joined source, of which a group has several."""
+    """Return the aliases of the source after JOIN; a group has several."""
     return {each.alias for each in sources_of(join.this)}
 
 
 def _is_join_key(term: Any, joined: set[str]) -> bool:
-    """Return whether a term equates the joined source with sources before it, judged by the qualifiers of columns."""
+    """Return whether a term equates the source after JOIN with earlier sources, judging by column qualifiers."""
     if not isinstance(term, (exp.EQ, exp.NullSafeEQ)):
         return False
     left, right = ({column.table for column in side.find_all(exp.Column)} for side in (term.this, term.expression))
@@ -259,7 +259,7 @@ _OF_SELECT = ("group", "having", "qualify", "laterals", "order", "sort", "cluste
 def needed_at(join: Any, query: Any) -> Names:
     """Return the column names that Spark needs at a join or above it.
 
-    The first call computes them for all joins of the query.
+    The first call computes the column names for all joins of the query.
     """
     if "needed" not in join.meta:
         _query(query, frozenset((ALL,)), {})
@@ -267,7 +267,7 @@ def needed_at(join: Any, query: Any) -> Names:
 
 
 def event_times_needed(flow: RelationProperties, needed: Names) -> set[str]:
-    """Return the watermarked columns of one side of a join that Spark needs at the join or above it."""
+    """Return the watermarked columns from one side of a join that Spark needs at the join or above it."""
     found = set()
     for each in flow.event_times:
         alias, _, name = each.rpartition(".")
@@ -329,10 +329,9 @@ def _select(select: Any, needed: Names, parts: dict[str, set[str]]) -> None:
 
 
 def _joined(first: Any, joins: list[Any], needed: Names, conditions: list[Any], parts: dict[str, set[str]]) -> None:
-    """Record the needed column names at each join of a chain, starting with the last join.
+    """Record the column names that are needed at each join of a chain, starting with the last join.
 
-    `conditions` are those that apply after the chain; Spark pushes a condition below a join if one side has all its
-    columns.
+    `conditions` apply after the chain; Spark pushes a condition below a join if one side has all its columns.
     """
     if any(_is_outer(join) for join in joins):
         needed, conditions = needed | _named(conditions), []
@@ -378,7 +377,7 @@ def _sources(source: Any) -> list[Any]:
 
 
 def _is_outer(join: Any) -> bool:
-    """Return whether a join is an outer, semi or anti join, through which conditions may not move."""
+    """Return whether a join is an outer, semi or anti join, below which conditions cannot be pushed freely."""
     return bool(join.side) or _is_semi(join)
 
 

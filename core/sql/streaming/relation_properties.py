@@ -57,13 +57,13 @@ class StreamFindings:
 
 
 def under_alias(flow: RelationProperties, alias: str) -> RelationProperties:
-    """Return a relation's properties with an alias as the qualifier of its event-time columns."""
+    """Return a relation's properties after it is given an alias, which qualifies its event-time columns."""
     names = frozenset(f"{alias}.{name.rpartition('.')[2]}" for name in flow.event_times)
     return replace(flow, event_times=names, static=frozenset() if flow.streaming else frozenset((alias,)))
 
 
 def with_column_names(flow: RelationProperties, alias: Any, found: StreamFindings) -> RelationProperties:
-    """Return a relation's properties after an alias has renamed its columns; reports a wrong number of names.
+    """Return a relation's properties after an alias renames its columns; reports a wrong number of names.
 
     If the order of the columns is unknown, all event-time columns are dropped.
     """
@@ -97,7 +97,7 @@ def carries(flow: RelationProperties, name: str) -> bool:
 
 
 def starred(flow: RelationProperties, star: Any, aliases: Collection[str]) -> set[str]:
-    """Return the names of the event-time columns that a star includes; `aliases` are those of the SELECT's sources.
+    """Return the names of the event-time columns in a star; `aliases` are the SELECT's source aliases.
 
     A struct that loses a field to EXCEPT is a new value without a watermark.
     """
@@ -113,7 +113,7 @@ def starred(flow: RelationProperties, star: Any, aliases: Collection[str]) -> se
 
 
 def first_place(node: Any) -> int:
-    """Return the offset of a call's name or, for other nodes, of the first name below; 0 if it is unknown."""
+    """Return the offset of a call's name or, for other nodes, of the first name below it; 0 if it is unknown."""
     own = node.meta.get("start")
     places = (each.meta["start"] for each in node.find_all(exp.Identifier, exp.Anonymous) if "start" in each.meta)
     return int(own if own is not None else min(places, default=0))
@@ -137,5 +137,5 @@ def several_times(node: Any, where: str, times: Iterable[str]) -> SqlDiagnostic:
 def refused_by_spark(
     summary: str, remedy: str, node: Any, condition: str = UNSUPPORTED, *, subject: str = ""
 ) -> SqlDiagnostic:
-    """Return the diagnostic for a node that Spark rejects, placed at its first name or at the statement's start."""
+    """Return the diagnostic for a node that Spark rejects, at the offset of its first name or of the statement."""
     return SqlDiagnostic(summary, remedy, first_offset(node), subject=subject, condition=condition)

@@ -44,7 +44,7 @@ _LEAVES = frozenset((exp.Column, exp.Identifier, exp.Literal))
 
 
 def relation_properties_of(found: StreamFindings) -> RelationProperties:
-    """Return a query's streaming properties; diagnostics for what Spark rejects are added to `found.diagnostics`."""
+    """Return a query's streaming properties; diagnostics for violations of Spark's rules go to `found`."""
     flow = _query(found.query, {}, found)
     if flow.streaming:
         found.diagnostics += found.numbering
@@ -90,7 +90,7 @@ def _is_read(cte: Any, query: Any) -> bool:
 
 
 def _ends(query: Any, flow: RelationProperties, found: StreamFindings) -> RelationProperties:
-    """Return a query's properties after the clauses at its end, such as ORDER BY and LIMIT."""
+    """Return a query's properties after its final clauses, such as ORDER BY and LIMIT."""
     if not flow.streaming:
         return flow
     for key, words in (("order", "ORDER BY"), ("sort", "SORT BY"), ("cluster", "CLUSTER BY")):
@@ -107,7 +107,7 @@ def _ends(query: Any, flow: RelationProperties, found: StreamFindings) -> Relati
 
 
 def _limited(query: Any, flow: RelationProperties, limit: str) -> RelationProperties:
-    """Return a query's properties with the stateful operator of its LIMIT.
+    """Return a query's properties after its LIMIT, which is a stateful operator.
 
     Spark has no such operator for LIMIT ALL and LIMIT 0, and a single one for two adjacent limits (tested on 4.2.0).
     """
@@ -193,7 +193,7 @@ def _select(select: Any, ctes: dict[str, RelationProperties], found: StreamFindi
 
 
 def _source(source: Any, ctes: dict[str, RelationProperties], found: StreamFindings) -> RelationProperties:
-    """Return the properties of a source or group; event-time columns are qualified by the alias of their source."""
+    """Return the properties of a source or group; its event-time columns are qualified by the alias of their source."""
     if is_group(source):
         flow = _source(source.this, ctes, found)
         for join in source.this.args["joins"]:
@@ -221,7 +221,7 @@ def _source(source: Any, ctes: dict[str, RelationProperties], found: StreamFindi
 def _pivoted(source: Any, flow: RelationProperties, found: StreamFindings) -> RelationProperties:
     """Return a source's properties after its PIVOTs.
 
-    Each PIVOT groups by all columns that it does not name, and keeps the state of two aggregates (tested on 4.2.0).
+    Each PIVOT groups by all columns that it does not mention, and keeps the state of two aggregates (tested on 4.2.0).
     """
     for pivot in source.args.get("pivots") or []:
         if pivot.args.get("unpivot") or not flow.streaming:
@@ -271,7 +271,7 @@ def _marked(
 
 
 def _projected(select: Any, flow: RelationProperties) -> RelationProperties:
-    """Return the properties of a SELECT's output: its column names, and which of them are event-time columns."""
+    """Return the properties of a SELECT's output, including its column names and its event-time columns."""
     names: set[str] = set()
     outputs: list[str] = []
     aliases = aliases_of(select)
@@ -303,14 +303,14 @@ def _windows_of_keys(select: Any, flow: RelationProperties) -> set[str]:
 
 
 def _starred_outputs(outputs: Sequence[str], gone: Sequence[LeftOut]) -> list[str]:
-    """Return the columns of `*` in order; just `*` if EXCEPT removes one of several columns with the same name."""
+    """Return the columns of `*` in order, or only `*` if EXCEPT removes one of several columns of the same name."""
     names = {each.column for each in gone if not each.fields}
     shared = {each.column for each in gone if each.alias and outputs.count(each.column) > 1}
     return ["*"] if shared else [each for each in outputs if each not in names]
 
 
 def _check_subqueries(select: Any, ctes: dict[str, RelationProperties], found: StreamFindings) -> None:
-    """Report streams in subquery expressions, and functions that number rows, because Spark rejects both."""
+    """Report streams in subquery expressions, and row-numbering functions, because Spark rejects both."""
     waiting = [each for key, each in _clauses(select) if key not in ("from_", "with_")]
     while waiting:
         each = waiting.pop()

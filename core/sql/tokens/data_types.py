@@ -1,4 +1,4 @@
-"""Spark's data types as text: parsed from tokens into a normal form, and split into fields and elements.
+"""Spark's data types as strings: parsed from tokens into a normal form, and split into fields and elements.
 
 Names of struct fields keep their case.
 """
@@ -15,10 +15,9 @@ _OPENING, _CLOSING = "<(", ">)"
 
 
 def field_type(kind: str, name: str) -> str | None:
-    """Return the type of field `name` in a value of type `kind`.
+    """Return the type of field `name` in a value of type `kind`, or None if there is no such field.
 
-    The type is empty if it is unknown, and None if there is no such field. For an array of structs, it is an array of
-    the field's type.
+    The type is empty if it is unknown. For an array of structs, it is an array of the field's type.
     """
     if kind in ("", "variant"):
         return kind
@@ -62,7 +61,7 @@ def _struct_field(text: str) -> tuple[str, str]:
 
 
 def _arguments(kind: str) -> list[str]:
-    """Return the type arguments between the outermost brackets, split at commas outside inner brackets and quotes."""
+    """Return the type arguments between the outermost brackets, split at commas outside nested brackets and quotes."""
     inside = kind[kind.index("<") + 1 : -1]
     found: list[str] = []
     depth, start, index = 0, 0, 0
@@ -107,7 +106,10 @@ _UNITS = ("year", "month", "day", "hour", "minute", "second")
 
 
 def read_type(tokens: Sequence[Token], index: int) -> tuple[str, int]:
-    """Parse the type at `index`, and return its normal form and the index after it; raises SqlDiagnostic."""
+    """Parse the type at `index`, and return its normal form and the index after it.
+
+    Raises SqlDiagnostic if there is no valid type.
+    """
     if index >= len(tokens):
         raise SqlDiagnostic("a type is missing here", "write the column's type", tokens[-1].start)
     token = tokens[index]

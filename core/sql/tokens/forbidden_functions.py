@@ -1,8 +1,8 @@
 """Functions that reach outside a query, to Java, files, the network or a program; no statement may call them.
 
-Spark calls some of them during analysis or optimization, so it is never given a text that contains one. The tables
-result from a review of all 574 functions in the registry of Spark 4.2.0: each was checked for references to files,
-network, class loading and XML parsers, and suspects were run.
+Spark calls some of them during analysis or optimization, so it is never given SQL that contains one. The tables result
+from a review of all 574 functions in the registry of Spark 4.2.0: each was checked for references to files, network,
+class loading and XML parsers, and suspects were run.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ _REMEDY = "use another function, or prepare the data before it is landed"
 
 
 def forbidden_calls(tokens: Sequence[Token]) -> Iterator[SqlDiagnostic]:
-    """Yield a diagnostic for each call of a forbidden function, regardless of case, backticks and qualifiers."""
+    """Yield a diagnostic for each call of a forbidden function, whatever its case, backticks and qualifiers."""
     for index, (token, after) in enumerate(pairwise(tokens)):
         if after.token_type is TokenType.STRING and is_word(token, "USING"):
             # TRANSFORM (…), MAP and REDUCE (SqlBaseParser.g4 of 4.2.0, `transformClause`).
@@ -59,7 +59,7 @@ def _refused(token: Token, name: str, does: str, remedy: str) -> SqlDiagnostic:
 
 
 def _arguments(tokens: Sequence[Token], opened: int) -> int:
-    """Return the number of arguments of a call, which is the number of its commas plus one."""
+    """Return the number of arguments of a call: the number of its commas plus one."""
     commas, index, end = 0, opened + 1, closing_bracket(tokens, opened)
     while index < end:
         kind = tokens[index].token_type

@@ -1,9 +1,9 @@
-"""Keywords used as names: Spark 4.2.0 reserves no word, and decides by the context whether a word is a name.
+"""Keywords used as names: Spark 4.2.0 reserves no words, and uses the context to decide whether a word is a name.
 
 The only exception is that a table alias cannot be a word in `STRICT` (SqlBaseParser.g4, `strictNonReserved`). sqlglot's
 parser decides by the token alone, so keywords used as names become identifiers here, as if in backticks. A word that
-begins or joins clauses is read as a name only if nothing else is possible: Spark would read two columns in
-`SELECT a, FROM t`, but this is a mistake.
+begins or joins clauses is read as a name only if nothing else is possible: Spark would read two columns in `SELECT a,
+FROM t`, but this is a mistake.
 """
 
 from collections.abc import Sequence
@@ -89,7 +89,7 @@ _VALUE_OF_INTERVAL = (_T.NUMBER, _T.STRING, _T.DASH, _T.PLUS, _T.L_PAREN, *_NAME
 
 
 def with_names(tokens: list[Token]) -> list[Token]:
-    """Return the tokens with keywords that are used as names turned into identifiers."""
+    """Return the tokens, with each keyword that is used as a name replaced by an identifier."""
     found = tokens
     for index, token in enumerate(tokens):
         if token.token_type in _KINDS and token.text.upper() in _WORDS and _is_name(found, index):
@@ -174,7 +174,7 @@ def _is_alias(tokens: Sequence[Token], index: int, word: str) -> bool:
 
 
 def _is_operand(tokens: Sequence[Token], index: int, word: str) -> bool:
-    """Return whether a word at a position where a value or table is expected is the name of one."""
+    """Return whether a word is a name rather than a keyword, at a position where a value or a table is expected."""
     before, after = _kind(tokens, index - 1), _kind(tokens, index + 1)
     if word == "VALUES" and after is _T.L_PAREN and before in _BEFORE_CALL:
         return before is not _T.COMMA or not _in_from(tokens, index)
@@ -223,7 +223,7 @@ def opening_bracket(tokens: Sequence[Token], index: int) -> int:
 
 
 def _in_from(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether an alias at this position would be that of a table."""
+    """Return whether an alias at this position would be the alias of a table."""
     depth = 0
     for at in range(index - 1, -1, -1):
         kind = tokens[at].token_type
@@ -253,7 +253,7 @@ def _has_when(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _has_case(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether the token is inside a CASE that begins within the same brackets."""
+    """Return whether a token is inside a CASE that begins within the same brackets."""
     depth = ends = 0
     for at in range(index - 1, -1, -1):
         kind = tokens[at].token_type

@@ -1,4 +1,4 @@
-"""Tokens of an SQL text and positions in it; every position in a Problem about SQL is computed here."""
+"""Tokens of SQL, and positions in it; every position in a Problem about SQL is computed here."""
 
 import re
 from array import array
@@ -43,7 +43,7 @@ class SqlDiagnostic(Exception):
     """Raised for SQL that cannot be parsed or is not allowed; converted to a Problem inside `core.sql`."""
 
     def __init__(self, summary: str, remedy: str, offset: int, *, subject: str = "", condition: str = "") -> None:
-        """`condition` is the error class with which Spark rejects the text; empty if there is no such class."""
+        """Create the error; `condition` is Spark's error class for the SQL, or empty if Spark has none."""
         super().__init__(summary)
         self.summary = summary
         self.remedy = remedy
@@ -54,7 +54,7 @@ class SqlDiagnostic(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SqlText:
-    """The text of a file without a byte-order mark, and the path of the file."""
+    """The content of an SQL file without a byte-order mark, and the path of the file."""
 
     path: str
     text: str
@@ -69,12 +69,12 @@ class SqlText:
         return bisect_left(self._breaks, offset)
 
     def where(self, offset: int) -> Where:
-        """Return the position of a character offset in the file."""
+        """Return the position of a character offset as path, line and column."""
         offset = max(0, min(offset, len(self.text)))
         return Where(self.path, self.line(offset), offset - self.text.rfind("\n", 0, offset))
 
     def around(self, offset: int, before: str = "") -> str:
-        """Quote the line around an offset, with a caret below the offset and `…` where the line is cut.
+        """Quote the line around an offset, with a caret below the offset and `…` where the line is truncated.
 
         `before` is put in front of the quoted line.
         """
@@ -89,18 +89,18 @@ class SqlText:
         return f"{quoted}\n{margin}^" if quoted.strip() else ""
 
     def problem(self, misread: SqlDiagnostic, *, severity: Severity = Severity.ERROR) -> Problem:
-        """Convert a diagnostic to a Problem whose detail quotes the line, with a caret below the position."""
+        """Convert a diagnostic to a Problem that quotes the SQL line, with a caret below the position."""
         detail = self.around(misread.offset, f"[{misread.condition}] " if misread.condition else "")
         return Problem(misread.summary, misread.remedy, self.where(misread.offset), misread.subject, detail, severity)
 
 
 def open_sql(text: str, path: str) -> SqlText:
-    """Combine a text, without its byte-order mark, with the path of its file."""
+    """Remove the byte-order mark from the content of an SQL file, and combine it with the path of the file."""
     return SqlText(path, text.removeprefix("\ufeff"))
 
 
 def tokens_of(source: SqlText) -> list[Token]:
-    """Tokenize a text; raises SqlDiagnostic for an unclosed string or comment, or a text that is too long or deep."""
+    """Tokenize SQL; raises SqlDiagnostic for an unclosed string or comment, and for excessive length or depth."""
     if len(source.text) > LONGEST_TEXT:
         raise SqlDiagnostic(f"the text is longer than {LONGEST_TEXT:,} characters", "split it into several files", 0)
     try:
@@ -134,12 +134,12 @@ def statements_of(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 
 
 def is_word(token: Token | None, *words: str) -> bool:
-    """Return whether a token is one of `words`, which are in upper case; quoted tokens never are."""
+    """Return whether an unquoted token is one of `words`, which are in upper case."""
     return token is not None and word_of(token) in words
 
 
 def word_of(token: Token) -> str:
-    """Return the text of a token in upper case; empty for a string or a name in backticks."""
+    """Return a token in upper case; empty for a string or a name in backticks."""
     kind = token.token_type
     return "" if kind is TokenType.STRING or kind is TokenType.IDENTIFIER else str(token.text).upper()
 
@@ -159,9 +159,9 @@ def closing_bracket(tokens: Sequence[Token], opened: int) -> int:
 
 
 def key_values(tokens: Sequence[Token], what: str) -> Iterator[tuple[Token, str, Token]]:
-    """Yield the key token, the key and the value token of each entry in `'k'='v', a.b = 1, c 2`.
+    """Yield the key token, the key and the value token of each entry in a list such as `'k'='v', a.b = 1, c 2`.
 
-    `what` is the name of an entry in messages: key or option. Raises SqlDiagnostic for a malformed list.
+    `what` is the term for an entry in messages: key or option. Raises SqlDiagnostic for a malformed list.
     """
     index = 0
     while index < len(tokens):
@@ -186,7 +186,7 @@ def end_of(token: Token) -> int:
 
 
 def _with_whole_strings(tokens: list[Token]) -> list[Token]:
-    """Return the tokens with strings such as `'it''s'` joined.
+    """Join the parts of strings such as `'it''s'`.
 
     sqlglot splits them, but Spark 4 reads them as a single string that contains a quote.
     """
@@ -206,7 +206,7 @@ def _with_whole_strings(tokens: list[Token]) -> list[Token]:
 
 
 def _close_string(found: list[Token], texts: list[str]) -> None:
-    """Replace the last token with a string of the joined `texts`, if these are several adjacent strings."""
+    """Replace the last token with a single string if `texts` contains several adjacent strings."""
     if len(texts) > 1:
         last = found[-1]
         text = "'".join(texts)
@@ -214,12 +214,12 @@ def _close_string(found: list[Token], texts: list[str]) -> None:
 
 
 def _unclosed(text: str) -> int:
-    """Return the offset of the quote or comment that is never closed; sqlglot does not report where it opens."""
+    """Return the offset of the quote or comment that is never closed; sqlglot does not report where it starts."""
     return next((found.start() for found in PIECES.finditer(text) if found["open"]), 0)
 
 
 def _may_be_deep(text: str) -> bool:
-    """Return whether a text has enough brackets or joins in total to exceed a limit on nesting."""
+    """Return whether SQL has enough brackets or joins in total to exceed a limit on nesting."""
     return (
         sum(map(text.count, "([{")) > DEEPEST
         or text.count("<") > DEEPEST_TYPE

@@ -1,7 +1,7 @@
 """Checks of a statement's tokens before parsing, where sqlglot is more lenient than Spark's parser.
 
-Spark 4.2.0 was observed to reject each of these texts, or to read it differently from what its author meant. The
-diagnostic for a construct of another engine names Spark's equivalent.
+Spark 4.2.0 was observed to reject each of these constructs, or to read it differently from what its author meant. The
+diagnostic for a construct of another engine suggests Spark's equivalent.
 """
 
 import re
@@ -72,7 +72,7 @@ _Check = Callable[[Sequence[Token], int], SqlDiagnostic | None]
 
 
 def check_text(source: SqlText) -> None:
-    """Raise SqlDiagnostic for templates, and for texts that Spark changes before it tokenizes them.
+    """Raise SqlDiagnostic for templates, and for SQL that Spark changes before it tokenizes it.
 
     Spark replaces `${…}` with the value of a setting, and continues a comment that ends with a backslash on the next
     line.
@@ -96,7 +96,7 @@ def check_text(source: SqlText) -> None:
 
 
 def check_syntax(tokens: Sequence[Token], source: SqlText) -> None:
-    """Raise SqlDiagnostic for a statement that Spark's parser would not accept, at the first offending token."""
+    """Raise SqlDiagnostic at the first token of a statement that Spark's parser would not accept."""
     kinds = [token.token_type for token in tokens]
     if kinds.count(TokenType.L_PAREN) != kinds.count(TokenType.R_PAREN):
         _check_brackets(tokens)
@@ -137,7 +137,7 @@ def _check_names(tokens: Sequence[Token]) -> None:
 
 
 def _check_hints(tokens: Sequence[Token], text: str) -> None:
-    """Raise SqlDiagnostic for a hint anywhere but after SELECT, where sqlglot would skip it like a comment."""
+    """Raise SqlDiagnostic for a hint that does not follow SELECT, because sqlglot would skip it like a comment."""
     behind_select = {token.start for token in tokens if token.token_type is TokenType.HINT}
     for piece in PIECES.finditer(text, tokens[0].start):
         if piece.start() > tokens[-1].end and text[tokens[-1].end + 1 : piece.start()].strip():
@@ -371,7 +371,7 @@ def _ends(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
 
 
 def foreign_construct(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
-    """Return the diagnostic for a construct of another engine, or None if the word is a name or Spark SQL."""
+    """Return the diagnostic if another engine's construct begins at a word, else None."""
     word = str(tokens[index].text).upper()
     after = tokens[index + 1 : index + 4]
     calls = word in _CALLED and bool(after) and after[0].token_type is TokenType.L_PAREN
@@ -382,7 +382,7 @@ def foreign_construct(tokens: Sequence[Token], index: int) -> SqlDiagnostic | No
 
 
 def statement_set(tokens: Sequence[Token]) -> SqlDiagnostic | None:
-    """Return the diagnostic for a file with another engine's statement set, or None for any other file."""
+    """Return the diagnostic if a file contains another engine's statement set, else None."""
     # sqlglot makes one token of everything after EXECUTE.
     words = " ".join(str(token.text) for token in tokens[:3]).upper().split()[:3]
     if words[1:] != ["STATEMENT", "SET"]:

@@ -42,11 +42,11 @@ class StatementHeader:
     """Reasons why a pipeline cannot run the statement, regardless of its query."""
 
     def text(self, source: SqlText) -> str:
-        """Return the text of the query as written in the file."""
+        """Return the SQL of the query as written in the file."""
         return "".join(source.text[start:end] for start, end in self.pieces)
 
     def moved(self, offset: int) -> int:
-        """Convert an offset in the file to an offset in the text of the query."""
+        """Convert an offset in the file to an offset in the SQL of the query."""
         before = 0
         for start, end in self.pieces:
             if start <= offset <= end and (offset < end or end == self.pieces[-1][1]):
@@ -56,7 +56,7 @@ class StatementHeader:
 
 
 def header_of(tokens: list[Token]) -> StatementHeader:
-    """Split a statement into header and query; raises SqlDiagnostic if there is no query."""
+    """Split a statement into its header and its query; raises SqlDiagnostic if there is no query."""
     at = _verb_at(tokens)
     first = tokens[at]
     if is_word(first, "INSERT"):
@@ -80,7 +80,7 @@ def header_of(tokens: list[Token]) -> StatementHeader:
 
 
 def short(token: Token) -> str:
-    """Return the text of a token, truncated to 30 characters."""
+    """Return a token as a string, truncated to 30 characters."""
     text = str(token.text)
     return text if len(text) <= 30 else f"{text[:30]}…"
 
@@ -144,7 +144,7 @@ def _insert(tokens: list[Token], at: int) -> StatementHeader:
 
 
 def _no_query(tokens: Sequence[Token], after: int, target: WrittenName) -> SqlDiagnostic:
-    """Return the diagnostic for a missing SELECT; for TABLE and FROM, the remedy rewrites the query as a SELECT."""
+    """Return the diagnostic for a missing SELECT; its remedy rewrites a query that begins with TABLE or FROM."""
     place = tokens[min(after, len(tokens) - 1)]
     named = tokens[after + 1 : after + (3 if is_word(tokens[min(after + 1, len(tokens) - 1)], "STREAM") else 2)]
     read = " ".join(str(token.text) for token in named) or "<table>"
@@ -195,7 +195,7 @@ def _selecting(tokens: list[Token]) -> list[Token]:
 
 
 def _column_list(tokens: list[Token], after: int) -> tuple[tuple[Token, ...], int]:
-    """Parse the column list `(a, b)` after the target table, unless the bracket belongs to the query.
+    """Parse the column list `(a, b)` after the target table; a bracket that belongs to the query is not a list.
 
     Returns the tokens of the columns and the index after the list.
     """
@@ -219,7 +219,7 @@ def _opens_query(tokens: Sequence[Token], at: int) -> bool:
 
 
 def _pieces(tokens: list[Token], at: int, after: int) -> tuple[tuple[int, int], ...]:
-    """Return the spans of the query in the file: a WITH clause before the header, if any, and the rest after it."""
+    """Return the spans of the query in the file: the rest after the header and, before it, any WITH clause."""
     last = (tokens[after].start, end_of(tokens[-1]))
     return ((tokens[0].start, tokens[at].start), last) if at else (last,)
 
@@ -229,7 +229,7 @@ _SOURCE_QUERIES = ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
 
 
 def merge_query(tokens: list[Token], at: int) -> tuple[WrittenName, list[Token]]:
-    """Rewrite MERGE as a query with the same reads; return the target and the query.
+    """Rewrite MERGE as a query that reads the same tables; return the target table and the query.
 
     `[WITH …] MERGE INTO t USING s ON c WHEN …` becomes `[WITH …] SELECT 1 FROM s WHERE (c) AND EXISTS (…)`, with one
     EXISTS for each query in an action. Spark executes MERGE once, as a batch (`dmlStatementNoWith`, 4.2.0). Raises
@@ -290,7 +290,7 @@ def _check_actions(tokens: Sequence[Token], when: int) -> None:
 
 
 def _find(tokens: Sequence[Token], start: int, word: str) -> int:
-    """Return the index of a word outside brackets and CASE, or the number of tokens if it does not occur."""
+    """Return the index of the first occurrence of a word outside brackets and CASE, or the number of tokens."""
     index = start
     cases = 0
     while index < len(tokens):

@@ -1,6 +1,6 @@
 """Interpretation of tokens where a table or query is expected, before parsing.
 
-`TABLE t` is a query of its own in Spark (SqlBaseParser.g4 of 4.2.0, `queryPrimary`); sqlglot reads it as a table called
+`TABLE t` is a complete query in Spark (SqlBaseParser.g4 of 4.2.0, `queryPrimary`); sqlglot reads it as a table called
 TABLE.
 """
 
@@ -35,7 +35,7 @@ FROM_FIRST = ("FROM before SELECT is not supported", "write SELECT … FROM …"
 
 @dataclass(frozen=True, slots=True)
 class WrittenName:
-    """The name of a table as written, with its database and catalog if these are given."""
+    """The name of a table as written, including its database and catalog if given."""
 
     parts: tuple[Token, ...]
 
@@ -55,7 +55,10 @@ SELECT_ALL = ((TokenType.SELECT, "SELECT"), (TokenType.STAR, "*"), (TokenType.FR
 
 
 def name_at(tokens: Sequence[Token], at: int) -> tuple[WrittenName, int]:
-    """Parse `[catalog.][database.]table`, and return the name and the index after it; raises SqlDiagnostic."""
+    """Parse `[catalog.][database.]table`, and return the name and the index after it.
+
+    Raises SqlDiagnostic if there is no table name, or if it is hidden in IDENTIFIER(…).
+    """
     first, after = tokens[at], tokens[at + 1] if at + 1 < len(tokens) else None
     if is_word(first, "IDENTIFIER") and after is not None and after.token_type is TokenType.L_PAREN:
         raise SqlDiagnostic("IDENTIFIER(…) hides which table is written", "write the table name", first.start)
@@ -66,12 +69,15 @@ def name_at(tokens: Sequence[Token], at: int) -> tuple[WrittenName, int]:
 
 
 def word_at(kind: TokenType, text: str, at: Token) -> Token:
-    """Return a new token that has the position of an existing one."""
+    """Return a new token with the position of an existing token."""
     return Token(kind, text, at.line, at.col, at.start, at.end, [])
 
 
 def names_table(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a table name begins at a token; raises SqlDiagnostic if the name is missing or hidden."""
+    """Return whether a table name begins at a token.
+
+    Raises SqlDiagnostic if the name is missing, or hidden in IDENTIFIER(…).
+    """
     token = tokens[index]
     if is_word(token, "FROM"):
         raise SqlDiagnostic(*FROM_FIRST, token.start, subject="FROM")
@@ -110,7 +116,7 @@ def is_name(token: Token) -> bool:
 
 
 def begins_query(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a query may begin at a token, in which case TABLE is a keyword there."""
+    """Return whether a query may begin at a token; if so, TABLE is a keyword there."""
     if index == 0 or is_word(tokens[index - 1], *_COMBINING):
         return True
     if is_word(tokens[index - 1], "ALL", "DISTINCT"):
