@@ -330,7 +330,7 @@ class EnvironmentService:
                 self._cache = None
 
     def wait_for_change(self, version: int, seconds: float) -> int:
-        """Wait up to `seconds` for the ledger's data version to differ from `version`; return the current one."""
+        """Wait up to `seconds` for the ledger's data version to differ from `version`; return the current version."""
         ends_at = time.monotonic() + seconds
         while (now := self.reader.data_version()) == version and time.monotonic() < ends_at:
             time.sleep(0.05)

@@ -1,6 +1,6 @@
-"""Stream–stream and stream–table joins: the state that Spark keeps for them, and the joins that it rejects.
+"""Stream-stream and stream-table joins: the state that Spark keeps for them, and the joins that it rejects.
 
-A stream–table join keeps no state. All rejections were observed on Spark 4.2.0.
+A stream-table join keeps no state. All rejections were observed on Spark 4.2.0.
 """
 
 from collections.abc import Iterable, Iterator
