@@ -170,7 +170,7 @@ def _reason_to_stop(run: _Run, now: float, limits: GeneratorLimits, free: int) -
 
 
 def _control(folder: DemoDataFolder, before: Feeds) -> tuple[Feeds, str]:
-    """Read the settings in feeds.json; return `before` if the file is missing, and also a note if it is invalid."""
+    """Return the settings in feeds.json; if it is missing or invalid, return `before`, with a note if invalid."""
     value = read_object(folder.control)
     if value is None:
         return before, f"{folder.control.name} is unreadable; the feeds stay as they were" * folder.control.exists()
