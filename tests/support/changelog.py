@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ".changes"
 CHANGELOG = ".github/CHANGELOG.md"
 NEW = "Not committed yet"
-"""Sorts before all days, alphabetically too."""
+"""The heading of uncommitted entries; in reverse alphabetical order, it precedes all days."""
 
 
 def changelog(root: Path) -> str:

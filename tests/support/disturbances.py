@@ -31,7 +31,7 @@ from pizzeria_demo import Pizzeria
 
 MOVED_CLOCK = str(Path(__file__).with_name("agent_with_moved_clock.py"))
 NEIGHBOUR = "bad_neighbour"
-"""A statement without readers that fails as soon as it meets an order with a number above 300."""
+"""A statement without readers that fails at the first order with a number above 300."""
 LEAF = "order_labels"
 """A statement without readers, which operators delete and deploy again."""
 IDLE = 1_000

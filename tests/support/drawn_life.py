@@ -46,7 +46,7 @@ SETTLES_S = 240.0
 LOOKS = 3
 """Rounds of the director between two checks of whether the environment settles."""
 STEPS = 400_000
-"""Switches of the baton after which a life counts as endless."""
+"""Switches of the baton after which a life is considered endless."""
 
 
 @dataclass

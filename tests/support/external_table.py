@@ -13,7 +13,7 @@ from tiny_project import Tiny
 from pipelines.spark_connect.session import Session
 
 LANDED = "CREATE TABLE landed (id BIGINT, kind STRING) USING delta LOCATION 'lake/orders';"
-"""Its declaration in the project."""
+"""The table's declaration in the project."""
 
 
 @dataclass

@@ -21,7 +21,7 @@ APART_S = 2.0
 """Minimum seconds between the last measurement of a round and the first of the next."""
 
 KEPT = 180
-"""Samples that the agent holds per statement."""
+"""Number of samples that the agent keeps per statement."""
 
 
 @dataclass(frozen=True, slots=True)

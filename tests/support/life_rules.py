@@ -27,9 +27,9 @@ Version = tuple[TableName, int]
 
 GONE = frozenset({Came.STOPPED, Came.RESTED})
 OF_RUNS = frozenset({"apply", "cancel", "retry", "skip", "resume", "swap"})
-"""Words that allow a run to stop what an operator has started."""
+"""Requests that allow a run to stop a version that an operator has started."""
 PAUSED_S = 35.0
-"""Seconds for which a step begun before a pause may continue: longer than a call and a hold."""
+"""Seconds for which a step that began before a pause may continue; longer than a call and a hold."""
 ENDED_S = 3.0
 UNCONFIRMED_S = 45.0
 """Seconds after which a start may overtake a stop that was sent and never confirmed."""
@@ -47,7 +47,7 @@ class Word:
     names: tuple[str, ...]
     called_at: float
     taken_at: float | None = None
-    """When a stop was first sent, which fixes its order among the words; None before that."""
+    """When a stop was first sent, which fixes its order among the requests; None before that."""
     answered_at: float | None = None
     outcomes: dict[Version, ActOutcome] = field(default_factory=dict)
     refused: str = ""
@@ -58,7 +58,7 @@ class Word:
     tables: frozenset[str] = frozenset()
     """The tables of a plan, or of a run's plan."""
     meant: frozenset[Version] = frozenset()
-    """The versions that the named tables meant when the word was spoken."""
+    """The versions to which the named tables referred at the time of the request."""
     run: str = ""
     step: int = 0
     accepted: bool = False
@@ -100,11 +100,11 @@ class Rules:
     trace: list[str] = field(default_factory=list)
     passed: Counter[str] = field(default_factory=Counter)
     met: Counter[str] = field(default_factory=Counter)
-    """How often each kind of fault affected something."""
+    """How often each kind of fault had an effect."""
     touched: bool = False
     """True once another agent's counts were written into the data folder."""
     of_another_hand: set[str] = field(default_factory=set)
-    """Versions that another agent has recorded; adoption believes that record, whatever became of their files."""
+    """Versions that another agent has recorded; an adoption trusts that record, whatever happened to their files."""
     run_states: dict[str, str] = field(default_factory=dict)
     """The last seen state of each run that has ended."""
     passing: Callable[[str], None] = field(default=lambda label: None)
@@ -113,14 +113,14 @@ class Rules:
     faulted_at: float = 0.0
     """When the last fault was injected."""
     stood_at: float = 0.0
-    """When a thread that carries out a word last stalled."""
+    """When a thread that carries out a request last stalled."""
     stops_by: list[tuple[float, str, Word]] = field(default_factory=list)
-    """Queries stopped on behalf of a word other than a stop: moment, query, and the word."""
+    """Queries that were stopped by a request other than a stop: time, query, and the request."""
     started: dict[Version, Word] = field(default_factory=dict)
-    """Versions whose newest word is an answered start, and which no run is about."""
+    """Versions whose newest request is an answered start, and which are not part of a run."""
     arrived: Callable[[str], object] = field(default=lambda label: None)
     swaps: dict[str, float] = field(default_factory=dict)
-    """For each run, when it last checked whether the versions of its swap may serve; from then on all of them move."""
+    """For each run, when it last checked whether the versions of its swap may serve; after that, all pointers move."""
 
     def wrong(self, rule: str, detail: str) -> None:
         """Record a violation."""
@@ -252,7 +252,7 @@ class Rules:
             self._refused(word)
 
     def forbids(self, version: Version) -> Word | None:
-        """Return the answered stop that forbids a version to run; None if none does, or a later request permits it."""
+        """Return the answered stop that keeps a version from running, unless a later request permits it; else None."""
         for stop in reversed(self.words):
             if stop.act != "stop" or not stop.covers(version) or stop.lost or stop.refused:
                 continue

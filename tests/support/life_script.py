@@ -61,7 +61,7 @@ LABELS = (
     "reconcile wrote",
     "effect # create",
 )
-"""Points at which events can be triggered, besides moments in time; numbers are written `#`."""
+"""Points at which events can be triggered instead of at a time; numbers are written as `#`."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Event:
     """An event that happens once: at a second of the life, or when a point is passed for the nth time after that."""
 
     kind: str
-    """An operator's word (`stop`, `plan rebuild`, `run pause`, …) or a fault."""
+    """An operator's request (`stop`, `plan rebuild`, `run pause`, …) or a fault."""
     at: float
     label: str = ""
     nth: int = 1

@@ -36,7 +36,7 @@ DAYS = {
         lasts_s=80.0,
     ),
 }
-"""The scripts that make the starting environments, each from the one before and without faults."""
+"""The scripts that produce the initial environments, each from the previous one and without faults."""
 
 
 @dataclass

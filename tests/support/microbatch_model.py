@@ -38,7 +38,7 @@ class Model:
     speed: float
     """Rows per second that a batch processes after its overhead."""
     batch_rows: float = math.inf
-    """Most rows per batch (maxFilesPerTrigger)."""
+    """Maximum number of rows per batch (maxFilesPerTrigger)."""
     land_s: float = 1.0
     """Seconds between two files of the source: 1 for the generator, the trigger for a statement."""
     overhead_s: float = 0.8

@@ -27,7 +27,7 @@ KEYS = {
     "fct_revenue": "struct(window_start, pizza_name)",
     "vw_busy_windows": "struct(window_start, pizza_id)",
 }
-"""The key of which each table must hold one row at most."""
+"""The key of each table; no two rows may have the same."""
 BEGAN = 1_767_225_600
 """The moment of a hypothetical order 0 in epoch seconds, on a full minute."""
 PACE_S = 3

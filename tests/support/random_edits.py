@@ -46,7 +46,7 @@ class Pair:
     kind: str
     tree: Node
     columns: tuple[tuple[str, str], ...]
-    """Names and kinds of the statement's columns, where they do not follow from its items."""
+    """Names and kinds of the statement's columns, if they cannot be derived from its items."""
     rewrite: Rewrite = str
     """A further rewrite of the new side's text."""
     back: bool = False

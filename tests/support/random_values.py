@@ -16,7 +16,7 @@ GROWING = ("a", "b", "c")
 FIXED = ("dim", "dim2")
 SHAPE = (("id", "number"), ("k", "string"), ("v", "number"), ("w", "number"), ("name", "string"), ("ts", "time"))
 FIELDS = (("fx", "number"), ("fy", "string"))
-"""The fields of each struct, which a statement makes itself: no table has one."""
+"""The fields of each struct; statements create structs themselves, since no table has one."""
 DDL_TYPES = {"number": "BIGINT", "string": "STRING", "time": "TIMESTAMP", "struct": "STRUCT<fx: BIGINT, fy: STRING>"}
 COLUMNS = ", ".join(f"{name} {DDL_TYPES[kind]}" for name, kind in SHAPE)
 """The columns of each table, as CREATE TABLE expects them."""

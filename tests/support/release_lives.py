@@ -80,7 +80,7 @@ class Ending:
     """The release's state: done, rolled back or aborted; a rollback is done."""
     died_at: list[str] = field(default_factory=list)
     not_met: list[str] = field(default_factory=list)
-    """Points that the run no longer passed."""
+    """Points at which the agent should have died, but which the run did not pass."""
     seconds: float = 0.0
     wrong: list[str] = field(default_factory=list)
     rows: dict[str, Rows] = field(default_factory=dict)

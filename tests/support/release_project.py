@@ -42,7 +42,7 @@ DDL = {
 RELEASED = ("base", "even", "odd", "both")
 RELEASE, ROLLBACK = ("base", "--rebuild", "--hold"), ("rollback", "base")
 SEAM = ("base", "--rebuild", "--strategy", "even=seam", "--strategy", "odd=seam")
-"""Not held, because that plan would need an approval, and so a second login for the confirmation."""
+"""Not held, because such a plan would need an approval, and therefore a second login."""
 WHOLE = (*RELEASED, "aside", "beside", "spare")
 
 

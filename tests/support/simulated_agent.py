@@ -49,7 +49,7 @@ class Simulated:
     pointers: dict[T, int] = field(default_factory=dict)
     checkpoints: dict[Version, str] = field(default_factory=dict)
     queries: dict[Version, tuple[Binding, ...]] = field(default_factory=dict)
-    """Running queries, with what each has read since its start."""
+    """Running queries, with the parent versions that each has read since its start."""
     written_by: dict[Version, str] = field(default_factory=dict)
     """The checkpoint with which a table was first written."""
     ledger: dict[Version, Deployment] = field(default_factory=dict)

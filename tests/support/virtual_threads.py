@@ -19,7 +19,7 @@ _HANGS_S = 60.0
 
 
 class Killed(BaseException):
-    """Raised in a thread whose process was killed, and again at whatever the thread tries after that."""
+    """Raised in a thread whose process was killed, and again on anything the thread tries after that."""
 
 
 class StuckLife(AssertionError):
@@ -40,7 +40,7 @@ class Fiber:
     def __init__(self, name: str, process: Process, lane: str) -> None:
         self.name, self.process = name, process
         self.lane = lane
-        """The thread it was started by or works for: `run 7f3a…`, `reconcile`; a helper has its caller's lane."""
+        """The work that the thread is part of, such as `run 7f3a…` or `reconcile`; a helper has its caller's lane."""
         self.gate = threading.Lock()
         self.gate.acquire()
         self.waits_on: deque[Fiber] | None = None

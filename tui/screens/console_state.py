@@ -83,7 +83,7 @@ class ConsoleState:
         self.view = view
 
     def notify(self, text: str, tone: Tone = Tone.PLAIN, *, seconds: float = MESSAGE_S) -> StatusMessage:
-        """Show a message in the status line for some seconds."""
+        """Show a message in the status line for this many seconds."""
         self.message = StatusMessage(text, self.clock(), tone, seconds)
         return self.message
 
@@ -139,7 +139,7 @@ class TypedLine:
             self.state.histories[entry.sign] = (*kept[1 - HISTORY :], entry.text)
 
     def completions(self) -> tuple[str, ...]:
-        """Return completions of the line."""
+        """Return the possible completions of the line."""
         from tui.presentation.interaction.filters import completions
         from tui.presentation.interaction.input_line import complete_command
 

@@ -1,4 +1,4 @@
-"""The home screen: the tree of tables by product and layer, or by lineage; also a list and inspector if wide."""
+"""The home screen: the tree of tables by product and layer, or by lineage; with list and inspector if wide."""
 
 from collections.abc import Hashable, Sequence
 

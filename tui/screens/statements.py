@@ -37,7 +37,7 @@ class StatementListScreen(StatementTableScreen):
         return self.filter.problem
 
     def row_context(self) -> RowContext:
-        """Return the glyphs, the time and the staleness that rows are drawn with."""
+        """Return the glyphs, the time and the staleness with which rows are drawn."""
         return RowContext(self.state.glyphs, self.state.clock(), stale=self.state.freshness.stale)
 
     def empty_lines(self, width: int) -> tuple[Line, ...]:

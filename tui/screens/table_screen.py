@@ -61,7 +61,7 @@ class TableScreen(StatementActionsScreen):
         return False
 
     def successor(self, row: str) -> str:
-        """Return the row to which the cursor moves when its row disappears; the same row stands for the nearest one."""
+        """Return the row to which the cursor moves when its row disappears; the row itself means the nearest one."""
         return row
 
     def last_line(self, row: str) -> Line:
@@ -123,7 +123,7 @@ class TableScreen(StatementActionsScreen):
         return ", ".join(filter(None, (counts, f"{self.table.below} more below" if self.table.below else "")))
 
     def move_cursor(self, place: int) -> None:
-        """Move the cursor to the row at a place, because the user asked for it."""
+        """Move the cursor to the row at this index, as the user requested."""
         self.table.move_to(place)
 
     def on_click(self, event: events.Click) -> None:

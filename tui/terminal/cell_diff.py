@@ -24,7 +24,7 @@ class CellStyle(NamedTuple):
 
 PLAIN = CellStyle()
 Cell = tuple[str, CellStyle]
-"""A character with its style; the second cell of a wide character holds an empty text."""
+"""A character with its style; the second cell of a wide character is empty."""
 
 _UNKNOWN: Cell = ("\0", PLAIN)
 

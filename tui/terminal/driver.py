@@ -24,7 +24,7 @@ from tui.terminal.first_picture import FirstPicture
 
 ESC = "\x1b"
 LONE_ESCAPE_S = 2.0
-"""How long, in seconds, an `O` after a lone escape counts as the rest of a broken sequence; `[` always does."""
+"""How long, in seconds, an `O` after a lone escape is read as the rest of a broken sequence; `[` always is."""
 _SS3_PARAMETERS = "0123456789;"
 PASTE_LIMIT = 65536
 STRING_LIMIT = 4096

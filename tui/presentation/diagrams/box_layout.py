@@ -67,7 +67,7 @@ def lay_out_boxes(
 
 
 def _layers(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str, int]:
-    """Return the layer of each box: right of all its sources, or if it has none, just left of its leftmost target."""
+    """Return each box's layer: right of all its sources or, if it has none, just left of its leftmost target."""
     above: dict[str, list[str]] = {name: [] for name in names}
     below: dict[str, list[str]] = {name: [] for name in names}
     for source, target in pairs:
@@ -120,7 +120,7 @@ def _stack(layer: Sequence[Key], draft: _LayoutDraft, top: dict[Key, float]) -> 
 
 
 def _settle(layer: Sequence[Key], wanted: Mapping[Key, float], draft: _LayoutDraft, top: dict[Key, float]) -> None:
-    """Place the boxes of a layer in order, with gaps, near their wanted tops; overlapping boxes share the shift."""
+    """Place the boxes of a layer in order, with gaps, near their wanted tops; overlapping boxes are moved apart."""
     runs: list[tuple[list[Key], float, float]] = []
     for key in layer:
         run: list[Key] = [key]

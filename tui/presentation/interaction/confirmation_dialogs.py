@@ -145,7 +145,7 @@ class ActionSummary:
     """The age of the data, such as `data 2 s old`."""
     expected: str
     besides: tuple[str, ...] = ()
-    """Further effects: other versions that are stopped, runs that wait."""
+    """Additional effects: other versions that will be stopped, runs that will wait."""
 
 
 _EFFECTS = {

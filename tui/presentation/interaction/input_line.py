@@ -146,7 +146,7 @@ TAKES_TABLES = frozenset(
         *(action.typed for action in ACTIONS if action.needs & {ActionRequirement.TARGET, ActionRequirement.ONE}),
     )
 )
-"""Commands that accept table names as arguments, besides acting on the cursor's row."""
+"""Commands that accept table names as arguments, in addition to acting on the cursor's row."""
 
 _UPSTREAM = re.compile(r"[0-9]*\+")
 """The prefix of a selector that includes upstream tables."""

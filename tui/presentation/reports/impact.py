@@ -73,7 +73,7 @@ def column_lines(columns: "Mapping[str, Mapping[TableName, str]]", width: int) -
 
 
 def as_json(found: "Impact", commands: "Mapping[str, str]") -> dict[str, Any]:
-    """Return the fields of `headgate.impact/1` besides project and environment; fields may be added, never changed.
+    """Return `headgate.impact/1` without project and environment; fields may be added, but never changed.
 
     `{"table", "column", "external", "basis": "deployed"|"declared", "edited": [table],
     "answers": [{"if": "rebuilt"|"dropped"|"column lost", "plan": command, "refused",

@@ -1,4 +1,4 @@
-"""The health of products: their statements, aggregated by product and layer in one pass over the ledger's list."""
+"""The health of products: their statements, aggregated by product and layer in one pass."""
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass

@@ -29,7 +29,7 @@ class HistoryEntry:
     """One entry in the history of a table."""
 
     at: float
-    """When it began, in epoch seconds."""
+    """When the described event occurred or began, in epoch seconds."""
     kind: str
     """deploy, schema, serves, an action (stop, start, …), failure, missed or met (an objective), state, upstream (of
     an input), or the kind of an event."""
@@ -182,7 +182,10 @@ def _upstream(event: EventRow) -> HistoryEntry | None:
 
 
 def _matters(event: EventRow) -> bool:
-    """Return whether a state change gets an entry: a fault, or an explained change not due to the desired state."""
+    """Return whether a state change gets an entry: faults do, and other changes if they have an explanation.
+
+    Changes by which the agent only restored the desired state get none.
+    """
     return event.state in FAULTY or (bool(event.detail) and event.cause != EventCause.WANTED)
 
 

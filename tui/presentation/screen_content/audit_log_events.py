@@ -34,7 +34,7 @@ WIDE_EVENTS = (_AT, replace(EVENTS[1], width=39), *EVENTS[2:])
 
 
 def event_columns(width: int) -> tuple[TableColumn, ...]:
-    """Return the columns of the events that fit into a width."""
+    """Return the columns of the list of events that fit into a width."""
     return WIDE_EVENTS if width >= 120 else EVENTS
 
 

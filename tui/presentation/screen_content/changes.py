@@ -12,7 +12,7 @@ from tui.presentation.styling.table_layout import TableColumn, table_row
 from tui.presentation.styling.theme import Glyphs
 
 DELETED = "deleted, files still there"
-"""The change shown for a deleted table whose files still exist; it does not count as a difference."""
+"""The change shown for a deleted table whose files still exist; it is not counted as a difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class ChangeRow:
 
 
 def summary(changes: Sequence[ChangeRow], user: str, *, compared: bool = True) -> str:
-    """Return the number of differing, deleted and staged tables, or `not compared` instead of the first two."""
+    """Return the counts of differing, deleted and staged tables; unless `compared`, only those of staged ones."""
     differ = sum(1 for one in changes if one.change and one.change != DELETED)
     deleted = sum(1 for one in changes if one.change == DELETED)
     mine = sum(1 for one in changes for mark in one.staged if mark.actor == user)
@@ -108,7 +108,7 @@ LISTED = 20
 
 
 def problem_lines(problems: Sequence[Problem], missing: str) -> tuple[Line, ...]:
-    """List the problems of the files, one a line however long: the pane folds it, so that file and line stay whole."""
+    """List the problems in the files, one per line of any length; the pane folds it, keeping file and line together."""
     lines = [line((f" {missing}", Tone.BAD))] if missing else []
     for problem in problems[:LISTED]:
         place = f"{problem.where}: " if problem.where else ""

@@ -94,7 +94,7 @@ SIDES = (TableColumn("table", "TABLE", 5), _VERSION, _STATE, _LAG, *_RATES, _TRE
 
 
 def _pair_columns(width: int) -> tuple[TableColumn, ...]:
-    """Return the columns for pairs of versions: the old version, the new version, and the new version's gate."""
+    """Return the columns of a pair of versions: the old version, the new version, and the new version's gate."""
     wide = width >= WIDE
     table = TableColumn("table", "OLD (* serves)" if wide else "* serves", 27 if wide else 12)
     old = (replace(column, id=f"old {column.id}") for column in (_VERSION, _STATE, _LAG))

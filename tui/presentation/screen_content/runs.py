@@ -28,7 +28,7 @@ RUN_TONES = {"running": Tone.CHANGING, "paused": Tone.CHANGING, "failed": Tone.B
 def heading(
     run: RunRow, environment: str, now: float, width: int, glyphs: Glyphs, *, planned: Sequence[Step] = ()
 ) -> tuple[Line, ...]:
-    """Render the heading above the steps: the run's summary, and a progress bar with its ending or how to leave."""
+    """Render the heading above the steps: the run's summary, its progress bar, and how it ended or how to leave."""
     words = "continues without this screen (q leaves)" if run.state in ("running", "paused") else ending(run)
     room = max(width - len(words) - 4, 10)
     done = _finished(run) / (len(run.steps) or 1)
@@ -193,7 +193,7 @@ RUNS = (
     TableColumn("lasted", "LASTED", 7),
     TableColumn("by", "BY", 0),
 )
-"""Columns of the list of runs; the id of a run begins with the hash of its plan. The last column needs the room."""
+"""Columns of the list of runs. No column shows the plan, because a run's id begins with the hash of its plan."""
 PRINTED_RUNS = (
     RUNS[0], TableColumn("plan", "PLAN", 7), *RUNS[1:-1], TableColumn("predicted", "PREDICTED", 9), RUNS[-1],
 )  # fmt: skip

@@ -112,7 +112,7 @@ _DROPPED = re.compile("[\u200d\ufe00-\ufe0f\U0001f3fb-\U0001f3ff\U000e0100-\U000
 
 
 def _unicode_width(char: str) -> int:
-    """Return how many cells most systems count for a character (wcwidth(3)), from its Unicode properties alone."""
+    """Return how many cells most systems use for a character (wcwidth(3)), from its Unicode properties alone."""
     if unicodedata.category(char) in ("Mn", "Me"):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1

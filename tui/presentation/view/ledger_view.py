@@ -93,7 +93,7 @@ class LedgerView:
     statements: Mapping[TableName, StatementView]
     """Sorted by name."""
     others: Mapping[TableName, tuple[StatementLine, ...]]
-    """Versions besides the serving one that are not stopped, by table."""
+    """Versions other than the serving one that are not stopped, by table."""
     faults: int = 0
     """Number of faulty statements."""
     families: Mapping[str, Mapping[str, tuple[TableName, ...]]] = field(default_factory=dict)
@@ -199,9 +199,9 @@ def statement_view(
 
 
 def is_starting(line: StatementLine) -> bool:
-    """Return whether a statement has committed nothing since its start, nor been measured a trigger interval after it.
+    """Return whether a statement has neither committed a batch since its start nor been measured after it.
 
-    An earlier measurement still reflects the time before the start.
+    A measurement within one trigger interval of the start is ignored, as it still reflects the time before.
     """
     if line.started_at is None or not uncommitted(line):
         return False

@@ -182,7 +182,7 @@ class FoldingMode(StrEnum):
 
 
 class TreeFolding:
-    """Keeps track of closed branches; a branch that is no longer quiet opens by itself unless the user closed it."""
+    """Keeps track of closed branches; a branch that is no longer quiet is opened unless the user closed it."""
 
     def __init__(self) -> None:
         self.mode = FoldingMode.FIT
