@@ -38,11 +38,11 @@ class AgentLog(RotatingFileHandler):
     """Log file of the agent. Rotation only renames files, so it works even on a full disk."""
 
     def __init__(self, path: str, *, most_bytes: int = MOST_BYTES) -> None:
-        """Open a log for appending; a log that exceeds `most_bytes` bytes is rotated."""
+        """Open a log file for appending, and rotate it whenever it would exceed `most_bytes` bytes."""
         super().__init__(path, maxBytes=most_bytes, backupCount=KEPT, encoding="utf-8")
 
     def doRollover(self) -> None:  # The name is logging's.
-        """Start a new file, and redirect stdout and stderr to it if they were redirected to the old one."""
+        """Start a new log file, and redirect stdout and stderr to it if they pointed to the old one."""
         # By descriptor and not by name: the file may have been deleted or replaced.
         before = os.fstat(self.stream.fileno()) if self.stream is not None else None
         super().doRollover()
@@ -58,7 +58,7 @@ PID_WIDTH = 10
 
 
 class LogLines(logging.Formatter):
-    """Formats each message as one line, with control characters escaped, so that a log cannot manipulate a terminal."""
+    """Escapes control characters in messages and tracebacks, so that logged text cannot manipulate a terminal."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = escape_control_characters(record.message)
@@ -70,7 +70,7 @@ class LogLines(logging.Formatter):
 
 
 def main() -> int:
-    """Run the agent in this process, which its caller has already detached; returns a command line exit code."""
+    """Run the agent in the current process, which the caller must have detached, and return the process's exit code."""
     parser = argparse.ArgumentParser(prog="headgate-agent")
     parser.add_argument("--project", required=True)
     parser.add_argument("--env", required=True)
@@ -137,7 +137,7 @@ def _declared(folder: Path, name: str) -> tuple[Manifest, Environment]:
 
 
 def _refuse_undecodable(*paths: str | None) -> None:
-    """Refuse paths that are not valid UTF-8: ledger, Spark and JSON cannot store them."""
+    """Refuse any path that is not valid UTF-8, because the ledger, Spark and JSON cannot store it."""
     for path in paths:
         if path and (shown := escape_surrogates(path)) != path:
             raise InvalidProject(f"{shown} is not UTF-8", remedy="rename it, or use another folder")
@@ -153,7 +153,7 @@ def _refuse_escapes(data: str) -> None:
 
 
 def _lock(path: str) -> IO[str]:
-    """Acquire the environment's lock for the lifetime of this process: an environment has at most one agent."""
+    """Lock the environment while this process lives, so that it has at most one agent; return the open lock file."""
     file = open(os.open(path, os.O_RDWR | os.O_CREAT, 0o640), "r+")  # noqa: SIM115  # Held open: the lock lives as long as the file.
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""The wall clock, checked against the machine's uptime, so that setting the clock does not expire any deadline."""
+"""The wall clock, checked against the machine's uptime, so that setting the clock cannot expire deadlines early."""
 
 import logging
 from collections.abc import Callable
@@ -27,9 +27,10 @@ SET_S = 1.0
 
 
 def clock_jump(before: ClockCheck | None, wall: float, up: Uptime) -> float:
-    """Return by how many seconds the wall clock has gained on the uptime since `before`; negative if it was set back.
+    """Return the seconds by which the wall clock has gained on the uptime since `before`; negative if it lost time.
 
-    After a reboot, the result includes the time for which the machine was off, because that time cannot be measured.
+    After a reboot, the result includes the time the machine was off, because that time cannot be measured. Without an
+    earlier check, the result is 0.
     """
     return wall - before.wall - _passed(before, up) if before is not None else 0.0
 
@@ -43,10 +44,10 @@ def _is_same(before: ClockCheck, up: Uptime) -> bool:
 
 
 def check_clock(before: ClockCheck | None, wall: float, up: Uptime) -> tuple[ClockCheck, float]:
-    """Return the new check of the clock, and the number of seconds by which recorded deadlines must be shifted.
+    """Return a new clock check, and the number of seconds by which to shift the deadlines in the ledger.
 
-    The shift preserves the remaining time of each deadline. If the clock has jumped forward, the check also postpones,
-    for `FORGETS_S` seconds, the expiry of data that is deleted by age.
+    The shift preserves each deadline's remaining time. After a large forward jump, the check also keeps data that is
+    deleted by age from being deleted too early, as `forgetting_time` describes.
     """
     if before is None:
         return ClockCheck(wall, up.boot, up.seconds), 0.0
@@ -63,24 +64,24 @@ def check_clock(before: ClockCheck | None, wall: float, up: Uptime) -> tuple[Clo
 
 
 def forgetting_time(check: ClockCheck | None, wall: float, kept_s: float) -> float:
-    """Return the current time to use when deciding whether data kept for `kept_s` (at most `FORGETS_S`) has expired.
+    """Return the time to use as "now" when deleting data that is kept for `kept_s` seconds (at most `FORGETS_S`).
 
-    If the clock has jumped forward within that time, the jump is subtracted, so that no data expires early.
+    If the clock jumped forward within that period, the jump is subtracted, so that no data is deleted too early.
     """
     has_jumped = check is not None and check.hold_s > 0 and FORGETS_S - check.hold_s < kept_s
     return wall - check.debt_s if check is not None and has_jumped else wall
 
 
 def checked_now(agent: AgentContext) -> float:
-    """Check the wall clock, and return the current time, which can be compared with deadlines in the ledger."""
+    """Check the wall clock for jumps, and return the current time for comparison with deadlines in the ledger."""
     with _one_at_a_time:
         return _checked(agent)[0]
 
 
 def unmoved_now(agent: AgentContext) -> float:
-    """Return the current time on a clock that is not affected when the machine's clock is set.
+    """Return the current time of a clock that ignores changes to the machine's clock.
 
-    It is used for deadlines that are part of folder names, which cannot be shifted.
+    Use it for deadlines that are part of folder names, because such deadlines cannot be shifted.
     """
     with _one_at_a_time:
         now, check = _checked(agent)
@@ -88,15 +89,15 @@ def unmoved_now(agent: AgentContext) -> float:
 
 
 def record_deadline(agent: AgentContext, seconds: float, record: Callable[[float], object]) -> None:
-    """Call `record` with the deadline `seconds` from now; recorded deadlines are shifted whenever the clock is set."""
+    """Call `record` with the time `seconds` from now. If the clock is set later, recorded deadlines are shifted."""
     with _one_at_a_time:
         record(_checked(agent)[0] + seconds)
 
 
 def _checked(agent: AgentContext) -> tuple[float, ClockCheck]:
-    """Check the clock, record the check in the ledger, and return it with the current time.
+    """Check the clock, record the check in the ledger, and return the current time and the check.
 
-    If the ledger cannot be written, the time is extrapolated from the last recorded check. Without such a check,
+    If the ledger is not writable, the time is extrapolated from the last recorded check. If there is no such check,
     LedgerUnavailable is raised, because a deadline might expire too early.
     """
     wall, up, before = agent.clock(), agent.uptime(), agent.ledger.clock_check()

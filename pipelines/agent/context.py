@@ -37,9 +37,10 @@ TRACE_VARIABLE = "HEADGATE_FAULT_TRACE"
 
 
 class FaultPoints:
-    """Points in the code, before and after each change, at which a drill can kill the agent.
+    """Points in the code, before and after each effect, at which a crash drill can kill the agent.
 
-    The points are numbered as they are passed. They do nothing unless an environment variable enables them.
+    The points are numbered in the order in which they are reached. They do nothing unless enabled by an environment
+    variable.
     """
 
     def __init__(self, at: str = "", trace: str = "") -> None:
@@ -50,11 +51,11 @@ class FaultPoints:
 
     @classmethod
     def from_environment(cls) -> "FaultPoints":
-        """Create the fault points that the environment variables `FAULT_VARIABLE` and `TRACE_VARIABLE` configure."""
+        """Create the fault points as configured by the environment variables `FAULT_VARIABLE` and `TRACE_VARIABLE`."""
         return cls(os.environ.get(FAULT_VARIABLE, ""), os.environ.get(TRACE_VARIABLE, ""))
 
     def pass_by(self, label: str) -> None:
-        """Mark that execution has reached a fault point; kills the agent if a drill has selected this point."""
+        """Record that execution has reached a fault point, and kill the agent if a crash drill selected this point."""
         if not (self._at or self._trace):
             return
         with self._lock:
@@ -78,7 +79,7 @@ READ_CALL_S = 5.0
 
 
 class PoolConnection(Protocol):
-    """One session with the pool, and its ports; callers invoke each method of a port through `call`."""
+    """A session with the Spark pool, and the interfaces that use it; their methods must be invoked through `call`."""
 
     queries: Queries
     tables: Tables
@@ -86,41 +87,41 @@ class PoolConnection(Protocol):
     upkeep: TableUpkeep
 
     def call(self, seconds: float, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call `fn` and return its result; raises PoolUnreachable if the pool does not answer within `seconds`."""
+        """Call `fn` and return its result, or raise PoolUnreachable if the pool does not answer within `seconds`."""
 
 
 class PoolClient(Protocol):
     """Gives the other parts of the agent access to the pool."""
 
     def connection(self) -> PoolConnection:
-        """Return the current connection, which callers must not keep; raises PoolUnreachable if there is none."""
+        """Return the current connection, which callers must not store, or raise PoolUnreachable if there is none."""
 
     def connection_for_stops(self) -> PoolConnection:
-        """Return the connection even while the catalog is still being filled, because stops must not wait for that."""
+        """Return the connection even while the pool's catalog is being filled, because stops must not wait for that."""
 
     def start_again(self) -> bool:
-        """Allow a pool that was given up after repeated failures to restart; returns whether it was given up."""
+        """Allow a restart of the pool if the agent gave up on it after repeated failures; return whether it had."""
 
 
 class Identity(Protocol):
-    """Checks whether ledger and data folder belong to the same environment."""
+    """Checks whether the ledger and the data folder belong to the same environment."""
 
     @property
     def doubt(self) -> str:
-        """Return why ledger and data folder may belong to different environments; empty if there is no doubt."""
+        """Return why ledger and data folder may belong to different environments; empty if nothing suggests it."""
 
     def refuse_other_environment(self) -> None:
-        """Raise NotAdopted if ledger and data folder may not match, and Busy until they have been compared."""
+        """Raise NotAdopted if the ledger and the data folder may not match, or Busy if they were not compared yet."""
 
     def refuse_doubt(self) -> None:
-        """Raise NotAdopted or Busy unless ledger and data folder are known to match, which every start requires."""
+        """Raise NotAdopted or Busy unless ledger and data folder are known to match, as every start requires."""
 
     def adopt(self, take_over: Callable[[int], object]) -> int:
-        """Call `take_over` with a new epoch, then record that ledger and data folder match; returns the epoch."""
+        """Call `take_over` with a new epoch, record that the ledger and the data folder match, and return the epoch."""
 
 
 class Undoubted:
-    """Identity check that always passes, for contexts without a data folder to compare."""
+    """An identity check that always passes, for contexts that have no data folder to compare."""
 
     doubt = ""
 
@@ -142,7 +143,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 @dataclass(frozen=True, slots=True)
 class Uptime:
-    """Time since this machine was started."""
+    """The time since the machine was booted."""
 
     boot: str
     """Id of the boot; empty if the system does not provide one."""
@@ -150,7 +151,7 @@ class Uptime:
 
 
 def machine_uptime() -> Uptime:
-    """Return the uptime in seconds, with the id of the boot from which it is counted."""
+    """Return the machine's uptime and the id of its current boot."""
     try:
         boot = _BOOT_ID.read_text("ascii").strip()
     except OSError:
@@ -167,14 +168,14 @@ def event_row(
     detail: str = "",
     fingerprint: str = "",
 ) -> EventRow:
-    """Return an event, without recording it, about a version (table, version) or about the environment."""
+    """Create an event about a version, given as (table, version), or about the environment, without recording it."""
     row = EventRow(0, at, table=about[0], version=about[1], kind=kind, summary=Sentence(summary), detail=detail)
     return replace(row, fingerprint=fingerprint)
 
 
 @dataclass(slots=True)
 class AgentContext:
-    """State and services that all parts of an agent share.
+    """The state and services that all parts of an agent share.
 
     Clocks and id generators are fields, so that tests can replace them.
     """
@@ -228,9 +229,9 @@ class AgentContext:
         fingerprint: str = "",
         run: str = "",
     ) -> None:
-        """Record an event about a version (table, version) or about the environment.
+        """Record an event about a version, given as (table, version), or about the environment.
 
-        `run` is the id of the run that caused the event.
+        `run` is the id of the run that caused the event, if any.
         """
         event = event_row(self.clock(), kind, summary, about=about, detail=str(detail or ""), fingerprint=fingerprint)
         self.ledger.add_event(replace(event, cause=EventCause.RUN, by=run) if run else event)
@@ -244,7 +245,7 @@ class AgentContext:
         cause: EventCause = EventCause.NONE,
         by: str = "",
     ) -> None:
-        """Record an event for a version's change from its current state to `after`, with the cause of the change."""
+        """Record an event for a version's transition from its current state to `after`, with the transition's cause."""
         change = StateChange(deployment.state, after, cause, by)
         self.ledger.add_event(
             EventRow(
@@ -257,7 +258,7 @@ class AgentContext:
     def event_of_done(
         self, kind: EventKind, summary: str, *, about: tuple[str, int] = ("", 0), detail: str | Sentence | None = None
     ) -> None:
-        """Record an event for an effect that has already happened; only log it if the ledger is unavailable."""
+        """Record an event for a change that has already been made. If the ledger is unavailable, only log the event."""
         try:
             self.event(kind, summary, about=about, detail=detail)
         except LedgerUnavailable as error:
@@ -269,15 +270,15 @@ class AgentContext:
         return self.layout.environment.policy.machine_moves == ALLOW
 
     def frozen(self) -> str | None:
-        """Return the end of the current freeze as text; None outside of all freeze windows."""
+        """Return the end of the current freeze, formatted for display, or None outside all freeze windows."""
         policy = self.ledger.recorded_policy() or self.layout.environment.policy
         return frozen_until(policy.freeze, self.clock())
 
     def audit(self, actor: str, action: str, subject: str, **more: str) -> None:
-        """Record in the audit log who did what; `more` can contain plan_hash, confirmation and outcome."""
+        """Record in the audit log who did what to what. `more` may contain plan_hash, confirmation and outcome."""
         self.ledger.add_audit(AuditRow(0, self.clock(), actor, action, subject, **more))
 
     def serving(self, table: TableName) -> Deployment | None:
-        """Return the version that an operator refers to by a table's bare name; None if the table is not deployed."""
+        """Return the version that a table's bare name refers to, or None if the table is not deployed."""
         found = serving_version(self.ledger.versions(table))
         return None if found is None or found.deleted else found

@@ -1,4 +1,4 @@
-"""The assembled agent: socket, loops, reconciler and measurements, which share one context."""
+"""The complete agent: socket server, background loops, reconciler and measurements, which share one context."""
 
 import logging
 import os
@@ -52,7 +52,7 @@ LAST_ROUNDS_S = 0.5
 
 
 class Agent:
-    """The daemon of one environment."""
+    """The daemon that serves one environment."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class Agent:
         return loops
 
     def end(self, *, pool: bool) -> None:
-        """Stop the agent and, if `pool` is set, its local pool. The desired state of statements does not change."""
+        """Ask the agent to stop and, if `pool` is set, to stop its local pool too. Desired states do not change."""
         self._end_pool = self._end_pool or pool
         self._context.stopping.set()
 
@@ -204,9 +204,9 @@ class Agent:
             self._context.stopping.wait(seconds)
 
     def _attempt(self, name: str, act: Callable[[], None], said: str) -> str:
-        """Run `act` and return the summary of its failure, with numbers removed, or an empty text on success.
+        """Run `act` and return the summary of its failure without numbers, or an empty string on success.
 
-        The failure is logged only if it differs from `said`, the failure of the previous attempt.
+        An expected failure is logged only if it differs from `said`, the failure of the previous attempt.
         """
         try:
             act()
@@ -238,7 +238,7 @@ class Agent:
         return tuple(self._ledger.deployments())
 
     def _round(self) -> None:
-        """Run one round: list the pool's queries, then reconcile the registry with them."""
+        """Run one reconciliation round: list the pool's queries, then reconcile the registry with them."""
         self._reconciler.apply_emergencies()
         before = BeforeRound.of(self._context)
         deployments = before.deployments
@@ -264,7 +264,7 @@ class Agent:
         self._seen = queries
 
     def _set_state(self, deployments: Iterable[Deployment], before: Collection[State], state: State) -> None:
-        """Set the state of all statements whose state is in `before`, except rows that have changed in the meantime."""
+        """Set `state` on each statement whose state is in `before`, unless its row has changed since it was read."""
         for deployment in deployments:
             if deployment.state in before and not deployment.external:
                 self._ledger.observe_deployment(deployment, state=state, state_since=self._context.clock())

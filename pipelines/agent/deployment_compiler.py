@@ -1,4 +1,4 @@
-"""Compiles a plan node into a deployment: physical names, compiled texts and folders. No side effects."""
+"""Compiles a plan node into a deployment: physical names, compiled SQL and folders. No side effects."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -30,19 +30,19 @@ StatementsRead = tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]
 class EnvironmentLayout:
     """File paths and catalog names of an environment.
 
-    Paths are below the absolute data folder; catalog names have the environment's prefix.
+    Paths are absolute, and catalog names start with the environment's prefix.
     """
 
     data: str
     environment: Environment
 
     def catalog_name(self, table: TableName, version: int) -> str:
-        """Return the catalog name of a table's version; version 0 is an external table, named without a version."""
+        """Return the catalog name of a table's version. Version 0 is an external table, named without a version."""
         name = physical_name(table, version) if version else str(table)
         return self.environment.prefix + name
 
     def before_name(self, table: TableName, version: int) -> str:
-        """Return the catalog name of a version's second table, which contains older rows from the previous version."""
+        """Return the catalog name of a version's second table, which holds rows inherited from its predecessor."""
         return f"{self.catalog_name(table, version)}_before"
 
     def pointer_name(self, table: TableName) -> str:
@@ -55,29 +55,29 @@ class EnvironmentLayout:
         return f"{self.data}/checkpoints/{self.catalog_name(table, version)}"
 
     def seam_folder(self, table: TableName, version: int, parent: tuple[TableName, int], batch: int) -> str:
-        """Return the folder of the checkpoint for a version that switches to another parent after its batch `batch`."""
+        """Return the folder of the new checkpoint with which a version switches to `parent` after its batch `batch`."""
         return f"{self.checkpoint_folder(table, version)}.{physical_name(*parent)}.{batch}"
 
     def rewrite_folder(self, table: TableName, version: int, run: str) -> str:
-        """Return the folder of the checkpoint for a version whose table the run `run` rewrites."""
+        """Return the folder of the new checkpoint that a version gets when run `run` rewrites its table."""
         return f"{self.checkpoint_folder(table, version)}.rewrite.{run}"
 
     def is_checkpoint(self, path: str, table: TableName, version: int) -> bool:
-        """Return whether a path is a checkpoint of a version: its first one, or one created by a seam or a rewrite."""
+        """Return whether `path` is a checkpoint of a version: the first one, or one created by a seam or a rewrite."""
         first = self.checkpoint_folder(table, version)
         return path == first or (path.startswith(f"{first}.") and "/" not in path[len(first) :])
 
     def trash_folder(self, table: TableName, version: int) -> str:
-        """Return the trash folder of a deleted version; version numbers are never reused."""
+        """Return the trash folder for a version's files; it is unique, because version numbers are never reused."""
         return f"{self.data}/trash/{self.catalog_name(table, version)}"
 
     def external_location(self, ddl: TableDdl) -> str:
-        """Return the absolute location of an external table; relative locations are below the data folder."""
+        """Return the absolute location of an external table; a relative one is resolved against the data folder."""
         return ddl.location_in(self.data)
 
 
 def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float, plan_hash: str) -> Deployment:
-    """Compile a plan node into the deployment that the plan creates; raises InvalidProject if a text is invalid."""
+    """Compile a plan node into the deployment that it describes, or raise InvalidProject if its SQL is invalid."""
     ddl = _ddl(node.texts, node.table)
     external = not node.texts.dml
     version = node.version
@@ -116,9 +116,9 @@ def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float,
 
 
 def compile_statement(statement: ParsedStatement, node: PlanNode, layout: EnvironmentLayout) -> str:
-    """Compile a statement to a SELECT from the versions to which the node binds it, with the node's start conditions.
+    """Compile a statement into a SELECT from the versions to which the node binds it, with the node's start conditions.
 
-    Start conditions are a property of the version, so the declared text never contains them.
+    Start conditions are a property of the version, so the declared SQL never contains them.
     """
     physical = {b.parent: layout.catalog_name(b.parent, b.version) for b in node.bindings}
     starts = {start.table: start for start in map(read_log_start, node.begins_where) if start is not None}
@@ -127,20 +127,20 @@ def compile_statement(statement: ParsedStatement, node: PlanNode, layout: Enviro
 
 
 def compile_before(texts: RevisionTexts, table: TableName, name: str, folder: str) -> str:
-    """Compile the DDL of a version's second table, for inherited rows, with the columns that `texts` declares."""
+    """Compile the DDL of a version's second table, which holds inherited rows in the columns declared in `texts`."""
     return compile_ddl(_ddl(texts, table), name, folder)
 
 
 def column_types(texts: RevisionTexts, table: TableName) -> tuple[tuple[str, str], ...]:
-    """Return the declared columns of a table as (name, Spark type), in order."""
+    """Return the declared columns of a table as (name, Spark type), in declaration order."""
     return tuple((column.name, column.type) for column in _ddl(texts, table).columns)
 
 
 def streamed_reads(deployment: Deployment) -> tuple[TableRead, ...]:
-    """Return the streamed reads of a deployment in SQL order, which is how Spark numbers `sources/<i>` (seen on 4.2.0).
+    """Return a deployment's streamed reads in SQL order, in which Spark numbers `sources/<i>` (seen on 4.2.0).
 
-    Validation rules that are newer than the deployment are not applied: a running statement must be measured even if
-    it violates them.
+    Validation rules that are newer than the deployment are not applied, because a running statement must be measured
+    even if it violates them.
     """
     if deployment.external:
         return ()
@@ -162,24 +162,24 @@ def parsed_ddl(deployment: Deployment) -> TableDdl:
 
 
 def declared_objective(deployment: Deployment) -> str:
-    """Return the lag objective that a deployment's yml declares; empty if it declares none."""
+    """Return the lag objective declared in a deployment's YAML, or an empty string if there is none."""
     return _settings(deployment.texts, deployment.table).objective
 
 
 def upserts(deployment: Deployment) -> bool:
-    """Return whether a deployment replaces rows by key. This is decided by its recorded mode, not by its texts."""
+    """Return whether a deployment replaces rows by key, according to its recorded mode, not its YAML."""
     return deployment.mode.partition("/")[0] == UPSERT
 
 
 def tracks_schemas(deployment: Deployment) -> bool:
-    """Return whether a deployment's streams record the schemas that they have read."""
+    """Return whether a deployment's streams record the schemas they read, as its setting `schema_tracking` requests."""
     return "schema_tracking:" in deployment.texts.yml and _settings(deployment.texts, deployment.table).schema_tracking
 
 
 def upsert_of(deployment: Deployment) -> Upsert | None:
-    """Return how a deployment replaces rows by key; None if it only appends rows.
+    """Return the settings with which a deployment replaces rows by key, or None if it only appends rows.
 
-    The writer version in the result is the one that was recorded with the deployment.
+    The writer version is the one that was recorded with the deployment.
     """
     if not upserts(deployment):
         return None

@@ -1,4 +1,4 @@
-"""Deferred work: purging the trash, stopping replaced versions after their soak, and recording overdue tickets."""
+"""Deferred work: purging the trash, stopping replaced versions after their soak period, recording overdue tickets."""
 
 import logging
 import os
@@ -24,10 +24,10 @@ BEFORE_SEAM = "before_seam"
 
 
 def purge_trash(agent: AgentContext) -> None:
-    """Delete the files of each version in the trash whose deadline has passed according to the checked clock.
+    """Delete the files of trashed versions whose deadline has passed according to the checked clock.
 
-    The ledger is written only after the files are deleted, because a full disk may have no space until then. If that
-    write fails, a later round finds the files gone and records the purge.
+    The ledger is updated only after the files are deleted, because a full disk may have no space until then. If the
+    update fails, a later round finds the files gone and records the purge.
     """
     agent.identity.refuse_other_environment()
     now, waiting, trash = checked_now(agent), _in_trash(agent), _trash_folder(agent)
@@ -57,12 +57,12 @@ def purge_trash(agent: AgentContext) -> None:
 
 
 def _trash_folder(agent: AgentContext) -> Path:
-    """Return the resolved path of the trash folder, which may be a link to another disk."""
+    """Return the resolved path of the trash folder, which may be a symbolic link to another disk."""
     return Path(os.path.realpath(f"{agent.layout.data}/trash"))
 
 
 def _purge_former(agent: AgentContext) -> None:
-    """Delete former checkpoints whose retention has expired; the version itself may still be serving."""
+    """Delete former checkpoints of versions once their retention has expired, even if the version still serves."""
     now = unmoved_now(agent)
     for found in _trash_folder(agent).glob(f"*/{BEFORE_SEAM}/*"):
         at = whole_number(found.name)
@@ -75,7 +75,7 @@ def _in_trash(agent: AgentContext) -> list[Deployment]:
 
 
 def _take_back(agent: AgentContext, deployment: Deployment) -> bool:
-    """Move back to the trash the files that an interrupted undelete has restored; returns whether all are there."""
+    """Move the files that an interrupted undelete has restored back to the trash, and return whether this succeeded."""
     name = agent.layout.catalog_name(deployment.table, deployment.version)
     is_whole = True
     for folder, part in ((deployment.folder, "tables"), (deployment.checkpoint, "checkpoints")):
@@ -90,9 +90,9 @@ def _take_back(agent: AgentContext, deployment: Deployment) -> bool:
 
 
 def _removed(agent: AgentContext, deployment: Deployment, folder: Path, *, shared: bool) -> bool:
-    """Delete a version's files in the trash; returns whether all of them are gone.
+    """Delete a version's files from the trash, and return whether none are left.
 
-    Several versions may share one trash folder, in subfolders named after the versions.
+    In a trash folder that several versions share, only the subfolders named after this version are deleted.
     """
     name = agent.layout.catalog_name(deployment.table, deployment.version)
     mine = [found for found in folder.glob("*/*") if not shared or found.name.split(".")[0] == name]
@@ -104,7 +104,7 @@ def _removed(agent: AgentContext, deployment: Deployment, folder: Path, *, share
 
 
 def _remove(agent: AgentContext, folders: Iterable[Path]) -> list[str]:
-    """Delete the given trash folders that belong to this ledger; returns the paths that could not be deleted.
+    """Delete the given trash folders if they belong to this ledger, and return the paths that could not be deleted.
 
     Parent folders that become empty are deleted too, up to the trash folder. Folders of other ledgers are kept.
     """
@@ -123,9 +123,9 @@ def _remove(agent: AgentContext, folders: Iterable[Path]) -> list[str]:
 
 
 def stop_soaked(agent: AgentContext) -> None:
-    """Record that replaced versions should be stopped once their soak has ended according to the checked clock.
+    """Set the desired state of replaced versions to stopped once their soak period has ended by the checked clock.
 
-    A version that still has readers keeps running, and so does a version of a table in an open run.
+    A version keeps running while it has readers, or while its table is part of an open run.
     """
     agent.identity.refuse_doubt()
     now = checked_now(agent)
@@ -148,7 +148,10 @@ def _in_a_run(agent: AgentContext, version: Deployment) -> bool:
 
 
 def _is_read(deployment: Deployment, every: Iterable[Deployment]) -> bool:
-    """Return whether any statement reads a version, including stopped serving readers, because they will resume."""
+    """Return whether any statement reads a version.
+
+    Serving readers are included even while stopped: they will resume.
+    """
     key = (deployment.table, deployment.version)
     readers = (d for d in every if not d.deleted and (d.active or d.wanted == WantedState.RUNNING))
     return any((b.parent, b.version) == key for d in readers for b in d.bindings)
@@ -165,7 +168,7 @@ def _is_due(deployment: Deployment, now: float) -> bool:
 
 
 def tell_overdue(agent: AgentContext) -> None:
-    """Record one event for each open ticket that is overdue by the checked clock."""
+    """Record one event for each open ticket, that is, each reader that has not moved to a new version in time."""
     agent.identity.refuse_doubt()
     unclosed = agent.ledger.unclosed_tickets()
     if not unclosed:

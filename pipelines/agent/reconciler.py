@@ -1,4 +1,4 @@
-"""Compares desired and actual states every second: records which statements ended, and restarts lost ones."""
+"""Compares desired and actual states every second: records which statements have ended, and restarts lost ones."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -55,7 +55,7 @@ _LONGEST_NAME = 140
 
 @dataclass(frozen=True, slots=True)
 class BeforeRound:
-    """Registry, locks and stops from before the pool was queried, to detect changes made during a round."""
+    """Registry, locks and stops as they were before the pool was queried, to detect changes made during a round."""
 
     deployments: tuple[Deployment, ...]
     held: frozenset[tuple[TableName, int]]
@@ -65,7 +65,7 @@ class BeforeRound:
 
     @classmethod
     def of(cls, agent: AgentContext) -> "BeforeRound":
-        """Read the current state: locks first, so that the rows read afterwards include changes made under them."""
+        """Take a snapshot. Locks are read first, so that the rows read afterwards include changes made under them."""
         held = agent.locks.held()
         stops = agent.locks.all_stops()
         return cls(tuple(agent.ledger.deployments()), held, stops)
@@ -73,7 +73,7 @@ class BeforeRound:
 
 @dataclass(slots=True)
 class Reconciler:
-    """Compares the registry with the pool's queries, round by round."""
+    """Reconciles the registry with the pool's queries, round by round."""
 
     agent: AgentContext
     emergency: EmergencyJournal
@@ -86,7 +86,7 @@ class Reconciler:
         self.catalog = PoolCatalog(self.agent)
 
     def restore(self, pool: PoolConnection) -> None:
-        """Fill the pool's catalog from the registry, and watch for the ends of queries that are already running."""
+        """Fill the pool's catalog from the registry, and watch queries that are already running for their end."""
         for deployment in self.agent.ledger.deployments():
             if deployment.run_id:
                 name = query_name(deployment.table, deployment.version)
@@ -94,14 +94,14 @@ class Reconciler:
         self.catalog.restore(pool)
 
     def apply_emergencies(self) -> None:
-        """Write stops from the emergency journal to the ledger, before a round compares anything."""
+        """Copy stop requests from the emergency journal to the ledger, before a round compares anything."""
         apply_journal(self.agent, self.emergency)
 
     def round(self, before: BeforeRound, queries: tuple[ReportedQuery, ...], ended: tuple[ReportedQuery, ...]) -> None:
-        """Reconcile once: compare the registry, as it was before the pool was queried, with the pool's answer.
+        """Run one round: compare the registry, as it was before the pool was queried, with the pool's queries.
 
-        Versions that were started or stopped in the meantime are left to the next round. An error on one statement
-        does not affect the others. Several starts and stops run in parallel.
+        Versions that were started or stopped since then are left to the next round. An error in one statement does not
+        affect the others. Starts and stops run in parallel.
         """
         deployments = before.deployments
         active = {query.name: query for query in queries if query.active}
@@ -135,7 +135,7 @@ class Reconciler:
         self._apart(deployment, act)
 
     def _apart(self, deployment: Deployment, act: Callable[[], None]) -> None:
-        """Lock one statement and perform an action on it; an error is recorded for this statement only.
+        """Lock a statement and perform an action on it. An error is recorded for this statement only.
 
         If the statement is locked or its row has changed since the pool was queried, it is left to the next round.
         """
@@ -183,10 +183,10 @@ class Reconciler:
             self.agent.ledger.update_deployment(deployment.table, deployment.version, **changes)
 
     def _unrecorded(self, deployment: Deployment, query: ReportedQuery, stops: int) -> None:
-        """Stop a query with an unrecorded run id, which may use an older text or checkpoint, and restart its statement.
+        """Stop a query with an unrecorded run id, whose SQL or checkpoint may be outdated, and restart its statement.
 
-        Its start was interrupted, or answered too late. If this agent started it for the current row, the query
-        continues and its run id is recorded. A failed statement is only stopped.
+        The query's start was interrupted or answered too late. If this agent started the query for the current row, the
+        query continues and its run id is recorded. The query of a failed statement is stopped without a restart.
         """
         said = "a query was active under a run id that was not recorded"
         if deployment.state == State.FAILED and query.run_id not in self.agent.unrecorded:
@@ -226,15 +226,15 @@ class Reconciler:
             self.agent.event(EventKind.STATE, "stays stopped: the run that was to start it has ended", about=key)
 
     def _was_cut_off(self, deployment: Deployment) -> bool:
-        """Return whether an agent was killed after recording an operator's start and before performing it.
+        """Return whether an agent was killed between recording an operator's start request and performing it.
 
-        Starts recorded by a run are left to that run, and are called off if the run has ended.
+        Starts requested by a run are left to that run, and are cancelled if the run has finished.
         """
         is_asked = self.agent.ledger.is_started_by_operator
         return deployment.state == State.STOPPED and is_asked(deployment.table, deployment.version)
 
     def _is_started_with_space(self, deployment: Deployment, stops: int) -> bool:
-        """Restart a failed serving statement once its full disk has space again; returns whether it was started."""
+        """Restart a failed serving statement once its full disk has space again; return whether it was restarted."""
         key, now = (deployment.table, deployment.version), self.agent.monotonic()
         if not (deployment.active and has_space(deployment) and self._transient_failures.is_left(key, now)):
             return False
@@ -249,9 +249,9 @@ class Reconciler:
         return True
 
     def _may_go_on(self, deployment: Deployment, over: ReportedQuery) -> bool:
-        """Return whether an ended statement may restart, after a transient error or to track changed columns.
+        """Return whether an ended statement may restart after a transient error or a change of tracked columns.
 
-        If so, an event is recorded.
+        If it may, an event is recorded.
         """
         key = (deployment.table, deployment.version)
         if goes_on(deployment, over.error_class):
@@ -264,10 +264,11 @@ class Reconciler:
     def _start_again(
         self, deployment: Deployment, stops: int, said: str = "restarted from its checkpoint", late: str = ""
     ) -> None:
-        """Restart a statement from its checkpoint, and record why; after `headgate down` it is recorded as resumed.
+        """Restart a statement from its checkpoint and record why.
 
-        `late` is the run id of an existing query of the same name; if the start returns this query, it continues.
-        Raises TryAgain if the next round may succeed, and NotAdopted if `headgate adopt` is needed first.
+        After `headgate down`, the restart is recorded as a resumption. `late` is the run id of an existing query with
+        the same name. If the start returns this query, it continues. Raises TryAgain if the next round may succeed, and
+        NotAdopted if `headgate adopt` is needed first.
         """
         self._refuse_without_tables(deployment)
         if self.agent.locks.has_unrecorded_stop((deployment.table, deployment.version)):
@@ -302,14 +303,14 @@ class Reconciler:
             fail(self.agent, deployment, type(error).__name__, error.sentence)
 
     def _refuse_without_tables(self, deployment: Deployment) -> None:
-        """Raise TryAgain while the catalog may lack a table that a statement writes or reads."""
+        """Raise TryAgain if a table that a statement writes or reads may be missing from the catalog."""
         for key in ((deployment.table, deployment.version), *((b.parent, b.version) for b in deployment.bindings)):
             if lacking := self.catalog.lacking(key):
                 name = self.agent.layout.catalog_name(*key)
                 raise TryAgain(f"it waits for {name}, {lacking}")
 
     def _stop_again(self, deployment: Deployment) -> None:
-        """Stop a query that should not be running, because its stop was not confirmed or a restart overtook it."""
+        """Stop a query that should not be running, because its stop was not confirmed or was overtaken by a restart."""
         stop(self.agent, deployment)
         mark_stopped(self.agent, deployment)
         if deployment.error:
@@ -366,7 +367,7 @@ class Reconciler:
             )
 
     def _end_deleted(self, deployment: Deployment) -> None:
-        """Stop the query of a deleted version, which a delayed start call has created."""
+        """Stop the query of a deleted version that a delayed start call has created."""
         key = (deployment.table, deployment.version)
         try:
             with self.agent.locks.holding(key, by="the reconciler", wait_s=0):
@@ -386,7 +387,7 @@ USUAL_S = 900.0
 
 
 def why_late(agent: AgentContext, deployment: Deployment, query: ReportedQuery) -> Sentence | None:
-    """Return why an active query is late; None if it is not, or if it has reported progress recently."""
+    """Return why an active query is overdue with its progress report, or None if it is not."""
     trigger = trigger_s(deployment.trigger)
     if query.silent_s is None or query.silent_s <= allowed_silence_s(trigger):
         return None
@@ -415,7 +416,7 @@ def why_late(agent: AgentContext, deployment: Deployment, query: ReportedQuery) 
 
 
 def readable(agent: AgentContext, deployment: Deployment) -> CheckpointState | None:
-    """Return the state of a checkpoint; None if there is none, or if its folder cannot be reached now."""
+    """Return the state of a checkpoint, or None if there is none or its folder is currently unreachable."""
     try:
         return agent.files.read(deployment.checkpoint)
     except TryAgain:
@@ -423,6 +424,6 @@ def readable(agent: AgentContext, deployment: Deployment) -> CheckpointState | N
 
 
 def _has_planned(agent: AgentContext, deployment: Deployment) -> bool:
-    """Return whether a batch is planned but not committed; False if the checkpoint cannot be reached."""
+    """Return whether a batch is planned but not committed. Return False if the checkpoint is unreachable."""
     found = readable(agent, deployment)
     return found is not None and found.planned is not None and found.planned != found.batch

@@ -1,6 +1,6 @@
 """Checks that ledger and data folder belong to the same environment, before any start and while the agent runs.
 
-In doubt, nothing starts until an operator runs `headgate adopt`; stops are always possible.
+If that is uncertain, nothing starts until an operator runs `headgate adopt`. Statements can always be stopped.
 """
 
 import logging
@@ -21,7 +21,7 @@ MARK_S = 10.0
 
 
 class EnvironmentIdentity:
-    """Increments a counter in the ledger and in the data folder's mark, and detects when the two no longer match."""
+    """Detects that the ledger and the data folder's mark no longer match, by a counter that it increments in both."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class EnvironmentIdentity:
         clock: Callable[[], float],
         may_move: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Load the last mark from the ledger; `may_move` returns whether the agent may move to another machine."""
+        """Read the data folder's expected mark from the ledger. `may_move` returns whether the machine may change."""
         self._ledger = ledger
         self._may_move = may_move
         self._data = data
@@ -51,36 +51,36 @@ class EnvironmentIdentity:
         """Held while ledger and mark are compared or an adoption changes them."""
 
     def refuse_other_environment(self) -> None:
-        """Raise NotAdopted if ledger and data folder may not match, and Busy until they have been compared."""
+        """Raise NotAdopted if the ledger and the data folder may not match, or Busy if they were not compared yet."""
         if self._doubt:
             raise NotAdopted(f"nothing is started: {self._doubt}", remedy="headgate adopt")
         if not self._is_compared:
             raise Busy(f"{self._data} could not be compared with the ledger yet", remedy="headgate logs agent")
 
     def refuse_doubt(self) -> None:
-        """Raise like `refuse_other_environment`, or Busy if the counter could not be written, as on a full disk."""
+        """Raise as `refuse_other_environment` does, or Busy if the counter could not be written, as on a full disk."""
         self.refuse_other_environment()
         if not self._in_reach:
             raise Busy(f"{self._data} could not be compared with the ledger yet", remedy="headgate logs agent")
 
     @property
     def doubt(self) -> str:
-        """Return why ledger and data folder may belong to different environments; empty if there is no doubt."""
+        """Return why ledger and data folder may belong to different environments; empty if nothing suggests it."""
         return self._doubt
 
     def keep(self) -> None:
-        """Compare ledger and data folder, and increment the counter if they match; does nothing once there is a doubt.
+        """Compare the ledger with the data folder, and increment the counter in both if they match.
 
-        Raises TryAgain if the data folder cannot be reached.
+        Does nothing once a mismatch has been found. Raises TryAgain if the data folder cannot be reached.
         """
         with self._looking:
             if not self._doubt:
                 self._keep()
 
     def adopt(self, take_over: Callable[[int], object]) -> int:
-        """Resolve the doubt: write a new epoch to the ledger, then to the data folder's mark; returns the epoch.
+        """Resolve a mismatch: write a new epoch to the ledger, then to the data folder's mark, and return the epoch.
 
-        `take_over` is called with the new epoch before these writes, so an interrupted adoption leaves the doubt in
+        `take_over` is called with the new epoch before these writes, so an interrupted adoption leaves the mismatch in
         place.
         """
         with self._looking:
@@ -115,9 +115,10 @@ class EnvironmentIdentity:
             self._in_reach = True
 
     def _compared(self, found: EnvironmentMark | None) -> str:
-        """Return how the data folder's mark differs from the expected one; empty if it does not differ.
+        """Return how the data folder's mark differs from the expected one, or an empty string if it does not.
 
-        If the policy allows a move to another machine, such a move is recorded as an event and is no difference.
+        If the policy allows the environment to move to another machine, a move is recorded as an event and is not a
+        difference.
         """
         if found is None or found.machine in ("", self._next.machine) or not self._next.machine or not self._may_move():
             return difference(self._next, found)
@@ -127,9 +128,9 @@ class EnvironmentIdentity:
         return doubt
 
     def _count_on(self, found: EnvironmentMark | None) -> None:
-        """Increment the counter in the ledger and write it to the data folder's mark.
+        """Increment the counter in the ledger, then write it to the data folder's mark.
 
-        If the last increment has not reached the mark yet, only the mark is written.
+        If the mark does not contain the last increment yet, only the mark is written.
         """
         if not self._next.count or (found is not None and found.count == self._next.count):
             counted = replace(self._next, count=self._next.count + 1)
@@ -148,7 +149,7 @@ class EnvironmentIdentity:
 
 
 def rewritten(left: EnvironmentMark, found: EnvironmentMark) -> str:
-    """Describe how another process has replaced the data folder's mark since this agent wrote it."""
+    """Describe how another process has replaced `left`, the mark that this agent last wrote to the data folder."""
     if replace(found, count=left.count) == left:
         stands = f"its count is {found.count}, and was {left.count}"
         return f"the mark of the data folder was replaced while this agent was running: {stands}"
@@ -158,9 +159,9 @@ def rewritten(left: EnvironmentMark, found: EnvironmentMark) -> str:
 
 
 def difference(ours: EnvironmentMark, found: EnvironmentMark | None) -> str:
-    """Return how the data folder's mark differs from this ledger's; empty if folder and ledger belong together.
+    """Return how the data folder's mark differs from the ledger's, or an empty string if the two belong together.
 
-    A new ledger may use a folder without a mark: the two form a new environment.
+    A new ledger may use a folder without a mark; they form a new environment.
     """
     if found is None:
         return (

@@ -1,7 +1,7 @@
-"""Records of the registry in the data folder, written before a version starts, before pointers move, and periodically.
+"""Copies of registry rows in the data folder, written before a version starts, before pointers move, and periodically.
 
-The count of a record is first incremented in the ledger. If a record has a higher count than the ledger, a newer copy
-of the ledger wrote it: it is never overwritten, and its statement does not start until `headgate adopt`.
+A record's count is incremented in the ledger first. If a record has a higher count than the ledger, a newer copy of
+the ledger wrote it: it is never overwritten, and its statement does not start until `headgate adopt`.
 """
 
 import logging
@@ -48,12 +48,12 @@ _SERVING = threading.Lock()
 
 
 def durable(deployment: Deployment) -> dict[str, Any]:
-    """Return the fields of a version that an agent cannot observe again, by column of the ledger."""
+    """Return the values of a version that an agent cannot observe again, by ledger column."""
     return values_by_column(deployment, without=_OBSERVED)
 
 
 def recorded_row(record: RegistryRecord, now: float) -> Deployment:
-    """Convert a record to a stopped version; raises ValueError if the record is incomplete."""
+    """Convert a record from the data folder into a stopped version, or raise ValueError if the record is incomplete."""
     values = {"state": State.STOPPED, "state_since": now, "active": False, **record.row}
     try:
         return row_from_values(Deployment, tuple(values), tuple(values.values()))
@@ -62,9 +62,10 @@ def recorded_row(record: RegistryRecord, now: float) -> Deployment:
 
 
 def keep_record(agent: AgentContext, table: TableName, version: int) -> None:
-    """Write the ledger's row of a version to the version's record; the caller must hold the version's lock.
+    """Copy a version's row from the ledger to its record in the data folder. The caller must hold the version's lock.
 
-    The record of a purged version is removed. Raises NotAdopted if the existing record is newer than the ledger.
+    The record of a purged version is deleted. Raises NotAdopted if the existing record was written by another ledger or
+    by a newer copy of this one.
     """
     row = agent.ledger.deployment(table, version)
     if row is None:
@@ -83,7 +84,7 @@ def keep_record(agent: AgentContext, table: TableName, version: int) -> None:
 
 
 def write_over(agent: AgentContext, row: Deployment, found: RegistryRecord | None) -> None:
-    """Overwrite a version's record, even that of another ledger; the ledger gets the incremented count first."""
+    """Overwrite a version's record, even if another ledger wrote it. The new count is written to the ledger first."""
     count = max(row.recorded, found.count if found else 0) + 1
     agent.ledger.update_deployment(row.table, row.version, recorded=count)
     record = replace(_without_secrets(row), ledger=agent.ledger_id, count=count)
@@ -91,7 +92,7 @@ def write_over(agent: AgentContext, row: Deployment, found: RegistryRecord | Non
 
 
 def is_newer(found: RegistryRecord, row: Deployment, ledger_id: str) -> Sentence | None:
-    """Return why this ledger must not overwrite a version's record; None if it may."""
+    """Return why this ledger must not overwrite a version's record, or None if it may."""
     if found.ledger != ledger_id:
         return Sentence(f"is recorded in the data folder by ledger {found.ledger}")
     if found.count > row.recorded:
@@ -100,7 +101,7 @@ def is_newer(found: RegistryRecord, row: Deployment, ledger_id: str) -> Sentence
 
 
 def serve(agent: AgentContext, versions: Mapping[TableName, int], run: str) -> int:
-    """Record in the data folder which versions serve, before the ledger does; returns the count of the record."""
+    """Record in the data folder which versions serve, before the ledger is updated, and return the record's count."""
     data = agent.layout.data
     with _SERVING:
         found = read_record(data, SERVING_FILE)
@@ -111,7 +112,10 @@ def serve(agent: AgentContext, versions: Mapping[TableName, int], run: str) -> i
 
 
 def newer_serving(agent: AgentContext) -> RegistryRecord | None:
-    """Return the record of serving versions if it is newer than the ledger; None otherwise."""
+    """Return the data folder's record of serving versions if it is newer than the ledger, or None if it is not.
+
+    A newer record is ignored if the run that wrote it is in this ledger and has not failed.
+    """
     found = read_record(agent.layout.data, SERVING_FILE)
     if found is None or (found.ledger == agent.ledger_id and found.count <= agent.ledger.facts().served):
         return None
@@ -121,9 +125,9 @@ def newer_serving(agent: AgentContext) -> RegistryRecord | None:
 
 
 def keep_serving(agent: AgentContext) -> bool:
-    """Update the record of serving versions from the ledger, and return whether the two agree now.
+    """Update the record of serving versions from the ledger, and return whether the two now agree.
 
-    They do not if the existing record is newer, or if the run that wrote it is still in progress.
+    They disagree if the existing record is newer, or if the run that wrote it is still in progress.
     """
     with _SERVING:
         # In this order, so that a concurrent swap shows in one of the two.
@@ -144,9 +148,9 @@ def keep_serving(agent: AgentContext) -> bool:
 
 
 def recorded_session(data: str) -> str:
-    """Return the id of the last recorded pool session, with which running queries are found if the ledger is lost.
+    """Return the id of the pool session recorded in the data folder, which finds running queries if the ledger is lost.
 
-    Empty if none is recorded. Raises TryAgain if the record cannot be read now.
+    Returns an empty string if none is recorded. Raises TryAgain if the record cannot be read now.
     """
     found = read_record(data, SESSION_FILE)
     return str(found.row.get("session_id", "")) if found else ""
@@ -154,7 +158,7 @@ def recorded_session(data: str) -> str:
 
 @dataclass(slots=True)
 class RegistryRecords:
-    """Keeps the registry's records in the data folder up to date, round by round."""
+    """Keeps the copies of registry rows in the data folder up to date."""
 
     agent: AgentContext
     _change: int = 0
@@ -169,7 +173,7 @@ class RegistryRecords:
     """Last logged reason why a version could not be recorded; a reason is logged once."""
 
     def round(self) -> None:
-        """Record all changes since the last round; raises an error if there is a doubt, and then writes nothing.
+        """Record all changes since the last round. If the environment's identity is in doubt, raise an error instead.
 
         Versions that cannot be recorded now are retried in the next round.
         """
@@ -210,7 +214,7 @@ def _key(row: Deployment) -> Version:
 
 
 def _without_secrets(row: Deployment) -> RegistryRecord:
-    """Return the record of a version, without its texts if they seem to contain a secret."""
+    """Return the record of a version, without its SQL and YAML if they seem to contain a secret."""
     values = durable(row)
     try:
         refuse_secrets(

@@ -41,7 +41,7 @@ KEPT = 180
 
 @dataclass(slots=True)
 class MeasurementHistory:
-    """Measurement data of one deployment that is kept in memory from one measurement to the next."""
+    """In-memory data of one deployment that is carried over from one measurement to the next."""
 
     samples: deque[SampleRow] = field(default_factory=lambda: deque(maxlen=KEPT))
     previous: str = "unknown"
@@ -56,13 +56,13 @@ class MeasurementHistory:
     state_bytes: int | None = None
 
     def take(self, judged: LagTrend, now: float) -> None:
-        """Store the latest trend; while the statement is starved, its watermark does not age."""
+        """Store the latest trend. While the statement is starved, its watermark does not age."""
         self.previous = judged.trend
         if judged.trend is Trend.STARVED and self.watermark_at is not None:
             self.watermark_at = now
 
     def learn(self, progress: QueryProgress, now: float) -> None:
-        """Update the history with the query's latest progress; passing the same progress again has no effect."""
+        """Update the history from the query's latest progress event. Passing the same event again has no effect."""
         if progress.batch is not None and progress.batch != self.dropped_batch:
             self.dropped_batch = progress.batch
             self.dropped += progress.dropped_by_watermark or 0
@@ -75,7 +75,7 @@ class MeasurementHistory:
 
 
 class LagCollector:
-    """Measures the lag of all deployments in each round; an unreadable checkpoint yields an unknown lag, never zero."""
+    """Measures the lag of all deployments. If a checkpoint is unreadable, the lag is unknown, never zero."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
@@ -90,7 +90,7 @@ class LagCollector:
         """Statements that could not be measured in the last round, so that each failure is logged once."""
 
     def round(self, deployments: tuple[Deployment, ...], queries: tuple[ReportedQuery, ...]) -> None:
-        """Measure all deployments once, and write the results in one transaction."""
+        """Measure all deployments once, and write the results to the ledger."""
         query_by_name = {query.name: query for query in queries}
         by_version = {(d.table, d.version): d for d in deployments}
         measurements: list[Measurement] = []
@@ -122,7 +122,7 @@ class LagCollector:
             self._agent.ledger.put_folded_lag(self._agent.files.folded_lag())
 
     def _remember(self, key: tuple[TableName, int], now: float) -> MeasurementHistory:
-        """Create a deployment's history from the ledger, so that its trend is known right after an agent's restart."""
+        """Load a deployment's history from the ledger, so that its trend is known right after an agent restart."""
         history = self._history[key] = MeasurementHistory()
         history.samples.extend(self._agent.ledger.samples(*key, since=now - KEPT * EVERY_S))
         if last := self._agent.ledger.measurement(*key):
@@ -132,7 +132,7 @@ class LagCollector:
         return history
 
     def _forget(self, by_version: dict[tuple[TableName, int], Deployment]) -> None:
-        """Drop cached data of versions that no longer exist, because an agent runs for months."""
+        """Drop cached data of versions that no longer exist, to bound the memory of an agent that runs for months."""
         for key in self._history.keys() - by_version.keys():
             del self._history[key]
         self._reads = {key: found for key, found in self._reads.items() if key[:2] in by_version}
@@ -274,7 +274,7 @@ class LagCollector:
 
 
 def _parents_first(deployments: Iterable[Deployment]) -> list[Deployment]:
-    """Sort by distance from the sources, so that a starved statement affects all downstream ones in the same round."""
+    """Sort deployments upstream first, so that starvation reaches all downstream ones in the same round."""
     every = tuple(deployments)
     by_table = depths((each.table, [binding.parent for binding in each.bindings]) for each in every)
     return sorted(every, key=lambda each: by_table[each.table])
@@ -283,7 +283,7 @@ def _parents_first(deployments: Iterable[Deployment]) -> list[Deployment]:
 def _rates(
     deployment: Deployment, progress: QueryProgress | None, committed_at: float | None, now: float
 ) -> tuple[float | None, float | None]:
-    """Return rows read and rows processed per second; None if unknown or not running, zero after a long silence."""
+    """Return rows read and rows processed per second: None if unknown or not running, 0 after a long silence."""
     if progress is None or deployment.state not in ALIVE:
         return None, None
     if committed_at is not None and now - committed_at > allowed_silence_s(trigger_s(deployment.trigger)):
@@ -316,14 +316,17 @@ def _source(position: SourceLag) -> dict[str, object]:
 
 
 class ObjectiveTransitions:
-    """Records when a table starts or stops missing its lag objective; the last state is kept in the ledger's events."""
+    """Records an event whenever a table starts or stops missing its lag objective.
+
+    After an agent restart, the previous result is read from the ledger's events.
+    """
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
         self._watches: dict[TableName, ObjectiveWatch] = {}
 
     def hear(self, deployment: Deployment, behind_s: float | None, objective_s: float) -> None:
-        """Compare one measurement of a serving version with its objective, and record an event if the result changes.
+        """Compare the measured lag of a serving version with its objective, and record an event if the result changes.
 
         Statements that an operator has stopped are ignored.
         """
@@ -345,7 +348,7 @@ class ObjectiveTransitions:
         self._watches[table] = after
 
     def forget(self, tables: set[TableName]) -> None:
-        """Drop the state of all tables that are not in `tables`."""
+        """Drop the state of all tables except `tables`."""
         self._watches = {table: watch for table, watch in self._watches.items() if table in tables}
 
     def _recalled(self, table: TableName) -> ObjectiveWatch:

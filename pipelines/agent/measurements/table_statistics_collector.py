@@ -40,7 +40,7 @@ Key = tuple[TableName, int]
 
 
 class TableStatisticsCollector:
-    """Measures tables one after another, using at most a fifth of a core."""
+    """Measures tables one by one, using at most a fifth of a CPU core."""
 
     def __init__(self, agent: AgentContext, load: PoolUtilization) -> None:
         self._agent = agent
@@ -50,7 +50,7 @@ class TableStatisticsCollector:
         self._rows = {key: statistics.rows for key, statistics in known.items()}
 
     def round(self, deployments: tuple[Deployment, ...]) -> None:
-        """Measure the environment's free resources, then every due table, starting with the least recently measured."""
+        """Measure the environment's free resources, then all tables that are due, least recently measured first."""
         self._agent.ledger.put_headroom(self._headroom())
         by_version = {(d.table, d.version): d for d in deployments}
         now = self._agent.clock()
@@ -79,13 +79,13 @@ class TableStatisticsCollector:
         return now - looked >= min(at_most, max(TICK_S, looked - deployment.created_at))
 
     def _outgrown(self, key: Key, rows: int | None, now: float) -> bool:
-        """Return whether a table has more than twice the rows of its last measurement, as new tables often do."""
+        """Return whether a table's row count has more than doubled since its last measurement, as in new tables."""
         before = self._rows.get(key)
         grew = rows is not None and before is not None and rows > 2 * before
         return grew and now - self._looked.get(key, 0.0) >= TICK_S
 
     def measure(self, tables: Iterable[TableName], seconds: float) -> tuple[list[TableName], list[TableName]]:
-        """Measure tables now, for at most `seconds`; returns the tables that were measured and those that were not."""
+        """Measure tables now, for at most `seconds`. Return the measured tables, and those that were not measured."""
         until = time.monotonic() + seconds
         by_version = {(d.table, d.version): d for d in self._agent.ledger.deployments()}
         measured: list[TableName] = []
@@ -109,10 +109,10 @@ class TableStatisticsCollector:
         return bool(found)
 
     def _put(self, found: Mapping[Key, TableStatistics], by_version: Mapping[Key, Deployment]) -> None:
-        """Write statistics to the ledger; if it is unavailable, the tables are measured again in the next round.
+        """Write statistics to the ledger. If it is unavailable, the tables are measured again in the next round.
 
-        Table lists show the row counts of lag measurements. Inputs with a log have no lag, so a measurement with only
-        a row count is written for them.
+        Table lists show the row counts of lag measurements. Inputs with a transaction log have no lag, so a measurement
+        that contains only a row count is written for them.
         """
         if found:
             self._agent.ledger.put_table_statistics(found)
@@ -124,9 +124,10 @@ class TableStatisticsCollector:
         self._rows |= {key: statistics.rows for key, statistics in found.items()}
 
     def _statistics(self, key: Key, by_version: Mapping[Key, Deployment]) -> dict[Key, TableStatistics]:
-        """Measure one version; empty if its location cannot be reached, so that its previous statistics are kept.
+        """Measure one version.
 
-        The row count of an unreachable input becomes unknown, because table lists do not show how old a row count is.
+        Return an empty dict if its location is unreachable, which keeps its previous statistics. The row count of an
+        unreachable input becomes unknown, because table lists do not show how old a row count is.
         """
         deployment, files = by_version[key], self._agent.files
         now = self._agent.clock()

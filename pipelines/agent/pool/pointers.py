@@ -1,4 +1,4 @@
-"""Pointers in the catalog: a swap moves them, or moves them back; a periodic check compares them with the ledger.
+"""Pointers, the catalog views that lead to the serving versions: a swap moves them, a periodic check corrects them.
 
 The check corrects pointers that a delayed call or another program has moved, a bounded number per round.
 """
@@ -19,10 +19,10 @@ TRIES = 2
 
 
 def move_forward(agent: AgentContext, targets: list[tuple[TableName, int]]) -> float:
-    """Point each table to its new version, all in one loop; returns the duration in seconds.
+    """Point each table to its new version, and return the duration in seconds.
 
-    Raises EngineRefused if a pointer is refused twice. Before that, all pointers are moved back to the versions that
-    serve according to the ledger; the error reports if this failed.
+    Raises EngineRefused if a pointer is refused twice. All pointers are moved back to the versions that serve according
+    to the ledger before that, and the error reports if this failed.
     """
     found = {(d.table, d.version): d for d in agent.ledger.deployments()}
     new = [found[target] for target in targets if target in found]
@@ -43,7 +43,7 @@ def move_forward(agent: AgentContext, targets: list[tuple[TableName, int]]) -> f
 
 
 def put_back(agent: AgentContext, tables: Iterable[TableName]) -> None:
-    """Point tables to the versions that serve according to the ledger; drop the pointers of tables without one."""
+    """Point tables to their serving versions according to the ledger, or drop the pointer of a table that has none."""
     served = {d.table: d for d in agent.ledger.deployments() if d.active}
     tables, pool = tuple(tables), agent.pool.connection()
     _move(agent, [served[table] for table in tables if table in served], [], "swap back")
@@ -53,7 +53,7 @@ def put_back(agent: AgentContext, tables: Iterable[TableName]) -> None:
 
 
 def moved_back(agent: AgentContext, targets: list[tuple[TableName, int]]) -> str:
-    """Move the pointers back to the versions that serve according to the ledger, and describe the result."""
+    """Move the pointers back to the serving versions according to the ledger, and describe the result."""
     try:
         put_back(agent, (table for table, _ in targets))
     except EngineRefused as error:
@@ -63,7 +63,7 @@ def moved_back(agent: AgentContext, targets: list[tuple[TableName, int]]) -> str
 
 
 def _move(agent: AgentContext, versions: list[Deployment], begun: list[str], label: str) -> float:
-    """Move pointers in one loop; each pointer's name is appended to `begun` just before it moves."""
+    """Move pointers, and return the duration. Each pointer's name is appended to `begun` just before it moves."""
 
     def before(view: str) -> None:
         begun.append(view)
@@ -83,7 +83,7 @@ TABLES = 100
 
 
 class PointerCheck:
-    """Compares pointers with the serving versions in the ledger, a number of tables per round."""
+    """Compares pointers with the serving versions in the ledger, a limited number of tables per round."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
@@ -93,7 +93,7 @@ class PointerCheck:
         """Tables, with their serving version, that are skipped because an earlier correction had no effect."""
 
     def round(self) -> None:
-        """Compare the pointers of the next tables, and correct wrong ones; tables with locked versions are skipped."""
+        """Compare the pointers of the next tables, and correct wrong ones. Tables with locked versions are skipped."""
         self._agent.identity.refuse_doubt()
         every: dict[TableName, list[Deployment]] = {}
         for deployment in self._agent.ledger.deployments(include_deleted=True):
@@ -114,7 +114,7 @@ class PointerCheck:
                 log.warning("the pointer of %s could not be corrected: %s", table, error.summary)
 
     def _put_right(self, table: TableName) -> None:
-        """Check a pointer again under the locks of its versions, then move or drop it."""
+        """Check a table's pointer again while its versions are locked, then move or drop it if it is still wrong."""
         agent, pool, view = self._agent, self._agent.pool.connection(), self._agent.layout.pointer_name(table)
         versions = agent.ledger.versions(table)
         with agent.locks.holding(*((d.table, d.version) for d in versions), by="a comparison of pointers", wait_s=0):
@@ -139,12 +139,12 @@ class PointerCheck:
             )
 
     def _is_being_deleted(self, table: TableName) -> bool:
-        """Return whether an open run deletes a table; such a run drops the pointer before it deletes the versions."""
+        """Return whether an open run deletes a table. Such a run drops the pointer before it deletes the versions."""
         steps = (step for run in self._agent.ledger.open_runs() for step in run.steps)
         return any((step.do, step.table) == (StepKind.UNPOINT, table) for step in steps)
 
     def _standing(self, versions: Iterable[Deployment]) -> frozenset[Pointer]:
-        """Return those pointers of the given versions that exist in the catalog and lead to these versions."""
+        """Return those of the versions' pointers that exist in the catalog and lead to the right version."""
         pointers = tuple(pointer_of(self._agent.layout, version) for version in versions)
         pool = self._agent.pool.connection()
         return pool.call(WRITE_CALL_S, pool.tables.standing, pointers) if pointers else frozenset()
@@ -160,5 +160,5 @@ class PointerCheck:
 
 
 def _serving(versions: Iterable[Deployment]) -> int:
-    """Return the serving version of a table; 0 if there is none."""
+    """Return the number of a table's serving version, or 0 if there is none."""
     return next((version.version for version in versions if version.active), 0)

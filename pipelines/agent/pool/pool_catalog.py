@@ -1,7 +1,7 @@
-"""Fills the pool's catalog from the registry, first tables, then pointers; refused entries are retried.
+"""Fills the pool's catalog from the registry: first tables, then pointers. Refused entries are retried.
 
-A refused entry does not delay the others. The catalog of a new server is filled with several entries per request;
-entries that such a request does not create are then created individually.
+A refused entry does not delay the others. For a new server, each request creates several entries; entries that such a
+request fails to create are then created individually.
 """
 
 import logging
@@ -34,7 +34,7 @@ Together = Callable[[Sequence[Deployment]], Set[tuple[TableName, int]]]
 def fill(
     at_once: int, deployments: Sequence[Deployment], together: Together, alone: Callable[[Deployment], None]
 ) -> None:
-    """Call `together` for groups of versions, then `alone` for each version left, with `at_once` parallel calls."""
+    """Call `together` on groups of versions, then `alone` on each remaining version, with `at_once` parallel calls."""
     groups = [deployments[n : n + TOGETHER] for n in range(0, len(deployments), TOGETHER)]
     done = frozenset[tuple[TableName, int]]().union(*in_threads(at_once, together, groups))
     in_threads(at_once, alone, [each for each in deployments if (each.table, each.version) not in done])
@@ -43,7 +43,7 @@ def fill(
 def register_together(
     agent: AgentContext, pool: PoolConnection, deployments: Sequence[Deployment]
 ) -> Set[tuple[TableName, int]]:
-    """Register existing tables, where the catalog lacks them, in one request; returns the versions now registered."""
+    """Register existing tables that the catalog lacks, in one request. Return the versions that are now registered."""
     found = {(each.table, each.version): _as_recorded(agent, each) for each in deployments}
     tables = [table for tables in found.values() for table in tables]
     try:
@@ -57,7 +57,7 @@ def register_together(
 def point_together(
     agent: AgentContext, pool: PoolConnection, deployments: Sequence[Deployment]
 ) -> Set[tuple[TableName, int]]:
-    """Create pointers, where the catalog lacks them, in one request; returns the versions whose pointers exist now."""
+    """Create the pointers that the catalog lacks, in one request. Return the versions whose pointers now exist."""
     pointers = {(each.table, each.version): pointer_of(agent.layout, each) for each in deployments}
     try:
         made = pool.call(WRITE_CALL_S, pool.tables.point_together, tuple(pointers.values()))
@@ -67,7 +67,7 @@ def point_together(
 
 
 def _as_recorded(agent: AgentContext, deployment: Deployment) -> tuple[CatalogTable, ...]:
-    """Return a version's tables; empty if they differ from those created for it, which `_register` then reports."""
+    """Return a version's catalog tables; empty if they are not those created for it, which `_register` reports."""
     try:
         if not table_format(deployment.format).transaction_log:
             return tables_of(agent.layout, deployment)
@@ -122,9 +122,9 @@ class PoolCatalog:
         return self._unregistered.get(version)
 
     def restore(self, pool: PoolConnection) -> None:
-        """Fill the pool's catalog from the registry: tables, then pointers. Idempotent; existing entries stay.
+        """Fill the pool's catalog from the registry: tables, then pointers. Existing entries are kept.
 
-        A refused table is recorded with its error and retried in later rounds.
+        The error of a refused table is recorded, and the table is retried in later rounds.
         """
         deployments = self.agent.ledger.deployments()
         self._unregistered.clear()
@@ -158,7 +158,7 @@ class PoolCatalog:
             self._take_back(deployment)
 
     def _take_back(self, deployment: Deployment) -> None:
-        """Clear the recorded error of a version whose table the catalog has accepted since."""
+        """Clear the recorded error of a version whose table the catalog now contains."""
         if deployment.error_class == _NOT_IN_CATALOG:
             self.agent.ledger.observe_deployment(deployment, error="", error_class="")
 
@@ -192,7 +192,7 @@ class PoolCatalog:
         in_threads(ACTS_AT_ONCE, partial(self._register_once_more, self.agent.pool.connection()), refused)
 
     def _register_once_more(self, pool: PoolConnection, deployment: Deployment) -> None:
-        """Retry a version's table and pointer, unless a version of the table is locked, for instance by a swap."""
+        """Retry a version's table and pointer, unless a version of the table is locked, for example by a swap."""
         versions = [(found.table, found.version) for found in self.agent.ledger.versions(deployment.table)]
         try:
             with self.agent.locks.holding(*versions, by="the reconciler", wait_s=0):

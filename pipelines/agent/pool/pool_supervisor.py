@@ -51,7 +51,7 @@ class _Waits(PoolUnreachable):
 
 
 class PoolSupervisor:
-    """Keeps one pool running, and provides the connection to it, whose calls have deadlines and a circuit breaker."""
+    """Keeps a Spark pool running, and provides connections whose calls have deadlines and a circuit breaker."""
 
     def __init__(
         self,
@@ -66,11 +66,11 @@ class PoolSupervisor:
         recorded_session: Callable[[], str] = lambda: "",
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Configure the pool. Until `restore` has filled a new connection's catalog, statements can only be stopped.
+        """Configure the pool. Statements can only be stopped until `restore` has filled a new connection's catalog.
 
-        A local server writes to the folder `data` and locks it; it is started with `connectors`, whose jars may be in
-        the folder `project`. `recorded_session` returns the session id to use if the ledger has none; empty if
-        unknown.
+        A local server writes to the folder `data` and locks it. It is started with `connectors`, whose jars may be in
+        the folder `project`. `recorded_session` returns the session id to use if the ledger has none, or an empty
+        string if it is unknown.
         """
         self._recorded_session = recorded_session
         self._restore = restore
@@ -94,14 +94,14 @@ class PoolSupervisor:
         self._last_words = ""
 
     def connection(self) -> PoolConnection:
-        """Return the open connection; raises PoolUnreachable if there is none or its catalog is incomplete."""
+        """Return the open connection, or raise PoolUnreachable if there is none or its catalog is incomplete."""
         current = self._restored
         if current is None:
             raise self._unreachable()
         return current
 
     def connection_for_stops(self) -> PoolConnection:
-        """Return the open connection even if its catalog is incomplete; raises PoolUnreachable if there is none."""
+        """Return the open connection even if its catalog is incomplete, or raise PoolUnreachable if there is none."""
         current = self._open
         if current is None:
             raise self._unreachable()
@@ -110,7 +110,7 @@ class PoolSupervisor:
     def keep(self) -> None:
         """Start the pool, connect to it and fill its catalog, unless that is already done.
 
-        Raises PoolUnreachable if that is impossible now.
+        Raises PoolUnreachable if that is currently impossible.
         """
         with self._lock:
             if self._open is not None and self._local is not None and not self._local.alive():
@@ -129,7 +129,7 @@ class PoolSupervisor:
                 self._fill_catalog()
 
     def start_again(self) -> bool:
-        """Let the next round of `keep` restart a pool that was given up; returns whether it had been given up."""
+        """Let the next `keep` restart a pool that was given up on; return whether it had been given up on."""
         given_up = self._said[0] == GIVEN_UP
         if given_up:
             self._backoff.forget()
@@ -137,7 +137,7 @@ class PoolSupervisor:
         return given_up
 
     def connectors(self) -> tuple[str, ...] | None:
-        """Return the names of the connectors with which a local pool was started; None if unknown."""
+        """Return the names of the connectors with which the local pool was started, or None if they are unknown."""
         return self._local.connectors if self._local is not None and self._local.alive() else None
 
     @property
@@ -155,7 +155,7 @@ class PoolSupervisor:
     def heard(self, error: HeadgateError | None) -> None:
         """Record whether the pool answered the last call; `error` is None if it did.
 
-        A pool that does not answer is not restarted, because it may recover.
+        An unresponsive pool is not restarted, because it may recover.
         """
         if isinstance(error, EngineStopped):
             self._prove_at = self._monotonic()
@@ -170,21 +170,21 @@ class PoolSupervisor:
                 self._events.silent()
 
     def bound_log(self) -> None:
-        """Truncate the log of a local pool if it has grown large."""
+        """Truncate the local pool's log file if it has grown large."""
         if self._local is not None:
             self._local.bound_log()
 
     def end(self) -> None:
-        """End a local pool with its queries; their checkpoints are kept. `keep` must not be called afterwards."""
+        """End a local pool and its queries, whose checkpoints are kept. Do not call `keep` afterwards."""
         self._drop()
         if self._local is not None:
             self._local.end()
         self._say("off", "")
 
     def _prove(self) -> None:
-        """Test every few seconds that the server can run a statement; end a local one whose SparkContext has stopped.
+        """Check every few seconds that the server can run a statement. End a local one whose SparkContext has stopped.
 
-        Raises EngineStopped until the server is ended. A server that does not answer is kept, because it may recover.
+        Raises EngineStopped until the server has been ended. An unresponsive server is kept, because it may recover.
         """
         if self._open is None or self._monotonic() < self._prove_at:
             return
@@ -204,7 +204,10 @@ class PoolSupervisor:
         self._stopped_proofs = 0
 
     def _found_stopped(self, error: EngineStopped) -> None:
-        """Handle a stopped SparkContext: end a local server once this is confirmed; until then, raise the error."""
+        """Handle a stopped SparkContext: end a local server once this is confirmed.
+
+        In all other cases, raise the error.
+        """
         self._stopped_proofs += 1
         self._prove_at = self._monotonic()
         confirmed = self._stopped_proofs >= PROOFS
@@ -239,7 +242,7 @@ class PoolSupervisor:
             raise PoolUnreachable(error.summary, remedy=error.remedy) from error
 
     def _start(self, server: LocalPool) -> None:
-        """Start the server; raises _Waits if it has died so often that it must pause or needs an operator."""
+        """Start the server, or raise _Waits if it has died so often that it must pause or needs an operator."""
         if self._said[0] != GIVEN_UP and self._backoff.exhausted:
             last = f"; the last one: {self._last_words}" if self._last_words else ""
             why = f"{LIMIT} starts within {WINDOW_S / 60:.0f} min failed{last}"
@@ -261,7 +264,7 @@ class PoolSupervisor:
         server.ready(START_S)
 
     def _attach(self, *, new: bool) -> None:
-        """Connect to the pool, using the session id from the ledger or, if the ledger was lost, from the data folder.
+        """Connect to the pool with the session id from the ledger or, if the ledger was lost, from the data folder.
 
         If the server does not know the session, a new one is opened. Once connected, statements can be stopped.
         """
@@ -325,7 +328,7 @@ class PoolSupervisor:
         return PoolUnreachable(f"the pool {self._pool.name} is {state}", remedy="headgate doctor")
 
     def _warn_of_idle_limit(self, limit_s: float) -> None:
-        """Record a warning that the server closes idle sessions with their queries, which happens if no agent runs."""
+        """Record a warning that the server closes idle sessions and their queries, for example while no agent runs."""
         summary = (
             f"the pool closes sessions that are idle for {limit_s / 60:.0f} min, and stops every statement in them"
         )
@@ -335,7 +338,7 @@ class PoolSupervisor:
             self._ledger.add_event(event)
 
     def _lost(self, session: "Session") -> None:
-        """Drop the connection after the pool has lost its session, and with it all of its queries."""
+        """Drop the connection after the pool has lost the session and all of its queries."""
         current = self._open
         if current is not None and session is current.session:
             self._events.away(f"the session on the pool {self._pool.name} was closed; another one is opened")
@@ -349,7 +352,7 @@ class PoolSupervisor:
             current.close()
 
     def _say(self, state: str, detail: str) -> None:
-        """Record the state of the pool; if the ledger is unavailable, the next call records it."""
+        """Record the pool's state in the ledger. If the ledger is unavailable, the next call records it."""
         if (state, detail) != self._said or not self._is_recorded:
             self._said, self._is_recorded = (state, detail), False
             with suppress(LedgerUnavailable):
@@ -358,7 +361,7 @@ class PoolSupervisor:
 
 
 def _sentence(what: str, last_words: str) -> str:
-    """Append a server's last log lines, if there are any, to a description."""
+    """Append a server's last log lines, if any, to a description."""
     return "; ".join(part for part in (what, f"its log ends: {last_words}" if last_words else "") if part)
 
 
@@ -384,7 +387,7 @@ class StartBackoff:
 
     @property
     def exhausted(self) -> bool:
-        """Return whether the pool will no longer be started automatically."""
+        """Return whether the pool was started too often to be started automatically again."""
         return self._count() >= LIMIT
 
     @property
@@ -397,7 +400,7 @@ class StartBackoff:
         return max(0.0, self._starts[-1] + pause - self._monotonic())
 
     def started(self) -> None:
-        """Count a start, before it is known whether it succeeds."""
+        """Record a start attempt, before it is known whether it succeeds."""
         self._starts.append(self._monotonic())
 
     def forget(self) -> None:
@@ -413,15 +416,15 @@ UNKNOWN_S = 15.0
 
 
 class PoolEvents:
-    """Records the outages of one pool as events: one when an outage is noticed, one when it is over.
+    """Records the outages of a pool as events: one when an outage is noticed, and one when it is over.
 
-    Neither a first start nor a requested end is an outage. Events are kept in memory while the ledger is unavailable.
+    The first start and a requested end are not outages. Events are kept in memory while the ledger is unavailable.
     """
 
     def __init__(
         self, ledger: Ledger, whose: str, monotonic: Callable[[], float], clock: Callable[[], float] = time.time
     ) -> None:
-        """Begin without an outage; `whose` is the name of the pool in the texts of events."""
+        """Begin without an outage. `whose` is the pool's name in the events."""
         self._ledger = ledger
         self._whose = whose
         self._monotonic = monotonic
@@ -435,18 +438,18 @@ class PoolEvents:
         self._lock = threading.Lock()
 
     def ended(self, what: str, detail: str = "") -> None:
-        """Record that the server has ended, even if an outage has already begun."""
+        """Record that the server has ended, even if an outage is already in progress."""
         with self._lock:
             self._away(what, detail)
 
     def away(self, what: str) -> None:
-        """Record the start of an outage, unless one has already begun."""
+        """Record the start of an outage, unless one is already in progress."""
         with self._lock:
             if self._gone_at is None:
                 self._away(what, "")
 
     def silent(self) -> None:
-        """Handle a call without an answer; if the pool stays silent for `UNKNOWN_S`, record an outage."""
+        """Note an unanswered call, and record an outage if the pool has been silent for longer than `UNKNOWN_S`."""
         with self._lock:
             now = self._monotonic()
             if self._silent_at is None:
@@ -456,12 +459,12 @@ class PoolEvents:
                 self._away(f"{self._whose} {since}: the states of its statements are unknown", "")
 
     def nothing_runs(self) -> None:
-        """Remember that the server or session is new, so that all statements must be restarted."""
+        """Note that the server or session is new, so that all statements must be restarted."""
         with self._lock:
             self._lost_queries = True
 
     def up(self) -> None:
-        """Record the end of an outage, if there was one, with the number of statements that are restarted."""
+        """Record the end of an outage, if there was one, with the number of statements being restarted."""
         with self._lock, suppress(LedgerUnavailable):
             if self._gone_at is not None:
                 again = "is up again" if self._lost_queries else "answers again"

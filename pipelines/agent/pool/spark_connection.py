@@ -1,4 +1,7 @@
-"""A session with the pool, and the ports that use it. Importing this module loads Spark's client, which takes 0.7 s."""
+"""A session with the pool and the interfaces that use it.
+
+Importing this module loads Spark's client, which takes 0.7 s.
+"""
 
 import threading
 from collections.abc import Callable
@@ -23,13 +26,13 @@ class SparkConnection:
         self.upkeep: TableUpkeep = SparkUpkeep(session)
 
     def close(self) -> None:
-        """Close both sessions of this connection without waiting for the server, which may be frozen."""
+        """Close both sessions of this connection without waiting for the server, which may not respond."""
         for session in (self.session, self._reader):
             close(session)
 
 
 def attached(url: str, token: str, session_id: str, lost: Callable[[Session], None]) -> Session:
-    """Open a session or reconnect to an existing one; if that fails, close it, so that no connection leaks."""
+    """Open a new session or reconnect to an existing one. If that fails, close it, so that no connection leaks."""
     session = Session(url, token, session_id, lost=lost)
     try:
         session.call(UNTIMED_S, session.attach)
