@@ -1,4 +1,4 @@
-"""Reads the files that declare a project (headgate.yml, SQL, settings) as texts; data folders are never read."""
+"""Reads the files that declare a project (headgate.yml, SQL, settings) as strings; data folders are never read."""
 
 import os
 import stat
@@ -30,14 +30,14 @@ FileStamp = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class DeclaringFiles:
-    """The texts and stamps of a project's declaring files at one moment, by path with forward slashes, sorted."""
+    """A snapshot of a project's declaring files: their contents and stamps by path, with forward slashes, sorted."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
     stamps: Mapping[str, FileStamp] = field(default_factory=dict)
 
 
 def read_files(folder: str, before: DeclaringFiles | None = None) -> DeclaringFiles:
-    """Read all declaring files of a project, except those whose stamp is as in `before`; raises UsageError.
+    """Read all declaring files of a project, reusing those in `before` whose stamp is unchanged; raises UsageError.
 
     Returns `before` itself if no file has changed.
     """
@@ -113,7 +113,7 @@ def _unfollowed(link: str) -> Problem:
 
 
 def read_test_files(folder: str, units: Iterable[str]) -> dict[str, str]:
-    """Return the texts of the files in the `tests` folders of these table folders, by path; raises UsageError.
+    """Return the contents of the files in the `tests` folders of the given table folders, by path; raises UsageError.
 
     These files declare nothing: no plan contains them or depends on them.
     """
@@ -136,7 +136,7 @@ def read_test_files(folder: str, units: Iterable[str]) -> dict[str, str]:
 
 
 def read_text(place: str) -> str:
-    """Read the text of one file in the way `read_files` does; raises OSError or UnicodeDecodeError."""
+    """Return the content of a file, read as by `read_files`; raises OSError or UnicodeDecodeError."""
     return _read(place)[0]
 
 

@@ -166,7 +166,7 @@ def has_ledger(place: SelectedEnvironment) -> bool:
 
 
 def _where(environ: Mapping[str, str], head: ManifestHead, name: str) -> EnvironmentPaths:
-    """Return the paths of an environment; the path of the socket depends on the user who owns the environment."""
+    """Return the paths of an environment; the socket's path depends on the user who owns the environment's home."""
     home = os.path.realpath(environment_home(environ, project=head.project, project_id=head.id, environment=name))
     try:
         owner = os.stat(home).st_uid

@@ -1,7 +1,7 @@
-"""Reads the texts of a git commit directly from git's object store: work tree and index stay untouched.
+"""Reads files of a git commit directly from git's object store, without touching the work tree or the index.
 
-A text is compared as a checkout would write it: links are followed, submodules are entered, and filters (line endings,
-LFS, encodings) are applied.
+File contents are compared as a checkout would write them: links are followed, submodules are entered, and filters (line
+endings, LFS, encodings) are applied.
 """
 
 import hashlib
@@ -47,9 +47,9 @@ class _Blob:
 
 
 def texts_differing_from(folder: str, reference: str, texts: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the old texts, at a git reference, of the declaring files that differ from the current `texts`, by path.
+    """Return the old contents, at a git reference, of the declaring files that differ from `texts`, by path.
 
-    The value is None for a file that the commit does not have; `texts` may contain uncommitted edits. Runs git three
+    The value is None for a file that the commit does not contain; `texts` may include uncommitted edits. Runs git three
     times for any number of files, once more for links, and three times for each submodule. Raises UsageError for an
     unknown reference, or without git or a repository.
     """
@@ -81,7 +81,10 @@ def file_at(cwd: str, revision: str, path: str) -> bytes:
 
 
 def run_git(folder: str, command: str, *words: str, given: bytes = b"") -> tuple[int, bytes, str]:
-    """Run git in a folder; returns its exit status, stdout and the first line of stderr. Raises UsageError."""
+    """Run git in a folder, and return its exit status, its stdout and the first line of its stderr.
+
+    Raises UsageError if git is not installed or does not answer.
+    """
     environ = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK}
     try:
         done = subprocess.run(
@@ -124,7 +127,7 @@ def _commit(folder: str, reference: str) -> _Tree:
 
 
 def _files(tree: _Tree, *below: str) -> dict[str, _Blob]:
-    """Return the files of a commit by path, including those of submodules; `below` restricts the paths."""
+    """Return the files of a commit by path, including those of submodules, limited to the paths in `below`."""
     found: dict[str, _Blob] = {}
     links: dict[str, bytes] = {}
     for line in _done(tree.folder, "ls-tree", "-r", "-z", tree.commit, "--", *below).split(b"\0"):
@@ -153,7 +156,7 @@ def _files_of_submodule(folder: str, place: str, commit: str) -> dict[str, _Blob
 
 
 def _followed(tree: _Tree, links: Mapping[str, bytes]) -> dict[str, _Blob]:
-    """Return the files that links point to, by path of the link; `_unfollowed_id` handles those outside the commit."""
+    """Return the files to which links point, by path of the link; `_unfollowed_id` handles those outside the commit."""
     if not links:
         return {}
     asked = [path for path in links if "\n" not in path]
@@ -174,7 +177,7 @@ def _followed(tree: _Tree, links: Mapping[str, bytes]) -> dict[str, _Blob]:
 
 
 def _unfollowed_id(place: str, link: bytes) -> bytes:
-    """Return the id of the text that a link points to now, or the link's own id if the link itself has changed."""
+    """Return the id of the content to which a link points now, or the link's own id if the link itself has changed."""
     try:
         same = _hash(os.fsencode(os.readlink(place)), link) == link
         return _hash(read_text(place).encode("utf-8"), link) if same else link
@@ -195,7 +198,7 @@ def _declares(path: str) -> bool:
 
 
 def _is(text: str | None, blob: bytes) -> bool:
-    """Return whether a text is the content of the blob with this id; False for None."""
+    """Return whether a string is the content of the blob with this id; False for None."""
     return text is not None and _hash(text.encode("utf-8"), blob) == blob
 
 
@@ -208,7 +211,7 @@ def _hash(data: bytes, like: bytes) -> bytes:
 
 
 def _contents(blobs: Mapping[str, _Blob]) -> dict[str, str]:
-    """Return the texts of blobs as a checkout would write them, under the same keys."""
+    """Return the contents of blobs as a checkout would write them, under the keys of `blobs`."""
     found: dict[str, str] = {}
     for tree in dict.fromkeys(blob.tree for blob in blobs.values()):
         found |= _contents_of(tree, {path: blob for path, blob in blobs.items() if blob.tree == tree})

@@ -1,6 +1,6 @@
 """Reads the head of headgate.yml, which is cached, because loading the YAML reader would double the time of `ls`.
 
-The cache is a file for each user with the values and a digest of the reader's code, the text and the values; a file
+The cache is a file per user with the values, and a digest of these, of headgate.yml and of the reader's code; a file
 that is damaged or belongs to another user is ignored. Deleting it costs a few milliseconds at the next read, and if
 headgate.yml is then broken, there is no last valid head to fall back on.
 """
@@ -71,7 +71,7 @@ def _parse(folder: str, text: str) -> ManifestHead:
 
 
 def _load(kept: str) -> tuple[str, ManifestHead] | None:
-    """Return the hash of the text that the cached head was read from, and the head; None without a valid cache file."""
+    """Return the cached head, after the hash of the headgate.yml that it was read from; None without a valid cache."""
     if not kept:
         return None
     try:
@@ -108,7 +108,10 @@ def _hash(text: str) -> str:
 
 
 def _digest(text_hash: str, body: str) -> str:
-    """Return a digest of the reader's code, the text's hash and the values; raises OSError if it cannot be computed."""
+    """Return a digest of the reader's code, headgate.yml's hash and the values.
+
+    Raises OSError if the reader's code cannot be read.
+    """
     digest = hashlib.sha256()
     folder = Path(str(core.project_reader.__file__)).parent
     parts = (*(Path(folder, name).read_bytes() for name in _READERS), text_hash.encode(), body.encode())

@@ -1,4 +1,4 @@
-"""Reads the project folder as texts and as a Project; its files are never imported or executed."""
+"""Reads the project folder as strings and as a Project; its files are never imported or executed."""
 
 import os
 import threading
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTable:
-    """What file names alone reveal about a declared table."""
+    """A declared table, as far as it is known from file names alone."""
 
     table: str
     product: str
@@ -38,7 +38,7 @@ class DeclaredTable:
 def parse(
     place: SelectedEnvironment, texts: Mapping[str, str], facts: "ParseCache | None" = None
 ) -> "tuple[Project, tuple[Problem, ...]]":
-    """Parse the texts of a project's files; returns the Project and its warnings, or raises InvalidProject."""
+    """Parse a project's files, and return the Project and its warnings; raises InvalidProject with all Problems."""
     from core.project_reader.loader import read_project
     from core.text.wording import counted
 
@@ -123,7 +123,7 @@ def declared_columns(folder: str, table: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ProjectDeclaration:
-    """A project as its files declared it at one moment, with the texts of the files."""
+    """A snapshot of a project as its files declare it, with the contents of the files."""
 
     texts: Mapping[str, str]
     project: "Project"
@@ -131,7 +131,7 @@ class ProjectDeclaration:
 
 
 class ProjectReader:
-    """Reads a project repeatedly; rereads only changed files and parses only unknown texts. Thread-safe."""
+    """Reads a project repeatedly; rereads only changed files, and parses only new contents. Thread-safe."""
 
     def __init__(self, place: SelectedEnvironment, environ: Mapping[str, str]) -> None:
         self._place = place
@@ -141,7 +141,7 @@ class ProjectReader:
         self._kept: ProjectDeclaration | None = None
 
     def texts(self) -> Mapping[str, str]:
-        """Return the current texts of the project's files, by path, without parsing them; raises UsageError."""
+        """Return the current contents of the project's files, by path, without parsing them; raises UsageError."""
         return read_files(self._place.folder, self._files).texts
 
     def read(self) -> ProjectDeclaration:
@@ -169,9 +169,9 @@ class ProjectReader:
         return found
 
     def _read(self, texts: Mapping[str, str], *, first: bool) -> "ReadProject":
-        """Parse a project; the `first` time, reuse what another process has stored for the same texts.
+        """Parse a project; the `first` time, reuse the result that another process has stored for the same files.
 
-        The result is stored for the next process only if all texts were known before, because texts that were just
+        The result is stored for the next process only if all files had been parsed before, because files that were just
         edited are likely to change again.
         """
         if first:
@@ -192,11 +192,11 @@ class ProjectReader:
 
     @cached_property
     def facts(self) -> "ParseCache":
-        """The cache of parsed SQL texts, both those in the project's files and deployed ones."""
+        """The cache of parsed SQL, both from the project's files and from deployed revisions."""
         return self._cache.load()
 
     def save_facts(self) -> bool:
-        """Save newly parsed texts for the next process; returns whether there were any."""
+        """Save newly parsed SQL for the next process, and return whether there was any."""
         return self._cache.save(self.facts, whole=False)
 
     @cached_property

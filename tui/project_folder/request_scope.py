@@ -30,7 +30,7 @@ _SHOWN = 80
 
 @dataclass(frozen=True, slots=True)
 class ListedTable:
-    """A table that a line of a list file names or selects."""
+    """A table that is named or selected by a line of a list file."""
 
     table: TableName
     place: str
@@ -44,9 +44,9 @@ def _named(words: Iterable[str]) -> tuple[TableName, ...]:
 def read_lists(
     paths: Iterable[str], cwd: str, select: Callable[[Iterable[str]], tuple[TableName, ...]] = _named
 ) -> tuple[ListedTable, ...]:
-    """Return the tables in list files, which have one table or selector per line; `select` resolves selectors.
+    """Return the tables in list files, which contain one table or selector per line; `select` resolves selectors.
 
-    `#` starts a comment, and the path `-` means stdin. Raises UsageError, which lists all mistakes.
+    `#` starts a comment, and the path `-` means stdin. Raises UsageError, whose message lists all mistakes.
     """
     found: list[ListedTable] = []
     wrong: list[str] = []
@@ -75,7 +75,7 @@ def read_lists(
 
 
 def repeated(typed: Iterable[TableName], named: Sequence[ListedTable]) -> tuple[str, ...]:
-    """Return a message for each line that names a table already named by another line or on the command line."""
+    """Return a message for each line with a table that an earlier line or the command line already contains."""
     first = dict.fromkeys(typed, "the command line")
     said = []
     for each in named:
@@ -107,7 +107,7 @@ def refuse_unknown(
     request: "PlanRequest",
     places: Mapping[TableName, str] = MappingProxyType({}),
 ) -> None:
-    """Raise UsageError if a request has unknown names; lists them with their location and the nearest known name."""
+    """Raise UsageError if a request contains unknown tables; the message gives their locations and similar names."""
     from core.model.states import State
     from core.planner.scope import normal_request, request_mistakes
 

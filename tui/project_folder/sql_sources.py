@@ -1,4 +1,4 @@
-"""Reads SQL texts from a file, git or stdin, with the files next to them: DDL, settings and headgate.yml."""
+"""Reads SQL from a file, git or stdin, with the files next to it: DDL, settings and headgate.yml."""
 
 import posixpath
 import sys
@@ -26,7 +26,7 @@ STDIN = "-"
 
 @dataclass(frozen=True, slots=True)
 class SqlSource:
-    """A SQL text with its name, and functions that read the files next to it."""
+    """SQL with its name and path, and functions that read the files next to it."""
 
     name: str
     """A file, `stdin`, or `REV:path`."""
@@ -40,7 +40,7 @@ class SqlSource:
 
 
 def open_source(name: str, cwd: str) -> SqlSource:
-    """Read a SQL text from a file, from git (`REV:path` if there is no such file) or stdin (`-`); raises UsageError."""
+    """Read SQL from a file, from git (`REV:path` if there is no such file) or from stdin (`-`); raises UsageError."""
     if name == STDIN:
         return SqlSource("stdin", "stdin", _decoded(sys.stdin.buffer.read(), "stdin"), lambda path: None)
     file = Path(cwd, name)
@@ -56,7 +56,7 @@ def open_source(name: str, cwd: str) -> SqlSource:
 
 
 def manifest_beside(source: SqlSource) -> Manifest | None:
-    """Read the nearest headgate.yml above a source; None if there is no valid one."""
+    """Read the nearest headgate.yml above a source, or return None if there is no valid one."""
     text = source.beside(posixpath.join(_project_of(source) or "", MANIFEST))
     if text is None:
         return None
@@ -75,7 +75,7 @@ def pool_beside(source: SqlSource, environment: str | None) -> Pool | None:
 
 
 def read_revisions(source: SqlSource, environment: str | None) -> tuple[dict[TableName, Revision], tuple[Problem, ...]]:
-    """Read the statements in a source, with their DDL and settings; returns them by table, and all Problems.
+    """Read the statements in a source, with their DDL and settings, and return them by table, with all Problems.
 
     `ddl.<table>.sql` is expected in the same folder. The settings, in `<table>.yml` or a file named after the folder,
     are expected there too or, if the folder is called `sql-scripts`, one level up.
@@ -103,10 +103,10 @@ def read_revisions(source: SqlSource, environment: str | None) -> tuple[dict[Tab
 
 
 def in_one_place(old: SqlSource, new: SqlSource) -> tuple[SqlSource, SqlSource, SqlSource | None]:
-    """If only one of two texts has a DDL next to it, use that text's files for both.
+    """If only one of two sources has a DDL next to it, use the files next to it for both.
 
-    Returns both texts, and the one that had no DDL (None if no files were replaced). A text without a DDL is assumed to
-    be a copy outside a project, whose settings are unknown rather than removed.
+    Returns both sources, and the original of the one that had no DDL (None if nothing was replaced). A source without a
+    DDL is assumed to be a copy outside a project, whose settings are unknown rather than removed.
     """
     declared = [_has_ddl(source) for source in (old, new)]
     if declared == [True, False]:
@@ -119,7 +119,7 @@ def in_one_place(old: SqlSource, new: SqlSource) -> tuple[SqlSource, SqlSource, 
 def with_comparable_columns(
     old: Mapping[TableName, Revision], new: Mapping[TableName, Revision], *, declared: bool
 ) -> tuple[dict[TableName, Revision], dict[TableName, Revision]]:
-    """Replace the declared columns of all revisions by those of their SELECTs, so that both sides can be compared.
+    """Replace the declared columns of all revisions with those of their SELECTs, so that both sides can be compared.
 
     With `declared`, the revisions are returned unchanged if all of them have a DDL.
     """
@@ -130,9 +130,9 @@ def with_comparable_columns(
 
 
 def parse_statements(source: SqlSource, reads: str | None) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
-    """Parse the statements in a text; returns them and all Problems.
+    """Parse the statements of a source, and return them with all Problems.
 
-    `reads` (`stream` or `batch`) determines how tables without STREAM are read; by default, as the settings specify.
+    `reads` (`stream` or `batch`) determines how tables without STREAM are read; by default, the settings decide.
     """
     manifest = manifest_beside(source) if reads is None else None
     wanted = reads or _first_settings(source, manifest.defaults if manifest else Settings()).reads
@@ -142,7 +142,7 @@ def parse_statements(source: SqlSource, reads: str | None) -> tuple[tuple[Parsed
 def fingerprints(
     source: SqlSource, found: Sequence[ParsedStatement], environment: str | None
 ) -> list[dict[str, str | None]]:
-    """Return the hashes of each statement as JSON; a hash is null if it needs a file that is not next to the text."""
+    """Return the hashes of each statement as JSON; a hash is null if it needs a file that is not next to the SQL."""
     pool = pool_beside(source, environment)
     hashes = []
     for parsed in found:
@@ -153,7 +153,7 @@ def fingerprints(
 
 
 def refuse_problems(name: str, problems: Sequence[Problem]) -> None:
-    """Raise InvalidProject, with all Problems, if one of the Problems is an error rather than a warning."""
+    """Raise InvalidProject, with all Problems, if any of the Problems is an error."""
     wrong = [problem for problem in problems if problem.severity is Severity.ERROR]
     if wrong:
         raise InvalidProject(
@@ -164,7 +164,7 @@ def refuse_problems(name: str, problems: Sequence[Problem]) -> None:
 
 
 def _first_settings(source: SqlSource, defaults: Settings) -> Settings:
-    """Read the settings of the first statement in a text, which determine how the text is parsed."""
+    """Read the settings of a source's first statement, which determine how the source is parsed."""
     written = next((parsed.writes for parsed in read_any(source.text, source.name)[0]), None)
     return read_settings(_texts(source, written).yml, "", defaults, []) if written else defaults
 
@@ -196,7 +196,7 @@ def _project_of(source: SqlSource) -> str | None:
 
 
 def _parents(source: SqlSource, parsed: ParsedStatement) -> dict[TableName, tuple[str, ...]]:
-    """Return the columns of each table that a statement reads, by table, from the project's DDL files."""
+    """Return the columns of each table that a statement reads, according to the project's DDL files."""
     folder = _project_of(source)
     paths = source.ddl_below(folder) if folder is not None else {}
     found: dict[TableName, tuple[str, ...]] = {}

@@ -11,7 +11,7 @@ _MB = 1_000_000
 
 
 def read_text(path: str, said: str, *, most_mb: int, remedy: str) -> str:
-    """Read a UTF-8 text file, called `said` in messages; raises UsageError, also for a device or a file over the limit.
+    """Read a UTF-8 file, called `said` in messages; raises UsageError, also for a device or a file over the limit.
 
     A pipe, as in `--observed <(command)`, is read up to the limit as well.
     """
@@ -36,9 +36,9 @@ def refuse_long(size: int, said: str, *, most_mb: int, remedy: str) -> None:
 
 
 def write_whole(path: str, text: str) -> None:
-    """Replace a file atomically, following links; raises UsageError, also if the path is not a regular file.
+    """Replace or create a file atomically, following links.
 
-    Raises HeadgateError if the disk is full.
+    Raises HeadgateError if the disk is full, and UsageError for other failures, or if the path is not a regular file.
     """
     try:
         target = _file_to_replace(path)

@@ -30,7 +30,7 @@ _UNKNOWN: Cell = ("\0", PLAIN)
 
 
 def cell_style_of_paint(paint: Paint) -> CellStyle:
-    """Convert a paint of the theme (colours and attributes) to the style of a terminal cell."""
+    """Convert one of the theme's paints (colours and attributes) to the style of a terminal cell."""
     flags = (("1", paint.bold), ("2", paint.dim), ("4", paint.underline), ("7", paint.reverse))
     return CellStyle(
         fg="39" if paint.fg is None else colour(paint.fg, 30),
@@ -40,7 +40,10 @@ def cell_style_of_paint(paint: Paint) -> CellStyle:
 
 
 def colour(index: int, base: int) -> str:
-    """Return the SGR code of one of 256 colours, short for the first 16; `base` is 30 for text, 40 for background."""
+    """Return the SGR code of one of the 256 colours, in short form for the first 16.
+
+    `base` is 30 for a text colour and 40 for a background colour.
+    """
     if index < 8:
         return str(base + index)
     return str(base + 60 + index - 8) if index < 16 else f"{base + 8};5;{index}"
@@ -66,7 +69,7 @@ class ShadowScreen:
         self.dirty = set(range(self.height))
 
     def put(self, x: int, y: int, pieces: Iterable[tuple[str, CellStyle]], end: int) -> None:
-        """Write styled texts into row `y`, from column `x` up to but not including column `end`."""
+        """Write styled strings into row `y`, from column `x` up to but not including column `end`."""
         if not 0 <= y < self.height:
             return
         row = self.wanted[y]
@@ -158,14 +161,14 @@ def _pieces_of_one_look(row: list[Cell], y: int, run: tuple[int, int]) -> Iterab
 
 
 def _cut(cells: tuple[str, ...], room: int) -> tuple[str, ...]:
-    """Cut cells off beyond `room`; a wide character that would be cut in half becomes a blank."""
+    """Truncate cells to `room`; a wide character that would be cut in half becomes a blank."""
     if len(cells) <= room:
         return cells
     return (*cells[: room - 1], " ") if room and cells[room] == "" else cells[:room]
 
 
 def _blank(look: CellStyle) -> Cell:
-    """Return a space in a style, reduced to the background unless an underline or reversal would be visible."""
+    """Return a styled space; only its background is kept unless an underline or reversed colours would be visible."""
     return (" ", look) if _SEEN & set(look.attributes) else (" ", CellStyle("", look.bg))
 
 
@@ -189,7 +192,7 @@ def _changed_runs(shown: list[Cell], wanted: list[Cell], gap: int) -> list[tuple
 
 @dataclass(slots=True)
 class _Pen:
-    """The position and style of the terminal's cursor, from which the shortest sequence to the next cell is chosen."""
+    """The position and style of the terminal's cursor, used to choose the shortest sequence to the next cell."""
 
     x: int = 0
     y: int = -1
@@ -217,7 +220,7 @@ class _Pen:
 
 
 def _change(old: CellStyle, new: CellStyle) -> str:
-    """Return the SGR sequence from one style to another; if an attribute must be removed, all are reset first."""
+    """Return the SGR sequence from one style to another; all attributes are reset first if any must be removed."""
     if old.attributes != new.attributes and not set(old.attributes) <= set(new.attributes):
         codes = ["", *new.attributes]
         old = PLAIN
@@ -233,6 +236,6 @@ def _change(old: CellStyle, new: CellStyle) -> str:
 def put_line(
     shadow: ShadowScreen, palette: Palette, y: int, content: Line, *, chosen: bool = False, band: bool = False
 ) -> None:
-    """Write a styled line into a shadow; used for the first picture, before Textual is loaded."""
+    """Write a styled line into a shadow copy; used for the first frame, before Textual is loaded."""
     looks = ((span.text, cell_style_of_paint(palette.paint(span.tone, chosen=chosen, band=band))) for span in content)
     shadow.put(0, y, looks, shadow.width)

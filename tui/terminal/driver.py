@@ -67,7 +67,7 @@ class KeyParser(XTermParser):
         return character == "O" and get_time() - self._escaped_at < LONE_ESCAPE_S
 
     def _swallow(self, introducer: str, deliver: TokenCallback[Message]) -> Generator[Read1 | Peek1, str, None]:
-        """Read and drop the rest of a broken sequence; if it begins a paste, the pasted text too."""
+        """Read and drop the rest of a broken sequence and, if it begins a paste, the pasted text."""
         self._escaped_at = None
         body = yield from self._read_body(introducer)
         if body == "[200~":
@@ -108,9 +108,11 @@ class KeyParser(XTermParser):
             self._deliver_sequence(ESC + body, deliver)
 
     def _read_body(self, introducer: str) -> Generator[Read1 | Peek1, str, str]:
-        """Read a sequence to its final byte, without a time limit; a control character aborts it, and both are dropped.
+        """Read a sequence to its final byte, without a time limit, and return it without the ESC.
 
-        ECMA-48 5.4: parameter bytes 0x30-0x3F, intermediate bytes 0x20-0x2F, one final byte 0x40-0x7E.
+        An ESC begins a new sequence, which is returned instead. Any other control character aborts the sequence, and
+        the result is empty. ECMA-48 5.4: parameter bytes 0x30-0x3F, intermediate bytes 0x20-0x2F, one final byte
+        0x40-0x7E.
         """
         body = introducer
         while True:
@@ -179,7 +181,7 @@ class KeyParser(XTermParser):
 
 
 def known_keys(sequence: str) -> Iterable[events.Key]:
-    """Yield the keys of a complete sequence; none if Textual's table does not contain it."""
+    """Yield the keys that a complete sequence stands for; none if Textual's table does not contain it."""
     keys = ANSI_SEQUENCES_KEYS.get(sequence)
     if isinstance(keys, tuple):
         for key in keys:

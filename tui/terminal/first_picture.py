@@ -1,4 +1,4 @@
-"""The first picture: drawn before Textual is imported, then handed to the cell diff so that nothing is sent twice."""
+"""The first frame, drawn before Textual is imported and handed to the cell diff so that nothing is sent twice."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ LEAVE = "\x1b[m\x1b[?25h\x1b[?1049l"
 
 
 class FirstPicture:
-    """Owns the terminal until Textual takes it over, and restores it if Textual never does."""
+    """Draws the first frame, owns the terminal until Textual takes it over, and restores it if Textual never does."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ

@@ -54,7 +54,7 @@ class GrowingLines(FixedLines):
 
 
 class ScrollingLines(FixedLines):
-    """A widget with scrolling lines, folded to its width so that nothing is cut off."""
+    """A widget that scrolls its lines, which are folded to its width so that nothing is cut off."""
 
     def __init__(self, painter: StripPainter, *, id: str | None = None) -> None:
         super().__init__(painter, id=id)
@@ -87,7 +87,7 @@ class ScrollingLines(FixedLines):
         return max(len(self.lines) - self.top - self.size.height, 0)
 
     def scroll_by(self, lines: int) -> None:
-        """Scroll down by a number of lines, or up if it is negative."""
+        """Scroll down by a number of lines, or up if the number is negative."""
         top = min(max(self.top + lines, 0), self._last_top())
         if top != self.top:
             self.top = top
@@ -199,7 +199,7 @@ class RowTable(ScrollView):
         self.repaint_changed()
 
     def choose(self, row: str) -> bool:
-        """Move the cursor to the row with this id; return False if there is none."""
+        """Move the cursor to the row with this id, and return whether there is such a row."""
         if row not in self._places:
             return False
         self.move_to(self._places[row])
@@ -238,7 +238,7 @@ class VanishedRows:
         line_of: Callable[[str], Line],
         now: float,
     ) -> Sequence[str]:
-        """Return `new` with the vanished rows of `old` at their former positions, for as long as they are kept.
+        """Return the rows `new`, with vanished rows of `old` at their former positions as long as they are kept.
 
         `gone` decides which missing rows have vanished; `line_of` must still return their lines.
         """

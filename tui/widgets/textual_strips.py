@@ -36,7 +36,7 @@ class StripPainter:
 
 
 def style_of(paint: Paint) -> Style:
-    """Convert a paint to Rich's style."""
+    """Convert one of the theme's paints to a Rich style."""
     return Style(
         color=_colour(paint.fg),
         bgcolor=_colour(paint.bg),
@@ -53,7 +53,7 @@ def _colour(index: int | None) -> Color:
 
 @lru_cache(maxsize=4096)
 def cell_style_of_style(style: Style | None) -> CellStyle:
-    """Convert a Rich style to a cell style, equal to the one that `tui.terminal.cell_diff` makes of the same paint."""
+    """Convert a Rich style to a cell style, as `tui.terminal.cell_diff` does for the same paint."""
     if style is None:
         return CellStyle()
     flags = (("1", style.bold), ("2", style.dim), ("4", style.underline), ("7", style.reverse))
@@ -74,7 +74,7 @@ def _codes(color: Color | None, base: int) -> str:
 
 
 def put_update(shadow: ShadowScreen, update: ChopsUpdate | LayoutUpdate) -> None:
-    """Write an update of Textual into the shadow: the same cells that `render_segments` would send (textual 8.2.8)."""
+    """Write one of Textual's updates into the shadow: the cells that `render_segments` would send (textual 8.2.8)."""
     if isinstance(update, LayoutUpdate):
         for y, line in enumerate(update.strips, update.region.y):
             x = update.region.x
