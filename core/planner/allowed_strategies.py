@@ -1,4 +1,4 @@
-"""The strategies by which a statement can be started, restarted or rebuilt, and the reasons that rule out others."""
+"""Which strategies may start, restart or rebuild a statement, and why the other strategies are ruled out."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -40,24 +40,24 @@ _NEVER_IN_PLACE = {
 }
 _MOVED = frozenset({Reason.PARENT_REBUILT, Reason.READS_OLD_VERSION})
 _OTHER_SOURCES = frozenset({ChangeKind.SOURCES_CHANGED, ChangeKind.NAMED_SOURCES_CHANGED, ChangeKind.SOURCE_REPLACED})
-"""Edits after which Spark may apply one source's offsets to another source."""
+"""Kinds of change after which Spark may apply the offsets of one source to another source."""
 _SAME_QUERY = frozenset(
     {
         ChangeKind.NONE, ChangeKind.COMMENT_OR_FORMAT, ChangeKind.DESCRIPTION, ChangeKind.TRIGGER_OR_RATE,
         ChangeKind.PINNED_CONFIGURATION, ChangeKind.SCHEMA_TRACKING, ChangeKind.POOL,
     }
 )  # fmt: skip
-"""Edits that change neither the query nor its state."""
+"""Kinds of change that change neither the query nor its state."""
 
 
 Offer = tuple[str, Fact[StrategyNote] | None]
-"""A strategy with its note, None if there is nothing to note."""
+"""A strategy and its note for operators; the note is None if there is nothing to add."""
 
 
 def strategies_of(
     context: PlanningContext, scope: PlanScope, decisions: Mapping[TableName, TableDecision], table: TableName
 ) -> dict[str, Fact[StrategyNote] | None]:
-    """Return the strategies that a table of the plan allows, each with its note or None.
+    """Return the strategies that are allowed for a table of the plan, each with its note for operators or None.
 
     The result is empty if the table is external or not declared, or if the plan does not start, restart or rebuild it.
     """
@@ -75,7 +75,7 @@ def why_not(
     table: TableName,
     strategy: str,
 ) -> Refusal | None:
-    """Return why a table of the plan does not allow a strategy; None if it does, or if there is no specific reason."""
+    """Return why a strategy is not allowed for a table; None if it is allowed, or if there is no specific reason."""
     declared, decision = context.declared.tables.get(table), decisions[table].default
     if declared is None or declared.parsed is None:
         return StrategyRefusal.NO_STATEMENT.of()
@@ -85,9 +85,9 @@ def why_not(
 
 
 def forgotten_sequences(context: PlanningContext, table: Table) -> Fact[StrategyRefusal] | None:
-    """Return why a new version would accept outdated rows: it does not know the latest sequence of each key.
+    """Return why a new version would accept outdated rows: it would not know the latest sequence of each key.
 
-    None if the table has no sequence or is not deployed.
+    None if the table does not upsert rows by a sequence, or is not deployed.
     """
     settings = table.settings
     if not settings.upserts or not settings.sequence or not context.observed.is_deployed(table.name):
@@ -113,7 +113,7 @@ class StrategyCase:
     def offers(self) -> Iterator[Offer]:
         """Yield the strategies that fit the decision's action, the default first, each with its note.
 
-        `not_positioned` may still rule one of them out.
+        Callers must leave out a strategy that `not_positioned` rules out.
         """
         match self.decision.action:
             case Action.START:
@@ -191,12 +191,12 @@ class StrategyCase:
 
     @property
     def _own(self) -> Change:
-        """The change of the statement itself, regardless of changes to its parents."""
+        """The change to the statement itself, ignoring changes to its parents."""
         return self.context.changes.of(self.table.name)
 
     @property
     def _edits(self) -> frozenset[ChangeKind]:
-        """The kinds of all differences between deployed and declared revision; empty if the former is unknown."""
+        """The kinds of all differences between deployed and declared revision; empty if the deployed one is unknown."""
         compared = self.context.changes.compared(self.table.name)
         return kinds_between(*compared) if compared is not None else frozenset()
 
@@ -205,7 +205,7 @@ class StrategyCase:
         return recreated_parents(self.table, self.decisions)
 
     def not_positioned(self, strategy: str) -> Fact[StrategyRefusal] | None:
-        """Return why a statement cannot start from new rows only (SEEDED); None for any other strategy."""
+        """Return why a statement cannot start from new rows only (SEEDED); None if it can, and for other strategies."""
         if strategy != Strategy.SEEDED or self.table.parsed is None:
             return None
         tables = self.context.declared.tables
@@ -218,7 +218,7 @@ class StrategyCase:
         return forgotten_sequences(self.context, self.table)
 
     def not_carried_over(self) -> Fact[StrategyRefusal] | None:
-        """Return why a new version cannot start empty at the offsets that the old version has reached."""
+        """Return why a new version cannot start empty at the offsets that the old one has reached; None if it can."""
         if self.table.parsed is None or self._stateful:
             return StrategyRefusal.KEEPS_STATE.of()
         if self.table.settings.upserts:
@@ -226,7 +226,7 @@ class StrategyCase:
         return self._other_positions()
 
     def not_forked(self) -> Fact[StrategyRefusal] | None:
-        """Return why a new version cannot start with the rows, offsets and state of the old version."""
+        """Return why a new version cannot start with the rows, offsets and state of the old version; None if it can."""
         settings = self.table.settings
         if settings.upserts:
             remembers = settings.deletes and settings.sequence
@@ -268,11 +268,11 @@ class StrategyCase:
         return StrategyRefusal.LOST.of(what=lost) if lost is not None else None
 
     def not_keyed(self) -> Fact[StrategyRefusal] | None:
-        """Return why the statement cannot upsert its rows into the existing table again."""
+        """Return why the statement cannot upsert all of its rows into the existing table again; None if it can."""
         return not_keyed(self.context, self.table, self.decision, self.decisions)
 
     def not_chained(self) -> Fact[StrategyRefusal] | None:
-        """Return why a new version cannot contain only new rows while the pointer serves the union of both versions."""
+        """Return why a new version cannot hold only new rows, with the pointer serving both; None if it can."""
         context, name = self.context, self.table.name
         changes_inputs = any(kind.definition.changes_inputs_or_key for kind in self._edits)
         if self.decision.change.kind is not ChangeKind.TABLE_FORMAT or changes_inputs:
@@ -297,11 +297,11 @@ class StrategyCase:
         return self._other_positions()
 
     def not_in_place(self) -> Refusal | None:
-        """Return why a statement cannot continue from its checkpoint instead of being rebuilt."""
+        """Return why a statement cannot continue from its checkpoint instead of being rebuilt; None if it can."""
         return StrategyRefusal.PARENT_RECREATED.of() if self._recreated else self.not_restarted()
 
     def not_restarted(self) -> Refusal | None:
-        """Return why a restart from the checkpoint cannot replace the rebuild, ignoring re-created parents."""
+        """Return why a restart from the checkpoint cannot replace the rebuild; re-created parents are not checked."""
         pair, change = self.context.changes.compared(self.table.name), self.decision.change
         if self.decision.reason is Reason.UNPROVEN and change.evidence and pair is not None:
             return StrategyRefusal.UNPROVEN.of(evidence=evidence_words(change.evidence[0]))
@@ -315,7 +315,7 @@ class StrategyCase:
         return refused.of() if refused is not None else None
 
     def not_seamed(self) -> Fact[StrategyRefusal] | None:
-        """Return why a statement cannot keep its table and continue reading from a re-created parent."""
+        """Return why a statement cannot keep its table and continue with a re-created parent; None if it can."""
         if self.decision.reason is Reason.WITH_ITS_SET:
             return StrategyRefusal.SET_REBUILT.of()
         if self.decision.reason not in _MOVED:
@@ -323,7 +323,7 @@ class StrategyCase:
         return self._not_moved()
 
     def _not_moved(self) -> Fact[StrategyRefusal] | None:
-        """Return why a statement cannot continue with a different version of the table that it streams."""
+        """Return why a statement cannot continue with a different version of a table that it streams."""
         if self.table.parsed is None or self._stateful:
             return StrategyRefusal.KEEPS_STATE.of()
         if [read.source_name for read in self.table.parsed.reads if read.streaming] != [""]:

@@ -1,4 +1,4 @@
-"""Columns of a deployed table that are widened in place, and the effect on the readers of the table."""
+"""Columns of a deployed table that are widened in place, and how this affects the table's readers."""
 
 import re
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _COUNT = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.I)
 
 @dataclass(frozen=True, slots=True)
 class WiderType:
-    """A widened column with its old and its new type."""
+    """A column that is widened in place, with its old and its new type."""
 
     column: str
     was: str
@@ -42,15 +42,15 @@ def wider_types(context: PlanningContext, table: TableName) -> tuple[WiderType, 
 
 
 def end_at_change(context: PlanningContext, table: TableName) -> Fact[Notice]:
-    """Return the notice that Spark ends the queries that read a table when the table is altered."""
+    """Return the notice that altering a table makes Spark end the queries that read it."""
     widened = context.changes.of(table).kind is ChangeKind.COLUMN_WIDENED
     return Notice.ENDS_AT_TYPE.of(parent=table) if widened else Notice.ENDS_AT_COLUMN.of(parent=table)
 
 
 def use_of_wider_types(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
-    """Return a notice of where a reader uses a widened column of its parent; None if it uses none.
+    """Return a notice of how a reader uses a widened column of its parent; None if it uses no widened column.
 
-    A stateful statement uses a column if its text mentions the name, or contains a star.
+    A stateful reader is treated as using a column if its SQL mentions the column's name or contains a star.
     """
     reader = walk.context.declared.tables.get(child)
     if reader is None or reader.parsed is None:
@@ -68,7 +68,7 @@ def use_of_wider_types(walk: DeployWalk, child: TableName, parent: TableName) ->
 
 
 def refuse_unfit_reader(walk: DeployWalk, reader: TableName, table: TableName) -> None:
-    """Refuse to widen a column if the state, the files or the precision of a reader cannot hold the wider type.
+    """Refuse to widen a table's column if a reader's state, files or column types cannot hold the wider type.
 
     Warn instead if only large values would make the reader fail.
     """
@@ -95,7 +95,7 @@ def refuse_unfit_reader(walk: DeployWalk, reader: TableName, table: TableName) -
 
 
 def _narrower_columns(walk: DeployWalk, reader: Table, parent: TableName) -> Iterator[tuple[WiderType, Column]]:
-    """Yield each widened column together with a narrower column that the reader computes from it.
+    """Yield each widened column with a column that the reader computes from it and that has a narrower type.
 
     Columns that the reader casts explicitly keep their type and are left out.
     """

@@ -1,6 +1,6 @@
 """The planner's input, divided by subject: declared tables, observed tables, revisions, changes and bindings.
 
-A function takes only the subjects that it needs. Results are computed once per table.
+Each planning function receives only the subjects that it needs. Results are computed once per table.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ from core.project_reader.revision_reader import read_revision, revision_of
 
 
 class DeclaredTables:
-    """The tables that a project declares, with the environment to plan for."""
+    """The tables that a project declares, and the environment for which the plan is made."""
 
     def __init__(self, project: Project, environment: Environment, like: "DeclaredTables | None" = None) -> None:
         self.project = project
@@ -39,7 +39,7 @@ class DeclaredTables:
 
     @cached_property
     def graph(self) -> TableGraph:
-        """The graph of declared reads, reused from `like` if all tables have the same reads there."""
+        """The graph of the declared reads; it is shared with `like` if all tables read the same tables there."""
         same = self._like is not None and _read_the_same(self.tables, self._like.tables)
         return self._like.graph if same and self._like is not None else table_graph(self.project)
 
@@ -65,7 +65,7 @@ def _read_the_same(tables: Mapping[TableName, Table], others: Mapping[TableName,
 
 
 class ObservedTables:
-    """The observed deployments of one environment; gaps are filled in with the help of the declared tables."""
+    """The observed deployments of one environment; missing details are filled in from the declared tables."""
 
     def __init__(self, declared: DeclaredTables, observed: Mapping[TableName, ObservedDeployment]) -> None:
         self._declared = declared
@@ -73,24 +73,24 @@ class ObservedTables:
         """Observations by table, sorted by name, with missing versions filled in."""
 
     def statistics(self, table: TableName) -> TableStatistics:
-        """Return the measurements of a table; all of them are unknown if nothing was measured."""
+        """Return a table's measurements; every value is unknown if the table was not measured."""
         return self.deployment(table).statistics or _NOT_MEASURED
 
     def tables(self) -> tuple[TableName, ...]:
-        """Return every table that is declared or deployed, sorted."""
+        """Return the names of all tables that are declared or deployed, sorted."""
         deployed = (table for table in self.deployments if self.is_deployed(table))
         return tuple(sorted({*self._declared.tables, *deployed}))
 
     def known(self) -> set[TableName]:
-        """Return every table that is declared, deployed or in the trash."""
+        """Return the names of all tables that are declared, deployed or in the trash."""
         return {*self.tables(), *(table for table, seen in self.deployments.items() if seen.in_trash is not None)}
 
     def deployment(self, table: TableName) -> ObservedDeployment:
-        """Return what was observed of a table, with missing versions filled in; ABSENT if nothing was observed."""
+        """Return the observed deployment of a table, with missing versions filled in; its state may be ABSENT."""
         return self.deployments.get(table, _ABSENT)
 
     def runs_on(self, table: TableName) -> tuple[tuple[int, tuple[Binding, ...]], ...]:
-        """Return a table's replaced versions that are kept running, including failed ones, each with its bindings."""
+        """Return the replaced versions of a table that are kept running or have failed, each with its bindings."""
         seen = self.deployment(table)
         former = (seen.former,) if seen.former is not None and seen.former.version in seen.retained else ()
         return tuple((version.version, version.bindings) for version in (*former, *seen.runs_on))
@@ -106,7 +106,7 @@ class ObservedTables:
     def is_external(self, table: TableName) -> bool:
         """Return whether a table is filled outside Headgate.
 
-        An undeclared table counts as external if it is deployed as version 0.
+        An undeclared table is external if it is deployed as version 0.
         """
         declared = self._declared.tables.get(table)
         if declared is not None:
@@ -125,7 +125,8 @@ class ObservedTables:
     def _complete(self, table: TableName, seen: ObservedDeployment) -> ObservedDeployment:
         """Fill in version 1 and its pointer if the observation gives only the state of a table.
 
-        If the declared table tracks columns, a checkpoint that was lost to renamed or dropped columns counts as intact.
+        If the declared table tracks columns, a checkpoint that was lost to renamed or dropped columns is treated as
+        intact.
         """
         declared = self._declared.tables.get(table)
         tracks = declared is not None and declared.settings.schema_tracking
@@ -145,7 +146,7 @@ _NOT_MEASURED = TableStatistics()
 
 
 class TableRevisions:
-    """The declared and deployed revisions of tables; `parse_cache` and `like` only avoid parsing a text twice."""
+    """The declared and deployed revisions of tables; `parse_cache` and `like` only save parsing the same SQL twice."""
 
     def __init__(
         self,
@@ -170,17 +171,17 @@ class TableRevisions:
         return self._declared[table]
 
     def is_of(self, declared: Table) -> bool:
-        """Return whether `declared` is the very object declared here under its name, not merely an equal one."""
+        """Return whether `declared` is the same object as the declared table of its name, not merely an equal one."""
         return self._declared_tables.tables.get(declared.name) is declared
 
     def deployed(self, table: TableName) -> Revision | None:
-        """Return the deployed revision of a table; None if its texts are unknown or unreadable."""
+        """Return the deployed revision of a table; None if its SQL is unknown or unreadable."""
         if table not in self._deployed:
             self._deployed[table] = self._read_deployed(table)
         return self._deployed[table]
 
     def of_texts(self, table: TableName, texts: RevisionTexts) -> Revision | None:
-        """Return the declared or the deployed revision of a table, whichever has these texts; None if neither has."""
+        """Return the declared or deployed revision of a table that has the given SQL and YAML; None if neither has."""
         declared = table in self._declared_tables.tables
         found = (self.declared(table) if declared else None, self.deployed(table))
         return next((revision for revision in found if revision is not None and revision.texts == texts), None)
@@ -222,7 +223,7 @@ class TableChanges:
         self._changes: dict[TableName, Change] = {}
 
     def of(self, table: TableName) -> Change:
-        """Return the change from the deployed to the declared revision of a table."""
+        """Return the classified change between the deployed and the declared revision of a table."""
         if table not in self._changes:
             found = self._find(table)
             if found.kind is not ChangeKind.NONE:
@@ -232,7 +233,7 @@ class TableChanges:
         return self._changes[table]
 
     def first_start(self, table: TableName) -> Change:
-        """Return the change of a table that starts for the first time, including Spark's verdict on its statement."""
+        """Return the change for a table that starts for the first time, including Spark's verdict on its statement."""
         return self._cross_checked(table, Change(ChangeKind.NONE, Action.START))
 
     def question(self, table: TableName) -> AnalysisQuestion | None:
@@ -248,9 +249,9 @@ class TableChanges:
         )
 
     def compared(self, table: TableName) -> tuple[Revision, Revision] | None:
-        """Return the deployed and the declared revision of a table; None if the deployed one is unknown.
+        """Return the deployed and the declared revision of a table; None if the deployed revision is unknown.
 
-        For a statement, the columns of the parents, the pool and the engine are included.
+        The revisions of a statement include the columns of its parents, the pool and the Spark version.
         """
         seen, old, new = (
             self._observed.deployment(table),
@@ -268,17 +269,17 @@ class TableChanges:
         )
 
     def removed_columns(self, table: TableName) -> tuple[str, ...]:
-        """Return the deployed columns that the declaration no longer has; empty if the old texts are unknown."""
+        """Return the deployed columns that are no longer declared; empty if the deployed SQL is unknown."""
         old = self._changed_from(table)
         return removed_columns(old, self._revisions.declared(table)) if old is not None else ()
 
     def added_columns(self, table: TableName) -> tuple[str, ...]:
-        """Return the declared columns that the deployed table does not have; empty if its texts are unknown."""
+        """Return the declared columns that the deployed table does not have; empty if its SQL is unknown."""
         old = self._changed_from(table)
         return removed_columns(self._revisions.declared(table), old) if old is not None else ()
 
     def _changed_from(self, table: TableName) -> Revision | None:
-        """Return the deployed revision of a changed table; None if it is unchanged or its texts are unknown."""
+        """Return the deployed revision of a changed table; None if it is unchanged or its deployed SQL is unknown."""
         if self._observed.deployment(table).deployed is None or self.of(table).kind is ChangeKind.NONE:
             return None
         return self._revisions.deployed(table)
@@ -294,9 +295,9 @@ class TableChanges:
         return classify(*compared) if compared is not None else unproven_change(Notice.TEXTS_UNREADABLE.of())
 
     def _elsewhere(self, seen: ObservedDeployment, new: Revision) -> Change:
-        """Return the change that results from another pool or engine while the texts stay the same.
+        """Return the change that results from another pool or Spark version alone, with unchanged SQL and YAML.
 
-        An unknown pool or engine counts as unchanged.
+        An unknown pool or Spark version is treated as unchanged.
         """
         moved = (seen.pool is not None and seen.pool != self._pool) or (
             seen.engine and self._engine and seen.engine != self._engine
@@ -308,7 +309,7 @@ class TableChanges:
         )
 
     def _parents(self, revision: Revision, *, deployed: bool) -> dict[TableName, tuple[str, ...]]:
-        """Return the columns of each known table that a revision reads, either as deployed or as declared."""
+        """Return the column names of each known parent of a revision, as deployed or as declared."""
         found = {}
         for table in {read.table for read in revision.parsed.reads} if revision.parsed is not None else ():
             known = deployed and self._observed.deployment(table).deployed is not None
@@ -334,7 +335,7 @@ class TableChanges:
 
 
 class TableBindings:
-    """The bindings of deployed tables, by reader and by parent; built in time linear in tables and bindings."""
+    """The bindings of deployed tables, by reader and by parent; building takes time linear in tables and bindings."""
 
     def __init__(
         self, declared: DeclaredTables, observed: ObservedTables, revisions: TableRevisions, changes: TableChanges
@@ -351,7 +352,7 @@ class TableBindings:
         self._readers = {parent: tuple(found) for parent, found in readers.items()}
 
     def of(self, table: TableName) -> tuple[Binding, ...]:
-        """Return the bindings of a table's serving version, derived from its SQL if they were not observed."""
+        """Return the bindings of a table's serving version; they are derived from its SQL if they were not observed."""
         return self._bindings.get(table, ())
 
     def readers(self, table: TableName) -> tuple[TableName, ...]:
@@ -359,7 +360,10 @@ class TableBindings:
         return self._readers.get(table, ())
 
     def bind(self, revision: Revision) -> tuple[Binding, ...]:
-        """Return the bindings of a revision to the serving versions of its parents, or to the first that will serve."""
+        """Return the bindings of a revision to its parents' serving versions.
+
+        A parent that is not deployed is bound to the version that its first start will create.
+        """
         reads = revision.parsed.reads if revision.parsed is not None else ()
         found = {Binding(read.table, self._observed.serving_version(read.table), read.streaming) for read in reads}
         return tuple(sorted(found, key=by_parent))
@@ -378,7 +382,7 @@ class TableBindings:
 
 
 def by_parent(binding: Binding) -> tuple[str, int, bool]:
-    """Return the sort key of a binding: parent, version, and streamed before static."""
+    """Return the key by which bindings are sorted: parent, version, and streamed before static."""
     return (binding.parent, binding.version, not binding.streamed)
 
 
@@ -405,7 +409,7 @@ def planning_context(
 ) -> PlanningContext:
     """Return the planning context of a project and its deployments, in time linear in tables and bindings.
 
-    `like` is another context with mostly the same texts; its parsed revisions are reused.
+    Parsed revisions are reused from `like`, a context with mostly the same SQL.
     """
     declared = DeclaredTables(project, environment, like.declared if like else None)
     deployments = ObservedTables(declared, observed)

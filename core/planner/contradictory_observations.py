@@ -1,4 +1,4 @@
-"""Checks a document for observations that contradict each other or the project, before a plan uses them."""
+"""Checks a document of observations for contradictions in itself or with the project, before a plan uses it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -14,7 +14,7 @@ from core.project.model import Environment, Project
 from core.project_reader.parse_cache import ParseCache
 
 _RUNS = frozenset({State.RUNNING, State.DEGRADED})
-"""States in which a query exists; its inputs must exist as well, because no table is deleted under a reader."""
+"""States in which a query exists; its inputs must then exist too, because a table that has readers is never deleted."""
 
 _OF_A_VERSION = ("version", "pointer", "bindings", "retained", "kept", "spare")
 """Keys of a document that are valid only for a table that has a version."""
@@ -28,8 +28,8 @@ def impossible_observations(
 ) -> tuple[Problem, ...]:
     """Return a Problem for each observation that no sequence of deploys, stops and deletes could produce.
 
-    Problems are sorted by table; their `detail` is the offending key of the document. A table that the document
-    omits counts as absent. Documents exported by an agent never have such problems.
+    Problems are sorted by table; the `detail` of a Problem is the offending key of the document. A table that the
+    document omits is treated as absent. Documents exported by an agent never have such problems.
     """
     context = planning_context(project, environment, observed, parse_cache or ParseCache())
     return tuple(
@@ -40,7 +40,7 @@ def impossible_observations(
 
 
 def with_places(problems: tuple[Problem, ...], places: Mapping[tuple[TableName, str], Where]) -> tuple[Problem, ...]:
-    """Return problems with the positions of their keys in the document, sorted by position."""
+    """Return the problems, each with the position of its key in the document, sorted by position."""
     found = []
     for problem in problems:
         table = TableName(problem.subject)
@@ -49,7 +49,7 @@ def with_places(problems: tuple[Problem, ...], places: Mapping[tuple[TableName, 
 
 
 _Wrong = Iterator[tuple[str, str, str]]
-"""The offending key, what is wrong with the table, and what to do."""
+"""Triples of the offending key, the sentence on what is wrong with the table, and the remedy."""
 
 
 def _wrong_with(context: PlanningContext, observed: Mapping[TableName, ObservedDeployment], table: TableName) -> _Wrong:
@@ -117,9 +117,9 @@ def _wrong_with_parents(
     observed: Mapping[TableName, ObservedDeployment],
     table: TableName,
 ) -> _Wrong:
-    """Yield the inputs of a running statement, as named in its SQL, that are declared but were never deployed.
+    """Yield an entry for each input in a running statement's SQL that is declared but was never deployed.
 
-    An undeclared input may be external, and is not reported.
+    Undeclared inputs are not reported, because they may be external.
     """
     for parent in dict.fromkeys(binding.parent for binding in bindings.of(table)):
         source = declared.tables.get(parent)
@@ -130,7 +130,7 @@ def _wrong_with_parents(
 
 
 def _has_known_text(context: PlanningContext, table: TableName) -> bool:
-    """Return whether the deployed text of a table is known."""
+    """Return whether the deployed SQL of a table is known."""
     seen, declared = context.observed.deployment(table), context.declared.tables.get(table)
     if seen.deployed is not None:
         return True
@@ -142,7 +142,7 @@ def _list_parent(parent: TableName, version: int) -> str:
 
 
 def _existing(seen: ObservedDeployment) -> frozenset[int]:
-    """Return the existing versions of a table; a table observed only by its state has version 1."""
+    """Return the existing versions of a table; version 1 is assumed if only the table's state was observed."""
     if seen.state == State.ABSENT:
         return frozenset()
     orphans = (orphan.version for orphan in seen.orphan_versions)

@@ -21,7 +21,7 @@ BEGINS = frozenset({Action.START, Action.RESUME, Action.RESTART, Action.REBUILD}
 """Actions that start a query."""
 
 NEEDS_TEXTS = frozenset({Action.START, Action.REBUILD, Action.RESTART, Action.RECORD})
-"""Actions that deploy the declared texts."""
+"""Actions that deploy the declared SQL and YAML."""
 
 DEFAULT_STRATEGY = {
     Action.START: Strategy.FIRST,
@@ -35,9 +35,9 @@ class DownstreamOutcome(IntEnum):
     """The condition in which a plan leaves a table for its readers, from mildest to most severe."""
 
     KEPT = 0
-    """The same table: kept, recorded or restarted in place."""
+    """The same table, which was kept, recorded or restarted in place."""
     GROWN = 1
-    """The same table, altered in place: columns were added or widened."""
+    """The same table with columns added or widened in place."""
     REWRITTEN = 2
     """The same table with its rows upserted again in bulk."""
     CHAINED = 3
@@ -58,7 +58,7 @@ class TableDecision:
     """The strategy that the operator chose; empty for the action's default."""
     at: str = ""
     begins_where: tuple[str, ...] = ()
-    """Conditions on the table's streams if the strategy starts at a time, a partition or a position in their logs."""
+    """Conditions on the table's input streams if the strategy starts at a time, a partition or a log position."""
     keeps_rows: bool = False
     """Whether a rewrite in place may leave rows that a rebuild would not produce."""
     before_choice: "TableDecision | None" = None
@@ -71,12 +71,12 @@ class TableDecision:
 
     @property
     def default(self) -> "TableDecision":
-        """The decision as it would be without the operator's choice."""
+        """The decision that the plan would make without the operator's choice."""
         return self.before_choice or self
 
     @property
     def lowered(self) -> bool:
-        """Return whether the operator's choice does less than a rebuild: it keeps the table, or some of its rows."""
+        """Return whether the operator's choice does less than a rebuild: it keeps the table or some of its old rows."""
         return self.keeps_rows or (self.action is Action.RESTART and self.default.action is Action.REBUILD)
 
     @property
@@ -86,7 +86,7 @@ class TableDecision:
 
     @property
     def moves(self) -> bool:
-        """Return whether the decision binds the table to the newest versions of its streamed parents."""
+        """Return whether the decision binds the table to the latest versions of its streamed parents."""
         return self.action in (Action.START, Action.REBUILD) or self.strategy == Strategy.SEAM
 
     @property
@@ -105,7 +105,7 @@ _OUTCOMES = {str(Strategy.KEYED): DownstreamOutcome.REWRITTEN, str(Strategy.CHAI
 
 
 def recreated_parents(table: Table, decisions: Mapping[TableName, TableDecision]) -> tuple[TableName, ...]:
-    """Return the streamed parents that the same plan re-creates; the table's current offsets are not valid in them."""
+    """Return the streamed parents that the same plan re-creates; the table's current offsets do not apply to these."""
     streamed = dict.fromkeys(read.table for read in table.parsed.reads if read.streaming) if table.parsed else {}
     known = ((name, decisions[name]) for name in streamed if name in decisions)
     return tuple(name for name, found in known if found.makes_version and found.reason is not Reason.REGISTERED)
@@ -119,11 +119,11 @@ class PlanRemarks:
     warnings: list[PlanWarning] = field(default_factory=list)
 
     def refuse(self, table: TableName, why: Fact[PlanRefusalKind]) -> None:
-        """Refuse the request because of a table; `table` is empty if the refusal concerns no table."""
+        """Record a refusal of the request because of a table; `table` is empty if no single table is the reason."""
         self.refusals.append(PlanRefusal.of(table, why))
 
     def warn(self, table: TableName, said: Fact[PlanWarningKind], *, multiplies_rows: bool = False) -> None:
-        """Warn the reviewer about a table; `table` is empty if the warning concerns the whole plan."""
+        """Record a warning about a table for the plan's reviewer; `table` is empty if it concerns the whole plan."""
         self.warnings.append(PlanWarning.of(table, said, multiplies_rows=multiplies_rows))
 
 
@@ -134,10 +134,10 @@ class DeployDecisions(PlanRemarks):
     by_table: dict[TableName, TableDecision] = field(default_factory=dict)
     left_behind: list[LeftBehind] = field(default_factory=list)
     causes: dict[TableName, dict[TableName, Evidence | None]] = field(default_factory=dict)
-    """For each table, the further tables because of which it is in the plan, with the evidence; see `because_of`."""
+    """For each table, the other tables that bring it into the plan, each with the evidence; see `because_of`."""
 
     def put(self, table: TableName, decision: TableDecision) -> None:
-        """Record the decision on a table, replacing an earlier one."""
+        """Record the decision on a table, replacing any earlier decision."""
         self.by_table[table] = decision
 
     def add_cause(self, table: TableName, cause: TableName, evidence: Evidence | None = None) -> None:
@@ -145,7 +145,7 @@ class DeployDecisions(PlanRemarks):
         self.causes.setdefault(table, {})[cause] = evidence
 
     def settle(self) -> None:
-        """Copy all recorded causes and their evidence into the decisions, sorted by name; call this last."""
+        """Copy all recorded causes, sorted by name, and their evidence into the decisions; call this last."""
         for table, causes in self.causes.items():
             known = self.by_table[table]
             seen = (causes[cause] for cause in sorted(causes))
@@ -160,7 +160,7 @@ class DeployDecisions(PlanRemarks):
 
 @dataclass(slots=True)
 class DeployWalk:
-    """The state of the walk over the tables of a deploy: its input, and the decisions made so far."""
+    """The state of a walk over the tables of a deploy: its input, and the decisions made so far."""
 
     context: PlanningContext
     scope: PlanScope
@@ -172,6 +172,6 @@ class DeployWalk:
         self.choices = {choice.table: choice for choice in self.scope.request.choices}
 
     def may_touch(self, table: TableName) -> bool:
-        """Return whether the plan may change a table as a reader: it must be declared, not external, and in scope."""
+        """Return whether the plan may change a reader: it must be declared, not external, and in scope."""
         declared = self.context.declared.tables.get(table)
         return declared is not None and not declared.external and self.scope.may_touch(table, declared.product)

@@ -1,4 +1,4 @@
-"""Plans that delete tables or retire replaced versions; nothing is removed while something still reads it."""
+"""Plans that delete tables or retire replaced versions; neither removes anything that is still being read."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Set
@@ -57,15 +57,14 @@ def delete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
 
 
 def _newest_first(seen: ObservedDeployment, *, rest: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the serving and running versions of a table and `rest`, newest first; empty for an external table."""
+    """Return a table's serving and running versions and `rest`, latest version first; empty for an external table."""
     return tuple(sorted({seen.version, *seen.retained, *rest} - {0}, reverse=True))
 
 
 def decide_delete(context: PlanningContext, scope: PlanScope) -> DeleteDecisions:
     """Decide which tables a delete includes.
 
-    If a table that the request names still has active readers, the request is refused; any other table with readers is
-    kept.
+    The request is refused if a table that it names still has active readers; any other table with readers is kept.
     """
     found = DeleteDecisions()
     named = scope.named
@@ -92,7 +91,7 @@ def decide_delete(context: PlanningContext, scope: PlanScope) -> DeleteDecisions
 
 
 def _take_readers(context: PlanningContext, scope: PlanScope, found: DeleteDecisions) -> None:
-    """Add the readers that the request allows to be deleted, down to the sinks."""
+    """Add the readers that the request allows to be deleted, at any depth downstream."""
     waiting = sorted(found.tables - scope.upstream)
     while waiting:
         for reader in context.bindings.readers(waiting.pop()):
@@ -108,10 +107,10 @@ def _deployed_set(context: PlanningContext, table: TableName) -> tuple[TableName
 
 
 def _keep_what_others_need(context: PlanningContext, named: Set[TableName], found: DeleteDecisions) -> None:
-    """Keep each table that the request does not name and that a remaining table needs.
+    """Keep each table that a remaining table needs, unless the request names it.
 
-    A remaining table needs the tables that it reads, and the other tables of its statement set. The same then applies
-    to each table that is kept.
+    A remaining table needs the tables that it reads, and the other tables of its statement set. A kept table is a
+    remaining table as well.
     """
     waiting = deque(sorted(table for table in found.tables if table not in named))
     while waiting:
@@ -171,7 +170,7 @@ def _refuse_under_what_runs_on(observed: ObservedTables, found: DeleteDecisions)
 
 
 def _warn_of_other_versions(observed: ObservedTables, table: TableName, found: DeleteDecisions) -> None:
-    """Warn about the former versions that are deleted together with a table."""
+    """Warn that a table's former versions are deleted with the table."""
     seen = observed.deployment(table)
     never_served = {orphan.version for orphan in seen.orphan_versions}
     stays, bases = {seen.version}, dict(seen.clones)
@@ -202,7 +201,7 @@ class ReplacedVersions(PlanRemarks):
     """The replaced versions to retire, with the refusals and warnings found so far."""
 
     by_table: dict[TableName, tuple[int, ...]] = field(default_factory=dict)
-    """Versions of each table, newest first."""
+    """Versions to retire of each table, latest first."""
 
 
 def retire_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
@@ -210,7 +209,7 @@ def retire_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
 
     Versions that still run are stopped; then files and checkpoints go to the trash, where they stay until they are
     purged. The plan is refused while anything reads such a version. Clones that never served are retired as well,
-    because they keep the files of the version from which they were cloned.
+    because the files of the cloned version cannot be removed while a clone exists.
     """
     found = ReplacedVersions()
     for table in scope.requested:
@@ -255,9 +254,9 @@ def _take_replaced(observed: ObservedTables, table: TableName, found: ReplacedVe
 
 
 def _refuse_retiring_under_readers(context: PlanningContext, table: TableName, found: ReplacedVersions) -> None:
-    """Refuse to retire versions that are read or have an open ticket; warn if a reader loses its rollback.
+    """Refuse to retire versions that are read or have an open ticket; warn if a reader can then no longer roll back.
 
-    Both serving versions and older versions that still run count as readers.
+    Readers are both serving versions and older versions that still run.
     """
     observed = context.observed
     going = {(table, version): physical_name(table, version) for version in found.by_table[table]}
@@ -294,7 +293,7 @@ def _refuse_under_clones(observed: ObservedTables, table: TableName, found: Repl
 
 
 def _names_read(bindings: Iterable[Binding], going: Mapping[tuple[TableName, int], str]) -> list[str]:
-    """Return the physical names of those versions to retire that the bindings refer to."""
+    """Return the physical names of the versions to retire that the given bindings read."""
     return [going[b.parent, b.version] for b in bindings if (b.parent, b.version) in going]
 
 

@@ -32,7 +32,7 @@ from core.text.sentence import Fact
 
 
 def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool = True) -> PlanBody:
-    """Draft a deploy: the nodes of all affected tables, the steps, left-behind readers, refusals and warnings."""
+    """Draft a deploy: nodes of all affected tables, steps, readers left behind, refusals and warnings."""
     found = decide_deploy(context, scope)
     rebuilt = {t for t, d in found.by_table.items() if d.action is Action.REBUILD and d.makes_version}
     versions = {
@@ -86,7 +86,7 @@ def _use_orphan_versions(
 ) -> dict[TableName, OtherVersion]:
     """Reuse an orphan of the failed run for each rebuild that would create an identical version.
 
-    Returns these orphans by table, and updates `decisions` and `versions`.
+    Updates `decisions` and `versions`, and returns the reused orphans by table.
     """
     used: dict[TableName, OtherVersion] = {}
     rebuilt = [t for t, d in decisions.items() if d.action is Action.REBUILD and d.strategy == Strategy.EARLIEST]
@@ -114,7 +114,10 @@ def _set_aside(
     versions: dict[TableName, int],
     bindings: dict[TableName, tuple[Binding, ...]],
 ) -> tuple[RetiredVersion, ...]:
-    """Return the orphans to move to the trash; an orphan with readers stays, and so does every version it reads."""
+    """Return the orphans to move to the trash.
+
+    An orphan that has readers is kept, and so is every version that it reads.
+    """
     stays = {(version.table, version.version) for version in old if version.readers}
     fresh = [table for table, decision in found.by_table.items() if decision.action is Action.START]
     tables = tuple(found.by_table) if scope.request.continues else fresh
@@ -139,7 +142,7 @@ def _set_aside(
 
 
 def _old_version_stays(observed: ObservedTables, old: RetiredVersion) -> Fact[PlanWarningKind]:
-    """Return the warning that an old version is kept for its readers, running or at rest."""
+    """Return the warning that an old version is kept for its readers, either running or stopped."""
     seen = observed.deployment(old.table)
     if old.version == seen.version and seen.state in AT_REST:
         return PlanWarningKind.OLD_VERSION_RESTS.of(version=old.version, state=seen.state, readers=old.readers)
@@ -153,7 +156,7 @@ def _keep(
     versions: dict[TableName, int],
     bindings: dict[TableName, tuple[Binding, ...]],
 ) -> None:
-    """Add a table to the plan as kept, because the plan ends an old version or one of its orphans."""
+    """Add a table to the plan as kept, because the plan stops one of its old versions or trashes one of its orphans."""
     decisions[table] = TableDecision(Action.KEEP, Reason.SERVES, Change(ChangeKind.NONE, Action.KEEP))
     versions[table], bindings[table] = context.observed.deployment(table).version, context.bindings.of(table)
 
@@ -230,8 +233,8 @@ def _bindings_then(
 ) -> tuple[Binding, ...]:
     """Return the bindings of a table after the plan.
 
-    A table that starts, is rebuilt or continues by a seam is bound to the newest versions of all parents, a table that
-    restarts only to those of its static sides. Any other action leaves the bindings as they are.
+    A table that starts, is rebuilt or continues by a seam is bound to the latest versions of all parents. A table that
+    restarts is rebound only for its static sides. Any other action leaves the bindings as they are.
     """
     if decision.action is Action.KEEP and not context.observed.is_deployed(table):
         return ()
@@ -245,7 +248,7 @@ def _bindings_then(
 
 
 def _at(binding: Binding, versions: Mapping[TableName, int]) -> Binding:
-    """Return a binding to the version that the parent has after the plan."""
+    """Return the binding with the version that the parent has after the plan."""
     version = versions.get(binding.parent, binding.version)
     return binding if version == binding.version else replace(binding, version=version)
 

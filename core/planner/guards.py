@@ -1,6 +1,6 @@
-"""The guards that judge a plan by its checkpoints, lost rows, replay, disk space, load on the pool and approvals.
+"""Guards, which check a plan's checkpoints, lost rows, replay, disk space, load on the pool, and need for approvals.
 
-A denial by a guard becomes a refusal of the plan. An unknown measurement never counts as within a limit.
+A denial by a guard becomes a refusal of the plan. An unknown measurement is never treated as within a limit.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,7 +39,7 @@ class GuardInput:
     nodes: Sequence[PlanNode]
     steps: Sequence[Step]
     policy: Policy
-    """The recorded policy, or else the declared one, with the declared protections added."""
+    """The recorded policy, or else the declared one, with the declared protections included."""
     headroom: Headroom
 
     @cached_property
@@ -61,18 +61,18 @@ class GuardInput:
 
     @cached_property
     def queries(self) -> int:
-        """Number of queries in the pool: running statements, and older versions that are kept running."""
+        """Number of queries in the pool: running statements, plus older versions that are kept running."""
         observed = self.observed
         return len(self.running) + sum(len(observed.deployment(table).retained) for table in observed.tables())
 
     def protects(self, table: TableName) -> bool:
-        """Return whether a table is protected, so that it must not be changed in place."""
+        """Return whether a table or its environment is protected, so that the table must not be changed in place."""
         return self.policy.protected or table in self.policy.protected_tables
 
 
 @dataclass(frozen=True, slots=True)
 class GuardVerdicts:
-    """The guards of a plan, with the refusals and the number of approvals that follow from them."""
+    """The guards of a plan, and the refusals and number of approvals that follow from their verdicts."""
 
     guards: tuple[Guard, ...]
 
@@ -101,7 +101,7 @@ def judge_plan(
     policy: Policy,
     headroom: Headroom,
 ) -> GuardVerdicts:
-    """Return the verdicts of all guards on a plan's nodes and steps, given a policy and the declared protections."""
+    """Return the verdicts of all guards on a plan's nodes and steps, given the policy and the declared protections."""
     case = GuardInput(
         declared, observed, request, nodes, steps, policy=_protecting(declared, policy), headroom=headroom
     )
@@ -136,7 +136,7 @@ def _checkpoints(case: GuardInput) -> Guard:
 
 
 def _harm(case: GuardInput, tables: Iterable[TableName]) -> tuple[str, ...]:
-    """Return what a new checkpoint would do to tables of these formats: lose rows, write rows twice, or both."""
+    """Return what a new checkpoint would do to these tables: `lose rows`, `write rows twice`, or both."""
     declared = map(case.declared.tables.get, tables)
     repeated = {
         table is not None and table_format(table.parsed_ddl.format).repeated_by_new_checkpoint for table in declared
@@ -169,7 +169,7 @@ def _readers(case: GuardInput) -> Guard:
 
 
 def _rates(case: GuardInput) -> Guard:
-    """Deny rebuilding a statement with a rate limit and a watermark: reading history in small batches drops rows.
+    """Deny rebuilding a statement that has a rate limit and a watermark: reading history in small batches drops rows.
 
     A statement that merely starts or resumes gets a warning, because it drops rows only if its backlog is large.
     """
@@ -199,7 +199,7 @@ def _is_limited(table: Table | None) -> bool:
 
 
 def _in_place(case: GuardInput) -> Iterator[Guard]:
-    """Deny mixing old and new rows in a protected table or a protected environment."""
+    """Deny a change that mixes old and new rows in a protected table or in a protected environment."""
     wrong = sorted(node.table for node in case.nodes if _is_in_place(node) and case.protects(node.table))
     if wrong:
         yield Guard.of("in place", DENY, GuardFinding.PROTECTED_IN_PLACE.of(tables=tuple(wrong)))
@@ -228,7 +228,7 @@ def policy_guards(case: GuardInput) -> tuple[Guard, ...]:
 
 
 def _history(case: GuardInput) -> Guard:
-    """Deny a replay whose input files are gone, because rows would be lost; `--from earliest` accepts the loss."""
+    """Deny a replay if input files are gone, because rows would be lost; `--from earliest` accepts the loss."""
     replayed = [node for node in case.nodes if node.action is Action.REBUILD]
     if not replayed:
         return Guard.of("history", OK, GuardFinding.NOTHING_REPLAYED.of())
@@ -271,7 +271,7 @@ def _replay(case: GuardInput) -> Guard | None:
 
 
 def _time(case: GuardInput) -> Guard | None:
-    """Judge the longest replay: tables replay in parallel, and the time of a table includes that of its parents."""
+    """Check the time of the longest replay; tables replay in parallel, but each waits for its parents."""
     if case.policy.max_replay_h is None:
         return None
     seconds = max((node.eta_s for node in case.replaying if node.eta_s is not None), default=0.0)
@@ -310,7 +310,7 @@ def _disk(case: GuardInput) -> Guard:
 
 
 def _pool(case: GuardInput) -> Guard:
-    """Judge the load that the plan adds to the pool; while a table is rebuilt, both of its versions run."""
+    """Check the load that the plan adds to the pool; while a table is rebuilt, both of its versions run."""
     begun = [node for node in case.nodes if node.version and _begins(node, case)]
     name = case.declared.environment.pool.name
     if not begun:
@@ -400,9 +400,9 @@ def _freeze(case: GuardInput) -> Guard | None:
 def _bounded(
     name: str, found: Finding, *, unknown: bool, limit: Finding | None, denial: GuardFinding | None = None
 ) -> Guard:
-    """Return the guard for a measured value: denied, approval needed, unknown, or ok.
+    """Return the guard for a measured value, with the verdict denied, approval needed, unknown or ok.
 
-    `limit` is the limit that the policy sets, if any, and `denial` is given if the value exceeds it.
+    `limit` is the limit that the policy sets, if any; pass `denial` only if the value exceeds the limit.
     """
     if denial is not None:
         return Guard.of(name, DENY, denial.of(found=found, limit=limit))
@@ -426,7 +426,7 @@ def _disk_bytes(node: PlanNode) -> int | None:
 
 
 def _sum(nodes: Iterable[PlanNode], cost: Callable[[PlanNode], int | None]) -> tuple[int, list[TableName]]:
-    """Return the sum of the known values, and the tables whose value is unknown."""
+    """Return the sum of the nodes' known costs, and the tables whose cost is unknown."""
     total, unknown = 0, []
     for node in nodes:
         value = cost(node)
@@ -438,7 +438,7 @@ def _sum(nodes: Iterable[PlanNode], cost: Callable[[PlanNode], int | None]) -> t
 
 
 def _known(amount: Finding, value: float, unknown: Sequence[TableName]) -> Finding:
-    """Return an amount: exact if all values are known, a minimum if some are, unknown if the known ones sum to 0."""
+    """Return the finding for a total: exact, a minimum if some values are unknown, or unknown if that minimum is 0."""
     if not unknown:
         return amount
     if not value:

@@ -13,7 +13,7 @@ _REPLACED = frozenset({DownstreamOutcome.CHAINED, DownstreamOutcome.CREATED})
 
 
 def find_left_behind(walk: DeployWalk) -> None:
-    """Record every direct or indirect reader that stays on an old version, with the warnings about it."""
+    """Record every direct or indirect reader that stays on an old version, and warn about the direct readers."""
     decisions = walk.found.by_table
     level = [table for table in sorted(decisions) if decisions[table].outcome in _REPLACED]
     done: set[TableName] = set()
@@ -33,7 +33,10 @@ def find_left_behind(walk: DeployWalk) -> None:
 
 
 def _goes_along(walk: DeployWalk, child: TableName, parent: TableName, depth: int) -> bool:
-    """Return whether the plan moves a reader to its parent's new version; a restart is enough only for a direct one."""
+    """Return whether the plan moves a reader to its parent's new version.
+
+    A restart also moves a direct reader (`depth` 1) that only joins the parent as a static side.
+    """
     known = walk.found.by_table.get(child)
     if known is None:
         return False
@@ -75,7 +78,7 @@ def exposures(declared: DeclaredTables, observed: ObservedTables, nodes: Sequenc
 def exposures_of(
     declared: DeclaredTables, observed: ObservedTables, after_by_table: Mapping[TableName, str]
 ) -> tuple[Exposure, ...]:
-    """Return the exposures of tables with the name that each pointer will serve, sorted by table and name."""
+    """Return the exposures of tables, each with the version name that the pointer will serve, by table and name."""
     found = []
     for table, after in after_by_table.items():
         made = declared.tables.get(table)
@@ -86,7 +89,10 @@ def exposures_of(
 
 
 def _after(node: PlanNode) -> str | None:
-    """Return the name that the pointer serves after the plan, empty after a delete; None if exposures see no change."""
+    """Return the physical name that a table's pointer serves after the plan, empty after a delete.
+
+    None if exposures of the table are not affected.
+    """
     if node.action is Action.DELETE:
         return ""
     if node.action in (Action.REBUILD, Action.ROLLBACK, Action.UNDELETE) or (

@@ -1,6 +1,6 @@
 """The operator's choices `--strategy`, `--from` and `--keep-table`, applied to the decisions of a deploy.
 
-A choice that a table does not allow is refused, and the refusal lists the allowed strategies.
+A choice that is not allowed for a table is refused, and the refusal lists the allowed strategies.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,10 @@ from core.text.sentence import Fact
 
 
 def with_chosen_strategy(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
-    """Return the decision with the requested strategy, or unchanged if none is requested or allowed for the table."""
+    """Return the decision with the strategy that the operator chose for the table.
+
+    The decision is unchanged if no strategy was chosen or the chosen one is not allowed.
+    """
     choice = walk.choices.get(table)
     if choice is None:
         kept = walk.scope.request.keep_table and table in walk.scope.requested and decision.action is Action.REBUILD
@@ -49,7 +52,7 @@ def with_chosen_strategy(walk: DeployWalk, table: TableName, decision: TableDeci
 def _in_the_same_table(
     walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice
 ) -> TableDecision:
-    """Return the decision to rewrite the existing table, with a notice about the old rows that stay in it."""
+    """Return the decision to rewrite the existing table, with a notice about the old rows that will remain in it."""
     declared = walk.context.declared.tables[table]
     kept = replace(_with(decision, choice), keeps_rows=keys_stay(walk.context, declared))
     return _seeing(kept, rows_that_stay(walk.context, declared))
@@ -74,9 +77,9 @@ def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, stra
 
 
 def _may_make(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> bool:
-    """Return whether a strategy is allowed, checking only CHAIN and KEYED, because these two affect readers.
+    """Return whether a strategy is allowed; only CHAIN and KEYED are checked, because these two affect readers.
 
-    The others are checked by `refuse_unmet_choices`, after all decisions have been made.
+    Other strategies are checked by `refuse_unmet_choices`, after all decisions have been made.
     """
     declared = walk.context.declared.tables.get(table)
     if declared is None:
@@ -123,7 +126,7 @@ def _warn_of_overridden_start(walk: DeployWalk, start: str) -> None:
 
 
 def _positioned(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
-    """Return the decision with its start position aligned to a window, and with the conditions on its streams."""
+    """Return the decision with the start position aligned to a window, and with the conditions on the input streams."""
     declared = walk.context.declared.tables.get(table)
     assert declared is not None
     if decision.chosen_strategy == Strategy.SEEDED:
@@ -152,17 +155,17 @@ def _positioned(walk: DeployWalk, table: TableName, decision: TableDecision) -> 
 
 
 def _conditions(conditions: Mapping[TableName, str]) -> tuple[str, ...]:
-    """Return the conditions on the streams of a version, each prefixed with its table, sorted by table."""
+    """Return the start conditions on the input streams, each prefixed with the name of its table, sorted by table."""
     return tuple(f"{table}.{condition}" for table, condition in sorted(conditions.items()))
 
 
 def _begun(decision: TableDecision, declared: Table, begins: Fact[Notice]) -> TableDecision:
-    """Return the decision with a notice of the start position, adapted to tables that keep one row per key."""
+    """Return the decision with a notice of its start position, which differs if the table keeps one row per key."""
     return _seeing(decision, Notice.NEWEST_OF_KEY.of(begins=begins) if declared.settings.upserts else begins)
 
 
 def _begun_in_log(decision: TableDecision, declared: Table) -> TableDecision:
-    """Return the decision with every stream starting at a version or commit time in the log of its table."""
+    """Return the decision with every stream starting at a version or commit time in its table's log."""
     starts, at = log_starts(declared, decision.at), decision.at
     tables = tuple(start.table for start in starts)
     version = Notice.BEGINS_AT_VERSION.of(at=at, tables=tables)
@@ -176,7 +179,7 @@ def _seeing(decision: TableDecision, seen: Evidence) -> TableDecision:
 
 
 def refuse_unmet_choices(walk: DeployWalk) -> None:
-    """Refuse every choice that its table does not allow, and list the strategies that the table does allow."""
+    """Refuse every choice that is not allowed for its table, and list the strategies that are."""
     for table, choice in sorted(walk.choices.items()):
         decision = walk.found.by_table.get(table)
         if decision is None:
@@ -196,7 +199,7 @@ def refuse_unmet_choices(walk: DeployWalk) -> None:
 
 
 def _report_unheld_rewrite(walk: DeployWalk, table: TableName) -> None:
-    """Report that the swap of a rewrite in place cannot be held: a refusal with `--hold`, otherwise a warning."""
+    """Report that a rewrite in place has no swap to hold: refuse the table with `--hold`, otherwise warn."""
     if walk.scope.request.hold:
         walk.found.refuse(table, PlanRefusalKind.CANNOT_BE_HELD.of())
     else:
@@ -229,7 +232,10 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
 def _wrong_position(
     walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice
 ) -> Refusal | None:
-    """Return why a strategy cannot start at the chosen position, or that it needs one; None if neither applies."""
+    """Return why a strategy cannot start at the chosen position, or that it needs a position.
+
+    None if the choice is valid.
+    """
     declared, at = walk.context.declared.tables.get(table), choice.at
     if choice.strategy == Strategy.PARTIAL and declared is not None and decision.strategy == Strategy.PARTIAL:
         wrong = not_partial(walk.context.declared.tables, declared, at)
@@ -243,10 +249,10 @@ def _wrong_position(
 
 
 def _why_not_in_log(walk: DeployWalk, declared: Table, at: str) -> Fact[StrategyRefusal] | None:
-    """Return why a statement cannot start at a log position; None if no obstacle is known.
+    """Return why a statement cannot start at a log position; None if no reason is known.
 
-    Obstacles are a parent that the plan re-creates, a sequence whose latest values a new version would not know, and
-    commits that are missing from the log.
+    Possible reasons are a parent that the plan re-creates, a sequence whose latest values a new version would not know,
+    and commits that are missing from the log.
     """
     if recreated := recreated_parents(declared, walk.found.by_table):
         return StrategyRefusal.LOG_OF_NEW_VERSION.of(parents=recreated)
@@ -256,7 +262,7 @@ def _why_not_in_log(walk: DeployWalk, declared: Table, at: str) -> Fact[Strategy
 
 
 def _refuse_other_tables(walk: DeployWalk) -> None:
-    """Refuse every table that the plan would create, rebuild or alter, because `--keep-table` rules that out."""
+    """Refuse every table that the plan would create, rebuild or alter, because `--keep-table` forbids that."""
     for table, decision in walk.found.by_table.items():
         if walk.context.observed.is_external(table):
             continue

@@ -1,4 +1,4 @@
-"""Steps of a plan in execution order; each step waits only for the steps it needs."""
+"""The steps of a plan in execution order; each step waits only for the steps that it needs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -18,7 +18,7 @@ _CAUGHT_UP = "the pointer moves only to a version that has caught up with its in
 
 
 class StepBuilder:
-    """Builds the numbered steps of a plan, and records which steps later ones must wait for."""
+    """Builds the numbered steps of a plan, and records which earlier steps each later step must wait for."""
 
     def __init__(self) -> None:
         self.all: list[Step] = []
@@ -51,7 +51,7 @@ class StepBuilder:
         return n
 
     def _add(self, do: StepKind, node: PlanNode, after: Iterable[int] = (), *, why: str | Sentence) -> int:
-        """Append a step for the version that a node has after the plan, and return the number of the step."""
+        """Append a step for the version that a node has after the plan, and return the step's number."""
         return self.add(do, node.table, node.version, after, why=why)
 
     def deploy(
@@ -64,7 +64,7 @@ class StepBuilder:
     ) -> None:
         """Add the steps of one node that precede the swap; call this in topological order of the nodes.
 
-        `pauses_readers` means that the table cannot be altered while anything streams it. `existing` is the version to
+        `pauses_readers` means that the table cannot be altered while a query streams it. `existing` is the version to
         continue with: an orphan of a failed run, or a version that served before.
         """
         self._nodes[node.table, node.version] = node
@@ -96,7 +96,7 @@ class StepBuilder:
                 pass
 
     def validate(self, nodes: Sequence[PlanNode]) -> None:
-        """Add a comparison of each rebuilt version with the serving version, once the new version has caught up.
+        """Add a step for each rebuilt version that compares it with the serving version once it has caught up.
 
         Versions whose strategy leaves rows out are not compared, and neither are versions that read them.
         """
@@ -134,7 +134,7 @@ class StepBuilder:
         return (self._caught_up[table, version], *((validated,) if validated else ()))
 
     def seams(self, swap: int | None) -> None:
-        """Add the seams, which move readers to a new version of a streamed parent; they come after the swap."""
+        """Add the steps that move readers to a new version of a streamed parent (seams); they come after the swap."""
         for node, needs_pointer in self._seams:
             read = ((b.parent, b.version) for b in node.bindings)
             caught_up = (self._caught_up[key] for key in read if key in self._caught_up)
@@ -152,12 +152,12 @@ class StepBuilder:
         self._stopped.setdefault(old.table, []).append(n)
 
     def soak(self, old: RetiredVersion, swap: int) -> None:
-        """Add a step that keeps an old version running after the swap; the agent stops it later, after its readers."""
+        """Add a step that keeps an old version running for a while after the swap; the agent stops it later."""
         why = "a rollback takes seconds while it runs"
         self.add(StepKind.SOAK, old.table, old.version, (swap,), why=why)
 
     def set_aside(self, table: TableName, version: int, swap: int | None) -> None:
-        """Add a step that moves an orphan to the trash, once it is stopped and its replacement has started."""
+        """Add a step that moves an orphan to the trash once the orphan is stopped and its replacement has started."""
         started = [n for (of, _), n in self._ready.items() if of == table]
         after = (*self._stopped.get(table, ()), *started, *((swap,) if swap else ()))
         why = f"{physical_name(table, version)} is an orphan version, and nothing reads it"
@@ -195,14 +195,14 @@ class StepBuilder:
                 aside[version] = self.trash(node.table, version, after)
 
     def trash(self, table: TableName, version: int, after: Iterable[int]) -> int:
-        """Add a step that moves a version with its checkpoint to the trash, and return the number of the step."""
+        """Add a step that moves a version with its checkpoint to the trash, and return the step's number."""
         why = f"{physical_name(table, version)} and its checkpoint are in the trash"
         return self.add(StepKind.TOMBSTONE, table, version, after, why=why)
 
     def _needs(self, node: PlanNode) -> tuple[int, ...]:
-        """Return the steps that a node waits for: streamed parents must be readable, and static sides complete.
+        """Return the steps that a node waits for: streamed parents must be readable, and static sides must be complete.
 
-        If a parent is altered, a node that merely resumes waits only until that is done.
+        A node that merely resumes after a parent is altered waits only for the step that alters the parent.
         """
         found = []
         for binding in node.bindings:
@@ -214,10 +214,10 @@ class StepBuilder:
         return tuple(found)
 
     def _complete(self, key: tuple[TableName, int]) -> int | None:
-        """Return the step after which a static side and everything upstream have all rows; None if they have them now.
+        """Return the step after which a static side has all of its rows; None if it has them already.
 
-        Steps that wait for this are added where they are missing. External tables, and tables that the plan does not
-        touch, are complete.
+        Steps that wait for the static side and the tables upstream of it are added where they are missing. External
+        tables, and tables that the plan does not change, are complete.
         """
         ready, node = self._caught_up.get(key, self._ready.get(key)), self._nodes.get(key)
         if ready is None or node is None or not node.version or key in self._caught_up:
@@ -240,7 +240,7 @@ class StepBuilder:
         self._catch_up(node, (self._create(node, why=f"beside {beside}"),))
 
     def _create(self, node: PlanNode, *, why: str) -> int:
-        """Add the steps that create and start a version; return the number of the step after which it can be read."""
+        """Add the steps that create and start a version; return the number of the step after which it is readable."""
         needs = self._needs(node)
         ready = self._add(StepKind.CREATE, node, needs, why=why)
         if node.strategy in FORKS:
@@ -251,12 +251,12 @@ class StepBuilder:
         return self._make_ready(node, self._add(StepKind.START, node, (ready, *needs), why=node.reason.clause))
 
     def _make_ready(self, node: PlanNode, n: int) -> int:
-        """Record `n` as the step after which the version of a node can be read, and return it."""
+        """Record step `n` as the one after which the node's version can be read, and return `n`."""
         self._ready[node.table, node.version] = n
         return n
 
     def _rewrite(self, node: PlanNode, *, needs_pointer: bool) -> None:
-        """Add the steps that read all input again into the existing table, upserting each row by its key."""
+        """Add the steps that read all input again and upsert each row into the existing table by its key."""
         why = "on a new checkpoint, from the earliest row, every row is upserted again by its key"
         n = self._restarted[node.table] = self._make_ready(
             node, self._add(StepKind.REWRITE, node, self._needs(node), why=why)
@@ -266,7 +266,7 @@ class StepBuilder:
             self._point(node, n)
 
     def _restore(self, node: PlanNode) -> None:
-        """Add the steps that take a version out of the trash, resume it and point to it."""
+        """Add the steps that take a version out of the trash, resume it, and set the pointer to it."""
         name = physical_name(node.table, node.version)
         restore = self._add(StepKind.RESTORE, node, self._needs(node), why=f"{name} and its checkpoint are back")
         resume = self._add(StepKind.RESUME, node, (restore, *self._needs(node)), why=node.reason.clause)

@@ -1,4 +1,4 @@
-"""The closed sets of reasons against a strategy or start position, and of notes on strategies."""
+"""The closed lists of reasons against a strategy or start position, and of notes on strategies."""
 
 from core.text.sentence import Fact, FactKind
 

@@ -1,4 +1,4 @@
-"""The closed sets of a plan's warnings, refusals and guard findings, with their sentences and remedies."""
+"""The closed lists of a plan's warnings, refusals and guard findings, with their sentences and remedies."""
 
 from core.text.sentence import FactKind
 
@@ -154,7 +154,7 @@ class JoinCause(FactKind):
 
 
 class PlanRefusalKind(FactKind):
-    """A reason why a request cannot be planned: a whole sentence and a remedy; `{table}` is the table in question."""
+    """A reason why a request cannot be planned: a full sentence and a remedy; `{table}` is the refused table."""
 
     # About the request.
     UNKNOWN_NAME = "there is no {noun} {table}", "see the {noun}s with `headgate ls`"
@@ -280,7 +280,7 @@ class PlanRefusalKind(FactKind):
 
 
 class WayForward(FactKind):
-    """A remedy for a table none of whose former versions can resume."""
+    """A remedy for a table if none of its former versions can resume."""
 
     OLD_TEXT = "plan its old text as a new version: headgate plan undo PLAN"
     ANEW = "start it anew: headgate plan {table}"
@@ -291,7 +291,7 @@ class WayForward(FactKind):
 class GuardFinding(FactKind):
     """A finding of a guard, with a remedy if the guard denies the plan.
 
-    Some findings occur only as parts of others: amounts, limits, and reasons for an approval.
+    Some findings occur only inside the sentences of others: amounts, limits, and reasons for an approval.
     """
 
     CHECKPOINTS_NEW = "every new checkpoint has a new table"

@@ -20,7 +20,7 @@ from core.planner.remarks import PlanRefusalKind, PlanWarningKind
 
 
 def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...] = ()) -> TableDecision | None:
-    """Return the decision on a table that is requested, or that the plan includes because of its own change.
+    """Return the decision on a table that was requested or is in the plan because of its own change.
 
     An undeclared table is refused, and the result is None.
     """
@@ -39,9 +39,9 @@ def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName
 
 
 def may_start_anew(context: PlanningContext, table: TableName) -> bool:
-    """Return whether the plan may start a declared table anew instead of changing its only version.
+    """Return whether the plan may create a new version of a declared table instead of changing its only version.
 
-    That version must have other texts, must never have run, and must have no readers.
+    The existing version must have different SQL or YAML, must never have run, and must have no readers.
     """
     if context.observed.deployment(table).begun or not context.observed.is_deployed(table):
         return False
@@ -49,20 +49,20 @@ def may_start_anew(context: PlanningContext, table: TableName) -> bool:
 
 
 def is_in_catalog(observed: ObservedTables, bindings: TableBindings, table: TableName) -> bool:
-    """Return whether an external table is in the catalog: it was observed there, or a deployment reads the table."""
+    """Return whether an external table is in the catalog: it was observed there, or a deployed statement reads it."""
     return observed.is_deployed(table) or bool(bindings.readers(table))
 
 
 def start_anew(
     observed: ObservedTables, table: TableName, reason: Reason, because_of: tuple[TableName, ...]
 ) -> TableDecision:
-    """Return the decision to start a new version of a table whose only version has other texts and never ran."""
+    """Return the decision to start a new version of a table whose only version has other SQL or YAML and never ran."""
     evidence = (Notice.NEVER_RAN.of(version=observed.deployment(table).version),)
     return TableDecision(Action.START, reason, Change(ChangeKind.NONE, Action.START, evidence), because_of)
 
 
 def is_at_rest(walk: DeployWalk, table: TableName) -> bool:
-    """Return whether an operator stopped a table that the request does not name; it starts only for a reader."""
+    """Return whether an operator stopped a table that the request does not name; only a reader makes it start."""
     seen = walk.context.observed.deployment(table)
     return seen.state == State.STOPPED and seen.wanted == WantedState.STOPPED and table not in walk.scope.named
 
@@ -70,8 +70,8 @@ def is_at_rest(walk: DeployWalk, table: TableName) -> bool:
 def would_end(walk: DeployWalk, child: TableName, parent: TableName) -> bool:
     """Return whether Spark ends the running query of a reader when the parent is altered.
 
-    An added column ends queries that stream the table; a wider type also ends queries that join the table as a
-    static side. External tables do not count, because they were altered before the plan.
+    An added column ends queries that stream the table; a wider type also ends queries that join the table as a static
+    side. The result is False for an external table, because it was altered before the plan was made.
     """
     above = walk.context.declared.tables.get(parent)
     if above is None or above.external or not table_format(above.parsed_ddl.format).added_column_stops_readers:
@@ -108,7 +108,7 @@ def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -
 
 
 def checkpoint_lost_change(seen: ObservedDeployment, change: Change, action: Action) -> Change:
-    """Return a CHECKPOINT_LOST change with a notice of the loss as its first evidence, followed by that of `change`."""
+    """Return a CHECKPOINT_LOST change whose evidence is a notice of the loss, followed by the evidence of `change`."""
     return Change(ChangeKind.CHECKPOINT_LOST, action, (Notice.LOST.of(what=seen.why_lost), *change.evidence))
 
 
@@ -125,7 +125,7 @@ def rebuild_as_asked(
 
 
 def rebuild_reason(change: Change) -> Reason:
-    """Return the reason for a rebuild that is due to the table's own change; UNPROVEN if the change is unknown."""
+    """Return the reason for a rebuild that the table's own change requires; UNPROVEN if the change is unknown."""
     return change.kind.definition.reason if change.classified else Reason.UNPROVEN
 
 
@@ -171,9 +171,10 @@ def _reason(change: Change, unchanged: Reason) -> Reason:
 
 
 def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[Binding, ...]) -> TableDecision:
-    """Return the decision to move a table to the serving versions of its parents.
+    """Return the decision to bind a table to the serving versions of its parents.
 
-    The table is rebuilt if it streams one of these parents or has lost its checkpoint, otherwise restarted.
+    The table is rebuilt if it streams one of the parents that have a new version, or has lost its checkpoint; otherwise
+    it is restarted.
     """
     serving = walk.context.observed.serving_version
     evidence = tuple(
@@ -192,9 +193,9 @@ def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[B
 
 
 def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...]) -> TableDecision:
-    """Return the decision on an external table, of which only the declaration or added columns can be registered.
+    """Return the decision on an external table; a plan can register only its declaration or its added columns.
 
-    Any other change is refused if the table was requested, and is otherwise reported as a warning.
+    Any other change is refused if the table was requested, and otherwise reported as a warning.
     """
     context = walk.context
     if not context.observed.is_deployed(table):
@@ -217,9 +218,10 @@ def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableN
 
 
 def _is_declared_anew(context: PlanningContext, table: TableName) -> bool:
-    """Return whether an external table can be registered again: it has a log, and keeps its format and location.
+    """Return whether an external table can be registered again with its changed declaration.
 
-    Before it is registered, the declared columns are compared with the log.
+    It can if it has a transaction log and keeps its format and location; the declared columns are compared with the log
+    before it is registered.
     """
     old = context.revisions.deployed(table)
     new = context.declared.tables[table].parsed_ddl

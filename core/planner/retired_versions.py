@@ -12,12 +12,12 @@ Version = tuple[TableName, int]
 
 @dataclass(frozen=True, slots=True)
 class RetiredVersion:
-    """An old version of a table, which does not serve after the plan."""
+    """An old version of a table that does not serve after the plan."""
 
     table: TableName
     version: int
     readers: tuple[TableName, ...] = ()
-    """Tables that stay bound to this version; if there are none, the version stops."""
+    """Tables that stay bound to this version; the version stops if there are none."""
 
 
 def retired_versions(
@@ -30,8 +30,8 @@ def retired_versions(
     """Return the old versions that the plan stops or keeps for their readers, sinks first.
 
     `bindings_then` gives the bindings of the plan's tables after the plan; all other tables keep their current
-    bindings. The bindings of older versions are not observed, so these versions count as readers of every old version
-    of their parents.
+    bindings. The bindings of older versions are not observed, so these versions are treated as readers of every old
+    version of their parents.
     """
     return _Retirement(context, rebuilt, deleted, bindings_then).judged()
 
@@ -43,9 +43,9 @@ class _Retirement:
     deleted: Set[TableName]
     bindings_then: Mapping[TableName, tuple[Binding, ...]]
     kept: dict[TableName, set[int]] = field(default_factory=dict)
-    """Old versions that keep running, among those judged so far."""
+    """Old versions found so far that keep running."""
     ended: dict[TableName, set[int]] = field(default_factory=dict)
-    """Old versions that this plan stops, among those judged so far."""
+    """Old versions found so far that this plan stops."""
 
     def judged(self) -> tuple[RetiredVersion, ...]:
         bindings = self.context.bindings
@@ -66,7 +66,7 @@ class _Retirement:
         return tuple(found)
 
     def _candidates(self) -> dict[TableName, tuple[int, ...]]:
-        """Return the old versions of each table, newest first; those of deleted tables are left out."""
+        """Return the old versions of each table, latest first, except for deleted tables."""
         observed, bindings = self.context.observed, self.context.bindings
         candidates: dict[TableName, tuple[int, ...]] = {}
         for table in observed.tables():
@@ -83,7 +83,7 @@ class _Retirement:
     def _sinks_first(self, candidates: Iterable[TableName]) -> list[TableName]:
         """Return the given tables and their downstream tables, each reader before the tables that it reads.
 
-        The plan's own tables come first by name, so that tables outside the plan do not affect their order.
+        The walk starts with the plan's own tables, by name, so that tables outside the plan do not affect their order.
         """
         inside = {*self.rebuilt, *self.deleted, *self.bindings_then}
         done: list[TableName] = []

@@ -1,7 +1,8 @@
-"""Whether a keyed table may be rewritten in place from the earliest row, and which of its old rows would stay.
+"""Whether a keyed table may be rewritten in place from the earliest row, and which of its old rows would remain.
 
-The table's writer replaces a row with one that has the same key and is at least as new. If both texts produce the same
-keys and sequences, the result equals that of a rebuild; any other edit may leave rows that a rebuild would not produce.
+Writing replaces a row with a row that has the same key and the same or a later sequence. If the old and the new SQL
+produce the same keys and sequences, the result equals that of a rebuild; any other edit may leave rows that a rebuild
+would not produce.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from core.sql.statement import ParsedStatement, TableDdl
 from core.text.sentence import Fact
 
 COMPATIBLE, TOLERANT = "compatible", "tolerant"
-"""Tags in a yml: the table's rows may be upserted again in bulk; the reader accepts such rows in any order."""
+"""Tags in YAML: `compatible` allows upserting the table's rows again, `tolerant` marks a reader that accepts that."""
 
 
 def not_keyed(
@@ -41,7 +42,7 @@ def not_keyed(
 
 
 def rows_that_stay(context: PlanningContext, table: Table) -> Fact[Notice]:
-    """Return the notice about old rows and remembered deletions that a rewrite in place leaves in the table."""
+    """Return the notice about the old rows and recorded deletions that a rewrite in place leaves in the table."""
     old = context.revisions.deployed(table.name)
     remembers = old is None or bool(old.settings.deletes and old.settings.sequence)
     rows = (Notice.KEYS_STAY if keys_stay(context, table) else Notice.KEYS_KEPT).of()
@@ -49,9 +50,9 @@ def rows_that_stay(context: PlanningContext, table: Table) -> Fact[Notice]:
 
 
 def keys_stay(context: PlanningContext, table: Table) -> bool:
-    """Return whether a rewrite in place may leave rows whose keys the new text does not produce.
+    """Return whether a rewrite in place may leave rows whose keys the new SQL does not produce.
 
-    No such row is left if the edit changes only values and the statement makes each row from one input row.
+    No such row is left if the edit changes only values and the statement makes each row from a single input row.
     """
     old = context.revisions.deployed(table.name)
     parsed = table.parsed
@@ -88,7 +89,7 @@ def _not_declared(context: PlanningContext, table: Table) -> Fact[StrategyRefusa
 def _read_again_differently(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> Fact[StrategyRefusal] | None:
-    """Return why reading all input again cannot reproduce the existing rows; None if it can."""
+    """Return why reading all input again might not reproduce the existing rows; None if it will."""
     if decision.reason in (Reason.PARENT_REBUILT, Reason.READS_OLD_VERSION) or recreated_parents(table, decisions):
         return StrategyRefusal.UPSTREAM_RECREATED.of()
     for read in table.parsed.reads if table.parsed else ():
@@ -99,7 +100,7 @@ def _read_again_differently(
 
 
 def _other_order(old: Revision, new: Revision, table: Table) -> Fact[StrategyRefusal] | None:
-    """Return why new rows might not replace the old ones, or might have other keys; None if neither can happen."""
+    """Return why new rows might have other keys or might not replace the old rows; None if neither can happen."""
     if old.parsed is None or new.parsed is None:
         return StrategyRefusal.CHANGE_UNKNOWN.of()
     if old.settings.sequence != new.settings.sequence:

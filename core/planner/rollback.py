@@ -1,7 +1,7 @@
 """Rollback and undelete, which resume versions that served before.
 
-A rollback reverses the whole release that made the table's current version, or nothing. An undelete takes a table out
-of the trash and resumes it on its checkpoint, provided that its inputs still exist.
+A rollback reverses the whole release that made the table's current version, or else nothing. An undelete takes a table
+out of the trash and resumes it from its checkpoint, provided that its inputs still exist.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,13 +31,13 @@ class FormerVersions(PlanRemarks):
 
     by_table: dict[TableName, OtherVersion] = field(default_factory=dict)
     because_of: dict[TableName, TableName] = field(default_factory=dict)
-    """Maps a table that is included because of its release to the table that the request named."""
+    """Maps each table that is included because of its release to the requested table of that release."""
 
 
 def rollback_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
-    """Draft a rollback: former versions resume and catch up, all pointers move, and the current versions stop.
+    """Draft a rollback: former versions resume and catch up, all pointers move back, and the current versions stop.
 
-    A current version that is read from outside the release keeps running, together with its inputs.
+    A current version that is read by tables outside the release keeps running, and so do its inputs.
     """
     found = FormerVersions()
     for table in scope.requested:
@@ -66,7 +66,7 @@ def rollback_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
 
 
 def undelete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
-    """Draft an undelete: restore the files, resume the statements on their checkpoints, and recreate the pointers."""
+    """Draft an undelete: restore the files, resume the statements from their checkpoints, and recreate the pointers."""
     found = FormerVersions()
     for table in scope.requested:
         seen = context.observed.deployment(table)
@@ -87,7 +87,7 @@ def undelete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
 def why_not_back(
     former: Mapping[TableName, Iterable[Binding]], then: Callable[[TableName, int], bool]
 ) -> dict[TableName, tuple[Binding, ...]]:
-    """Return the tables whose former version cannot resume, each with the bindings to versions that get no more rows.
+    """Return the tables whose former version cannot resume, each with its bindings to versions that get no more rows.
 
     `former` gives the bindings of each table's former version; `then` returns whether a version will get rows.
     """
@@ -99,7 +99,7 @@ def why_not_back(
 
 
 def _take_release(observed: ObservedTables, table: TableName, found: FormerVersions) -> None:
-    """Add a table and all other tables whose serving version was swapped in by the same run, or refuse the table."""
+    """Add a table and all tables whose serving versions were swapped in by the same run, or refuse the table."""
     seen = observed.deployment(table)
     if not observed.is_deployed(table):
         kind = PlanRefusalKind.IN_TRASH if seen.in_trash is not None else PlanRefusalKind.NOT_STARTED
@@ -143,7 +143,7 @@ def _refuse_what_cannot_go_on(observed: ObservedTables, table: TableName, found:
 def _way_forward(
     observed: ObservedTables, table: TableName, lacks: Sequence[Binding], found: FormerVersions
 ) -> Fact[WayForward]:
-    """Return the remedy for a table whose inputs get no more rows: undelete them, or plan the table's text again."""
+    """Return the remedy for a table whose inputs get no more rows: undelete the inputs, or deploy its SQL again."""
     deleted, trash = not observed.is_deployed(table), {b: observed.deployment(b.parent).in_trash for b in lacks}
     if all(b.parent not in found.by_table and v is not None and v.version == b.version for b, v in trash.items()):
         together = {*(binding.parent for binding in lacks), *(found.by_table if deleted else ())}
@@ -160,7 +160,7 @@ def _is_filled(observed: ObservedTables, found: FormerVersions, table: TableName
 
 
 def _left_behind(context: PlanningContext, now: Mapping[TableName, int]) -> Iterator[LeftBehind]:
-    """Yield the statements outside a release that read a version created by it."""
+    """Yield the readers outside a release that read a version created by it."""
     for table, version in sorted(now.items()):
         for reader in context.bindings.readers(table):
             if reader not in now and any(
@@ -174,7 +174,7 @@ def _left_behind(context: PlanningContext, now: Mapping[TableName, int]) -> Iter
 def _under_what_runs_on(
     context: PlanningContext, now: Mapping[TableName, int], found: FormerVersions
 ) -> dict[TableName, str]:
-    """Return the tables of a release that a replaced version still reads, each with the name of one such version."""
+    """Return the tables of a release that a replaced, still running version reads, each with that version's name."""
     return {
         binding.parent: physical_name(table, version)
         for table in context.observed.tables()
@@ -186,7 +186,7 @@ def _under_what_runs_on(
 
 
 def _kept(context: PlanningContext, now: Mapping[TableName, int], read: set[TableName]) -> set[TableName]:
-    """Return the tables whose current version keeps running: those read from outside the release, and their inputs."""
+    """Return the tables whose current version keeps running: those read from outside the release, with their inputs."""
     waiting, kept = list(read), set(read)
     while waiting:
         for binding in context.bindings.of(waiting.pop()):
@@ -207,7 +207,7 @@ def _begun(
 
 
 def _nodes(context: PlanningContext, found: FormerVersions, action: Action, reason: Reason) -> tuple[PlanNode, ...]:
-    """Return a node for each former version, sources first, and a kept node for each other table that they read."""
+    """Return a node for each former version, sources first, and a kept node for each other table that these read."""
     bindings = {table: former.bindings for table, former in found.by_table.items()}
     versions = {table: former.version for table, former in found.by_table.items()}
     read = {b.parent for former in found.by_table.values() for b in former.bindings} - versions.keys()
@@ -240,14 +240,14 @@ def _node(context: PlanningContext, table: TableName, former: OtherVersion, leve
 
 
 def _warn_of_outlived(table: TableName, former: OtherVersion, found: FormerVersions) -> None:
-    """Warn that an older version comes back because the versions that served after it are gone."""
+    """Warn that a rollback returns to an older version because the versions that served later are gone."""
     if former.outlived:
         gone = tuple(physical_name(table, version) for version in former.outlived)
         found.warn(table, PlanWarningKind.LATER_VERSIONS_GONE.of(gone=gone, version=former.version))
 
 
 def _warn_of_files(context: PlanningContext, found: FormerVersions) -> None:
-    """Warn about project files that differ from the former texts, because the next deploy applies the files again."""
+    """Warn about project files that differ from the former SQL, because the next deploy applies the files again."""
     other = tuple(
         table
         for table, former in sorted(found.by_table.items())
@@ -266,11 +266,11 @@ UPKEEP_WAYS = {
 """Why OPTIMIZE and VACUUM have no undo, by verb."""
 
 TO_FORMER = ("rollback", "undelete", "delete")
-"""Commands that undo a plan without planning old texts, by resuming former versions or by deleting."""
+"""Commands that undo a plan by resuming former versions or by deleting, without planning the old SQL."""
 
 
 def undo_by_rollback(context: PlanningContext, nodes: Sequence[PlanNode]) -> Undo | None:
-    """Return the rollback that undoes a plan's swap; None without a swap, or if a replaced version cannot resume."""
+    """Return the rollback that undoes a plan's swap; None if there is no swap or a replaced version cannot resume."""
     moved = [node for node in nodes if node.action is Action.REBUILD and node.version != node.from_version]
     now = {node.table: context.observed.deployment(node.table) for node in moved}
     if not moved or not all(map(_serves, now.values())):
@@ -285,7 +285,7 @@ def undo_by_rollback(context: PlanningContext, nodes: Sequence[PlanNode]) -> Und
 
 
 def undos_by_former_versions(context: PlanningContext, verb: str, nodes: Sequence[PlanNode]) -> tuple[Undo, ...]:
-    """Return the undo of a plan that is not a deploy; tables that have none get an entry without a command."""
+    """Return the undo commands of a plan that is not a deploy; tables without one get an entry without a command."""
     tables = tuple(node.table for node in nodes if node.action is not Action.KEEP)
     seen = {table: context.observed.deployment(table) for table in tables}
     if verb == "retire":
@@ -318,7 +318,7 @@ def undos_by_former_versions(context: PlanningContext, verb: str, nodes: Sequenc
 
 
 def _serves(seen: ObservedDeployment) -> bool:
-    """Return whether a version serves and can resume from its checkpoint; a failed version would fail again."""
+    """Return whether a version serves and can resume from its checkpoint; a failed version would only fail again."""
     return bool(seen.version and seen.pointer and seen.checkpoint_ok and seen.state != State.FAILED)
 
 

@@ -1,7 +1,7 @@
-"""Start positions of a statement: an event time, a partition, or a version or commit time of a log.
+"""Start positions of a statement: an event time, a partition, or a version or commit time of a transaction log.
 
-A start at a version or commit time reads no earlier commit, whatever the event times of its rows, and needs neither
-filter nor window.
+A start at a version or commit time reads no earlier commit, regardless of the event times of its rows, and needs
+neither a filter nor a window.
 """
 
 import re
@@ -23,7 +23,7 @@ from core.text.sentence import Fact
 _WINDOW = re.compile(r"(?<!_)\bwindow\(([^,]+), '([^']+)'(?:, '([^']+)')?(?:, '([^']+)')?\)")
 _SPAN = re.compile(r"([0-9]{1,9}) (millisecond|second|minute|hour|day|week)s?")
 _METADATA = re.compile(r"\b_metadata\b", re.I)
-"""The hidden column of file sources, which would not be available behind the filter of a start position."""
+"""The hidden column of file sources; it is not available in a query that is filtered by a start position."""
 _PARTITION = re.compile(r"([A-Za-z_]\w*)=([^']+)\Z")
 
 
@@ -43,7 +43,7 @@ class EventTime:
     """Parents whose column has no time zone; Spark would interpret it in the session's time zone when comparing."""
 
     def aligned(self, at: str) -> str:
-        """Return the start of the first window at or after a time, because an earlier window would be incomplete."""
+        """Return the start of the first window at or after a time; an earlier window would lack some of its rows."""
         moment = _moment(at)
         if moment is None or not self.slide:
             return at
@@ -128,7 +128,7 @@ def _steps(found: "re.Match[str]") -> tuple[timedelta | None, timedelta, timedel
 
 
 def _span(text: str) -> timedelta | None:
-    """Return the length of an interval such as `5 minutes`; None if the length is not fixed, as with months."""
+    """Return the length of an interval such as `5 minutes`; None if its length varies, as with months."""
     parts = _SPAN.findall(text.lower())
     if not parts or _SPAN.sub("", text.lower()).strip():
         return None
@@ -153,7 +153,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 Histories = Callable[[TableName], LogHistory | None]
-"""Returns the known history of a log, given a table; the log is that of the serving version."""
+"""Function that returns the known history of the transaction log of a table's serving version."""
 
 
 def is_log_start(at: str) -> bool:
@@ -162,7 +162,7 @@ def is_log_start(at: str) -> bool:
 
 
 def log_starts(table: Table, at: str) -> tuple[LogStart, ...]:
-    """Return the position in its table's log at which each stream of a statement starts."""
+    """Return, for each stream of a statement, the position in its table's log at which the stream starts."""
     option, value = (AT_VERSION, at) if whole_number(at) is not None else (AT_TIME, at.removeprefix(COMMITTED))
     return tuple(LogStart(name, option, value) for name in _streamed(table))
 
@@ -194,7 +194,7 @@ def why_not_in_log(tables: Mapping[TableName, Table], table: Table, at: str) -> 
 
 
 def why_not_kept(table: Table, at: str, histories: Histories) -> Fact[StrategyRefusal] | None:
-    """Return the refusal if a log lacks commits after the start position, or ends before it.
+    """Return the refusal if a table's log lacks commits after the start position, or ends before it.
 
     None if neither is the case, or if the log is unknown.
     """
@@ -209,7 +209,7 @@ def why_not_kept(table: Table, at: str, histories: Histories) -> Fact[StrategyRe
 
 
 def rows_from(table: Table, at: str, histories: Histories) -> int | None:
-    """Return how many rows a statement would read from a start position on; None if a log does not record this."""
+    """Return how many rows a statement would read from a start position on; None if a log does not give the number."""
     total = 0
     for name in _streamed(table):
         history = histories(name)
@@ -259,7 +259,7 @@ def _day(epoch: float) -> str:
 
 
 def partial_notes(tables: Mapping[TableName, Table], table: Table) -> Iterator[tuple[str, Fact[StrategyNote] | None]]:
-    """Yield the strategy PARTIAL with a note on the start positions that the statement supports, if there are any."""
+    """Yield the strategy PARTIAL with a note on the supported start positions; yield nothing if there are none."""
     stateful = table.parsed is not None and table.parsed.stateful
     event = event_time_of(table, tables)
     if event is not None:
@@ -282,7 +282,7 @@ def _kind_by_time(event: EventTime, *, stateful: bool) -> StrategyNote:
 
 
 def begins_by_rows(tables: Mapping[TableName, Table], table: Table) -> bool:
-    """Return whether a statement can start at an event time or a partition, and not only at a position in a log."""
+    """Return whether a statement can start at an event time or a partition, rather than only at a log position."""
     return event_time_of(table, tables) is not None or bool(partitions_of(tables, table))
 
 

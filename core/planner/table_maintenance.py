@@ -1,6 +1,6 @@
 """Maintenance of table files: OPTIMIZE merges many small files into few large ones, VACUUM deletes old ones.
 
-Whether a statement still needs old files can change within minutes, so the vacuum step checks it, not the planner.
+Whether a statement still needs old files can change within minutes, so the vacuum step checks this, not the planner.
 """
 
 from dataclasses import replace
@@ -55,7 +55,7 @@ def _is_cared_for(context: PlanningContext, table: TableName, found: PlanRemarks
 
 
 def _vacuumed(context: PlanningContext, node: PlanNode, retain_h: str, found: PlanRemarks) -> PlanNode:
-    """Return the node of a table to vacuum; refuse to retain files for less time than the table requires."""
+    """Return the node of a table to vacuum; refuse a retention time that is shorter than the table requires."""
     kept_h = _kept_h(context, node.table)
     if retain_h and kept_h is not None and float(retain_h) < kept_h:
         setting = _format(context, node.table).retention_property
@@ -68,7 +68,7 @@ def _vacuumed(context: PlanningContext, node: PlanNode, retain_h: str, found: Pl
 
 
 def _kept_h(context: PlanningContext, table: TableName) -> float | None:
-    """Return how many hours a table retains files, from its observed log or else from its DDL; None if unknown."""
+    """Return how many hours a table retains files, according to its observed log, or else its DDL; None if unknown."""
     if (measured := history_of(context.observed.statistics(table).log)) is not None and measured.kept_h is not None:
         return measured.kept_h
     revision = _revision(context, table)

@@ -1,4 +1,4 @@
-"""The undo of a plan: the old texts, planned on the environment as the plan leaves it."""
+"""The undo of a plan: deploys the old SQL and YAML to the environment as the plan leaves it."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -37,14 +37,14 @@ _OF_THE_ENVIRONMENT = "what it runs on is changed outside of plans"
 
 
 def edited_nodes(nodes: Iterable[PlanNode]) -> tuple[PlanNode, ...]:
-    """Return the nodes whose texts a plan changes and whose old texts are known."""
+    """Return the nodes whose SQL or YAML a plan changes and whose old SQL and YAML are known."""
     return tuple(node for node in nodes if node.action in _EDITS and node.old.ddl and node.old != node.texts)
 
 
 def undo_request(
     request: PlanRequest, tables: Iterable[TableName], plan_hash: str, *, rebuild: bool = False
 ) -> PlanRequest:
-    """Return the request to plan the old texts of edited tables, with the same choice of readers."""
+    """Return the request to deploy the old SQL and YAML of edited tables, with the same choice of readers."""
     return normal_request(
         PlanRequest(
             tables=tuple(tables),
@@ -89,7 +89,7 @@ def undos_of(
 
 
 def with_undo_words(nodes: Iterable[PlanNode], ways: Sequence[Undo]) -> tuple[PlanNode, ...]:
-    """Return the nodes, each with a word for its undo, such as `back` or `none`; kept nodes have no such word."""
+    """Return the nodes, each with its label for column UNDO, such as `back` or `none`; kept nodes get no label."""
     words: dict[TableName, str] = {}
     for act, word in (("stop", "stop"), ("plan undo", "plan"), *((act, "back") for act in TO_FORMER)):
         words |= {table: word for way in ways if way.act == act for table in way.tables}
@@ -104,7 +104,7 @@ _AFTER = attrgetter(*_PARTS[_PARTS.index("undo") + 1 :])
 
 
 def _with_undo(node: PlanNode, word: str) -> PlanNode:
-    """Return `replace(node, undo=word)` in a third of the time, because a plan may have 10,000 nodes."""
+    """Return `replace(node, undo=word)` in a third of the time, which matters because a plan may have 10,000 nodes."""
     parts: list[Any] = [*_BEFORE(node), word, *_AFTER(node)]
     return PlanNode(*parts)
 
@@ -135,7 +135,7 @@ def _back(
     engine: str,
     durations: StepDurations,
 ) -> tuple[Undo, ...]:
-    """Return the undo that plans the old texts; it has no command if such a plan would be refused."""
+    """Return the undos that deploy the old SQL and YAML; an undo has no command if its plan would be refused."""
     edited = edited_nodes(nodes)
     if not edited:
         return ()
@@ -160,7 +160,7 @@ def _way(words: str, nodes: Sequence[PlanNode]) -> Undo:
 
 
 def _with_costs(way: Undo, nodes: Sequence[PlanNode]) -> Undo:
-    """Return an undo with the total of the rows to read and the latest predicted end, each None if unknown."""
+    """Return an undo with its total rows to read and its latest predicted end; each is None if unknown."""
     reading = [node for node in nodes if node.action in (Action.REBUILD, Action.START) and node.version]
     rows, etas = [node.replay_rows for node in reading], [node.eta_s for node in reading]
     acted = [node for node in nodes if node.action is not Action.KEEP]
@@ -179,7 +179,7 @@ def _latest(seconds: Sequence[float | None]) -> float | None:
 
 
 def _words(node: PlanNode, went: PlanNode | None, edited: Collection[TableName]) -> str:
-    """Return what the undo does to one table; `went` is the node of that table in the plan to be undone."""
+    """Return a clause on what the undo does to one table; `went` is that table's node in the plan to be undone."""
     text = " with the old text" if node.table in edited else ""
     match node.action:
         case Action.RECORD:
@@ -212,7 +212,7 @@ def _planned(
     engine: str,
     durations: StepDurations,
 ) -> tuple[tuple[PlanNode, ...], PlanRefusal | None]:
-    """Plan a request on another project and other observations; return the nodes and the first refusal, if any."""
+    """Plan a request for a different project and observations; return the nodes and the first refusal, if any."""
     other = planning_context(project, context.declared.environment, observed, ParseCache(), engine=engine, like=context)
     scope = resolve_scope(request, other)
     body = deploy_body(other, scope, with_steps=bool(durations))
@@ -222,7 +222,7 @@ def _planned(
 
 
 def _with_old_texts(context: PlanningContext, edited: Iterable[PlanNode]) -> Project | None:
-    """Return the project with the old texts; None if any of them cannot be parsed."""
+    """Return the project with the old SQL and YAML; None if any of it cannot be parsed."""
     project = context.declared.project
     tables = dict(project.tables)
     for node in edited:
@@ -245,7 +245,7 @@ def _with_old_texts(context: PlanningContext, edited: Iterable[PlanNode]) -> Pro
 def _afterwards(
     context: PlanningContext, nodes: Iterable[PlanNode], engine: str
 ) -> dict[TableName, ObservedDeployment]:
-    """Return the observations as they will be after the plan, when everything that the plan starts is running."""
+    """Return the observations as they will be after the plan, once everything that it starts is running."""
     found = dict(context.observed.deployments)
     pool = recorded_pool(context.declared.environment.pool)
     for node in nodes:

@@ -1,8 +1,8 @@
-"""Decisions on the readers and parents of tables on which the plan has already decided.
+"""Decisions on the readers and parents of tables that already have a decision.
 
-The downstream walk is breadth-first: the most severe outcome among its parents determines what happens to a reader,
-which is visited again only for a more severe one, so the cost is linear in the edges. The upstream walk is depth-first,
-and ends at tables that are running.
+The downstream walk is breadth-first. The most severe outcome among its parents determines what happens to a reader. A
+reader is visited again only for a more severe outcome, so the cost is linear in the reads. The upstream walk is
+depth-first, and ends at tables that are running.
 """
 
 import re
@@ -83,7 +83,7 @@ def _severity(decision: TableDecision) -> int:
 def _of_child(
     walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome
 ) -> tuple[TableDecision | None, Evidence | None]:
-    """Return the decision that a parent's outcome requires for a reader, with evidence; None if none is required."""
+    """Return the decision on a reader that its parent's outcome requires, with evidence; None if none is required."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     stateful = declared.parsed.stateful
@@ -101,7 +101,7 @@ def _of_child(
 
 
 def _recreated(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecision:
-    """Return the decision to rebuild a reader; if its own change requires a rebuild as well, that is the reason."""
+    """Return the decision to rebuild a reader; if its own change requires a rebuild too, that is the reason."""
     change = walk.context.changes.of(child)
     own = change.action is Action.REBUILD and reason is Reason.PARENT_REBUILT
     return TableDecision(Action.REBUILD, rebuild_reason(change) if own else reason, change)
@@ -129,7 +129,7 @@ def _of_altered(
 ) -> tuple[TableDecision | None, Evidence | None]:
     """Return the decision on a reader whose parent gets new columns or wider types, with the evidence.
 
-    None if the reader is not affected.
+    The decision is None if the reader is not affected.
     """
     if stateful and (star := _stars_of_added(walk, child, parent)) is not None:
         change = walk.context.changes.of(child)
@@ -151,7 +151,7 @@ def _of_altered(
 
 
 def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDecision | None:
-    """Return the decision on a reader that uses a changed column of its parent, in its new text or through a star."""
+    """Return the decision on a reader whose new SQL, or a star in it, uses a changed column of its parent."""
     change = walk.context.changes.of(child)
     if change.action in (Action.RESTART, Action.REBUILD):
         safe = walk.context.observed.deployment(child).checkpoint_ok
@@ -165,9 +165,9 @@ def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDec
 
 
 def _paused(walk: DeployWalk, child: TableName, parent: TableName) -> TableDecision:
-    """Return the decision to resume a reader unchanged after its parent is altered, because it does not use the change.
+    """Return the decision to resume a reader that does not use the change after its parent has been altered.
 
-    The reader's own new text is included only if it was requested and merely has to be recorded.
+    The reader's own new SQL is included only if it was requested and merely has to be recorded.
     """
     known = walk.found.by_table.get(child)
     recorded = known is not None and known.action is Action.RECORD
@@ -178,7 +178,7 @@ def _paused(walk: DeployWalk, child: TableName, parent: TableName) -> TableDecis
 
 
 def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
-    """Return a notice of how a reader uses a column added to one of its parents; None if it uses none."""
+    """Return a notice of how a reader uses a column added to one of its parents; None if it uses no added column."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     added = walk.context.changes.added_columns(parent)
@@ -194,7 +194,7 @@ def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact
 
 
 def _stars_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
-    """Return a notice of the added parent columns that a star of the reader includes, at any level; None if none."""
+    """Return a notice of the added parent columns that a star of the reader includes, at any level, or None."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     added = walk.context.changes.added_columns(parent)
@@ -202,7 +202,7 @@ def _stars_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fa
 
 
 def _take_set(walk: DeployWalk, table: TableName) -> list[TableName]:
-    """Rebuild the other tables of a rebuilt table's statement set, because they swap together; return them."""
+    """Rebuild the other tables of a rebuilt table's statement set, because they swap together; return these tables."""
     decision = walk.found.by_table[table]
     if decision.action is not Action.REBUILD:
         return []
@@ -230,9 +230,9 @@ def _with_set(walk: DeployWalk, table: TableName, known: TableDecision | None) -
 
 
 def decide_upstream(walk: DeployWalk, table: TableName) -> None:
-    """Decide on the tables upstream of a table that is part of the plan, starting those that it needs.
+    """Decide on the tables upstream of a table in the plan, and start those that it needs.
 
-    A reader that is only paused needs none.
+    No table is started for a reader that is merely paused.
     """
     found = walk.found
     if found.by_table[table].reason in STOPPED_MEANWHILE:
@@ -250,7 +250,7 @@ def decide_upstream(walk: DeployWalk, table: TableName) -> None:
 
 
 def _parents(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
-    """Return the parents that a table reads after the plan: the declared parents if its new texts will run."""
+    """Return the parents that a table reads after the plan, including the declared ones if its new SQL will run."""
     action = walk.found.by_table[table].action
     if action in (Action.START, Action.REBUILD):
         return tuple(edge.parent for edge in walk.context.declared.graph.parents(table))
@@ -261,7 +261,7 @@ def _parents(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
 
 
 def _wake(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
-    """Resume a parent stopped by an operator if a starting table reads it; return True if the walk goes on upstream."""
+    """Resume a parent stopped by an operator if a starting table reads it; return whether the upstream walk goes on."""
     known = walk.found.by_table[parent]
     begins = walk.found.by_table[child].action in BEGINS
     if not begins or known.action not in (Action.KEEP, Action.RECORD) or not is_at_rest(walk, parent):
@@ -280,7 +280,7 @@ def _add_cause(walk: DeployWalk, parent: TableName, child: TableName) -> None:
 
 
 def _meet(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
-    """Decide on a parent that was not requested; return True if the walk continues upstream of it."""
+    """Decide on a parent that was not requested; return True if the walk continues with the parent's own parents."""
     context, found = walk.context, walk.found
     if parent in walk.scope.excluded:
         _meet_excluded(walk, parent, child)

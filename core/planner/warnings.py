@@ -81,7 +81,7 @@ def _is_cloned(walk: DeployWalk, table: TableName) -> bool:
 
 
 def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDecision) -> None:
-    """Warn about parents whose earlier rows are served only by the pointer, because statements do not read pointers."""
+    """Warn about parents whose earlier rows are available only through the pointer, which statements do not read."""
     declared = walk.context.declared.tables.get(table)
     if declared is None or declared.parsed is None or decision.strategy in (*FORKS, Strategy.SEEDED):
         return
@@ -93,7 +93,7 @@ def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDeci
 
 
 def _warn_of_upserted_parents(walk: DeployWalk, table: TableName) -> None:
-    """Warn that a stream of an upserted table reads all changes, or that it reads only the first row of each key.
+    """Warn that a stream of an upserted table reads all changes, or only the first row of each key.
 
     Which of the two applies may not be obvious from the SQL.
     """
@@ -173,7 +173,7 @@ def _warn_of_outside_streams(walk: DeployWalk, table: TableName) -> None:
 
 
 def _refuse_unfit_star(walk: DeployWalk, reader: TableName, table: TableName) -> None:
-    """Refuse added columns that a reader's star would write into a table without these columns."""
+    """Refuse to add columns that a reader's star would write into a table without these columns."""
     added = walk.context.changes.added_columns(table)
     ddl = walk.context.declared.tables[reader].parsed_ddl
     there = {column.name.lower() for column in ddl.columns}
@@ -185,15 +185,15 @@ def _refuse_unfit_star(walk: DeployWalk, reader: TableName, table: TableName) ->
 
 
 _NAMED = 3
-"""How many re-created tables are named in the warnings about one table."""
+"""How many re-created tables the warnings about one table list by name."""
 
 _ReadersByTable = Mapping[TableName, Sequence[TableName]]
 
 
 def warn_of_old_inputs(walk: DeployWalk) -> None:
-    """Warn about requested or moved tables that miss a re-created table because a reader in between is left behind.
+    """Warn about requested or moved tables that read old versions, because a reader upstream of them is left behind.
 
-    For each reader left behind, time is linear in the edges upstream of these tables.
+    For each reader left behind, time is linear in the reads upstream of these tables.
     """
     stays: dict[TableName, dict[TableName, str]] = {}
     for left in walk.found.left_behind:
@@ -222,9 +222,9 @@ def warn_of_old_inputs(walk: DeployWalk) -> None:
 def _versions_seen(
     parent: TableName, by: Sequence[TableName], between: tuple[TableName, ...], versions: Mapping[TableName, str]
 ) -> Fact[PlanWarningKind]:
-    """Return the warning about which versions of a re-created table another table sees.
+    """Return the warning about which versions of a re-created table reach a downstream table.
 
-    `by` are the parents through which it sees the new version, `between` the readers that stay on the old ones.
+    `by` are the parents through which the new version reaches it, `between` the readers that stay on old versions.
     """
     old = tuple(dict.fromkeys(versions[reader] for reader in between))
     if not by:
@@ -250,7 +250,7 @@ def _readers_above(walk: DeployWalk, tables: Iterable[TableName]) -> _ReadersByT
 
 
 def _reads_then(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
-    """Return the parents of a table after the plan: the declared parents if its new text will run."""
+    """Return the parents of a table after the plan: the declared parents if its new SQL will run."""
     known = walk.found.by_table.get(table)
     begins = known is not None and known.action in (Action.START, Action.REBUILD, Action.RESTART)
     declared = begins and walk.context.declared.tables.get(table) is not None
@@ -270,7 +270,7 @@ def _below(
 
 
 def _sees_new(walk: DeployWalk, child: TableName, parent: TableName) -> bool:
-    """Return whether a reader sees its parent's newest version after the plan."""
+    """Return whether a reader is bound to its parent's latest version after the plan."""
     above, known = walk.found.by_table.get(parent), walk.found.by_table.get(child)
     if above is None or above.outcome < DownstreamOutcome.CHAINED:
         return True
@@ -285,7 +285,7 @@ _NO_DUPLICATES = re.compile(
     r"having\s+count\s*\(\s*(?:\*|1)\s*\)\s*(?:>\s*1|>=\s*2|<>\s*1)\s*;?\s*",
     re.IGNORECASE | re.DOTALL,
 )
-"""Matches a check that returns a row for each duplicated key."""
+"""Matches the SQL of a check that returns a row for each duplicated key."""
 
 
 def warn_of_multiplied_rows(walk: DeployWalk, table: TableName) -> None:
@@ -311,7 +311,7 @@ def warn_of_multiplied_rows(walk: DeployWalk, table: TableName) -> None:
 
 
 def _what_decides(table: str, equated: frozenset[str], keys: tuple[frozenset[str], ...]) -> Fact[JoinCause] | None:
-    """Return why a join may produce several rows per input row; None if no table is joined."""
+    """Return why a join may produce several rows per input row; None if the edit joins no table."""
     if not table:
         return None
     if keys:
