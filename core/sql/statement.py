@@ -28,7 +28,7 @@ class Watermark:
 
     column: str
     delay: str
-    """The delay as normalised text, such as `1 minute`."""
+    """The normalised delay, such as `1 minute`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class TableRead:
     """The name after IDENTIFIED BY; empty if there is none."""
     watermark: Watermark | None = None
     start: int = 0
-    """Offset of the table's name in `ParsedStatement.select`; compiling replaces the text from there to `end`."""
+    """Offset of the table's name in `ParsedStatement.select`; compiling replaces the SQL from there to `end`."""
     end: int = 0
     alias_at: int | None = None
     """Offset at which compiling adds the logical name as an alias; None unless that name qualifies a column."""
@@ -61,13 +61,13 @@ class TableRead:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A stateful operator of a statement, which lists its operators in data-flow order, starting at the table scans."""
+    """A stateful operator; a statement's operators are listed in data-flow order, starting at the table scans."""
 
     kind: str
     """One of `aggregate`, `window`, `session_window`, `deduplicate`, `stream_join` or `limit`."""
     keys: tuple[str, ...] = ()
     detail: str = ""
-    """Canonical text of the aggregates, the window length, or the join type and condition."""
+    """Canonical SQL of the aggregates, the window length, or the join type and condition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,21 +112,21 @@ class ParsedStatement:
     columns: tuple[Column, ...]
     operators: tuple[Operator, ...]
     canonical: str
-    """Canonical text, equal only for queries that are provably equivalent.
+    """Canonical SQL, equal only for queries that are provably equivalent.
 
     Case, whitespace, comments, aliases and the order of AND terms do not affect it.
     """
     state: str
-    """Canonical text of the stateful operators: keys, aggregates, windows, watermarks, joins; empty without any."""
+    """Canonical form of the stateful operators: keys, aggregates, windows, watermarks, joins; empty without any."""
     pre: str
-    """Canonical text of everything below the lowest stateful operator; the whole query if it is stateless."""
+    """Canonical SQL of everything below the lowest stateful operator; the whole query if it is stateless."""
     post: str
-    """Canonical text of everything above the highest stateful operator; empty for a stateless query."""
+    """Canonical SQL of everything above the highest stateful operator; empty for a stateless query."""
     line: int = 1
     """Line of the file in which the statement starts."""
     verb: Verb = Verb.INSERT
     requires: RequiredColumns | None = field(default=None, compare=False)
-    """Columns that suffice for all names of the statement to resolve; None if unknown, as for rarer syntax."""
+    """Columns that suffice for all names of the statement to resolve; None if unknown, as for less common syntax."""
 
     @property
     def read_above(self) -> str:

@@ -182,7 +182,7 @@ def _read_value(entry: NamedRead, names: TableNames, header: StatementHeader, so
 
 
 def _rules(header: StatementHeader, names: TableNames) -> Iterator[SqlDiagnostic]:
-    """Yield a diagnostic for every table name in a statement that a project does not allow."""
+    """Yield a diagnostic for every table name that is not allowed in a project, such as a qualified one."""
     if header.target is not None:
         yield from _name_rule(header.target.text, len(header.target.parts), header.target.start)
     for read in names.reads:

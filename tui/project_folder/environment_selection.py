@@ -17,16 +17,16 @@ class SelectedEnvironment:
     """One environment of one project on this machine, to which all operations of a command apply."""
 
     folder: str
-    """Absolute project folder."""
+    """Absolute path of the project folder."""
     project: str
     project_id: str
     environment: str
     protected: bool
     where: EnvironmentPaths
     data: str = ""
-    """Absolute folder of tables, checkpoints and landed files."""
+    """Absolute path of the folder with tables, checkpoints and landed files."""
     broken: str = ""
-    """What is wrong with headgate.yml; the last valid text is then used, with every environment protected."""
+    """What is wrong with headgate.yml; the last valid version is then used, with every environment protected."""
 
     @property
     def title(self) -> str:

@@ -39,7 +39,7 @@ SHARE = 0.42
 """Share of the statements parsed by the second process, which also reads all DDL (a tenth of the time)."""
 
 Text = tuple[str, str]
-"""A path and the text of the file."""
+"""A path and the content of the file."""
 
 
 def parse_in_two_processes(texts: Mapping[str, str], facts: ParseCache) -> None:

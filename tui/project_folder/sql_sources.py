@@ -31,10 +31,10 @@ class SqlSource:
     name: str
     """A file, `stdin`, or `REV:path`."""
     path: str
-    """Path of the text, without the revision and with forward slashes."""
+    """Path of the SQL file, without the revision and with forward slashes."""
     text: str
     beside: Callable[[str], str | None] = field(repr=False)
-    """Return the text of another file in the same file system or revision, by path; None if there is none."""
+    """Return the content of another file in the same file system or revision, by path; None if there is none."""
     ddl_below: Callable[[str], Mapping[str, str]] = field(repr=False, default=lambda folder: {})
     """Return the paths of DDL files below a folder, or in the whole revision, by table."""
 

@@ -38,7 +38,7 @@ class ProjectDrift:
     gone: tuple[TableName, ...]
     """Tables deployed but no longer declared."""
     deleted: tuple[TableName, ...] = ()
-    """Deleted tables whose files are unchanged since; they do not count as differences."""
+    """Deleted tables whose files are unchanged since; they are not treated as differences."""
 
     @property
     def tables(self) -> tuple[TableName, ...]:
@@ -161,7 +161,7 @@ def project_drift(project: "Project", deployments: Iterable["Deployment"]) -> Pr
 
 
 NEWEST = 50
-"""How many of the newest runs are searched for releases; older releases are found by their versions and tickets."""
+"""How many of the latest runs are searched for releases; older releases are found by their versions and tickets."""
 
 
 def list_releases(reader: "LedgerReader", now: float) -> "tuple[Release, ...]":

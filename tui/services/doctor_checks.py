@@ -26,7 +26,7 @@ DISK_BYTES = 2 * 1000**3
 PYTHON = (3, 11)
 TERMINAL = (80, 24)
 SHOWN_PROBLEMS = 5
-"""Maximum number of a project's problems that one check names."""
+"""Maximum number of a project's problems that one check lists."""
 
 
 @dataclass(frozen=True, slots=True)

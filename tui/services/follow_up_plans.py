@@ -120,7 +120,7 @@ class EditedTable:
     table: TableName
     before: RevisionTexts
     now: RevisionTexts | None
-    """The current texts; None if the table is no longer declared."""
+    """The current SQL and YAML; None if the table is no longer declared."""
 
     def lines(self) -> tuple[str, ...]:
         """Return a unified diff of each changed file; a single line if the table is no longer declared."""

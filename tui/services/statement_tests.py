@@ -38,7 +38,7 @@ from tui.services.environment_service import EnvironmentService
 RUNNER = "pipelines.statement_tests"
 
 DEPLOYED = "deployed"
-"""Word that replaces a git reference if the old texts are to be taken from the ledger."""
+"""Word that replaces a git reference if the old revisions are to be taken from the ledger."""
 
 START_S = 180.0
 """Time allowed for the start of Spark, in seconds, in addition to the time for the cases."""

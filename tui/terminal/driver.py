@@ -209,7 +209,7 @@ class ConsoleDriver(LinuxDriver):
     """A driver that reads keys with `KeyParser`; end of file on the terminal ends the process."""
 
     opening: ClassVar[FirstPicture | None] = None
-    """The first picture, if drawn: the alternate screen is then already active, and entering it would clear it."""
+    """The first frame, if drawn: the alternate screen is then already active, and entering it would clear it."""
 
     def start_application_mode(self) -> None:
         if self.opening is not None:

@@ -28,7 +28,7 @@ _ARITHMETIC = (
     *(exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor),
 )
 _ORDERING = (exp.LT, exp.LTE)
-"""Ordering comparisons; canonical texts contain neither > nor >=."""
+"""Ordering comparisons; canonical SQL contains neither > nor >=."""
 _COMPARISONS = (*_ORDERING, exp.EQ, exp.NEQ, exp.NullSafeEQ)
 _COALESCING = frozenset(("coalesce", "nvl", "ifnull"))
 _CONDITIONAL_WORDS = """

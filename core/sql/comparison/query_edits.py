@@ -19,7 +19,7 @@ from core.sql.statement import ParsedStatement
 from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
 
 NUMBERED_ALIAS = re.compile(r"(?<=\)) _t\d+\b")
-"""Matches the alias that a canonical text gives to a lateral view."""
+"""Matches the alias of a lateral view in canonical SQL."""
 
 _FLIPPED: Mapping[type[Any], type[Any]] = {
     exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.NullSafeEQ: exp.NullSafeEQ,
@@ -29,10 +29,10 @@ _FLIPPED: Mapping[type[Any], type[Any]] = {
 
 
 Aliases = Mapping[str, str]
-"""Maps each alias in a canonical text to the alias in the file (see `written_aliases`)."""
+"""Maps each alias in canonical SQL to the alias in the file (see `written_aliases`)."""
 _NO_ALIASES: Aliases = MappingProxyType({})
 NO_ALIASES = (_NO_ALIASES, _NO_ALIASES)
-"""The aliases of two texts whose original statements are unknown."""
+"""The aliases of two queries whose original statements are unknown."""
 
 
 def query_edits(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> tuple[Edit, ...]:

@@ -36,7 +36,7 @@ from core.text.wording import clipped
 _MAKES_NULLS = re.compile(r"\b(nullif|try_\w+|null|lag|lead|nth_value)\b", re.I)
 _TRIES = re.compile(r"\btry_\w+\(", re.I)
 _CLIPPED = 80
-"""Maximum length of an SQL text in a cause."""
+"""Maximum length of the SQL in a cause."""
 _OVER_GROUPS = {
     "sum": "sum", "count": "sum", "count_if": "sum", "min": "min", "max": "max",
     "bool_and": "bool_and", "every": "bool_and", "bool_or": "bool_or", "some": "bool_or", "any": "bool_or",
@@ -288,7 +288,7 @@ class _Effects:
         self.rows.append(RowEffect(side, str(why), predicate, alike))
 
     def values_of(self, select: Any) -> Iterator[tuple[str, Cause]]:
-        """Yield each output that an edit of grouped rows changes, with that edit.
+        """Yield each output column whose values change because of an edit to the aggregated rows, with that edit.
 
         Outputs that are computed from grouping keys alone do not change.
         """

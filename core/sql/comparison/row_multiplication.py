@@ -33,7 +33,7 @@ class RowMultiplier:
     edit: str
     """The kind of edit, such as `join added` or `lateral view changed`."""
     detail: str
-    """The condition or text of the edited clause."""
+    """The condition or the whole SQL of the edited clause."""
     table: str = ""
     """The table whose number of matches per row decides how many rows result; empty unless a table is joined."""
     equated: frozenset[str] = frozenset()

@@ -189,7 +189,7 @@ def passed_on_column(item: RelationColumn, part: str) -> RelationColumn:
 
 
 def renamed_relation(relation: Relation, alias: Any, part: str) -> Relation:
-    """Rename a relation's columns by its alias's column list, as in `AS t(a, b)`; without a list, nothing changes."""
+    """Rename a relation's columns as its alias specifies, for example `AS t(a, b)`; without a list, nothing changes."""
     names = [each.name.lower() for each in alias.args.get("columns") or []] if alias is not None else []
     for index, (item, name) in enumerate(zip(list(relation.items), names, strict=False)):
         found = replace(item, name=name)
@@ -198,7 +198,7 @@ def renamed_relation(relation: Relation, alias: Any, part: str) -> Relation:
 
 
 def united_column(item: RelationColumn, other: RelationColumn) -> RelationColumn:
-    """Add another branch's column to a column of a UNION, which contains the branches so far, and return it."""
+    """Add a branch's column to the column that combines the previous branches of a UNION, and return the latter."""
     united = {
         name: united_column(replace(inner, branches=()), more)
         for (name, inner), more in zip(item.fields.items(), other.fields.values(), strict=False)

@@ -2,8 +2,8 @@
 
 Spark (SqlBaseParser.g4 of 4.2.0, `relation` and `relationPrimary`) has two kinds of brackets in FROM: around a query,
 and around a relation with its joins. Brackets around a relation have no meaning of their own, but turn the relation
-into a query if an alias, PIVOT, WATERMARK or TABLESAMPLE follows: `(a JOIN b) AS t` hides `a` and `b` like `(SELECT *
-FROM a JOIN b) AS t`. PIVOT and UNPIVOT apply to everything joined so far.
+into a query if an alias, PIVOT, WATERMARK or TABLESAMPLE follows: `(a JOIN b) AS t` hides `a` and `b` like
+`(SELECT * FROM a JOIN b) AS t`. PIVOT and UNPIVOT apply to everything joined so far.
 
 After normalisation, FROM and JOIN are followed by a *source*: a table, a table function, VALUES, LATERAL or a query in
 brackets. JOIN may also be followed by a *group*: brackets without an alias around a source with joins of its own. A

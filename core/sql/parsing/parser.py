@@ -32,7 +32,7 @@ _HIDDEN_TYPE = "hg_t_"
 _UNREAD_TYPES = frozenset(("time", "void", "collate", "not", "comment"))
 """Words in Spark's types that sqlglot rejects or replaces with other words."""
 _FAILURES = (SqlglotError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""Exceptions that sqlglot 30.30 raises for unexpected texts, besides ParseError."""
+"""Exceptions that sqlglot 30.30 raises for unexpected input, in addition to ParseError."""
 _TYPE_TOKENS = frozenset((TokenType.VAR, TokenType.TIME, TokenType.NULL, TokenType.COLLATE))
 _AFTER_TYPE = frozenset((TokenType.GT, TokenType.COMMA, TokenType.L_PAREN))
 _QUERIES = frozenset((TokenType.SELECT, TokenType.VALUES, TokenType.WITH))

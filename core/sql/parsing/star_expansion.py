@@ -21,7 +21,7 @@ class LeftOut:
     fields: tuple[str, ...] = ()
     """Path of the removed field; empty if the whole column is removed."""
     offset: int = 0
-    """Offset of the column's name in the text."""
+    """Offset of the column's name in the SQL."""
 
 
 def is_star(node: Any) -> bool:

@@ -501,7 +501,7 @@ def _column_or_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
 
 
 def _interval(tokens: Sequence[Token], index: int) -> tuple[str, int]:
-    """Parse an interval at `index`; return it as text such as `1 minute 30 second`, and the index after it."""
+    """Parse an interval at `index`; return it as a string such as `1 minute 30 second`, and the index after it."""
     words: list[str] = []
     while index + 1 < len(tokens):
         sign = "-" if tokens[index].token_type is TokenType.DASH else ""

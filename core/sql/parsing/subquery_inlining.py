@@ -110,7 +110,7 @@ def _outputs(inner: Any) -> dict[str, Any] | None:
 
 
 def _is_whole(star: Any) -> bool:
-    """Return whether a star, having neither a qualifier nor EXCEPT, stands for all columns of its source."""
+    """Return whether a star has neither a qualifier nor EXCEPT, and so stands for all columns of its source."""
     own = star.this if isinstance(star, exp.Column) and _is_plain(star, {"this"}) else star
     return isinstance(own, exp.Star) and _is_plain(own, frozenset())
 

@@ -64,7 +64,7 @@ _ENDS = ("order", "sort", "cluster", "distribute", "limit", "offset")
 _UNBOUND = (exp.Placeholder, exp.Parameter, exp.SessionParameter)
 
 AliasScope = dict[str, str]
-"""Maps a written alias, in lower case, to the new alias; an alias that outer brackets hide maps to an empty text."""
+"""Maps a written alias, in lower case, to the new alias; an alias that outer brackets hide maps to an empty string."""
 
 
 def resolve_table_names(query: Any, marks: ExtractedClauses, *, every_table_streams: bool = False) -> TableNames:

@@ -85,7 +85,7 @@ def aggregating(select: Any) -> bool:
 
 
 def aggregated(select: Any, flow: RelationProperties, found: StreamFindings) -> RelationProperties:
-    """Return a relation's properties after grouping; diagnostics for violations of Spark's rules go to `found`."""
+    """Return a relation's properties after grouping; violations of Spark's rules are added to `found`."""
     keys = group_keys(select)
     calls: dict[str, Any] = {}
     clauses = (select.expressions, [select.args.get("having")])
@@ -118,7 +118,7 @@ def aggregated(select: Any, flow: RelationProperties, found: StreamFindings) -> 
 
 
 def deduplicated(select: Any, flow: RelationProperties, found: StreamFindings) -> RelationProperties:
-    """Return a stream's properties after DISTINCT; diagnostics for violations of Spark's rules go to `found`."""
+    """Return a stream's properties after DISTINCT; violations of Spark's rules are added to `found`."""
     times = {name for each in select.expressions for name in _times_of_output(each, select, flow)}
     if not flow.event_times:
         found.diagnostics.append(no_watermark(select, "DISTINCT", WATERMARK_REMEDY.replace("group by", "select")))

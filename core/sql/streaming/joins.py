@@ -28,7 +28,7 @@ _WITHOUT_WATERMARK = "UNSUPPORTED_STREAMING_OPERATOR_WITHOUT_WATERMARK"
 def joined_relations(
     join: Any, left: RelationProperties, right: RelationProperties, select: Any, found: StreamFindings
 ) -> RelationProperties:
-    """Return a join's properties; `select` is the SELECT whose WHERE applies to the join, or None inside brackets."""
+    """Return a join's properties; `select` is the SELECT whose WHERE applies to it, or None for a join in brackets."""
     words = join_words(join)
     outputs = _outputs(join, words, left, right)
     static = left.static | right.static
@@ -118,7 +118,7 @@ def check_laterals(select: Any, found: StreamFindings) -> None:
 
 
 class _Sides:
-    """Checks whether the two streams of an outer or semi join have the event-time columns that it needs."""
+    """Checks that the two streams of an outer or semi join have the event-time columns that the join needs."""
 
     def __init__(self, join: Any, left: RelationProperties, right: RelationProperties) -> None:
         self._join = join

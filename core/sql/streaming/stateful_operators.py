@@ -44,7 +44,7 @@ _LEAVES = frozenset((exp.Column, exp.Identifier, exp.Literal))
 
 
 def relation_properties_of(found: StreamFindings) -> RelationProperties:
-    """Return a query's streaming properties; diagnostics for violations of Spark's rules go to `found`."""
+    """Return a query's streaming properties; violations of Spark's rules are added to `found.diagnostics`."""
     flow = _query(found.query, {}, found)
     if flow.streaming:
         found.diagnostics += found.numbering

@@ -2,8 +2,8 @@
 
 The only exception is that a table alias cannot be a word in `STRICT` (SqlBaseParser.g4, `strictNonReserved`). sqlglot's
 parser decides by the token alone, so keywords used as names become identifiers here, as if in backticks. A word that
-begins or joins clauses is read as a name only if nothing else is possible: Spark would read two columns in `SELECT a,
-FROM t`, but this is a mistake.
+begins or joins clauses is read as a name only if nothing else is possible: Spark would read two columns in
+`SELECT a, FROM t`, but this is a mistake.
 """
 
 from collections.abc import Sequence

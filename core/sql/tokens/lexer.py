@@ -15,9 +15,9 @@ from core.sql.tokens.keyword_names import Tokenizer, with_names
 
 LONGEST_TEXT = 4_000_000
 MOST_TOKENS = 150_000
-"""Maximum number of tokens in a text.
+"""Maximum number of tokens in a file.
 
-Reading a text of this size takes seconds, and no person or generator writes a larger one.
+Reading a file of this size takes seconds, and no person or generator writes a larger one.
 """
 DEEPEST = 80
 """Maximum number of open brackets: sqlglot's recursion fails beyond it, and 10,000 brackets end the process."""
@@ -139,7 +139,7 @@ def is_word(token: Token | None, *words: str) -> bool:
 
 
 def word_of(token: Token) -> str:
-    """Return a token in upper case; empty for a string or a name in backticks."""
+    """Return a token's text in upper case; empty for a string literal or a name in backticks."""
     kind = token.token_type
     return "" if kind is TokenType.STRING or kind is TokenType.IDENTIFIER else str(token.text).upper()
 

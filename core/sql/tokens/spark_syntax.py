@@ -38,7 +38,7 @@ FOREIGN = _CALLED | {words[0] for words, _ in _PHRASES} | {"FOR"}
 """Words, in upper case, with which a construct of another engine may begin."""
 
 RESERVED = ("hg_w_", "hg_f_")
-"""Prefixes of the names that Headgate inserts into texts before sqlglot parses them."""
+"""Prefixes of the names that Headgate inserts into SQL before sqlglot parses it."""
 _SYNTAX = "PARSE_SYNTAX_ERROR"
 _VARIABLE = re.compile(r"\$\{(?:\w+?:)?\S+?\}")
 _NOTHING_AFTER = frozenset((TokenType.COMMA, TokenType.R_PAREN, TokenType.FROM, TokenType.DOT))
@@ -96,7 +96,7 @@ def check_text(source: SqlText) -> None:
 
 
 def check_syntax(tokens: Sequence[Token], source: SqlText) -> None:
-    """Raise SqlDiagnostic at the first token of a statement that Spark's parser would not accept."""
+    """Raise SqlDiagnostic, with the offset of the first token that Spark's parser would reject, if there is one."""
     kinds = [token.token_type for token in tokens]
     if kinds.count(TokenType.L_PAREN) != kinds.count(TokenType.R_PAREN):
         _check_brackets(tokens)

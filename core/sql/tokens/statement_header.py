@@ -37,7 +37,7 @@ class StatementHeader:
     query: list[Token]
     """Tokens of the query, including a WITH before the verb; for MERGE, of a query with the same reads."""
     pieces: tuple[tuple[int, int], ...]
-    """Spans of the file that make up the text of the query."""
+    """Spans of the file that make up the SQL of the query."""
     rules: tuple[SqlDiagnostic, ...]
     """Reasons why a pipeline cannot run the statement, regardless of its query."""
 
@@ -290,7 +290,10 @@ def _check_actions(tokens: Sequence[Token], when: int) -> None:
 
 
 def _find(tokens: Sequence[Token], start: int, word: str) -> int:
-    """Return the index of the first occurrence of a word outside brackets and CASE, or the number of tokens."""
+    """Return the index of the first occurrence of a word outside brackets and CASE.
+
+    Returns the number of tokens if there is none.
+    """
     index = start
     cases = 0
     while index < len(tokens):
