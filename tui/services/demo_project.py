@@ -1,4 +1,4 @@
-"""The demo project: child processes of `pipelines.demo` copy the sample, run its generator and close its windows."""
+"""The demo project: child processes of `pipelines.demo` copy the sample, generate events and close time windows."""
 
 import json
 import os

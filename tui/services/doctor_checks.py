@@ -56,7 +56,7 @@ class DoctorCheck:
 def check_machine(
     environ: Mapping[str, str], folder: str, place: SelectedEnvironment | None = None
 ) -> tuple[DoctorCheck, ...]:
-    """Check whatever a start needs: Java, Spark, the environment's jars, Python, disk space and the terminal."""
+    """Check the prerequisites of a start: Java, Spark, the environment's jars, Python, disk space and the terminal."""
     return (*check_engine(environ, place), check_python(), check_disk(folder), check_terminal(environ))
 
 

@@ -87,7 +87,7 @@ class EnvironmentService:
             return self._cache
 
     def snapshot(self) -> "LedgerSnapshot":
-        """Return a snapshot of the environment; while the ledger is unchanged, it is the same object."""
+        """Return a snapshot of the environment, which is the same object until the ledger changes."""
         return self._opened()[1].snapshot()
 
     def last_known(self, previous: "LedgerSnapshot | None") -> "LedgerSnapshot":

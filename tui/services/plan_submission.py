@@ -122,7 +122,7 @@ def raise_refusals(plan: Plan) -> None:
 
 
 def with_nonce(request: PlanRequest, reader: "LedgerReader | None" = None) -> PlanRequest:
-    """Return a request with a nonce, because a plan is identified by its hash and executed only once.
+    """Add a nonce to a request, because a plan is identified by its hash and executed only once.
 
     If the same request is already open, its nonce is used, so that the same files give the same plan. A continuation
     needs no nonce, because the id of its run makes the plan unique.

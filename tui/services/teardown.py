@@ -36,7 +36,7 @@ def end_all(
 ) -> list[str]:
     """End the generator, the agent and the pool, and return the names and pids of those that were running.
 
-    Raises HeadgateError if a process does not end, and Refused if this folder is a copy of the folder that they serve.
+    Raises HeadgateError if a process does not end, and Refused if this folder is a copy of the project that they serve.
     """
     # Without access to the home, "nothing was running" would be a guess.
     has_ledger(place)
