@@ -1,4 +1,4 @@
-"""Classification of a change from deployed to declared texts; one that is not proved harmless requires a rebuild."""
+"""Classification of a change between deployed and declared revisions; one not proved harmless requires a rebuild."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,19 +14,19 @@ from core.text.sentence import Fact
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change: its kind, the action it requires, and the evidence."""
+    """A classified change: its kind, the action that it requires, and the evidence."""
 
     kind: ChangeKind
     action: Action
     evidence: tuple[Evidence, ...] = ()
     classified: bool = True
-    """False if the deployed texts are unknown or unreadable, or Spark disagrees; such a change is STATE_CHANGED."""
+    """False if the deployed SQL is unknown or unreadable, or Spark disagrees; such a change is STATE_CHANGED."""
     confirmed: bool | None = None
     """Whether Spark's analysis agrees; None if Spark was not asked or gave no answer."""
 
 
 def unproven_change(why: Fact[Notice]) -> Change:
-    """Return the change to assume between texts that cannot be compared: a rebuild."""
+    """Return the change to assume if two revisions cannot be compared: one that requires a rebuild."""
     return Change(ChangeKind.STATE_CHANGED, Action.REBUILD, (why,), classified=False)
 
 
@@ -61,7 +61,7 @@ def kinds_between(old: Revision, new: Revision) -> frozenset[ChangeKind]:
 
 
 def keeps_names(revision: Revision) -> bool:
-    """Return whether a revision's checkpoint has stored offsets by source name since its first start (spark.md §2)."""
+    """Return whether a revision's checkpoint has stored offsets by source name since the first start (spark.md §2)."""
     conf = dict(revision.pool.conf) if revision.pool is not None else {}
     return (conf.get(_EVOLUTION, "").lower(), conf.get(_OFFSET_LOG)) == ("true", "2")
 
@@ -71,9 +71,9 @@ _OFFSET_LOG = "spark.sql.streaming.offsetLog.formatVersion"
 
 
 def classify_set(old: Mapping[TableName, Revision], new: Mapping[TableName, Revision]) -> dict[TableName, Change]:
-    """Return the changes between the statements of two texts, by the table that each statement writes.
+    """Return the changes between two multi-statement files, by the table that each statement writes.
 
-    If both texts have a single statement, the statements are compared even if they write different tables.
+    If both files have a single statement, the two are compared even if they write different tables.
     """
     if len(old) == len(new) == 1:
         (before,) = old.values()

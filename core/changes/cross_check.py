@@ -26,14 +26,14 @@ KIND_IN_SPARK = {"window": "aggregate", "deduplicate": "aggregate"}
 """Operator kinds that Spark names differently: windows and DISTINCT are aggregates to Spark (tested on 4.2.0)."""
 
 _PLACE = re.compile(r",? \(?line (\d+),? pos \d+\)?")
-"""Matches the position in a Spark error message; its line is counted from the start of the query, not of the file."""
+"""Matches the position in a Spark error message; Spark counts lines from the start of the query, not of the file."""
 
 _LONGEST = 200
 """Maximum number of characters of a Spark message that a plan quotes."""
 
 
 def disagreements(parsed: ParsedStatement, analysed: AnalysedStatement, text: str) -> tuple[Fact[Notice], ...]:
-    """Return a notice for each difference between Spark's analysis and Headgate's reading of a statement.
+    """Return a notice for each difference between Spark's and Headgate's analysis of a statement.
 
     `text` is the content of the statement's file, to which the line numbers in the notices refer.
     """
@@ -67,10 +67,10 @@ def _rejection(refused: AnalysisRefusal, parsed: ParsedStatement, text: str) -> 
 
 
 def _column_disagreements(ours: tuple[Column, ...], theirs: tuple[AnalysedColumn, ...]) -> Iterator[Fact[Notice]]:
-    """Yield a notice for each difference in the number or the names of columns, compared by position.
+    """Yield a notice for each difference in the number or names of output columns, compared by position.
 
-    Nothing is compared if there is a star. Unnamed expressions are skipped, because Spark and Headgate name them
-    differently.
+    Nothing is compared if the query contains a star. Unnamed expressions are skipped, because Spark and Headgate name
+    them differently.
     """
     if not ours or any(column.name == "*" for column in ours):
         return
@@ -97,14 +97,14 @@ def _short(message: str) -> str:
 
 
 DdlOf = Callable[[TableName], str]
-"""Returns the CREATE TABLE text of a table; empty if unknown."""
+"""Function that returns a table's CREATE TABLE statement; empty if unknown."""
 
 _NOT_PLAIN = re.compile(r"<|char\(|\bcollate\b")
 """Matches declared types that Spark writes differently, such as struct<…> and varchar(10)."""
 
 
 def question_of(new: Revision, old: Revision | None, *, declared: DdlOf, deployed: DdlOf) -> AnalysisQuestion | None:
-    """Return the request for Spark to analyse a new statement (without `old`) or changed SQL.
+    """Return the request for Spark to analyse a new statement (without `old`) or a statement's changed SQL.
 
     None if there is nothing to analyse.
     """
@@ -118,7 +118,7 @@ def question_of(new: Revision, old: Revision | None, *, declared: DdlOf, deploye
 
 
 def cross_checked(change: Change, answer: AnalysisAnswer | None, *, new: Revision, old: Revision | None) -> Change:
-    """Return the change with Spark's answer taken into account: STATE_CHANGED if Spark disagrees with Headgate.
+    """Return the change after taking Spark's answer into account: STATE_CHANGED if Spark disagrees with Headgate.
 
     Spark never makes a change milder: if Spark sees no difference, that only confirms COMMENT_OR_FORMAT.
     """
@@ -158,7 +158,7 @@ def _retyped(
 
 
 def _mistyped(new: Revision, analysed: AnalysedStatement) -> Iterator[Fact[Notice]]:
-    """Yield a notice for each column with a plain declared type that Spark writes as a different type."""
+    """Yield a notice for each column that Spark writes with a type other than its declared plain type."""
     declared = _declared_types(new)
     for column in analysed.columns:
         said = declared.get(column.name.lower(), "")
@@ -173,8 +173,8 @@ def _declared_types(revision: Revision) -> dict[str, str]:
 def _side(parsed: ParsedStatement, ddl_of: DdlOf) -> AnalysedRevision | None:
     """Return a statement in the form that is sent to Spark, with logical names; None if it cannot be sent.
 
-    That is the case if the declaration of a table that it reads is unknown, or if it streams changes, because the
-    temporary tables of the analysis have no changes.
+    It cannot be sent if the DDL of a table that it reads is unknown, or if it streams a table's changes, because the
+    temporary tables of the analysis have no change feed.
     """
     if any(read.takes_changes for read in parsed.reads):
         return None
@@ -191,7 +191,7 @@ def _written(parsed: ParsedStatement) -> str:
 
 
 def proof_key(old: str, new: str) -> str:
-    """Return the key of the result of an upgrade test, given the hashes of the old and the new revision."""
+    """Return the key under which the result of an upgrade test is stored, given the hashes of both revisions."""
     return f"upgrade {old} {new}"
 
 

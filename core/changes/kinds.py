@@ -1,6 +1,6 @@
-"""Kinds of change, and a table that gives the action, the reason and the effect on the checkpoint for each kind.
+"""Kinds of change, and a table that defines the action, the reason and the effect on the checkpoint for each kind.
 
-README.md of this package states the rules that the table follows.
+The README.md of this package states the rules that the table follows.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ class ChangeKind(StrEnum):
 
 
 class CheckpointRefusal(FactKind):
-    """A reason why a rebuild cannot be replaced by a restart on the old checkpoint."""
+    """A reason why a restart from the old checkpoint cannot replace a rebuild."""
 
     LOST = LOST_CHECKPOINT
     COLUMNS_ADDED = "columns are added as well, and one restart cannot do both"
@@ -93,25 +93,25 @@ class ChangeKindDefinition:
     breaks_checkpoint: CheckpointRefusal | None = None
     """Why a restart cannot replace a rebuild, see `why_not_from_checkpoint`."""
     judged_by_state: bool = False
-    """Whether comparing the states of both texts decides on a restart; see `checkpoint_compatibility`."""
+    """Whether comparing the old and new state decides if a restart is possible; see `checkpoint_compatibility`."""
     same_statement: bool = False
     """Whether the statement reads, computes and writes the same as before the edit."""
     leaves_seam: bool = False
-    """Whether a restart leaves rows of the old text and of the new one in the same table."""
+    """Whether a restart leaves rows of both the old and the new SQL in the same table."""
     keeps_table_across_seam: bool = False
-    """Whether a statement that itself has such an edit can keep its table when a parent is re-created."""
+    """Whether a statement edited in this way can keep its table when a parent is re-created."""
     state_may_be_copied: bool = False
     """Whether a new version can start from a copy of the old state."""
     changes_inputs_or_key: bool = False
-    """Whether offsets or rows of the old version mean something else in a new version."""
+    """Whether offsets or rows of the old version have a different meaning in a new version."""
     alters_table: bool = False
     """Whether the table is altered in place before the restart."""
     needs_another_table: bool = False
-    """Whether the old physical table cannot hold what the new text writes."""
+    """Whether the old physical table cannot store the output of the new SQL."""
     is_of_the_environment: bool = False
-    """Whether the change is in the environment rather than in the table's files."""
+    """Whether the change is in the environment rather than in the table's own files."""
     follows_from_parent: bool = False
-    """Whether the change only follows from a re-created parent; the statement itself was not edited."""
+    """Whether the change only results from a re-created parent; the statement itself was not edited."""
 
     @property
     def is_recorded(self) -> bool:
@@ -120,7 +120,7 @@ class ChangeKindDefinition:
 
     @property
     def loss_words(self) -> Sentence:
-        """Return one line on what the default action loses, and what happens to existing rows or to an undo."""
+        """Return one line on the losses of the default action, and on its effect on existing rows or on an undo."""
         lost = self.loses or "nothing"
         return Sentence(f"{lost}; {self.leaves}" if self.leaves is not None else f"{lost}")
 
@@ -128,8 +128,8 @@ class ChangeKindDefinition:
     def why_not_from_checkpoint(self) -> CheckpointRefusal | None:
         """Return why a restart on the old checkpoint cannot replace a rebuild; None if it can.
 
-        The result is also None if the comparison of states decides this. A kind that requires a rebuild by default and
-        gives no specific reason counts as unproven.
+        The result is also None if comparing the states decides this. A kind that requires a rebuild by default, without
+        a specific reason, is treated as unproven.
         """
         if self.judged_by_state:
             return None
@@ -373,10 +373,10 @@ KIND_EXAMPLES: Mapping[ChangeKind, tuple[str, str]] = {
     ChangeKind.ENGINE: (f"{_FREE}\nengine: 4.2.0", f"{_FREE}\nengine: 4.3.0"),
     ChangeKind.STATIC_SIDE: (_JOINED, _JOINED.replace("names", "new_names")),
 }
-"""A short edit for each kind that texts can express, as the old and the new side of one table.
+"""A short example edit for each kind that SQL and YAML can express, as the old and the new side of one table.
 
 A side is a DDL up to its semicolon, followed by the clauses of the statement; lines that start with `yml:`, `pool:` and
-`engine:` add what is not SQL. CHECKPOINT_LOST has no example, because texts do not show it.
+`engine:` add what is not SQL. CHECKPOINT_LOST has no example, because it is not an edit.
 """
 
 

@@ -1,4 +1,4 @@
-"""Spark settings by their effect on a checkpoint: pinned at the first start, free to change, or unknown."""
+"""Spark settings by their effect on a checkpoint: pinned at the first start, changeable, or unknown."""
 
 import re
 from dataclasses import replace
@@ -41,7 +41,7 @@ _SECRET = re.compile("(?i)secret|password|token|access[.]?key")
 
 
 def is_pinned(key: str) -> bool:
-    """Return whether a checkpoint retains the value that a setting had at the first start."""
+    """Return whether a checkpoint retains the value of this setting from its first start."""
     return key in PINNED
 
 
@@ -61,7 +61,7 @@ def recorded_pool(pool: Pool) -> Pool:
 
 
 def pool_at_start(now: Pool, before: Pool | None) -> Pool:
-    """Return the pool to record at a start: the current pool, with the settings pinned in the checkpoint."""
+    """Return the pool to record when a statement starts: the current pool with the checkpoint's pinned settings."""
     kept = recorded_pool(now)
     if before is None:
         return kept

@@ -1,6 +1,6 @@
 """Differences between two revisions, each with its kind of change and its edit.
 
-A difference may be milder than STATE_CHANGED only if Spark is certain to continue with the rows that the new text
+A difference may be milder than STATE_CHANGED only if Spark is certain to continue with the rows that the new SQL
 describes.
 """
 
@@ -34,7 +34,7 @@ _BESIDE_WIDER_TYPES = frozenset(
         ChangeKind.ENGINE, ChangeKind.PINNED_CONFIGURATION, ChangeKind.SCHEMA_TRACKING,
     }
 )  # fmt: skip
-"""Kinds that may accompany a column widened in place: one restart applies them all."""
+"""Kinds of change that may accompany a column widened in place: a single restart applies them all."""
 
 
 def revision_differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
@@ -73,7 +73,7 @@ def _differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
 def columns_into_state(old: Revision, new: Revision) -> tuple[str, ...]:
     """Return the columns that an unchanged stateful statement gains through a star.
 
-    Spark refuses to continue with such a state (4.2.0). Only through a star can an unchanged text gain a column.
+    Spark refuses to continue with such a state (4.2.0). Unchanged SQL can gain a column only through a star.
     """
     if old.parsed is None or new.parsed is None or not new.parsed.stateful:
         return ()
@@ -84,7 +84,7 @@ def columns_into_state(old: Revision, new: Revision) -> tuple[str, ...]:
 
 
 def _differ_in_qualifiers(old: Revision, new: Revision) -> bool:
-    """Return whether two texts differ only in column qualifiers, as far as the columns of their parents are known."""
+    """Return whether two queries differ only in column qualifiers, given the known columns of their parents."""
     if old.parsed is None or new.parsed is None or old.parsed.canonical == new.parsed.canonical:
         return False
     if not (old.parents and new.parents):
@@ -146,8 +146,8 @@ def _type_findings(
 ) -> Iterator[RevisionDifference]:
     """Yield a difference for each column whose edited expression would write a type other than the table's.
 
-    Such a write would corrupt the table. Only types that the text makes evident are detected: casts, and functions with
-    a single result type.
+    Such a write would corrupt the table. Only types that are evident from the SQL are detected: casts, and functions
+    with a single result type.
     """
     types = {column.name.lower(): column.type for column in declared}
     before = {column.name.lower(): column.expression for column in old.columns}
@@ -159,7 +159,10 @@ def _type_findings(
 
 
 def _retyped(was: str, now: str, into: str) -> Edit | None:
-    """Return an edit if a new expression may write a type other than `into` (empty without a DDL), otherwise None."""
+    """Return an edit if a new expression may write a type other than `into`, otherwise None.
+
+    `into` is empty if there is no DDL.
+    """
     from core.sql.expression_properties import expression_type
 
     kind, before = expression_type(now), expression_type(was)
@@ -214,7 +217,7 @@ def _settings_findings(old: Settings, new: Settings, *, external: bool) -> Itera
 
 
 def _engine_findings(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
-    """Yield the differences in pool and engine, as far as both are known for both revisions."""
+    """Yield the differences in pool and Spark version, as far as these are known for both revisions."""
     if old.engine and new.engine and old.engine != new.engine:
         older = _release(new.engine) < _release(old.engine)
         kind, edit = (
@@ -250,7 +253,7 @@ def _release(engine: str) -> tuple[int, ...]:
 
 
 def _conf_kind(key: str, *, stateful: bool) -> ChangeKind:
-    """Return the kind of a changed setting; an unknown setting may affect the result, as time zone and ANSI mode do."""
+    """Return the kind of change of a setting; unknown settings may affect the result, as time zone and ANSI mode do."""
     if is_restartable(key):
         return ChangeKind.TRIGGER_OR_RATE
     if is_pinned(key):
@@ -293,7 +296,7 @@ def _moved(before: Sequence[TableRead], after: Sequence[TableRead]) -> ChangeKin
 
 
 def _reorders(old: ParsedStatement, new: ParsedStatement) -> bool:
-    """Return whether either text begins with WITH, which hides the order in which Spark numbers the sources."""
+    """Return whether either statement begins with WITH, which makes Spark's numbering of the sources unpredictable."""
     return any(re.match(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*with\b", p.select, re.I | re.S) for p in (old, new))
 
 
@@ -374,7 +377,7 @@ def _clauses(parsed: ParsedStatement) -> tuple[object, ...]:
 
 
 def _swapped_static(old: ParsedStatement, new: ParsedStatement) -> tuple[tuple[str, str], ...]:
-    """Return the static tables that were replaced, each with its replacement; empty if anything else was edited."""
+    """Return the static tables that were replaced, each with its replacement; empty if there is any other edit."""
     before, after = (
         dict.fromkeys(read.table for read in p.reads if not read.streaming and read.table) for p in (old, new)
     )
@@ -388,7 +391,7 @@ def _swapped_static(old: ParsedStatement, new: ParsedStatement) -> tuple[tuple[s
 
 
 def _with_table(text: str, was: TableName, now: TableName) -> str:
-    """Replace a table name in canonical text, where every table is followed by its alias."""
+    """Replace a table name in canonical SQL, where every table name is followed by its alias."""
     return re.sub(rf"\b(FROM|JOIN|,) {re.escape(was)} AS (_t\d+)\b", rf"\1 {now} AS \2", text)
 
 
@@ -439,7 +442,7 @@ def _parts(before: str, after: str, kind: EditKind, of: str = "") -> Iterator[Ed
 
 
 def _told(kind: ChangeKind, old: ParsedStatement, new: ParsedStatement, part: str) -> Iterator[RevisionDifference]:
-    """Yield the edits of one part of the canonical text, by clause or else by word; there is always at least one."""
+    """Yield the edits of one part of the canonical SQL, by clause or else by word; there is always at least one."""
     # The parser is loaded only for an edited statement.
     from core.sql.comparison.query_edits import aliases_of_both, query_edits
 
@@ -454,7 +457,7 @@ _UNTOLD = Edit(EditKind.MEANING)
 
 
 def as_written(canonical: str, aliases: Mapping[str, str]) -> str:
-    """Return a canonical text with the generated aliases replaced by those in the file."""
+    """Return canonical SQL with the generated aliases replaced by those in the file."""
     text = _OWN_ALIAS.sub(lambda found: aliases.get(found[0]) or "subquery", canonical)
     return _SAID_TWICE.sub(r"\1", text)
 
@@ -464,7 +467,7 @@ def _delays(parsed: ParsedStatement) -> str:
 
 
 def _waters(parsed: ParsedStatement) -> str:
-    """Return the watermarks as they are named in the state, including those of subqueries."""
+    """Return the watermarks as they are written in the state's description, including those of subqueries."""
     return ", ".join(parsed.state.partition(SIMPLIFIED)[0].split("; watermark ")[1:]).replace("STREAM ", "")
 
 

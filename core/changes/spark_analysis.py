@@ -22,12 +22,12 @@ class AnalysedRevision:
     select: str
     """The query alone, with logical names, as in `ParsedStatement.select`."""
     tables: tuple[tuple[TableName, str], ...]
-    """Name and CREATE TABLE text of every table that the query reads, sorted by name."""
+    """Name and CREATE TABLE statement of every table that the query reads, sorted by name."""
 
 
 @dataclass(frozen=True)
 class AnalysisQuestion:
-    """A request to analyse a declared statement, together with the deployed statement if there is one."""
+    """A request for Spark to analyse a declared statement, together with the deployed statement if there is one."""
 
     new: AnalysedRevision
     old: AnalysedRevision | None = None
@@ -84,7 +84,7 @@ class AnalysisRefusal:
 
 @dataclass(frozen=True, slots=True)
 class AnalysedStatement:
-    """Spark's answer about one statement; only `refused` is set if the analysis failed."""
+    """Spark's answer for a single statement; only `refused` is set if the analysis failed."""
 
     sources: tuple[AnalysedRead, ...] = ()
     columns: tuple[AnalysedColumn, ...] = ()
@@ -110,7 +110,7 @@ class AnalysisAnswer:
 
 
 def question_from_json(data: Any) -> AnalysisQuestion:
-    """Rebuild a question from JSON; raises UsageError if the data is not a question."""
+    """Rebuild a request from JSON; raises UsageError if the data is not an analysis request."""
     try:
         old = data.get("old")
         return AnalysisQuestion(_side_from_json(data["new"]), _side_from_json(old) if old else None)
@@ -130,7 +130,7 @@ def answer_from_json(data: Mapping[str, Any]) -> AnalysisAnswer:
 
 
 def find_answer(answers: Mapping[str, str], question: AnalysisQuestion | None) -> AnalysisAnswer | None:
-    """Return the answer to a question, given answers as JSON text by key; None if it is missing or damaged."""
+    """Return the answer to a question, given answers as JSON strings by key; None if it is missing or damaged."""
     packed = answers.get(question.key) if question is not None else None
     try:
         return answer_from_json(json.loads(packed)) if packed else None

@@ -1,7 +1,7 @@
-"""Faults of a statement: failed, stalled, starved, or behind for longer than its objective.
+"""Faults of a statement: failed, stalled, starved, or behind its objective.
 
-*Behind* is the age of the oldest uncommitted input. The number of pending rows is no criterion, since a statement may
-process millions per batch. The direction of the lag is a trend, never a fault.
+*Behind* refers to the age of the oldest uncommitted input. The number of pending rows is no criterion, since a
+statement may process millions per batch. The direction of the lag is a trend, never a fault.
 """
 
 from dataclasses import dataclass, replace
@@ -13,10 +13,10 @@ from core.model.states import MAY_WORK, Fault, State, Trend, WantedState
 from core.text.wording import long_duration
 
 SUSTAINED_S = 10.0
-"""How many seconds a sign must last to become a fault, and be absent to clear it: about three measurements."""
+"""How many seconds a fault must be measured to be reported, and be absent to be cleared: about three measurements."""
 
 MET_S = 60.0
-"""How many seconds an objective must be met before that is recorded, so that a table does not flap every minute."""
+"""How many seconds an objective must be met before this is recorded, so that a table's status does not flap."""
 
 LEAST_OBJECTIVE_S = 60.0
 _TRIGGERS = 6
@@ -24,13 +24,13 @@ _TRIGGERS = 6
 
 @dataclass(frozen=True, slots=True)
 class FaultSign:
-    """The fault that one measurement suggests; it becomes a reported fault only if it lasts."""
+    """The fault that one measurement suggests; it is reported only if it lasts."""
 
     fault: Fault = Fault.NONE
     why: str = ""
     """The reason, as one human-readable clause."""
     at_once: bool = False
-    """Whether the sign counts at once: after a failure, during a start, or while the pool does not answer."""
+    """Whether the fault is reported immediately: after a failure, or while the pool does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class FaultWatch:
     """When measurements began to contradict the reported fault, in epoch seconds; None if they agree with it."""
 
     def heard(self, sign: FaultSign, at: float) -> "FaultWatch":
-        """Return the watch after one more measurement.
+        """Return the updated watch after one more measurement.
 
         A fault is reported, and later cleared, once the change has lasted `SUSTAINED_S`; a sign with `at_once` is
         applied immediately.
@@ -63,7 +63,7 @@ class ObjectiveWatch:
     contrary_since: float | None = None
 
     def heard(self, behind_s: float | None, objective_s: float, at: float) -> "ObjectiveWatch":
-        """Return the watch after one more measurement; it becomes missed after `SUSTAINED_S`, met after `MET_S`."""
+        """Return the updated watch after a measurement: missed after `SUSTAINED_S`, met again after `MET_S`."""
         if behind_s is None:
             return self
         missed = behind_s > objective_s
@@ -76,7 +76,7 @@ class ObjectiveWatch:
 
 
 def objective_s(objective: str, trigger: str) -> float:
-    """Return the lag objective in seconds: the declared one, else the longer of a minute and six triggers."""
+    """Return a table's lag objective in seconds: the declared one, else the longer of a minute and six triggers."""
     return trigger_s(objective) if objective else max(LEAST_OBJECTIVE_S, _TRIGGERS * trigger_s(trigger))
 
 

@@ -1,4 +1,4 @@
-"""Measured lag: single samples, the total over all streamed sources, and series of samples without gaps."""
+"""Measured lag: individual samples, the total over all streamed sources, and series of samples without gaps."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Lag:
     missing: tuple[TableName, ...]
     """Sources that are gone or were replaced."""
     newest_s: float | None = None
-    """Age of the newest input in the source that has been silent longest; None if unknown."""
+    """Age of the latest input in the source that has been silent for the longest time; None if unknown."""
 
     @property
     def behind_s(self) -> float | None:
@@ -57,7 +57,7 @@ def behind_s(files: int | None, oldest_s: float | None) -> float | None:
 
 
 def total_lag(positions: Iterable[SourceLag]) -> Lag:
-    """Return the total lag of all sources; it is 0 if there are no sources."""
+    """Return the total lag over all sources of a statement; it is 0 if there are no sources."""
     known = tuple(positions)
     rows = [position.rows for position in known if position.rows is not None]
     return Lag(
@@ -79,7 +79,7 @@ _HOLE = 3.0
 
 @dataclass(frozen=True, slots=True)
 class SampleSeries:
-    """The newest samples without a gap between them, as parallel tuples, oldest first."""
+    """The latest samples without a gap between them, as parallel tuples, oldest first."""
 
     at: tuple[float, ...]
     lag: tuple[float, ...]
@@ -92,11 +92,11 @@ class SampleSeries:
     processed: tuple[float, ...]
     """Processed input since the first sample, cumulative."""
     batch_rows_s: float
-    """Median rows per second of the newest batches, as reported by Spark; 0 if unknown or if lag is in files."""
+    """Median rows per second of the latest batches, as reported by Spark; 0 if unknown or if lag is in files."""
     has_counters: bool
     """Whether `arrived` and `processed` were counted, not estimated from changes of the lag."""
     batches_s: tuple[float, ...]
-    """Duration of the latest batch at each of the newest samples."""
+    """Duration of the latest batch at each of the latest samples."""
     arrived_at: float
     """When input last arrived; the time of the first sample if none has arrived since."""
     usual_gap_s: float
@@ -116,7 +116,7 @@ class SampleSeries:
 
 
 def sample_series(samples: Sequence[LagSample], now: float, interval_s: float) -> SampleSeries | None:
-    """Return the newest samples without a gap; None if they are too few or too old, or the lag is unknown."""
+    """Return the latest samples without a gap; None if they are too few or too old, or if the lag is unknown."""
     if not samples or now - samples[-1].at > _HOLE * interval_s:
         return None
     in_rows = samples[-1].lag_rows is not None
@@ -171,9 +171,9 @@ def _went_back(before: int | None, after: int | None) -> bool:
 def _counters(
     row: Sequence[LagSample], lag: tuple[float, ...], *, in_rows: bool
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return cumulative input and cumulative processed input for each sample.
+    """Return, for each sample, the cumulative input and the cumulative processed input.
 
-    Without counters, a rise of the lag counts as input and a fall as processed input.
+    Without counters, a rise of the lag is treated as input and a fall as processed input.
     """
     arrived, processed = [0.0], [0.0]
     for n in range(1, len(row)):

@@ -1,7 +1,8 @@
-"""Liveness of an active statement: whether it makes progress, or is running a batch that may well take this long.
+"""Liveness of an active statement: whether it makes progress, or is in a batch that may take this long.
 
 Spark reports an idle query every 10 s, but reports nothing during a batch or before the first commit. So silence is
-compared with the typical duration of the statement's own batches. A statement is never restarted for being silent.
+compared with the typical duration of the statement's own batches. A statement is never restarted merely for being
+silent.
 """
 
 from collections.abc import Sequence
@@ -13,19 +14,19 @@ from core.lag.lag_samples import LagSample
 from core.text.sentence import Sentence
 
 SILENT_S = 30.0
-"""Seconds of silence that are always acceptable; three triggers if that is longer."""
+"""Seconds of silence that are always acceptable; three trigger intervals if that is longer."""
 
 PATIENT_S = 600.0
 """Seconds allowed for a first, replayed or catch-up batch, even if batches are typically short."""
 
 _MEDIANS = 10.0
 _LARGE = 3.0
-"""A batch is a catch-up batch if its backlog exceeds this many times the typical input between two samples."""
+"""A batch is a catch-up batch if its backlog exceeds this multiple of the typical input between two samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class LivenessSigns:
-    """The observations by which the liveness of an active query is judged."""
+    """The observations from which the liveness of an active query is determined."""
 
     silent_s: float
     """Seconds since the query's last progress or idle event, or since the query was first seen."""
@@ -46,7 +47,7 @@ def allowed_silence_s(trigger_s: float) -> float:
 
 
 def why_not_live(signs: LivenessSigns) -> Sentence | None:
-    """Explain why an active statement is not live; None if it is."""
+    """Return why an active statement is not live; None if it is."""
     if signs.silent_s <= allowed_silence_s(signs.trigger_s) or signs.waits:
         return None
     if not signs.in_batch:
@@ -59,7 +60,7 @@ def why_not_live(signs: LivenessSigns) -> Sentence | None:
 
 
 def usual_batch_s(samples: Sequence[LagSample]) -> float | None:
-    """Return the median duration in seconds of the batches that read input; None if there are none."""
+    """Return the median duration in seconds of the batches that read input; None if there are no such batches."""
     known = [sample.batch_ms / 1000 for sample in samples if sample.batch_ms and sample.in_rows_s != 0]
     return median(known) if known else None
 

@@ -50,14 +50,14 @@ _UNCOMMITTED = "nothing was committed since its start"
 
 @dataclass(frozen=True, slots=True)
 class UpstreamHealth:
-    """What was observed of a streamed source, to judge whether its readers are starved."""
+    """The observed health of a streamed source, from which to decide whether its readers are starved."""
 
     table: TableName
     state: str
     missing: bool = False
     external: bool = False
     silent_s: float | None = None
-    """Seconds since the newest committed file of the source; None if the source never had a file."""
+    """Seconds since the latest committed file of the source; None if the source never had a file."""
     trend: str = ""
     """The source's own trend in the last round of measurements; empty if unknown."""
 
@@ -146,14 +146,14 @@ def _unproven(series: SampleSeries, state: str, *, proven: bool) -> str:
 
 
 def _has_processed(series: SampleSeries, commit_age_s: float | None) -> bool:
-    """Return whether input was processed since the newest commit or start, or in any sample if neither is known."""
+    """Return whether input was processed since the last commit or start, or in any sample if neither is known."""
     since = 0.0 if commit_age_s is None else series.at[-1] - commit_age_s
     rises = (n for n in range(1, len(series.at)) if series.processed[n] > series.processed[n - 1])
     return any(series.at[n - 1] >= since for n in rises)
 
 
 def keeps_up_s(trigger_s: float) -> float:
-    """Return how many seconds input may wait before its statement no longer counts as keeping up."""
+    """Return how many seconds input may wait while its statement is still considered to keep up."""
     return max(30.0, 3 * trigger_s)
 
 
@@ -173,9 +173,9 @@ def _starving(parents: Sequence[UpstreamHealth], series: SampleSeries) -> str:
 
 
 def _works_off(movement: LagTrend, trigger_s: float, previous: str) -> bool:
-    """Return whether a backlog counts as draining although no input arrives.
+    """Return whether a shrinking backlog is treated as draining although no input arrives.
 
-    That is the case if it was draining before, or if it will take several more batches.
+    It is if it was draining before, or if it will take several more batches.
     """
     if movement.trend is not Trend.DRAINING:
         return False
@@ -216,7 +216,7 @@ def _stalling(
 
 
 def _movement(series: SampleSeries, trigger_s: float, previous: str, *, working: bool, by_files: bool) -> LagTrend:
-    """Return growing, draining or steady, judged from the last monotone stretch of the lag right after commits."""
+    """Return growing, draining or steady, from the last monotone stretch of the lag right after commits."""
     if series.has_counters or not working:
         points = _after_commits(series, trigger_s, working=working)
         noise, backlog = _expected(series, trigger_s, working=working)
@@ -256,7 +256,7 @@ def _seconds_left(series: SampleSeries, recent: Sequence[tuple[float, float]], *
 
 
 def _expected(series: SampleSeries, trigger_s: float, *, working: bool) -> tuple[float, float]:
-    """Return the noise, and the largest lag right after a commit at which a statement still keeps up."""
+    """Return the noise, and the largest lag right after a commit at which the statement still keeps up."""
     blur_s = max(series.interval_s, series.usual_gap_s)
     arrival_rate = series.arrival_rate()
     noise = max(1.0, arrival_rate * blur_s)
@@ -286,7 +286,7 @@ def _after_commits(series: SampleSeries, trigger_s: float, *, working: bool) -> 
 
 
 def _lowest(series: SampleSeries, trigger_s: float) -> tuple[list[tuple[float, float]], float]:
-    """Return the lowest lag in each stretch long enough for a commit, and the noise, for samples without counters."""
+    """Return, for samples without counters, the lowest lag in each stretch long enough for a commit, and the noise."""
     width = trigger_s + 2 * series.interval_s
     stretches: dict[int, list[tuple[float, float]]] = {}
     for at, lag in zip(series.at, series.lag, strict=True):
@@ -298,7 +298,7 @@ def _lowest(series: SampleSeries, trigger_s: float) -> tuple[list[tuple[float, f
 
 
 def _last_leg(points: Sequence[tuple[float, float]], noise: float) -> Sequence[tuple[float, float]]:
-    """Return the points since the last turn, which is the last extreme before a change of more than the noise."""
+    """Return the points since the last turn, the last extreme that was followed by a change beyond the noise."""
     low = high = 0
     start, direction = 0, 0
     for n, (_, lag) in enumerate(points):

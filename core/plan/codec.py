@@ -1,4 +1,4 @@
-"""Plans as JSON and back, and the hash of a plan over its canonical text: sorted keys, no spaces, ASCII."""
+"""Plans as JSON and back, and a plan's hash over its canonical JSON: sorted keys, no spaces, ASCII only."""
 
 import hashlib
 import json
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 def plan_as_json(plan: Plan) -> dict[str, Any]:
-    """Return a plan as the object that `--json` prints; unknown numbers are null. `plan_from_json` is the inverse."""
+    """Return a plan as the JSON object of `--json`, with null for unknown numbers; the inverse of `plan_from_json`."""
     data = {"format": PLAN_FORMAT} | {name: getattr(plan, name) for name in _PLAN_FIELDS}
     data |= {name: [_flat(each) for each in data[name]] for name in ("steps", *_KIND_BY_LIST)}
     data["request"] = request_as_json(plan.request)
@@ -72,7 +72,7 @@ def plan_from_json(data: Mapping[str, Any]) -> Plan:
 
 
 def request_as_json(request: PlanRequest) -> dict[str, Any]:
-    """Return a request as a JSON object; most fields are omitted if they are empty."""
+    """Return a request as a JSON object; most fields are omitted when empty."""
     data = _flat(request)
     data["choices"] = [_flat(choice) for choice in request.choices]
     return {name: value for name, value in data.items() if value or name in _ALWAYS}
@@ -93,12 +93,12 @@ def request_from_json(data: Mapping[str, Any]) -> PlanRequest:
 
 
 def canonical_text(data: Mapping[str, Any]) -> str:
-    """Return a JSON object as text that is identical in every process."""
+    """Return a JSON object as a string that is identical in every process."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def plan_hash(plan: Plan) -> str:
-    """Return the SHA-256 of a plan in hex, over its canonical text without the parts that may change on their own.
+    """Return the SHA-256 of a plan in hex, over its canonical JSON without the parts that may change without an edit.
 
     Excluded are measured figures and costs, explanations (evidence, the sentences of guards, undo), the warning about
     the pool's load, the exact state of an existing table, indirect readers of a table that is left behind, and whether
@@ -120,7 +120,7 @@ def plan_hash(plan: Plan) -> str:
 
 
 def _hashed(value: Any) -> dict[str, Any]:
-    """Return the fields of a part of a plan that are included in the hash, sorted by name."""
+    """Return those fields of a plan's part, such as a node, that are included in the hash, sorted by name."""
     kind = type(value)
     names, parts = _HASHED_BY_KIND[kind]
     data = dict(zip(names, parts(value), strict=True))
@@ -132,7 +132,7 @@ def _hashed(value: Any) -> dict[str, Any]:
 
 
 def lasting_verdict(guard: str, verdict: str | None) -> str | None:
-    """Return the verdict to hash: a warning about the pool's load counts as ok, because it comes and goes."""
+    """Return the verdict to hash; a warning about the pool's load is hashed as ok, because it comes and goes."""
     return "ok" if (guard, verdict) == ("pool", "warn") else verdict
 
 
@@ -169,7 +169,7 @@ def _node_as_json(node: PlanNode) -> dict[str, Any]:
 
 
 def _scalar(value: Any) -> Any:
-    """Return a value of a field as JSON: an enumeration as a plain string, a tuple as a list."""
+    """Return a field's value as JSON: an enumeration as a plain string, a tuple as a list."""
     if isinstance(value, str):
         return str(value)
     return [_scalar(part) for part in value] if isinstance(value, tuple) else value
@@ -188,7 +188,7 @@ _KIND_BY_LIST: Mapping[str, type] = {
 
 _PLAIN = frozenset((str, int, bool, float, type(None)))
 _CODE: Mapping[type, tuple[str, ...]] = {PlanNode: ("row",)}
-"""Properties that are written to the JSON in addition to the fields."""
+"""Properties that are written to the JSON in addition to a class's fields."""
 _NAMES_BY_KIND: Mapping[type, tuple[str, ...]] = {
     kind: (*_CODE.get(kind, ()), *(field.name for field in fields(kind)))
     for kind in (

@@ -1,6 +1,6 @@
-"""The text that an operator types to confirm an action; it is the same in console, command line and agent.
+"""The string that an operator types to confirm an action; it is the same in console, command line and agent.
 
-This module does not import the planner, so that a stop is confirmed without delay.
+This module does not import the planner, so that a stop can be confirmed without delay.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ class Confirmation:
 def confirmation_for_act(act: str, tables: Sequence[str], protected: bool, *, environment: str = "") -> Confirmation:
     """Return the confirmation required to stop, start or restart tables, or for a similar operator action.
 
-    For an action on a run or a plan, `tables` contains the run's id or the plan's hash.
+    For an action on a run or a plan, `tables` contains the run's id or the plan's hash instead.
     """
     if act in FREE:
         return Confirmation("C0", "")
@@ -60,7 +60,7 @@ def confirmation_for_swap(run_id: str, *, environment: str) -> Confirmation:
 
 
 def confirmation_for_policy(act: str, digest: str, protected: bool, *, environment: str) -> Confirmation:
-    """Return the confirmation required to record a policy (`apply`), or to approve one that waits for approval."""
+    """Return the confirmation required to record a policy (`apply`), or to approve a policy that awaits approval."""
     if act == "approve":
         return Confirmation("C3", f"{environment} {digest[:SHORT]}")
     return Confirmation("C2", environment) if protected else Confirmation("C1", "yes")
@@ -72,7 +72,7 @@ def confirmation_for_adoption(environment: str) -> Confirmation:
 
 
 def confirmation_for_plan(plan: Plan) -> Confirmation:
-    """Return the confirmation required to apply a plan; external tables do not count as statements.
+    """Return the confirmation required to apply a plan; external tables are not counted as statements.
 
     The plan's hash must be typed if the plan is destructive, must be acknowledged or acts on many statements (C3),
     or if it needs an approval (C4).

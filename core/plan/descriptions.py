@@ -1,4 +1,4 @@
-"""The texts for the nodes, steps and evidence of a plan; the only module that turns edits into sentences."""
+"""User-facing text for a plan's nodes, steps and evidence; the only module that turns edits into sentences."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -52,7 +52,7 @@ _NUMBER_AND_UNIT = re.compile(r"(?<=\d)(?=[A-Za-z])")
 
 
 def change_words(node: PlanNode) -> str:
-    """Return the text of column CHANGE: an edit that may change the number of rows, then the kind of change."""
+    """Return the content of column CHANGE: an edit that may change the number of rows, then the kind of change."""
     kind, rows, special = node.change, edit_of_rows(node.evidence), _special_change(node)
     words = special if special is not None else kind.definition.label if kind is not None else ""
     if not rows or node.confirmed_by_spark is False:
@@ -61,7 +61,7 @@ def change_words(node: PlanNode) -> str:
 
 
 def _special_change(node: PlanNode) -> str | None:
-    """Return a text for column CHANGE that is more specific than the kind of change; None if there is none."""
+    """Return a label for column CHANGE that is more specific than the kind of change; None if there is none."""
     kind = node.change
     if node.confirmed_by_spark is False:
         return "Spark disagrees"
@@ -103,7 +103,7 @@ def action_words(node: PlanNode) -> str:
 
 
 def reason_words(node: PlanNode) -> str:
-    """Return the text of column WHY: the evidence of a node, or else its reason and the tables that caused it."""
+    """Return the content of column WHY: a node's evidence, or else its reason and the tables that caused it."""
     if node.reason in (Reason.PARENT_REBUILT, Reason.STATIC_PARENT_REBUILT):
         kind = "stateful" if node.stateful else "stateless"
         own = own_edits(node.evidence)
@@ -129,19 +129,19 @@ def eta_words(node: PlanNode) -> str:
 
 
 def range_words(of: PlanNode | Step | Undo | Plan) -> str:
-    """Return the predicted time of a node, step, undo or plan as a range; `?` if unknown."""
+    """Return the predicted duration of a node, step, undo or plan as a range; `?` if unknown."""
     if of.predicted_low_s is None or of.predicted_high_s is None:
         return "?"
     return duration_range(of.predicted_low_s, of.predicted_high_s).replace("up to ", "< ")
 
 
 def undo_words(node: PlanNode) -> str:
-    """Return the undo of a node as one word: `none` if no command undoes it, `-` if there is nothing to undo."""
+    """Return the label of a node's undo: `none` if no command undoes it, `-` if there is nothing to undo."""
     return node.undo or "-"
 
 
 def undo_command(plan: Plan, way: Undo) -> str:
-    """Return the command of an undo, empty if there is none; RUN is a placeholder used if no agent has the plan."""
+    """Return the command of an undo, empty if there is none; RUN is a placeholder for plans that no agent has."""
     if way.act == "rollback":
         return f"headgate rollback {way.tables[0]}"
     if way.act != "plan undo":
@@ -159,14 +159,14 @@ def undo_effect(way: Undo) -> str:
 
 
 def lowered_words(node: PlanNode) -> str:
-    """Return a text on how the strategy of a node does less than the default."""
+    """Return a clause on how the strategy chosen for a node does less than the default."""
     if node.strategy == Strategy.KEYED:
         return "rows may stay that a rebuild would not produce"
     return "less severe than the default"
 
 
 def spark_words(node: PlanNode) -> str:
-    """Return the sentence on whether Spark confirmed the node's new or changed statement; empty for any other node."""
+    """Return the sentence on whether Spark confirmed a node's new or changed statement; empty for any other node."""
     return _SPARK[node.confirmed_by_spark] if node.for_spark or node.confirmed_by_spark is not None else ""
 
 
@@ -176,16 +176,16 @@ def spark_word(confirmed: bool | None) -> str:
 
 
 def offer_lines(node: PlanNode, *, every: bool = False) -> tuple[str, ...]:
-    """Return a line for each strategy that a node allows, with costs and losses.
+    """Return a line for each strategy allowed for a node, with costs and losses.
 
-    Strategies that no agent can execute yet are left out unless chosen; `every` includes all offers.
+    Strategies that no agent can execute yet are left out unless chosen; `every` includes all strategies.
     """
     shown = (offer for offer in node.offers if every or offer.executable or offer.strategy == node.strategy)
     return tuple(_offer_line(offer, chosen=offer.strategy == node.strategy) for offer in shown)
 
 
 def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
-    """Return the explanation of one table: reason, evidence, strategies, losses, undo, and a diff of the texts."""
+    """Return the explanation of one table: reason, evidence, strategies, losses, undo, and a diff of SQL and YAML."""
     node = next((node for node in plan.nodes if node.table == table), None)
     if node is None:
         return (f"{table} is not in this plan",)
@@ -220,7 +220,7 @@ def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
 
 
 def number_and_unit(text: str) -> str:
-    """Return a number with a space before the unit: `81M` becomes `81 M`."""
+    """Return a formatted number with a space before the unit: `81M` becomes `81 M`."""
     return _NUMBER_AND_UNIT.sub(" ", text)
 
 
@@ -238,12 +238,12 @@ def _offer_line(offer: StrategyOffer, *, chosen: bool) -> str:
 
 
 def _has_cost(node: PlanNode) -> bool:
-    """Return whether a node starts or rebuilds a statement and therefore has a cost."""
+    """Return whether a node starts or rebuilds a statement, and so has a cost."""
     return node.action in _REPLAYS and node.version > 0
 
 
 def step_line(step: Step) -> str:
-    """Return a line with the number of a step, its action and object, and the steps that must come first."""
+    """Return a line with a step's number, its action and object, and the steps that must come first."""
     return f"{step.n:>3} {step_words(step)}" + (f"   needs {', '.join(map(str, step.after))}" if step.after else "")
 
 
@@ -313,7 +313,7 @@ _CHANGES: Mapping[EditKind, str] = {
     EditKind.EXPRESSION_ORDER: "columns in another order",
     EditKind.EXPRESSION: "column {columns}",
 }
-"""Clauses that can only be changed; the texts before and after are both truncated."""
+"""Clauses that can only be changed, never added or removed; the SQL before and after is truncated."""
 
 _WORDS: Mapping[EditKind, str] = {
     EditKind.MORE_PARTS: "and {after} more",
@@ -363,7 +363,7 @@ _CONTENTS = dict.fromkeys(("aggregate", "window", "session_window"), "aggregates
 
 
 def evidence_words(seen: Evidence) -> str:
-    """Return evidence as one line of text."""
+    """Return a piece of evidence as one line."""
     if not isinstance(seen, Edit):
         return str(seen)
     head, text = _parts(seen)
@@ -371,7 +371,7 @@ def evidence_words(seen: Evidence) -> str:
 
 
 def evidence_lines(evidence: Iterable[Evidence]) -> tuple[str, ...]:
-    """Return evidence as lines; similar edits share a line that gives their number."""
+    """Return evidence as lines; similar edits share one line, which states how many there are."""
     found: dict[str, list[str]] = {}
     for seen in evidence:
         head, text = _parts(seen) if isinstance(seen, Edit) else (str(seen), "")
@@ -380,7 +380,7 @@ def evidence_lines(evidence: Iterable[Evidence]) -> tuple[str, ...]:
 
 
 def edit_of_rows(evidence: Iterable[Evidence]) -> str:
-    """Return the first edit that may change the number of rows, such as `join added`; empty if there is none."""
+    """Return a label for the first edit that may change the number of rows, such as `join added`; empty if none."""
     edit = next(filter(is_of_rows, evidence), None)
     if not isinstance(edit, Edit) or edit.kind is EditKind.SOURCE:
         return ""
@@ -390,7 +390,7 @@ def edit_of_rows(evidence: Iterable[Evidence]) -> str:
 
 
 def own_edits(evidence: Iterable[Evidence]) -> str:
-    """Return one line with those edits of the statement itself that affect rows or values."""
+    """Return one line with the edits of the statement itself that affect rows or values."""
     return "; ".join(evidence_lines(seen for seen in evidence if reading_order(seen) < 2))
 
 
@@ -418,7 +418,7 @@ def _sort_of(head: str, texts: list[str]) -> str:
 
 
 def _parts(edit: Edit) -> tuple[str, str]:
-    """Return the kind of an edit as text, and the edited SQL; the latter is empty if such edits are never grouped."""
+    """Return an edit's label, and the edited SQL; the SQL is empty for edits that are never grouped on one line."""
     where = f"{edit.table}: " if edit.table else ""
     where += _PLACES[edit.place]
     columns = ", ".join(edit.columns)

@@ -14,7 +14,7 @@ from core.text.wording import counted, short_duration, short_number
 PLAN_DIFF_FORMAT = "headgate.plan-diff/1"
 
 FIGURES = frozenset(("replay_rows", "eta_s", "predicted"))
-"""Parts whose values may change although nothing was edited."""
+"""Parts of a plan, such as costs, whose values may change although nothing was edited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class PlanDifference:
     """One difference between two plans."""
 
     of: str
-    """What differs: plan, request, node, verdict, order, step, left behind, reader, refusal or warning."""
+    """The part that differs: plan, request, node, verdict, order, step, left behind, reader, refusal or warning."""
     subject: str
     """The table, guard or field that differs; empty if there is none."""
     part: str
@@ -32,11 +32,11 @@ class PlanDifference:
     after: str | None
     """The value in the second plan; None if only the first plan has one."""
     lines: tuple[str, ...] = ()
-    """The unified diff of a text; empty for other values."""
+    """The unified diff of SQL or YAML; empty for other values."""
 
     @property
     def matters(self) -> bool:
-        """Return whether the difference is significant, rather than a figure that may change on its own."""
+        """Return whether the difference is significant, and not merely in a figure that may change without an edit."""
         if self.of == "verdict":
             return lasting_verdict(self.subject, self.before) != lasting_verdict(self.subject, self.after)
         return self.part not in FIGURES
@@ -62,7 +62,7 @@ def compare_plans(first: Plan, second: Plan) -> tuple[PlanDifference, ...]:
 
 
 def difference_lines(first: Plan, second: Plan) -> tuple[str, ...]:
-    """Return the differences as lines, with differing texts as unified diffs below their node."""
+    """Return the differences as lines; differing SQL and YAML follow their node as unified diffs."""
     found = compare_plans(first, second)
     head = f"plan {first.hash[:12]} → {second.hash[:12]}: "
     if not found:
@@ -94,7 +94,7 @@ def difference_as_json(first: Plan, second: Plan) -> dict[str, Any]:
 
 
 def difference_words(one: PlanDifference) -> str:
-    """Return one difference as a short text, for example `verdict disk: ok → deny`."""
+    """Return one difference as a phrase, for example `verdict disk: ok → deny`."""
     subject = " ".join(word for word in (one.of, one.subject, _LABELS.get(one.part, one.part)) if word)
     if one.lines:
         return f"{subject} differs"

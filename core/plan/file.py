@@ -1,7 +1,7 @@
-"""Plan files, which contain a plan, the texts it was computed from and a time, with a digest and without secrets.
+"""Plan files, which contain a plan, the project files it was computed from, a time and a digest, but no secrets.
 
-A file proves nothing: the agent computes the plan again from the texts, using its own ledger, observations and policy.
-The digest detects damage and careless edits before anything is sent.
+A file proves nothing: the agent computes the plan again from the project files, using its own ledger, observations and
+policy. The digest detects damage and careless edits before anything is sent.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _SQL_SECRET = re.compile(
     rf"{_CALLED}\s*=?\s*[\"'](?!\$\{{)[^\"']",
     re.I,
 )
-"""Matches a secret written out: a key named like a secret, with a value other than `${…}`."""
+"""Matches a literal secret: a key named like a secret, with a value other than `${…}`."""
 _ANY_SECRET = re.compile(
     rf"{_PASSWORD}\s*=>?\s*\\*[\"'](?!\$\{{)[^\"'\\]"  # password = 'x', password="x" of a JAAS configuration
     r"|jaas\.config[^;]{0,2000}?password\s*=\s*(?!\$\{)[^\s\"'\\]"
@@ -37,7 +37,7 @@ _ANY_SECRET = re.compile(
 _KNOWN_BY_FORM = re.compile(
     r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\b(?:gh[oprsu]|github_pat)_[0-9A-Za-z_]{20}|-----BEGIN [A-Z ]*PRIVATE KEY"
 )
-"""Matches AWS keys, GitHub tokens and private keys, which are recognizable by their form."""
+"""Matches AWS keys, GitHub tokens and private keys by their form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +46,17 @@ class SavedPlan:
 
     plan: Plan
     texts: Mapping[str, str]
-    """Declared texts by path within the project."""
+    """Contents of the declared project files, by path within the project."""
     created_at: float
     """When the plan was made, in epoch seconds."""
     expires_at: float
-    """When the plan expires by the project's setting; an agent applies its environment's setting instead."""
+    """When the plan expires by the project's setting; the agent applies its environment's setting instead."""
     author: str
-    """The login that made the plan; to an agent, the author is the login that submits the file."""
+    """The login that made the plan; the agent takes the login that submits the file as the author."""
 
 
 def refuse_secrets(texts: Mapping[str, str]) -> None:
-    """Raise Refused if a text contains what looks like a password or token, because plan files are passed around."""
+    """Raise Refused if a file contains what looks like a password or token, because plan files are shared."""
     for path in sorted(texts):
         text = texts[path]
         patterns = (_SQL_SECRET if path.endswith(".sql") else _YML_SECRET, _ANY_SECRET, _KNOWN_BY_FORM)
@@ -71,7 +71,7 @@ def refuse_secrets(texts: Mapping[str, str]) -> None:
 
 
 def saved_as_text(saved: SavedPlan) -> str:
-    """Return the content of a plan file: one line of canonical JSON."""
+    """Return the content of a plan file: a single line of canonical JSON."""
     body = {
         "format": PLAN_FILE_FORMAT,
         "created_at": saved.created_at,
@@ -84,7 +84,10 @@ def saved_as_text(saved: SavedPlan) -> str:
 
 
 def saved_from_text(text: str, name: str) -> SavedPlan:
-    """Parse a plan file; raises UsageError unless it is an intact plan file, Refused for another planner version."""
+    """Parse the content of a plan file.
+
+    Raises UsageError if it is not an intact plan file, and Refused if another version of the planner made the plan.
+    """
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:

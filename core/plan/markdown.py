@@ -25,26 +25,26 @@ from core.text.escaping import escape_control_characters, escape_markdown
 from core.text.wording import counted
 
 COMMENT_LIMIT = 60_000
-"""Maximum size in bytes of UTF-8; GitHub accepts comments of 65,536 characters."""
+"""Maximum size in bytes of UTF-8; GitHub accepts comments of up to 65,536 characters."""
 
 _TABLE, _LIST = 24_000, 4_000
-"""Maximum bytes of the table and of each list; diffs of texts get the rest."""
+"""Maximum bytes of the table and of each list; diffs get the rest."""
 _COMMAND = 1_000
 """Maximum length of a command that is worth copying, in characters."""
 _NOTE = 1_200
-"""Bytes reserved for the note on what was left out, including the command in it."""
+"""Bytes reserved for the note on omitted content, including the command in it."""
 _TICKS = re.compile(r"`+")
 
 
 @dataclass(slots=True)
 class _Page:
-    """The lines of a page, and the bytes that remain; a block that does not fit is left out as a whole."""
+    """The lines of a Markdown page, and the bytes that remain; a block that does not fit is left out as a whole."""
 
     free: int
     lines: list[str] = field(default_factory=list)
 
     def add(self, *lines: str) -> bool:
-        """Add all of the lines, or none if they do not fit; return whether they were added."""
+        """Add all of the lines, or none of them if they do not fit; return whether they were added."""
         size = _bytes(lines)
         if size > self.free:
             return False
@@ -129,7 +129,7 @@ def _how_to_apply(plan: Plan) -> tuple[str, ...]:
 
 
 def _shown_by(plan: Plan) -> str:
-    """Return the command that shows the whole plan: `review` if an agent may have it, or else the planning command."""
+    """Return the command that shows the whole plan: `review` if an agent may have it, else the planning command."""
     if plan.request.nonce:
         return f"headgate review {plan.hash[:12]}"
     line = shlex.join(["headgate", *command_words(plan.request), "--env", plan.environment])
@@ -137,7 +137,7 @@ def _shown_by(plan: Plan) -> str:
 
 
 def _texts(plan: Plan) -> Iterator[tuple[str, ...]]:
-    """Yield a collapsed block for each changed text of the statements that the plan acts on."""
+    """Yield a collapsed diff block for each changed SQL or YAML file of the statements that the plan acts on."""
     for node in plan.nodes:
         if node.action in (Action.KEEP, Action.DELETE):
             continue
@@ -153,7 +153,7 @@ def _folded(node: PlanNode, name: str, lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _fenced(language: str, lines: Iterable[str]) -> tuple[str, ...]:
-    """Return lines in a code fence longer than any run of backticks in them."""
+    """Return lines inside a code fence that is longer than any run of backticks in them."""
     inside = tuple(map(escape_control_characters, lines))
     longest = max((len(run) for line in inside for run in _TICKS.findall(line)), default=0)
     fence = "`" * max(3, longest + 1)

@@ -1,4 +1,4 @@
-"""The plan as a value: what happens to which statement, why and in which order, and what it was computed from."""
+"""The plan as a value: what happens to each statement, why and in which order, and the inputs of the planner."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,11 +23,11 @@ _NOTHING_FOR_SPARK = frozenset(
         Action.KEEP, Action.DELETE, Action.ROLLBACK, Action.UNDELETE, Action.RETIRE, Action.OPTIMIZE, Action.VACUUM,
     }
 )  # fmt: skip
-"""Actions that deploy no new or changed text."""
+"""Actions that deploy no new or changed SQL."""
 
 
 class RetentionKind(StrEnum):
-    """Whether the rows that a statement would read again still exist."""
+    """Whether the input rows that a statement would read again still exist."""
 
     OK = "ok"
     SHORT = "short"
@@ -36,7 +36,7 @@ class RetentionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Whether the rows that a statement would read again still exist, and how many of their files are missing."""
+    """Whether the input rows that a statement would read again still exist, and how many input files are missing."""
 
     kind: RetentionKind
     files_gone: int = 0
@@ -47,7 +47,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class StrategyOffer:
-    """A strategy that a node allows, with its cost; None stands for an unknown value."""
+    """A strategy that is allowed for a node, with its cost; None stands for an unknown value."""
 
     strategy: str
     replay_rows: int | None = None
@@ -61,7 +61,7 @@ class StrategyOffer:
 
     @property
     def executable(self) -> bool:
-        """Return whether an agent can execute the strategy; otherwise it only has a cost, and agents refuse it."""
+        """Return whether agents can execute the strategy; a strategy that they refuse is offered only with its cost."""
         return self.strategy in EXECUTABLE
 
 
@@ -75,16 +75,16 @@ class PlanNode:
     stateful: bool
     action: Action
     change: ChangeKind | None
-    """The kind of change; None if nothing was compared, for example in a delete."""
+    """The kind of change; None if nothing was compared, as in a delete."""
     evidence: tuple[Evidence, ...]
     classified: bool
     strategy: str
-    """A value of `Strategy`; empty if nothing is started."""
+    """A value of `Strategy`; empty if no query is started."""
     reason: Reason
     """Human-readable reason; execution never depends on it."""
     because_of: tuple[TableName, ...]
     level: int
-    """Topological generation within the plan, starting at 0."""
+    """Topological level within the plan, starting at 0."""
     loses: tuple[str, ...]
     replay_rows: int | None = None
     eta_s: float | None = None
@@ -94,21 +94,21 @@ class PlanNode:
     predicted_high_s: float | None = None
     retention: Retention | None = None
     undo: str = ""
-    """The word in column UNDO: `plan`, `stop`, `back` or `none`; empty if there is nothing to undo. See `Plan.undo`."""
+    """The label in column UNDO: `plan`, `stop`, `back` or `none`; empty if nothing is to be undone. See `Plan.undo`."""
     from_version: int = 0
     version: int = 0
-    """The version after the plan; equal to `from_version` unless the plan makes or resumes another one."""
+    """The version after the plan; equal to `from_version` unless the plan creates or resumes another version."""
     bindings: tuple[Binding, ...] = ()
     """Bindings that the version has after the plan."""
     revision: str = ""
-    """Hash of the declared texts."""
+    """Hash of the declared SQL and YAML."""
     texts: RevisionTexts = field(default_factory=RevisionTexts)
-    """The declared texts; for a delete, the deployed ones."""
+    """The declared SQL and YAML; for a delete, the deployed SQL and YAML."""
     old: RevisionTexts = field(default_factory=RevisionTexts)
     trigger: str = ""
     owner: str = ""
     offers: tuple[StrategyOffer, ...] = ()
-    """The strategies that the node allows, the chosen one first."""
+    """The strategies that are allowed for the node, the chosen one first."""
     at: str = ""
     """The start position of the strategy: `now`, a time, a version or a partition; empty if it has none."""
     begins_where: tuple[str, ...] = ()
@@ -126,7 +126,7 @@ class PlanNode:
 
     @property
     def for_spark(self) -> bool:
-        """Return whether the node has new or changed SQL that Spark can analyse."""
+        """Return whether the node has new or changed SQL for Spark to analyse."""
         if self.action in _NOTHING_FOR_SPARK:
             return False
         begins = self.action is Action.START or (self.old.dml, self.old.ddl) != (self.texts.dml, self.texts.ddl)
@@ -154,14 +154,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """The command that undoes a plan for some of its tables, with the cost; or why there is none."""
+    """A command that undoes a plan for some of its tables, with its cost; or the reason why there is no command."""
 
     act: str
     """The words of the command after `headgate`, such as `plan undo` or `stop`; empty if there is none."""
     tables: tuple[TableName, ...]
     """The tables that the command acts on, including readers."""
     words: Sentence
-    """What the command does, or why there is none."""
+    """What the command does, or why there is no command."""
     replay_rows: int | None = 0
     """Rows that are read again; None if unknown."""
     eta_s: float | None = None
@@ -231,7 +231,7 @@ class PlanRefusal:
 
     table: str
     summary: Sentence
-    """A whole sentence that names the table itself."""
+    """A full sentence that contains the name of the table."""
     remedy: Sentence
     guard: str = ""
     """The guard that denies the plan; empty for other refusals."""
@@ -242,7 +242,7 @@ class PlanRefusal:
 
     @classmethod
     def of(cls, table: str, why: Fact[FactKind]) -> "PlanRefusal":
-        """Make a refusal that does not come from a guard; the sentence may contain the table as `{table}`."""
+        """Make a refusal that does not come from a guard; its sentence may refer to the table as `{table}`."""
         said = _about(table, why)
         remedy = said.remedy
         assert remedy is not None, "a refusal has a remedy"
@@ -258,7 +258,7 @@ class PlanWarning:
     summary: Sentence
     """The text that follows the name of the table."""
     multiplies_rows: bool = False
-    """Whether the same input may produce more rows; warnings of this sort come first."""
+    """Whether the same input may produce more rows; such warnings come first."""
     kind: str = ""
     """The code of the warning."""
     fields: Mapping[str, object] = field(default_factory=dict, compare=False)
@@ -266,7 +266,7 @@ class PlanWarning:
 
     @classmethod
     def of(cls, table: str, said: Fact[FactKind], *, multiplies_rows: bool = False) -> "PlanWarning":
-        """Make a warning; the sentence may contain the table as `{table}`."""
+        """Make a warning; its sentence may refer to the table as `{table}`."""
         return cls(table, _about(table, said).sentence, multiplies_rows, said.kind.code, said.fields)
 
 
@@ -276,7 +276,7 @@ def _about(table: str, said: Fact[FactKind]) -> Fact[FactKind]:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A proposed change, computed from project texts, request, observations and policy."""
+    """A proposed change, computed from project files, a request, observations and a policy."""
 
     hash: str
     """SHA-256 over everything that does not change on its own, see `core.plan.codec.plan_hash`."""

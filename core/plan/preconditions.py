@@ -1,4 +1,4 @@
-"""Preconditions for applying a plan, and the effect of each open plan on a table, to find contradictions."""
+"""Preconditions for applying a plan, and the effect of each open plan on a table, to find contradictory plans."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from core.observed.planner_input import ObservedDeployment
 from core.plan.model import Plan, PlanNode
 
 SERIAL = "serial"
-"""Counts the actions on a table, to detect an action even if the table is in the same state again."""
+"""Counts the actions on a table, so that an action is detected even if the table returns to its former state."""
 
 WATCHED = ("revision", "version", "highest_version", "checkpoint_id", "pointer", "table_id", "wanted", "state", SERIAL)
 """Values that are compared for every table of a plan."""
@@ -20,7 +20,7 @@ READERS = "readers"
 """For a table that the plan acts on: its readers and the versions they read; a new reader invalidates the plan."""
 
 FILLED = "older versions that run"
-"""For a kept table: older versions that still run and that statements of the plan read."""
+"""For a kept table: older versions that are still running and are read by statements of the plan."""
 
 IN_TRASH = "version in the trash"
 """For a table to undelete: the version in the trash, because its files are purged after a deadline."""
@@ -60,7 +60,7 @@ def moved_since(
 ) -> tuple[str, ...]:
     """Return a sentence for each value that differs from a plan's preconditions, sorted by table.
 
-    `acts` describes the last operator action on each table: who did what, and when. A change of state counts only if
+    `acts` describes the last operator action on each table: who did what, and when. A changed state is reported only if
     the table appeared or disappeared.
     """
     readers: dict[TableName, list[tuple[TableName, ObservedDeployment]]] = {}
@@ -123,18 +123,18 @@ def _sentence(table: TableName, key: str, value: str, actual: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TableWords:
-    """The effect of one plan on one table."""
+    """The effect of a plan on one table."""
 
     serial: int
     """The table's serial when the plan was made."""
     acts: bool
     """Whether executing the plan changes the table."""
     says: str
-    """The action on the table and the hash of its texts; empty if the table is kept and was not requested."""
+    """The action on the table and the hash of its SQL and YAML; empty if the table is kept and was not requested."""
 
 
 def scope_words(plan: Plan) -> dict[TableName, TableWords]:
-    """Return a plan's effect on each of its tables; open plans that differ on a table contradict each other."""
+    """Return a plan's effect on each of its tables; open plans with different effects on a table are contradictory."""
     found = {}
     for node in plan.nodes:
         acts = node.action is not Action.KEEP

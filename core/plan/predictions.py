@@ -1,4 +1,4 @@
-"""Predicted durations of a plan, its tables and its steps, as ranges based on a ledger's measurements.
+"""Predicted durations of a plan, its tables and its steps, as ranges based on measurements in the ledger.
 
 A step is expected to take as long as earlier steps of its kind. A version has caught up when it has waited for its
 trigger, read its input, and stayed within its bound for three measurements. If a duration is unknown, so is everything
@@ -25,11 +25,11 @@ _UNMEASURED = {**_AT_ONCE, StepKind.VALIDATE: Seconds(2.0, 60.0)}
 """Assumed durations of steps without measurements; a comparison waits for one or two batches, at most a minute."""
 
 _NO_WORD = Seconds(0.0, 0.0)
-"""Assumed duration of a hold, because a plan cannot know when an operator will release it."""
+"""Assumed duration of a hold, because the planner cannot know when an operator will release it."""
 
 MEASURED_EVERY_S = 5.0
 CHECKS = 3
-"""How many consecutive measurements within the bound open a gate."""
+"""How many consecutive measurements within the bound are needed to open a gate."""
 
 SLOWER, FASTER = 2.0, 10.0
 """Factors applied to the reading time at the fastest batch's rate.
@@ -44,7 +44,7 @@ Predicted = TypeVar("Predicted", PlanNode, Step)
 
 @dataclass(frozen=True, slots=True)
 class PlanPrediction:
-    """The prediction of a plan; values that depend on missing measurements are None."""
+    """The predicted durations of a plan; values that depend on missing measurements are None."""
 
     whole: Seconds | None
     nodes: tuple[PlanNode, ...]
@@ -59,8 +59,7 @@ def predict(
 ) -> PlanPrediction:
     """Return nodes and steps with predicted ranges, in O(n log n) time for n steps.
 
-    The range of a step is its duration; that of a table is the time from the start of the run to the end of the table's
-    last step.
+    A step's range is its duration. A table's range is the time from the start of the run to the end of its last step.
     """
     node_by_table = {node.table: node for node in nodes}
     gates = {step.n for step in steps if step.do is StepKind.CATCH_UP}
@@ -99,7 +98,7 @@ def _with_range(of: Predicted, found: Seconds | None) -> Predicted:
 
 
 def _last(ends: Iterable[Seconds | None]) -> Seconds | None:
-    """Return the latest end; None if `ends` is empty or any end is unknown."""
+    """Return the latest of the predicted ends; None if there are none or any of them is unknown."""
     known = []
     for end in ends:
         if end is None:
@@ -111,8 +110,8 @@ def _last(ends: Iterable[Seconds | None]) -> Seconds | None:
 def _catching_up(node: PlanNode | None, known: TableStatistics, *, below: bool) -> Seconds | None:
     """Return how long a version takes to catch up; None if the number of rows or the rate is unknown.
 
-    The time covers the wait for the trigger, the reading, and the measurements that open the gate. A version `below`
-    another gate may have read its input already, while the run waited for that gate.
+    The duration covers waiting for the trigger, reading the input, and the measurements that open the gate. A version
+    `below` another gate may have read its input already, while the run was waiting for that gate.
     """
     if node is None or node.replay_rows is None or (node.replay_rows and not known.rate_rows_s):
         return None
@@ -125,10 +124,10 @@ def _catching_up(node: PlanNode | None, known: TableStatistics, *, below: bool) 
 
 
 def step_ends(steps: Sequence[Step], seconds: Mapping[int, float]) -> dict[int, float]:
-    """Return the end of each step, in seconds from the start of a run that executes them as `advance_run` does.
+    """Return when each step ends, in seconds from the start of a run that executes them as `advance_run` does.
 
-    The first ready step is executed, while gates are waited for in parallel. Steps with an unknown duration are left
-    out, as are the steps that wait for them.
+    Steps are executed one at a time, except that the run waits for gates in parallel. Steps with an unknown duration
+    are left out, as are the steps that wait for them.
     """
     by_n = {step.n: step for step in steps}
     readers: dict[int, list[int]] = {}

@@ -40,11 +40,11 @@ VERDICTS = ("deny", "approve", "warn", "unknown", "ok")
 
 @dataclass(frozen=True, slots=True)
 class PlanStanding:
-    """Facts about a plan that are not part of it; each is empty if unknown."""
+    """Facts about a plan that are not stored in it; a fact is empty if unknown."""
 
     author: str = ""
     expires: str = ""
-    """When the plan expires: a time of day or a date, as text."""
+    """When the plan expires: a time of day or a date, as a string."""
     approved: int = 0
     """Number of other logins that have approved the plan."""
     closed: str = ""
@@ -63,7 +63,7 @@ class ColumnWidths:
 
 
 FIXED = 20
-"""Width of LVL, the sign, REPLAY, UNDO, and all spaces between columns except the one before WHY."""
+"""Total width of LVL, the sign, REPLAY, UNDO, and the spaces between columns except the one before WHY."""
 
 _WHY = 4
 """Index of the reason in the cells of a row."""
@@ -81,7 +81,7 @@ def plan_lines(plan: Plan, width: int, standing: PlanStanding | None = None) -> 
 
 
 def plan_sections(plan: Plan) -> dict[str, tuple[str, ...]]:
-    """Return the sections below the table of a plan, by title; empty sections are omitted."""
+    """Return the sections below the plan's table, by title; empty sections are omitted."""
     sections = {
         "REFUSED": tuple(f"{r.summary}. {_capitalized(str(r.remedy))}" for r in plan.refusals),
         "LEFT BEHIND": tuple(map(_left_behind, plan.left_behind)),
@@ -96,7 +96,7 @@ def plan_sections(plan: Plan) -> dict[str, tuple[str, ...]]:
 
 
 def head_lines(plan: Plan, width: int, standing: PlanStanding) -> list[str]:
-    """Return the heading of a plan as lines: request, author, environment, size, expiry and approvals."""
+    """Return a plan's heading as lines: request, author, environment, size, expiry and approvals."""
     # The agent does not keep a plan that does nothing, so `apply` would not find the plan by its hash.
     keeps = not (plan.refusals or plan.empty)
     parts = [f"PLAN {plan.hash[:4]}  {request_words(plan)}" if keeps else f"PLAN  {request_words(plan)}"]
@@ -116,9 +116,9 @@ def head_lines(plan: Plan, width: int, standing: PlanStanding) -> list[str]:
 
 
 def head_parts(plan: Plan) -> list[str]:
-    """Return the size of a plan as separate texts: statements, steps, levels and ETA.
+    """Return the size of a plan as separate strings: statements, steps, levels and ETA.
 
-    A refused or empty plan has a single text that states this.
+    For a refused or empty plan, the only string states that the plan is refused or empty.
     """
     if plan.refusals:
         return ["refused: nothing in it can be executed"]
@@ -143,7 +143,7 @@ def _nothing_held(acted: Sequence[PlanNode]) -> str:
 
 
 def request_words(plan: Plan) -> str:
-    """Return the request as it would be typed on the command line, without default options."""
+    """Return a request as an operator would type it on the command line, without default options."""
     asked = plan.request
     words = command_words(asked)[1:]
     if asked.changed_since:
@@ -179,7 +179,7 @@ def node_cells(node: PlanNode) -> tuple[str, ...]:
 
 
 def table_row(cells: Sequence[str], widths: ColumnWidths, sign: str = " ") -> str:
-    """Return one row of the plan's table, or its row of titles, as text."""
+    """Return one row of the plan's table, or its row of column titles, as a string."""
     by_title = dict(zip(TITLES, cells, strict=True))
     text = f"{by_title['LVL']:>3} {sign}{_cell(by_title['TABLE'], widths.table)} "
     text += f"{_cell(by_title['CHANGE'], widths.change)} {_cell(by_title['ACTION'], widths.action)} "
@@ -203,7 +203,7 @@ def node_lines(node: PlanNode, widths: ColumnWidths, width: int) -> list[str]:
 
 
 def reader_sentences(plan: Plan) -> tuple[str, ...]:
-    """Return a sentence for each exposure on what changes for it."""
+    """Return, for each reader outside Headgate, a sentence on how the plan affects it."""
     swapped = {table for step in plan.steps if step.do is StepKind.SWAP for table in step.tables}
     return tuple(_reader(reader, swapped=reader.table in swapped) for reader in plan.readers)
 
@@ -229,7 +229,7 @@ def loss_sentences(plan: Plan) -> tuple[str, ...]:
 
 
 def undo_sentences(plan: Plan) -> tuple[str, ...]:
-    """Return each undo command with its deadline, effect and cost, or why the tables have none."""
+    """Return each undo command with its deadline, effect and cost, or why some tables have no such command."""
     found: dict[str, None] = {}
     for way in plan.undo:
         command = undo_command(plan, way)
@@ -240,7 +240,7 @@ def undo_sentences(plan: Plan) -> tuple[str, ...]:
 
 
 def guard_sentences(plan: Plan) -> tuple[str, ...]:
-    """Return a sentence for each verdict that is not ok, worst first, and one sentence for all that are ok."""
+    """Return a sentence for each guard whose verdict is not ok, worst first, and one sentence for all other guards."""
     found = [f"{guard.verdict}  {_guard(guard)}" for guard in guards_by_verdict(plan) if guard.verdict != "ok"]
     fine = [guard for guard in plan.guards if guard.verdict == "ok"]
     words = [_guard(guard) for guard in fine if guard.name not in UNMEASURED]
@@ -254,7 +254,7 @@ def guards_by_verdict(plan: Plan) -> list[Guard]:
 
 
 def spark_sentences(plan: Plan) -> tuple[str, ...]:
-    """Return sentences on which new or changed statements Spark contradicts, confirms, or has not confirmed."""
+    """Return sentences that list the new or changed statements Spark contradicts, confirms, or has not confirmed."""
     tables_by_words: dict[str, list[TableName]] = {spark_word(known): [] for known in (False, True, None)}
     for node in plan.nodes:
         if words := spark_words(node):
@@ -263,7 +263,7 @@ def spark_sentences(plan: Plan) -> tuple[str, ...]:
 
 
 def _left_behind(left: LeftBehind) -> str:
-    """Return a sentence on a reader left behind and the version it reads, which cannot be retired meanwhile."""
+    """Return a sentence on a reader left behind and the version it reads, which cannot be retired until it moves."""
     whose = [f"product {left.product}" if left.product else "not declared"]
     whose += [f"owner {left.owner}"] if left.owner else []
     stays = f"{left.table} ({', '.join(whose)}) stays on {left.reads}"
@@ -277,7 +277,7 @@ def _guard(guard: Guard) -> str:
 
 
 def _named(tables: Sequence[TableName]) -> str:
-    """Return a list of tables as text, at most NAMED of them by name."""
+    """Return a list of tables as a string with at most NAMED names."""
     more = f" and {len(tables) - NAMED} more" if len(tables) > NAMED else ""
     return ", ".join(tables[:NAMED]) + more
 
@@ -298,7 +298,7 @@ def _table(plan: Plan, width: int) -> list[str]:
 
 
 def _section(title: str, sentences: Iterable[str], width: int) -> list[str]:
-    """Return sentences as wrapped lines, with the title to the left of the first line."""
+    """Return wrapped lines for sentences, with the section's title to the left of the first line."""
     lines: list[str] = []
     for sentence in sentences:
         lead = f" {title if not lines else '':<11} "

@@ -24,7 +24,7 @@ class StrategyChoice:
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """A request for a plan; in normal form, all tuples are sorted, so that equal requests have equal bytes."""
+    """A request for a plan; in normal form, all tuples are sorted, so that equivalent requests are equal."""
 
     verb: str = "deploy"
     """deploy, delete, or any verb in BY_NAME."""
@@ -34,11 +34,11 @@ class PlanRequest:
     folders: tuple[str, ...] = ()
     """Folders in the project, with forward slashes; a folder stands for every table below it."""
     pipelines: tuple[TableName, ...] = ()
-    """Sinks, each standing for all tables upstream that nothing else needs as well; only for a delete."""
+    """Sinks, each with all upstream tables that no other table needs; only for a delete."""
     changed_since: str = ""
     """Git reference; `tables` are then the tables that differ between the referenced commit and the working tree."""
     gone: tuple[TableName, ...] = ()
-    """Tables that were declared at `changed_since` and no longer are."""
+    """Tables that were declared at `changed_since` and are no longer declared."""
     settings: tuple[str, ...] = ()
     """Keys of the environment in headgate.yml changed since `changed_since`, such as `pool.memory`, without values."""
     everything: bool = False
@@ -50,7 +50,7 @@ class PlanRequest:
     exclude: tuple[TableName, ...] = ()
     rebuild: bool = False
     keep_table: bool = False
-    """Whether creating, altering and swapping tables is forbidden; the plan is refused if a table needs that."""
+    """Whether creating, altering and swapping tables is forbidden; a plan that needs to do so is refused."""
     hold: bool = False
     """Whether the run waits before its swap until `headgate release swap RUN`."""
     start: str = ""
@@ -62,9 +62,9 @@ class PlanRequest:
     continues: str = ""
     """Id of the failed run to continue; its orphans are used or moved to the trash."""
     retain_h: str = ""
-    """How many hours a vacuum keeps files of older versions; empty for the setting of each table."""
+    """How many hours a vacuum retains files of older versions; empty to use each table's own setting."""
     undoes: str = ""
-    """Hash of the executed plan to undo, by planning the texts that were deployed before it."""
+    """Hash of the executed plan to undo, by deploying the SQL and YAML that were deployed before it."""
 
 
 BY_NAME = ("rollback", "undelete", "retire", "optimize", "vacuum")
@@ -88,7 +88,7 @@ def parse_tables(text: str) -> tuple[TableName, ...]:
 
 
 def parse_layer(text: str) -> str:
-    """Parse a layer or its folder's name, such as `fact` or `facts`; raises UsageError with the most similar name."""
+    """Parse a layer or its folder's name, such as `fact` or `facts`; raises UsageError if it is neither."""
     word = text.strip().lower()
     if word in LAYER_FOLDERS:
         return str(LAYER_FOLDERS[word])
@@ -135,7 +135,7 @@ def parse_start(text: str) -> str:
 
 
 def parse_retention(text: str) -> str:
-    """Parse how long a vacuum retains files, as whole hours; raises UsageError."""
+    """Parse how long a vacuum retains files, in whole hours; raises UsageError if it is not a valid number."""
     if not _POSITION.match(text.strip()) or int(text) > MOST_RETAINED_H:
         raise UsageError(f"{text!r} is not a number of hours", remedy="write whole hours: --retain 168 is a week")
     return str(int(text))
@@ -182,7 +182,7 @@ def parse_choices(texts: Iterable[str]) -> tuple[StrategyChoice, ...]:
 def command_words(request: PlanRequest) -> list[str]:
     """Return the words of the command for a request in normal form, for example `plan deploy a --children all`.
 
-    Tables found through a git reference are written by name, because the reference may mean another commit tomorrow.
+    Tables found through a Git reference are written by name, because the reference may later point to another commit.
     """
     if request.undoes:
         return ["plan", "undo", request.undoes[:12], *_children(request), *(["--rebuild"] if request.rebuild else [])]
@@ -224,14 +224,14 @@ def _near(word: str, known: Iterable[str]) -> str:
 
 
 def _position(text: str) -> str:
-    """Return an event time or commit time in UTC; empty if the text is neither."""
+    """Return a start position that is an event time or a commit time, in UTC; empty if it is neither."""
     committed = text[: len(COMMITTED)].lower() == COMMITTED
     moment = _moment(text[len(COMMITTED) :].strip() if committed else text)
     return f"{COMMITTED if committed else ''}{moment}" if moment else ""
 
 
 def _moment(text: str) -> str:
-    """Return a time in UTC; empty if the text is not a time. Digits alone are a version, never a date."""
+    """Return a time in UTC; empty if the string is not a time. Digits alone are a version, never a date."""
     if text[4:5] != "-":
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Freeze windows, in which no plan is applied: days of the week or dates in UTC."""
+"""Freeze windows, during which no plan is applied: days of the week or dates, in UTC."""
 
 import re
 from collections.abc import Iterable
@@ -24,10 +24,10 @@ _ON_A_DATE = re.compile(r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})" + _TIME)
 
 @dataclass(frozen=True, slots=True)
 class FreezeWindow:
-    """A half-open interval in epoch seconds; a weekly window recurs every week."""
+    """A half-open interval in epoch seconds; a window given by days of the week recurs every week."""
 
     text: str
-    """The window as normalized text."""
+    """The window in normalized notation."""
     start: float
     end: float
     weekly: bool
@@ -40,9 +40,10 @@ class FreezeWindow:
 
 
 def parse_freeze_window(text: str) -> FreezeWindow:
-    """Parse `Fri 16:00 - Mon 08:00`, `Sat - Sun`, `2026-12-24 - 2027-01-02`, or a single day or date.
+    """Parse a window: `Fri 16:00 - Mon 08:00`, `Sat - Sun`, `2026-12-24 - 2027-01-02`, or a single day or date.
 
-    A start or end without a time includes the whole day. Raises UsageError that lists the valid forms.
+    A start or end without a time includes the whole day. Raises UsageError, which lists the valid forms, for any other
+    value.
     """
     sides = [" ".join(side.split()) for side in re.split(r"\s+-\s+", text.strip())]
     if len(sides) > 2:
@@ -61,7 +62,7 @@ def parse_freeze_window(text: str) -> FreezeWindow:
 
 
 def frozen_until(windows: Iterable[str], now: float) -> str | None:
-    """Return a sentence on when the freeze of an environment ends, and by which window; None if it is not frozen."""
+    """Return a sentence on when an environment's freeze ends, and by which window; None if it is not frozen."""
     found = [
         (end, window.text) for window in map(parse_freeze_window, windows) if (end := window.end_after(now)) is not None
     ]
@@ -75,7 +76,7 @@ def frozen_until(windows: Iterable[str], now: float) -> str | None:
 class _Side:
     start: float
     end: float
-    """Where the day or date of this side ends."""
+    """End of the day or date on this side of the window."""
     whole: bool
     weekly: bool
 

@@ -1,4 +1,4 @@
-"""The policy of an environment: declared in headgate.yml, and effective once it is recorded."""
+"""The policy of an environment, which is declared in headgate.yml and takes effect once it is recorded."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ ALLOW, ASK = "allow", "ask"
 """Values of `machine_moves`; ASK is the default."""
 
 APPROVABLE = ("delete", "rebuild", "swap", "all")
-"""What a policy can demand an approval for."""
+"""Actions for which a policy can require an approval."""
 
 DISK_FACTOR = 1.3
 """Default factor by which free disk space must exceed the estimate."""
@@ -41,7 +41,7 @@ class Policy:
     max_stopped_percent: float | None = None
     """Maximum percentage of the running statements that one plan may stop or restart."""
     freeze: tuple[str, ...] = ()
-    """Windows in which no plan is applied, as texts that `core.policy.freeze_windows` parses."""
+    """Windows in which no plan is applied, in the notation that `core.policy.freeze_windows` parses."""
     approve: tuple[str, ...] = ()
     """Actions from APPROVABLE that need the approval of another login."""
     approve_rows: int | None = None
@@ -99,5 +99,5 @@ def policy_from_json(data: Mapping[str, Any]) -> Policy:
 
 
 def differing_rules(one: Policy, other: Policy) -> tuple[str, ...]:
-    """Return the keys of the rules in which two policies differ, in the order of POLICY_KEYS."""
+    """Return the keys of the rules that differ between two policies, in the order of POLICY_KEYS."""
     return tuple(key for key in POLICY_KEYS if getattr(one, key) != getattr(other, key))
