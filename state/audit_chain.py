@@ -7,7 +7,7 @@ a copy kept elsewhere.
 An archive is a file of JSON lines that only grows. Entries are on disk in the archive before the transaction that
 removes them from the ledger and records the new end of the archive. After a kill in between, the next round finds these
 entries in the file and continues after them. If the file continues differently, because another ledger was restored
-meanwhile, the file is left alone and a new one is started.
+in the meantime, the file is left alone and a new one is started.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ FIRST = ""
 
 @dataclass(frozen=True, slots=True)
 class AuditHead:
-    """The newest entry of the audit log as recorded in the ledger, or the last entry of an archive."""
+    """Number and hash of the latest audit entry, as recorded in the ledger, or of the last entry of an archive."""
 
     entry: int
     hash: str
@@ -70,12 +70,12 @@ def entry_hash(previous: str, values: Sequence[object]) -> str:
 
 
 def hash_of(entry: AuditRow, previous: str) -> str:
-    """Return the hash of an entry that follows one with the hash `previous`."""
+    """Return the hash that an audit entry must have if the entry before it has the hash `previous`."""
     return entry_hash(previous, [getattr(entry, name) for name in HASHED])
 
 
 def breaks_of(entries: Sequence[AuditRow], head: AuditHead | None, start: AuditHead = START) -> tuple[AuditBreak, ...]:
-    """List the breaks of the chain after the entry `start`; empty if it is intact. `head` is None for an empty log."""
+    """List the breaks in the hash chain after entry `start`; `head` is the recorded latest entry, or None."""
     return tuple(dict.fromkeys(_breaks(entries, head, start)))
 
 
@@ -100,7 +100,10 @@ def _breaks(entries: Sequence[AuditRow], head: AuditHead | None, start: AuditHea
 
 
 def _break_before(entry: AuditRow, before: int, wanted: int | None, start: AuditHead) -> AuditBreak:
-    """Describe the break before an entry; `wanted` is the entry that should precede it, None if it is gone."""
+    """Return the break between an entry and number `before`, the entry that precedes it in the log.
+
+    `wanted` is the number of the entry after which it was written; None if no entry has that entry's hash.
+    """
     if wanted is None and entry.id > before + 1:
         return AuditBreak(before + 1, entry.id - 1, "removed")
     if wanted is None:
@@ -128,7 +131,7 @@ class AuditCheck:
 def append_part(folder: Path, archives: Sequence[AuditArchiveRow], entries: Sequence[AuditRow]) -> AuditArchiveRow:
     """Append the entries of the earliest year to that year's archive; return the archive's new record.
 
-    The entries are synced to disk. A repeated call adds nothing. Raises OSError.
+    The entries are synced to disk. A repeated call adds nothing. Raises OSError if the file cannot be written.
     """
     newest = archives[-1] if archives else None
     # A clock that was set back leads into no earlier file: files follow each other as entries do.
@@ -172,9 +175,9 @@ def _year(entry: AuditRow) -> int:
 
 
 def _places(year: int, archives: Sequence[AuditArchiveRow]) -> Iterator[AuditArchiveRow]:
-    """Yield the archives to which a year's entries may be appended: the newest one, then new ones with unused names.
+    """Yield the archives to which a year's entries may be appended, as records with the current end of each.
 
-    Each record contains the end of its archive.
+    The latest archive comes first if it is of that year, then new archives with unused file names.
     """
     if archives and archives[-1].year == year:
         yield archives[-1]
@@ -186,7 +189,10 @@ def _places(year: int, archives: Sequence[AuditArchiveRow]) -> Iterator[AuditArc
 
 
 def _append(path: Path, end: int, body: bytes) -> bool:
-    """Write `body` at offset `end` of a file and sync it; return False if the file already continues differently."""
+    """Append `body` at offset `end` of a file and sync it; return False if the file does not fit.
+
+    A file does not fit if it is shorter than `end` or has other content there. A partly written `body` is completed.
+    """
     is_new = not path.exists()
     if is_new and end:
         return False
@@ -217,7 +223,7 @@ def sync_to_disk(path: Path) -> None:
 
 
 def _read(path: Path, before: AuditHead) -> list[AuditRow]:
-    """Read the entries of an archive, without an incomplete last line.
+    """Read the entries of an archive, ignoring an incomplete last line.
 
     `before` is the entry that precedes the file's first one. An unreadable line becomes an entry with an invalid hash.
     """
@@ -234,7 +240,7 @@ def _read(path: Path, before: AuditHead) -> list[AuditRow]:
 
 
 def _entry(line: bytes) -> AuditRow | None:
-    """Parse a line as an audit entry; None if it is not one."""
+    """Parse a line of an archive as an audit entry; return None if it is not one."""
     try:
         entry = AuditRow(**json.loads(line))
     except (ValueError, TypeError):

@@ -1,6 +1,6 @@
 """Command log and audit log; audit entries are append-only, enforced by triggers and verified by a hash chain.
 
-The newest entry is recorded separately in the same transaction, so that removal of the latest entries is noticed.
+The latest entry is also recorded separately, in the same transaction, so that removal of the last entries is noticed.
 """
 
 import json
@@ -41,19 +41,19 @@ class AuditReads(LedgerReads):
     """Methods that read the command log and the audit log."""
 
     def commands(self, limit: int = 100) -> tuple[CommandRow, ...]:
-        """List the newest commands, accepted or refused, newest first."""
+        """List the latest commands, accepted or refused, newest first."""
         return self._rows(CommandRow, "SELECT * FROM command ORDER BY id DESC LIMIT ?", (limit,))
 
     def audits(self, limit: int = 100) -> tuple[AuditRow, ...]:
-        """List the newest audit entries, newest first."""
+        """List the latest audit entries, newest first."""
         return self._rows(AuditRow, "SELECT * FROM audit ORDER BY id DESC LIMIT ?", (limit,))
 
     def commands_about(self, subjects: Iterable[str], limit: int = 100) -> tuple[CommandRow, ...]:
-        """List the newest commands whose subject contains one of `subjects`, newest first."""
+        """List the latest commands whose subject contains one of `subjects`, newest first."""
         return self._rows(CommandRow, _ABOUT.format("command"), (json.dumps(sorted(subjects)), limit))
 
     def audits_about(self, subjects: Iterable[str], limit: int = 100) -> tuple[AuditRow, ...]:
-        """List the newest audit entries whose subject contains one of `subjects`, newest first."""
+        """List the latest audit entries whose subject contains one of `subjects`, newest first."""
         return self._rows(AuditRow, _ABOUT.format("audit"), (json.dumps(sorted(subjects)), limit))
 
     def audit_archives(self) -> tuple[AuditArchiveRow, ...]:
@@ -81,12 +81,12 @@ class AuditWrites(AuditReads, LedgerWrites):
     """Methods that write the command log and the audit log; the ledger assigns the ids."""
 
     def add_command(self, command: CommandRow) -> int:
-        """Add a command and return its id."""
+        """Add a row to the command log and return its id."""
         with self._transaction() as connection:
             return insert(connection, "command", values_by_column(command, without=("id",)))
 
     def add_audit(self, audit: AuditRow) -> int:
-        """Add an audit entry and return its id."""
+        """Append an entry to the audit log and return its id."""
         with self._transaction() as connection:
             return put_audit(connection, audit)
 

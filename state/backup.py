@@ -1,4 +1,4 @@
-"""Backup of a ledger to a verified copy, also while the agent writes, and restore from a copy while no agent runs."""
+"""Backup of a ledger, even while the agent writes, and restore from a backup while no agent runs."""
 
 import os
 import shutil
@@ -148,9 +148,9 @@ def _epoch_of(ledger: Path) -> int:
 
 
 def _settle(ledger: Path) -> None:
-    """Write the contents of a ledger's logs into its file, which is then complete even if the restore is killed.
+    """Merge SQLite's log files of a ledger into its file, which is then complete even if the restore is killed.
 
-    The logs of a damaged ledger stay as they are. A second name that a killed restore left behind is removed.
+    The log files of a damaged ledger stay as they are. A hard link that a killed restore left behind is removed.
     """
     for former in ledger.parent.glob(f"{ledger.name}.*.replaced"):
         if ledger.exists() and former.samefile(ledger):
@@ -162,7 +162,10 @@ def _settle(ledger: Path) -> None:
 
 
 def _keep(ledger: Path, now: float) -> Path:
-    """Link a ledger to a second name and move its logs there: SQLite applies logs to any file of the matching name."""
+    """Hard-link a ledger to a second path, rename its log files to match, and return that path.
+
+    The log files must not stay, because SQLite applies them to any database file of the matching name.
+    """
     stem = f"{ledger.name}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}"
     names = (ledger.with_name(f"{stem}{n}.replaced") for n in chain([""], (f".{n}" for n in count(2))))
     kept = next(name for name in names if not name.exists())

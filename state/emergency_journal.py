@@ -1,8 +1,8 @@
-"""The emergency journal: stops that the ledger could not record, as JSON lines that are applied before anything else.
+"""The emergency journal: stop requests that the ledger could not record, as JSON lines that are applied first.
 
-The journal never raises: stops that cannot be written to disk either are kept in memory until the agent ends. The lock
-is never held during ledger access, so that a new stop does not wait for others to be applied. Thanks to the serials, a
-stop can be applied twice without harm.
+The journal never raises: requests that cannot be written to disk either are kept in memory until the agent exits. The
+lock is never held during ledger access, so that a new request does not wait until others have been applied. Thanks to
+the serials, applying a request twice is harmless.
 """
 
 import json
@@ -21,7 +21,7 @@ from core.model.names import parse_statement_name
 
 @dataclass(frozen=True, slots=True)
 class JournalledStop:
-    """An operator's stop of tables, or of single versions such as `orders@v2`."""
+    """An operator's request to stop tables, or individual versions such as `orders@v2`."""
 
     serial: int
     """Serial of the command, as in `state.operator_commands.Word`."""
@@ -35,26 +35,26 @@ class JournalledStop:
 
     @property
     def said(self) -> tuple[str, tuple[str, ...]]:
-        """Return the actor and the names, which are equal for repetitions of the same stop."""
+        """Return the actor and the names to stop, which are equal for repetitions of the same request."""
         return self.actor, self.names
 
 
 class Taken(NamedTuple):
-    """The pending contents of the journal, oldest first."""
+    """The pending stop requests and the unreadable lines of the journal, oldest first."""
 
     stops: tuple[JournalledStop, ...]
     unreadable: tuple[bytes, ...]
-    """Lines that are not stops: torn by a power cut or edited by hand."""
+    """Lines that are not stop requests: torn by a power cut or edited by hand."""
 
 
 class _Waiting(NamedTuple):
     serial: int
-    """Serial of the newest repetition."""
+    """Serial of the latest repetition."""
     on_disk: bool
 
 
 class EmergencyJournal:
-    """The journal's file, next to the ledger; safe to use from several threads of one process."""
+    """A file of stop requests next to the ledger; safe to use from several threads of one process."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -64,15 +64,15 @@ class EmergencyJournal:
         self._done = 0
         """Number of applied bytes that could not be removed from the file yet."""
         self.told: set[tuple[float, str, str, str]] = set()
-        """Pending stops that are already in the command log or the audit log: time, actor, name, and kind of row."""
+        """Pending stop requests that are already in the command or audit log: time, actor, name, and kind of row."""
         self._waiting: dict[tuple[str, tuple[str, ...]], _Waiting] = {}
-        """Stops appended since the journal was last taken."""
+        """Stop requests appended since the last call of `taking`."""
 
     def append(self, stop: JournalledStop, *, after: int) -> bool:
-        """Record a stop; return True if it is on disk, False if it would be lost when this process ends.
+        """Record a stop request; return True if it is on disk, False if it would be lost when this process exits.
 
-        A repetition of a pending stop is not written again, unless a start with the serial `after` came in between, so
-        that repeated stops do not fill the disk.
+        A repetition of a pending request is not written again, so that repetitions do not fill the disk. It is written
+        again if a start with the serial `after` came in between.
         """
         with self._lock:
             before = self._waiting.get(stop.said)
@@ -90,19 +90,19 @@ class EmergencyJournal:
             return on_disk
 
     def waits(self) -> bool:
-        """Return whether stops may be pending; cheap enough to be called in every round."""
+        """Return whether stop requests may be pending; cheap enough to call in every round of the agent."""
         with suppress(OSError):
             return bool(self._kept) or self._path.stat().st_size > self._done
         return bool(self._kept)
 
     def waiting(self) -> Taken:
-        """Return the pending stops without removing them."""
+        """Return the journal's pending contents without removing them."""
         with self._lock:
             return self._read()[0]
 
     @contextmanager
     def taking(self) -> Iterator[Taken]:
-        """Yield the pending stops, and remove them if the block succeeds; stops may be appended meanwhile."""
+        """Yield the pending contents, and remove them if the block succeeds; the journal may grow at the same time."""
         with self._lock:
             taken, size = self._read()
             kept, waiting, self._waiting = len(self._kept), self._waiting, {}
@@ -117,7 +117,7 @@ class EmergencyJournal:
             self._remove(size)
 
     def set_aside(self, lines: tuple[bytes, ...]) -> None:
-        """Append lines that are not stops to the file of unreadable lines, if the disk allows."""
+        """Append lines that are not stop requests to the file of unreadable lines; ignore disk errors."""
         with suppress(OSError):
             descriptor = os.open(self.unreadable_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
             with os.fdopen(descriptor, "wb") as file:
@@ -138,7 +138,7 @@ class EmergencyJournal:
             os.close(descriptor)
 
     def _read(self) -> tuple[Taken, int]:
-        """Return the pending stops and unreadable lines, and the length of the file up to which they were read."""
+        """Return the journal's pending contents, and the length of the file when it was read."""
         try:
             content = self._path.read_bytes()
         except OSError:
@@ -153,12 +153,12 @@ class EmergencyJournal:
         return Taken(tuple(map(self._repeated, [*stops, *self._kept])), unreadable), len(content)
 
     def _repeated(self, stop: JournalledStop) -> JournalledStop:
-        """Return a stop with the serial of its newest repetition, since repetitions are not written to the file."""
+        """Return a stop request with the serial of its latest repetition; repetitions are not written to the file."""
         waiting = self._waiting.get(stop.said)
         return replace(stop, serial=max(stop.serial, waiting.serial)) if waiting else stop
 
     def _remove(self, size: int) -> None:
-        """Mark the first `size` bytes as applied, and delete the file if it has no stops after them."""
+        """Mark the first `size` bytes of the file as applied, and delete the file if nothing follows them."""
         try:
             if self._path.stat().st_size > size:
                 self._done = size
@@ -173,7 +173,7 @@ class EmergencyJournal:
 
 
 def _stop(line: bytes) -> JournalledStop | None:
-    """Parse a line; None if it is not exactly a stop that `as_line` could have written."""
+    """Parse a line of the journal; return None unless `as_line` could have written exactly this stop request."""
     try:
         found = json.loads(line)
         match found:

@@ -1,7 +1,7 @@
 """The ledger as a file: the agent's writer, and the readers that any process may open.
 
-While open, the writer uses WAL mode; when closed, it leaves a rollback-journal file, which readers without write access
-to the folder can read. Readers never write, never migrate, and never hold a read transaction longer than one method.
+The writer uses WAL mode. On closing, it leaves a file in rollback-journal mode, which readers without write access to
+the folder can read. Readers never write, never migrate, and never hold a read transaction longer than one method.
 """
 
 import os
@@ -79,8 +79,8 @@ def create_or_open(path: Path, facts: EnvironmentRow, *, busy_s: float = 5.0) ->
     """Open the environment's ledger for writing, after creating or migrating it if necessary.
 
     An existing ledger keeps its id and takes the project's name from `facts`; `facts` can add protection but not remove
-    it. Raises LedgerUnavailable, or VersionMismatch if the schema is newer than this program or from before the first
-    release, or if the ledger belongs to another project or environment.
+    it. Raises LedgerUnavailable if the file cannot be used. Raises VersionMismatch if the schema is newer than this
+    program or from before the first release, or if the ledger belongs to another project or environment.
     """
     with sqlite_errors_translated(path):
         refuse_network(path)
@@ -119,13 +119,13 @@ class LedgerReader(
         self._connection: sqlite3.Connection | None = None
         self._snapshot: LedgerCopy | None = None
         self.opened = 0
-        """How often the file was opened; it may have been another ledger each time."""
+        """How many times the file was opened; it may have been a different ledger each time."""
         self._file: tuple[int, int] | None = None
         with self._connected():
             pass
 
     def data_version(self) -> int:
-        """Return a number that changes with every write; takes only microseconds, so call it before each frame."""
+        """Return a number that changes with every write to the ledger; cheap enough (microseconds) for every frame."""
         with self._connected() as connection:
             (version,) = connection.execute("PRAGMA data_version").fetchone()
         return self.opened << 32 | int(version)
@@ -143,9 +143,9 @@ class LedgerReader(
 
     @contextmanager
     def frame(self) -> Iterator[Self]:
-        """Run several reads in one snapshot.
+        """Run all reads of a `with` block in one snapshot.
 
-        Keep the block shorter than the time of one screen frame, since the write-ahead log grows meanwhile.
+        Keep the block shorter than one screen frame, since the write-ahead log grows until the block ends.
         """
         with self._connected() as connection:
             connection.execute("BEGIN")
@@ -156,7 +156,7 @@ class LedgerReader(
                     connection.execute("COMMIT")
 
     def close(self) -> None:
-        """Close the file, and remove a temporary copy of it."""
+        """Close the file, and remove its temporary copy if there is one."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -270,7 +270,7 @@ def _refuse_other_schema(path: Path, connection: sqlite3.Connection, *, oldest: 
 
 
 def _refuse_other(path: Path, connection: sqlite3.Connection) -> None:
-    """Raise LedgerUnavailable for a file that is not a ledger, or that is empty and so must have been truncated."""
+    """Raise LedgerUnavailable if the file is not a ledger; an empty file is reported as truncated."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION_ID:
         what = "is not a ledger" if path.stat().st_size else "is empty: it was truncated"
@@ -280,7 +280,7 @@ def _refuse_other(path: Path, connection: sqlite3.Connection) -> None:
 def _make(path: Path, facts: EnvironmentRow) -> None:
     """Create a ledger under a temporary name and rename it, so that a kill leaves a complete ledger or none.
 
-    The folder and the file get their modes regardless of the umask; SQLite creates its logs with the file's mode.
+    The folder and the file get their modes regardless of the umask; SQLite gives its log files the mode of the file.
     """
     missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
     for folder in reversed(missing):
@@ -340,7 +340,7 @@ _PARTS = ("", "-wal", "-journal")
 
 
 class LedgerCopy:
-    """A copy of the ledger and its log in a temporary folder, where SQLite may recover them."""
+    """A copy of a ledger and its SQLite log files in a temporary folder, where SQLite can recover the ledger."""
 
     def __init__(self, origin: Path) -> None:
         self._origin = origin
@@ -406,7 +406,7 @@ def file_system(path: Path, mounts: Iterable[str]) -> str:
 
 
 def is_network(kind: str) -> bool:
-    """Return whether a file system type is served over a network; FUSE counts unless it is known to be local."""
+    """Return whether a file system type is a network one; FUSE types are treated as such unless known to be local."""
     name = kind.removeprefix("fuse.")
     return name in _NETWORK or (
         kind.startswith("fuse.") and name not in {"fuse-overlayfs", "ntfs-3g", "bindfs", "lxcfs"}

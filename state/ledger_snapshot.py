@@ -1,4 +1,4 @@
-"""Snapshots of the ledger for console and command line: immutable values, of which only changes are read again."""
+"""Immutable snapshots of the ledger for the console and the command line; only changed rows are read again."""
 
 import threading
 import time
@@ -31,7 +31,7 @@ NEWEST = 20
 
 @dataclass(frozen=True, slots=True)
 class LedgerSnapshot:
-    """The state of an environment at one moment; `problem` is a sentence if the ledger could not be read."""
+    """A snapshot of an environment's state; `problem` is a sentence if the ledger could not be read, else empty."""
 
     read_at: float
     """When the ledger was read, in epoch seconds."""
@@ -60,7 +60,7 @@ class LedgerSnapshot:
 
     @property
     def age_s(self) -> float | None:
-        """Seconds from the agent's last heartbeat to the reading of this snapshot; None if there is no heartbeat."""
+        """Seconds between the agent's last heartbeat and this snapshot; None if there was no heartbeat."""
         return heartbeat_age_s(self.facts.agent_seen_at, self.read_at) if self.facts else None
 
     @property
@@ -79,7 +79,7 @@ class LedgerSnapshot:
         return tuple(serving_versions(self.statements).values())
 
     def readers_of(self, table: TableName, version: int | None = None) -> tuple[tuple[str, int], ...]:
-        """Return the sorted (table, version) pairs that read a version of a table, or any version if None is given."""
+        """Return the statements that read a table, or the given version of it, as sorted (table, version) pairs."""
         named = ((line, line.bindings) for line in self.statements if f'"{table}"' in line.bound)
         return tuple(
             (line.table, line.version)
@@ -90,7 +90,7 @@ class LedgerSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class StatementDetails:
-    """Details of one statement that are not in the snapshot."""
+    """Details of one statement that a LedgerSnapshot does not include."""
 
     table: TableName
     versions: tuple[Deployment, ...] = ()
@@ -119,7 +119,7 @@ class StatementDetails:
 
 
 class SnapshotCache:
-    """Reads snapshots of one ledger: the same object until something is written, then only the changes."""
+    """Returns snapshots of one ledger: the same object until something is written; only changes are then read again."""
 
     def __init__(self, reader: LedgerReader, *, clock: Callable[[], float] = time.time) -> None:
         self._reader = reader

@@ -1,4 +1,4 @@
-"""Measurements: the latest ones of each version, their history as samples, table statistics, and events.
+"""Measurements of versions: the latest values, their history as samples, table statistics, and events.
 
 Samples are thinned out with age: all are kept for an hour, one per minute for a day, one per quarter of an hour for a
 week.
@@ -71,7 +71,7 @@ SELECT id, {", ".join(f":{name}" for name in _COUNTED)} FROM deployment WHERE "t
 ON CONFLICT (deployment) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _COUNTED)}"""
 
 ANSWERS_KEPT = 2000
-"""Number of analysis answers kept; forgotten ones are asked for again."""
+"""Number of analysis answers kept; Spark is asked again for those that were removed."""
 
 
 class MeasurementReads(LedgerReads):
@@ -86,18 +86,18 @@ class MeasurementReads(LedgerReads):
         return self._row(Measurement, f'{_MEASURED} WHERE d."table" = ? AND d.version = ?', (table, version))
 
     def samples(self, table: TableName, version: int, since: float = 0.0) -> tuple[SampleRow, ...]:
-        """List a version's samples from the time `since` on, oldest first.
+        """List a version's samples since `since`, in epoch seconds, oldest first.
 
         Bytes and counters are None in samples older than an hour.
         """
         return self._rows(SampleRow, _SAMPLES, (table, version, max(0, _slot(since))))
 
     def folded_lag(self) -> dict[str, str]:
-        """Return the positions and totals that the last agent stored for measuring lag, by key."""
+        """Return, by key, the source positions and totals from which the agent continues to measure lag, as JSON."""
         return dict(self._values("SELECT key, body FROM folded_lag"))
 
     def events(self, table: TableName | None = None, limit: int = 100) -> tuple[EventRow, ...]:
-        """List the newest events of one table, or of all tables and the environment, newest first."""
+        """List the latest events of one table, or of all tables and the environment if None is given, newest first."""
         if table is None:
             return self._rows(EventRow, "SELECT * FROM event ORDER BY at DESC, id DESC LIMIT ?", (limit,))
         sql = 'SELECT * FROM event WHERE "table" = ? ORDER BY at DESC, id DESC LIMIT ?'
@@ -115,9 +115,9 @@ class MeasurementReads(LedgerReads):
         return found[0] if found else None
 
     def table_statistics(self, of: TableName | None = None) -> dict[tuple[TableName, int], TableStatistics]:
-        """Return the statistics of all versions that are not deleted, or of those of one table, by table and version.
+        """Return the table statistics of existing versions by table and version, of all tables or of one.
 
-        External tables have version 0. Takes 3 µs per version.
+        External tables have version 0. The call takes 3 µs per version.
         """
         return {
             (table, version): _statistics(figures)
@@ -125,11 +125,11 @@ class MeasurementReads(LedgerReads):
         }
 
     def headroom(self) -> Headroom:
-        """Return the headroom of the environment; all values are unknown before the first measurement."""
+        """Return the environment's spare capacity; all values are unknown before the first measurement."""
         return self._row(Headroom, "SELECT * FROM headroom") or Headroom()
 
     def spark_analyses(self) -> dict[str, str]:
-        """Return Spark's answers to all analysis questions, as JSON by question key; takes some milliseconds."""
+        """Return Spark's cached answers to analysis requests, as JSON by request key; takes some milliseconds."""
         return dict(self._values("SELECT key, answer FROM spark_analysis ORDER BY key"))
 
 
@@ -137,7 +137,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
     """Methods that write measurements, samples and events."""
 
     def put_measurements(self, measurements: Iterable[Measurement]) -> None:
-        """Write the latest measurements of several versions in one transaction; unknown versions are ignored."""
+        """Replace the latest measurements of several versions in one transaction; unknown versions are ignored."""
         with self._transaction() as connection:
             change = self._next_change()
             for measurement in measurements:
@@ -148,9 +148,9 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
                     upsert(connection, "measurement", values, key=("deployment",))
 
     def add_samples(self, samples: Iterable[tuple[TableName, int, SampleRow]]) -> None:
-        """Add samples, one for each (table, version); times are rounded to tenths of a second.
+        """Add samples as (table, version, sample); times are rounded to tenths of a second.
 
-        Use the same `at` for all samples of a round, since reading costs one seek per moment.
+        Use the same `at` for all samples of a round, since reading costs one seek per timestamp.
         """
         with self._transaction() as connection:
             for table, version, sample in samples:
@@ -163,7 +163,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
                 upsert(connection, "sample", values, key=("place",))
 
     def put_folded_lag(self, folded: Mapping[str, str]) -> None:
-        """Replace the positions and totals for measuring lag; only differences are written."""
+        """Replace the result of `folded_lag`; only changed entries are written."""
         with self._transaction() as connection:
             known = dict(connection.execute("SELECT key, body FROM folded_lag").fetchall())
             connection.executemany("DELETE FROM folded_lag WHERE key = ?", [(key,) for key in known.keys() - folded])
@@ -171,7 +171,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
             connection.executemany("INSERT OR REPLACE INTO folded_lag VALUES (?, ?)", changed)
 
     def thin_samples(self, now: float) -> None:
-        """Thin out old samples; call this once a minute. Every time span is a separate transaction."""
+        """Thin out old samples; to be called once a minute. Every time span is a separate transaction."""
         for source, target, age_s, span_s in _AGES:
             span, end = span_s * _TENTHS, _slot(now - age_s)
             while (start := self._oldest(source, span)) is not None and start + span <= end:
@@ -185,8 +185,8 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
     def add_event(self, event: EventRow) -> int:
         """Add an event and return its id.
 
-        If its fingerprint is known for the version, that event is updated instead and its count incremented. The ledger
-        assigns `id`, `count` and `first_at`.
+        If the version already has an event of this kind with the same fingerprint, that event is updated and its count
+        incremented instead. The ledger assigns `id`, `count` and `first_at`.
         """
         with self._transaction() as connection:
             return put_event(connection, event)
@@ -196,7 +196,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
         return None if place is None else int(place) // _DEPLOYMENTS // span * span
 
     def put_table_statistics(self, measured: Mapping[tuple[TableName, int], TableStatistics]) -> None:
-        """Write table statistics, except throughput and state, which are read from measurements."""
+        """Replace the table statistics of versions, except throughput and state, which are read from measurements."""
         with self._transaction() as connection:
             connection.executemany(
                 _PUT_STATISTICS,
@@ -207,12 +207,12 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
             )
 
     def put_headroom(self, headroom: Headroom) -> None:
-        """Replace the headroom of the environment."""
+        """Replace the measurement of the environment's spare capacity."""
         with self._transaction() as connection:
             upsert(connection, "headroom", {"one": 1, **values_by_column(headroom)}, key=("one",))
 
     def put_opinion(self, key: str, answer: str, *, at: float) -> None:
-        """Write Spark's answer to a question, replacing an earlier one; remove the oldest answers beyond the limit."""
+        """Cache Spark's answer to an analysis request, and remove the oldest answers beyond the limit."""
         with self._transaction() as connection:
             upsert(connection, "spark_analysis", {"key": key, "at": at, "answer": answer}, key=("key",))
             connection.execute(
@@ -223,7 +223,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
 
 
 def put_event(connection: sqlite3.Connection, event: EventRow) -> int:
-    """Add an event like `add_event`, but within the caller's transaction."""
+    """Add or update an event as `add_event` does, but within the caller's transaction; return its id."""
     if event.fingerprint:
         of_its_kind = (event.table, event.version, event.kind, event.fingerprint)
         found = connection.execute(
@@ -239,7 +239,7 @@ def put_event(connection: sqlite3.Connection, event: EventRow) -> int:
 
 
 def _thin(connection: sqlite3.Connection, source: str, target: str, slots: tuple[int, int]) -> None:
-    """Move the first sample of each version in a time span to `target`; delete the other samples and empty rounds."""
+    """Move each version's first sample in a time span to the table `target`, and delete the span's other samples."""
     places = (slots[0] * _DEPLOYMENTS, slots[1] * _DEPLOYMENTS)
     within = "place >= ? AND place < ?"
     connection.execute(
@@ -267,6 +267,6 @@ def _slot(at: float) -> int:
 
 
 def _statistics(figures: list[Any]) -> TableStatistics:
-    """Build statistics from the columns of `_TABLE_STATISTICS`, in field order; takes 4 µs per row."""
+    """Build table statistics from a row of `_TABLE_STATISTICS`, whose columns are in field order; takes 4 µs."""
     figures[_EXACT] = figures[_EXACT] == 1
     return TableStatistics(*figures)

@@ -168,9 +168,9 @@ SCHEMA_VERSION = FIRST_VERSION + len(MIGRATIONS) - 1
 
 
 def migrate(connection: sqlite3.Connection, migrations: tuple[str, ...] = MIGRATIONS) -> None:
-    """Migrate a ledger to the newest schema, each migration in one transaction with its version number.
+    """Migrate a ledger to the latest schema, each migration in one transaction with its version number.
 
-    The connection is in autocommit (`isolation_level=None`); a migration that fails or is killed leaves no trace.
+    The connection must be in autocommit mode (`isolation_level=None`). A failed or killed migration leaves no trace.
     """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version == FIRST_VERSION + len(migrations) - 1:
@@ -185,7 +185,7 @@ def migrate(connection: sqlite3.Connection, migrations: tuple[str, ...] = MIGRAT
 
 
 def _step(version: int, script: str) -> "Callable[[Database], None]":
-    """Return a function that runs a script in the transaction of sqlite-utils, which `executescript` would commit."""
+    """Return a function that runs a migration in sqlite-utils' transaction, which `executescript` would commit."""
 
     def migrate_to(database: "Database") -> None:
         pending = ""

@@ -1,6 +1,6 @@
 """Operator commands on statements: stop and start of a table or of one version, ordered by serial.
 
-Only the newest command ("word") on each subject is kept. A command is applied only if no later one exists.
+Only the latest command ("word") on each subject is kept. A command is applied only if no later one exists.
 """
 
 import sqlite3
@@ -15,7 +15,7 @@ from state.transactions import MAY_RUN, LedgerReads
 
 
 class Wish(StrEnum):
-    """What a command requests."""
+    """The effect that a command requests: stop, or start by an operator or a run."""
 
     STOP = "stop"
     START = "start"
@@ -25,7 +25,7 @@ class Wish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """Serial, actor and time of a command; for a run, of its application or last retry."""
+    """Serial, actor and time of a command; for a command of a run, those of the run's start or last retry."""
 
     serial: int
     """From one increasing sequence per environment; the command with the higher serial wins."""
@@ -35,7 +35,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class WordRow:
-    """The newest command on a table or on one version."""
+    """The latest command on a table or on one of its versions."""
 
     subject: str
     """A table, meaning all its versions, or a query name, `orders@v2`."""
@@ -72,41 +72,41 @@ class WordReads(LedgerReads):
         return int(self._values(NEWEST_SERIAL)[0][0])
 
     def word(self, subject: str) -> WordRow | None:
-        """Return the newest command on exactly this subject; None if there is none."""
+        """Return the latest command on exactly this subject (a table or query name); None if there is none."""
         return self._row(WordRow, "SELECT * FROM word WHERE subject = ?", (subject,))
 
     def is_started_by_operator(self, table: TableName, version: int) -> bool:
-        """Return whether the newest command on exactly this version is an operator's start, not a run's."""
+        """Return whether the latest command on exactly this version is a start by an operator, not by a run."""
         found = self.word(query_name(table, version))
         return found is not None and found.wish == Wish.START
 
     def is_started_since(self, table: TableName, version: int, serial: int) -> bool:
-        """Return whether the newest command on exactly this version is a start with a higher serial than `serial`."""
+        """Return whether the latest command on exactly this version is a start with a higher serial than `serial`."""
         found = self.word(query_name(table, version))
         return found is not None and found.wish != Wish.STOP and found.serial > serial
 
     def run_word(self, run_id: str) -> Word:
-        """Return when and by whom a run was applied or last retried."""
+        """Return the serial, actor and time with which a run issues commands: those of its start or last retry."""
         ((serial, actor, at),) = self._values("SELECT serial, actor, started_at FROM run WHERE id = ?", (run_id,))
         return Word(serial, actor, at)
 
     def stopped_during(self, run_id: str, table: TableName, version: int) -> WordRow | None:
-        """Return the newest stop of a version that no start has ended, if given since a run's start or last retry.
+        """Return the stop command in effect for a version, if it was issued after a run's start or last retry.
 
-        None if there is no such stop. A stop of the table also covers versions that do not exist yet.
+        None if there is no such stop. A stop of the whole table also covers versions that do not exist yet.
         """
         since = self.run_word(run_id).serial
         return self._row(WordRow, _STANDING_STOP, (table, query_name(table, version), since))
 
 
 class WordWrites(WordReads, RegistryWrites):
-    """Methods that write operator commands, each in one transaction with its effect on versions."""
+    """Methods that write operator commands, together with their effect on versions in one transaction."""
 
     def stop_statements(self, names: Iterable[str], word: Word) -> None:
-        """Record an operator's stop of all versions of tables, or of single versions such as `a@v2`.
+        """Record an operator's request to stop all versions of tables, or individual versions such as `a@v2`.
 
-        The wanted state of these versions becomes `stopped` unless a later command exists. The stop also applies to
-        every run that is open at that time, even to versions created later, until a later start or a retry of the run.
+        The desired state of these versions becomes `stopped` unless a later command exists. The request also binds
+        runs that are open at that time, even for versions created later, until a later start or a retry of the run.
         """
         with self._registering() as connection:
             for name in names:
@@ -124,10 +124,10 @@ class WordWrites(WordReads, RegistryWrites):
                 )
 
     def want_running(self, table: TableName, version: int, word: Word, act: TableAct | None = None) -> bool:
-        """Set the wanted state of a version to `running`; return False, without changes, if a later stop exists.
+        """Set the desired state of a version to `running`; return False, without changes, if a later stop exists.
 
-        `act` is the operator action, which advances the table's serial if the wanted state was `stopped`; None for a
-        run.
+        `act` is the operator action, which advances the table's serial if the desired state was `stopped`. Pass None
+        if a run starts the version.
         """
         name = query_name(table, version)
         with self._registering() as connection:
@@ -157,12 +157,12 @@ class WordWrites(WordReads, RegistryWrites):
             return True
 
     def end_stop(self, table: TableName, word: Word) -> None:
-        """Record the start of a whole table, which ends a stop of the table but does not start any version."""
+        """Record a start command on a whole table, which ends a stop of the table but does not start any version."""
         with self._transaction() as connection:
             _put(connection, table, Wish.START, word)
 
     def take_back(self, table: TableName, version: int, word: Word, before: WordRow | None) -> None:
-        """Undo a refused start: set the wanted state back to `stopped`, and restore the version's previous command.
+        """Undo a refused start: set the desired state back to `stopped`, and restore the version's previous command.
 
         Nothing changes if a later command exists.
         """
@@ -179,11 +179,11 @@ class WordWrites(WordReads, RegistryWrites):
             )
 
     def call_off_start(self, table: TableName, version: int, *, cancelled: str = "") -> bool:
-        """Withdraw a start that a run recorded but never carried out; the version's wanted state becomes `stopped`.
+        """Withdraw a start that a run recorded but never carried out; the version's desired state becomes `stopped`.
 
-        Such a version is still stopped, or an operator's stop of it is not confirmed yet. Returns False, without
-        changes, if an open run other than the `cancelled` one changes the table, since that run may still start the
-        version. The caller holds the version's lock.
+        Such a version is still stopped, or is stopping at an operator's request. Returns False, without changes, if
+        there is no such start, or if an open run other than the `cancelled` one changes the table, since that run may
+        still start the version. The caller holds the version's lock.
         """
         with self._registering() as connection:
             done = connection.execute(
@@ -198,7 +198,7 @@ class WordWrites(WordReads, RegistryWrites):
 
 
 def _put(connection: sqlite3.Connection, subject: str, wish: str, word: Word) -> None:
-    """Store a command as the newest one on its subject, unless a later one exists."""
+    """Store a command as the latest one on its subject, unless a later one exists."""
     connection.execute(
         "INSERT INTO word VALUES (?, ?, ?, ?, ?) ON CONFLICT (subject) DO UPDATE SET wish = excluded.wish, "
         "serial = excluded.serial, actor = excluded.actor, at = excluded.at WHERE excluded.serial > word.serial",

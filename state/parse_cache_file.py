@@ -1,4 +1,4 @@
-"""The parse cache: a separate SQLite file of parsed SQL texts, keyed by content; using it never raises.
+"""The parse cache: a separate SQLite file of parsed source files, keyed by content; its use never raises an error.
 
 Deleting the file only costs a few seconds. A file that is unreadable, damaged, owned by another user or written by
 another version of the parsers is treated as empty; a read-only file is left alone.
@@ -27,7 +27,7 @@ _WAIT_S = 0.25
 """How long to wait for another process's transaction."""
 
 _PAUSE_S = 5.0
-"""How long to do without the file after such a wait: a plan may look up thousands of facts."""
+"""How long to leave the file alone after such a wait: a plan may look up thousands of facts."""
 
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS reader (version TEXT PRIMARY KEY, used_at REAL NOT NULL) WITHOUT ROWID",
@@ -39,7 +39,7 @@ _SCHEMA = (
 
 
 class ParseCacheFile:
-    """The file with a project's parsed texts; several processes may use it at the same time."""
+    """The cache file of a project's parse results; several processes may use it at the same time."""
 
     def __init__(self, path: str, version: str | None = None) -> None:
         """Use the file at `path`, which need not exist; an empty path or version disables the cache."""
@@ -47,22 +47,22 @@ class ParseCacheFile:
         self._version = readers_version() if version is None else version
 
     def load(self) -> ParseCache:
-        """Return a parse cache that reads the file; empty if the file cannot be read."""
+        """Return a parse cache that is backed by the file, or an empty one if the file cannot be read."""
         if not self._version or not _is_ours(self._path):
             return ParseCache()
         return ParseCache(look_up=_StoredFacts(self._path, self._version, self._heal))
 
     def save(self, facts: ParseCache, *, whole: bool = True) -> bool:
-        """Store newly parsed texts; return whether anything was written.
+        """Store new parse results; return whether anything was written.
 
-        After a `whole` project was read, outdated texts are removed once there are many.
+        After a `whole` project was read, outdated results are removed once there are many.
         """
         fresh = facts.take_fresh()
         used = facts.keys() if whole else None
         return bool(fresh) and self._written(lambda database: self._add(database, fresh, used))
 
     def load_project(self, texts: Mapping[str, str]) -> ReadProject | None:
-        """Return the stored project that was read from the same texts; None if there is none."""
+        """Return the stored project that was read from the same file contents; None if there is none."""
         if not self._version or not _is_ours(self._path):
             return None
         try:
@@ -78,14 +78,14 @@ class ParseCacheFile:
         return unpack_project(body, texts) if isinstance(body, bytes) and zlib.crc32(body) == crc else None
 
     def save_project(self, texts: Mapping[str, str], found: ReadProject) -> bool:
-        """Store the project that was read from `texts`, replacing an earlier one; return whether it was written."""
+        """Store the project that was read from the file contents `texts`; return whether it was written."""
         body = pack_project(found, texts)
         row = (self._version, digest_of(texts), zlib.crc32(body), body)
         put = "INSERT OR REPLACE INTO project VALUES (?, ?, ?, ?)"
         return self._written(lambda database: database.execute(put, row))
 
     def _written(self, write: Callable[[sqlite3.Connection], object]) -> bool:
-        """Call `write` in one transaction on the file; return whether that succeeded."""
+        """Call `write` in one transaction on the cache file; return whether that succeeded."""
         if not self._version or not self._path:
             return False
         try:
@@ -121,7 +121,7 @@ class ParseCacheFile:
         self._forget(database, used)
 
     def _forget(self, database: sqlite3.Connection, used: Set[bytes] | None) -> None:
-        """Remove texts of old parser versions, and outdated texts once they outnumber the current ones."""
+        """Remove results of old parser versions, and results outside `used` once they outnumber the used ones."""
         stale = "version NOT IN (SELECT version FROM reader ORDER BY used_at DESC LIMIT ?)"
         for table in ("fact", "project", "reader"):
             database.execute(f"DELETE FROM {table} WHERE {stale}", (READER_VERSIONS_KEPT,))
@@ -135,7 +135,7 @@ class ParseCacheFile:
             database.executemany("DELETE FROM fact WHERE version = ? AND key = ?", gone)
 
     def _heal(self, error: sqlite3.Error) -> None:
-        """Delete the file if the error shows that it is damaged; the next write creates a new one."""
+        """Delete the cache file if the error shows that it is damaged; the next write creates a new one."""
         if getattr(error, "sqlite_errorname", "") in ("SQLITE_CORRUPT", "SQLITE_NOTADB") and _is_ours(self._path):
             for ending in ("-journal", ""):
                 try:
@@ -145,9 +145,9 @@ class ParseCacheFile:
 
 
 class _StoredFacts:
-    """Looks up stored texts: one by one at first, later all at once; finds none if the file cannot be read.
+    """Looks up stored parse results; after `FEW` look-ups, it reads the whole file at once.
 
-    While another process holds the file, nothing is found and the file is left alone for `_PAUSE_S`.
+    If the file cannot be read, nothing is found; if another process has locked it, nothing is found for `_PAUSE_S`.
     """
 
     def __init__(self, path: str, version: str, heal: Callable[[sqlite3.Error], None]) -> None:
@@ -186,7 +186,7 @@ class _StoredFacts:
 
 
 def readers_version() -> str:
-    """Return a digest of the code and libraries that parse texts; empty if it cannot be computed."""
+    """Return a digest of the code and libraries that parse source files; empty if it cannot be computed."""
     digest = hashlib.sha256(f"{sys.version_info[:3]}".encode())
     try:
         for path in _sources():
@@ -201,7 +201,7 @@ _ROOMS = ("lineage", "model", "policy", "project", "project_reader", "sql", "tex
 
 
 def _sources() -> list[Path]:
-    """List the files that parsing depends on: packages of core, and files of sqlglot and PyYAML with their versions."""
+    """List the code files that parsing depends on: packages of core, and the version files of sqlglot and PyYAML."""
     core, sqlglot, yaml = find_spec("core"), find_spec("sqlglot"), find_spec("yaml")
     if not (core and core.origin and sqlglot and sqlglot.origin and yaml and yaml.origin):
         raise FileNotFoundError("core, sqlglot or yaml")
@@ -218,7 +218,7 @@ def _open(path: str, mode: str) -> sqlite3.Connection:
 
 
 def _is_ours(path: str) -> bool:
-    """Return whether the file belongs to this user; others are not trusted, since its content determines plans."""
+    """Return whether the file belongs to this user; other files are not trusted, since their content affects plans."""
     try:
         return os.stat(path).st_uid == os.getuid()
     except OSError:

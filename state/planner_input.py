@@ -1,4 +1,4 @@
-"""Conversion of the registry to planner input, shared by console and agent so that their plans agree."""
+"""Conversion of the registry to planner input, shared by the console and the agent so that their plans agree."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -28,12 +28,12 @@ def observe(
     *,
     tickets: Iterable[MigrationTicket] = (),
 ) -> dict[TableName, ObservedDeployment]:
-    """Return the observed deployment of every table, sorted by name; numbers of deleted versions are never reused.
+    """Return the observed deployment of every table, by table name in sorted order.
 
-    `statistics` are by table and version; plan preconditions never depend on them. `taken` are the highest version
-    numbers with foreign folders, which are not reused either. `serials` count the operator actions and runs on each
-    table. `now`, epoch seconds by the checked clock, decides what has expired in the trash. `tickets` are those of all
-    releases.
+    `deployments` must include deleted versions, whose numbers are never reused. `statistics` are by table and version;
+    plan preconditions never depend on them. `taken` are the highest version numbers whose folders have foreign files;
+    these are not reused either. `serials` count the operator actions and runs on each table. `now`, in epoch seconds
+    by the checked clock, determines which trash has expired. `tickets` are the tickets of all releases.
     """
     versions_by_table: dict[TableName, list[Deployment]] = {}
     for deployment in deployments:
@@ -52,7 +52,7 @@ def observe(
 def _open_tickets(
     tickets: Iterable[MigrationTicket], versions_by_table: Mapping[TableName, Iterable[Deployment]]
 ) -> dict[TableName, tuple[OpenTicket, ...]]:
-    """Return the open tickets of exposures, by table; statements need none, since their bindings are observed."""
+    """Return the open migration tickets of exposures, by table; for statements, the observed bindings suffice."""
     replaced = {
         physical_name(d.table, d.version): d.version
         for versions in versions_by_table.values()
@@ -113,7 +113,7 @@ def _observe(
 
 
 def _spare(d: Deployment) -> OtherVersion:
-    """Describe an orphan version; if it was never started, it has no query, whatever its wanted state."""
+    """Return an orphan version as planner input; if it was never started, it has no query that could be running."""
     begun, begins = d.started_at is not None, (*d.begins_where, *filter(None, (d.begins_after, d.older_rows)))
     return replace(_other(d), running=begun and _in_service(d), begun=begun, begins_where=begins)
 
@@ -133,7 +133,7 @@ def _other(d: Deployment) -> OtherVersion:
 
 
 def _in_trash(every: list[Deployment], now: float) -> OtherVersion | None:
-    """Return the version of a deleted table that served last and whose files are kept; None if there is none."""
+    """Return the version of a deleted table that served last among those with kept files; None if there is none."""
     served = [d for d in every if d.served_at is not None and not d.external]
     kept = [d for d in served if d.trash and (d.drop_after or 0.0) > now]
     last = max(kept, key=lambda d: d.served_at or 0.0, default=None)

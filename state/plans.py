@@ -43,7 +43,7 @@ _PLAN = "SELECT {} FROM plan".format(
 _OTHERWISE = """(SELECT group_concat("table", ', ') FROM (SELECT older."table" FROM plan_table older
   JOIN plan_table newer ON newer."table" = older."table" WHERE older.plan_hash = {} AND newer.plan_hash = {}
   AND older.acts AND newer.says NOT IN ('', older.says) ORDER BY older."table" LIMIT 3))"""
-"""SQL for up to three tables of an older plan that a newer plan handles differently; NULL if there are none."""
+"""SQL for up to three tables that a newer plan handles differently from an older plan; NULL if there are none."""
 
 NO_WORDS: "Mapping[TableName, TableWords]" = MappingProxyType({})
 
@@ -52,7 +52,7 @@ class PlanReads(LedgerReads):
     """Methods that read plans, approvals and staged tables."""
 
     def plan(self, hash: str) -> PlanRow | None:
-        """Return a plan by its full hash; None if unknown."""
+        """Return a plan by its full hash; None if there is no such plan."""
         return self._row(PlanRow, f"{_PLAN} WHERE hash = ?1", (hash,))
 
     def plan_hashes(self, hash_prefix: str, limit: int = 10) -> tuple[str, ...]:
@@ -61,17 +61,17 @@ class PlanReads(LedgerReads):
         return tuple(str(found) for (found,) in self._values(sql, (hash_prefix, limit)))
 
     def plans(self, limit: int = 50) -> tuple[PlanRow, ...]:
-        """List the newest plans, newest first."""
+        """List the latest plans, newest first."""
         return self._rows(PlanRow, f"{_PLAN} ORDER BY created_at DESC, hash LIMIT ?", (limit,))
 
     def open_requests(self, now: float) -> tuple[dict[str, Any], ...]:
-        """List the requests of the newest open plans, as written by `request_as_json`, newest first."""
+        """List the requests behind the latest open plans, as written by `request_as_json`, newest first."""
         sql = f"""SELECT json_extract(body, '$.request') FROM ({_PLAN}) WHERE status = 'open' AND expires_at > ?
           ORDER BY created_at DESC LIMIT 20"""
         return tuple(json.loads(asked) for (asked,) in self._values(sql, (now,)) if asked)
 
     def plans_about(self, table: TableName, limit: int = 50) -> tuple[str, ...]:
-        """List the hashes of the newest plans that act on a table, newest first."""
+        """List the hashes of the latest plans that act on a table, newest first."""
         sql = (
             "SELECT hash FROM plan WHERE EXISTS (SELECT 1 FROM json_each(body, '$.order') WHERE value = ?1) "
             "ORDER BY created_at DESC, hash LIMIT ?2"
@@ -99,9 +99,10 @@ class PlanWrites(PlanReads, LedgerWrites):
         was `saved`. A plan that was applied is left unchanged. A plan that had expired or was superseded is replaced,
         and loses its approvals.
 
-        `words` are the plan's decisions by table: open plans that decide differently are superseded. A submitted plan
-        is treated as newer than all others, whatever their times, because a clock may have been wrong. A `saved` plan
-        is treated as made at its recorded time; raises Stale if a later plan decides differently.
+        `words` is the plan's effect on each table; open plans with a different effect on one of these tables are
+        superseded. A submitted plan is treated as newer than all others, whatever their times, because a clock may have
+        been wrong. A `saved` plan is treated as made at its recorded time. Raises Stale if a later plan has a
+        different effect on one of its tables.
         """
         with self._transaction() as connection:
             found = connection.execute(
@@ -131,7 +132,7 @@ class PlanWrites(PlanReads, LedgerWrites):
             _supersede(connection, plan, saved=saved)
 
     def leave_as_is(self, plan: PlanRow, words: "Mapping[TableName, TableWords]", *, saved: bool = False) -> None:
-        """Supersede open plans that decide differently from a plan without actions, which is not stored itself."""
+        """Supersede the open plans whose effect differs from that of a plan without actions, which is not stored."""
         with self._transaction() as connection:
             connection.executemany(
                 "INSERT INTO plan_table VALUES (?, ?, ?, ?, ?)",
@@ -141,7 +142,7 @@ class PlanWrites(PlanReads, LedgerWrites):
             connection.execute("DELETE FROM plan_table WHERE plan_hash = ?", (plan.hash,))
 
     def approve(self, approval: ApprovalRow) -> None:
-        """Write an approval, one per login; refused if the plan is unknown or no longer open."""
+        """Write a login's approval of a plan; raise Refused or Stale if the plan is unknown or no longer open."""
         with self._transaction() as connection:
             _refuse_taken(connection, approval.plan_hash, approval.at)
             connection.execute(
@@ -161,8 +162,9 @@ class PlanWrites(PlanReads, LedgerWrites):
     ) -> None:
         """Mark an open plan as applied and write its run, in one transaction.
 
-        Raises Refused if the plan is unknown or no longer open, or if an open run conflicts on a table that the plan
-        changes (`tables` and those of its steps) or only `reads`. Raises RunIdTaken if the run's id is in use.
+        Raises Refused or Stale if the plan is unknown or no longer open. Raises Refused if an open run has a
+        conflicting lease on a table that the plan changes (`tables` and those of its steps) or only `reads`. Raises
+        RunIdTaken if the run's id is in use.
         """
         with self._transaction() as connection:
             _refuse_taken(connection, plan_hash, now)
@@ -172,13 +174,13 @@ class PlanWrites(PlanReads, LedgerWrites):
             connection.execute("UPDATE plan SET status = 'applied', run_id = ? WHERE hash = ?", (run.id, plan_hash))
 
     def stage(self, staged: Iterable[StagedRow]) -> None:
-        """Stage tables of an actor and folder, all or none; staging a table again replaces its verb."""
+        """Stage tables in one transaction; staging a table of the same actor and folder again replaces its verb."""
         with self._transaction() as connection:
             for one in staged:
                 upsert(connection, "staged", values_by_column(one), key=("actor", "folder", "table"))
 
     def unstage(self, actor: str, folder: str, tables: Iterable[TableName]) -> None:
-        """Remove an actor's staged tables in a folder."""
+        """Unstage some of the tables that an actor has staged in a project folder."""
         with self._transaction() as connection:
             connection.executemany(
                 'DELETE FROM staged WHERE actor = ? AND folder = ? AND "table" = ?',
@@ -187,7 +189,7 @@ class PlanWrites(PlanReads, LedgerWrites):
 
 
 def approvals_of_others(plan: PlanRow, approvals: Iterable[ApprovalRow]) -> tuple[ApprovalRow, ...]:
-    """Return the approvals that count: those of users other than the author, and only one per user id."""
+    """Return the valid approvals of a plan: those of users other than the author, and only one per user id."""
     counted: list[ApprovalRow] = []
     seen = {plan.author_uid, plan.author_process_uid} - {None}
     for approval in approvals:
@@ -217,7 +219,7 @@ def _superseded(short: str, by: str, at: float | None) -> Stale:
 
 
 def local_time(at: float) -> str:
-    """Format a time in the local time zone: `11-22 14:02:11`."""
+    """Format a time, given in epoch seconds, in the local time zone: `11-22 14:02:11`."""
     return time.strftime("%m-%d %H:%M:%S", time.localtime(at))
 
 
@@ -230,7 +232,7 @@ def _refuse_taken(connection: sqlite3.Connection, plan_hash: str, now: float) ->
 
 
 def _refuse_older(connection: sqlite3.Connection, plan: PlanRow) -> None:
-    """Raise Stale for a saved plan if a later plan decides differently about one of its tables."""
+    """Raise Stale for a saved plan if a later plan has a different effect on one of its tables."""
     later = connection.execute(
         f"SELECT hash, author, created_at, {_OTHERWISE.format('?1', 'plan.hash')} AS tables FROM plan "
         "WHERE created_at > ?2 AND tables IS NOT NULL ORDER BY created_at DESC LIMIT 1",
@@ -241,7 +243,7 @@ def _refuse_older(connection: sqlite3.Connection, plan: PlanRow) -> None:
 
 
 def _supersede(connection: sqlite3.Connection, plan: PlanRow, *, saved: bool) -> None:
-    """Supersede the open plans that decide differently from a newer plan about a table."""
+    """Supersede the open plans whose effect on some table differs from that of a newer plan."""
     tables = _OTHERWISE.format("plan.hash", "?1")
     older = "created_at <= ?3" if saved else "TRUE"
     connection.execute(

@@ -1,4 +1,4 @@
-"""The registry: deployed versions of tables, the environment's own row, and its recorded policies.
+"""The registry: deployed versions of tables, the row of the environment, and the environment's recorded policies.
 
 A deleted deployment keeps its row for a time: `drop_after` is set when it is deleted, and `purged_at` once its files
 are gone.
@@ -59,7 +59,7 @@ _CHANGED = f"""{_LINE} WHERE d.id IN (
 
 @dataclass(frozen=True, slots=True)
 class TableAct:
-    """An operator action or run that changed the text, version or wanted state of tables."""
+    """An operator action or run that changed the SQL, version or desired state of tables."""
 
     what: str
     """Description of the action or run for display, such as `run 7f3a-1 of ana`."""
@@ -76,12 +76,12 @@ class RegistryReads(LedgerReads):
         return found
 
     def deployments(self, *, include_deleted: bool = False) -> tuple[Deployment, ...]:
-        """List the versions of all tables, by default without deleted ones; screens use the lighter `statements`."""
+        """List the versions of all tables, by default without deleted ones; for screens, `statements` is faster."""
         where = "" if include_deleted else " WHERE drop_after IS NULL"
         return self._rows(Deployment, f'{_DEPLOYMENT}{where} ORDER BY "table", version')
 
     def registered_since(self, change: int) -> tuple[int, tuple[Deployment, ...]]:
-        """Return the newest change number, and the versions changed after `change`, including deleted ones."""
+        """Return the latest change number, and the versions changed after number `change`, including deleted ones."""
         # The number first, as in `changed_since`.
         return self.change_number(), self._rows(Deployment, f"{_DEPLOYMENT} WHERE changed > ?", (change,))
 
@@ -98,12 +98,12 @@ class RegistryReads(LedgerReads):
         return tuple(d for d in self.versions(table) if 0 < d.clone_of == version and (not d.deleted or d.trash))
 
     def deleted_tables(self) -> tuple[TableName, ...]:
-        """List the tables of which all versions are deleted, by name."""
+        """List the tables whose versions are all deleted, sorted by name."""
         sql = 'SELECT "table" FROM deployment GROUP BY "table" HAVING min(drop_after IS NOT NULL) ORDER BY "table"'
         return tuple(table for (table,) in self._values(sql))
 
     def taken_versions(self) -> dict[TableName, int]:
-        """Return, by table, the highest version number whose folder has foreign files and is therefore not reused."""
+        """Return, by table, the highest version number that must not be reused because its folder has foreign files."""
         return dict(self._values('SELECT "table", max(version) FROM taken_version GROUP BY "table"'))
 
     def change_number(self) -> int:
@@ -115,14 +115,13 @@ class RegistryReads(LedgerReads):
         return self._row(ClockCheck, "SELECT * FROM clock_check")
 
     def statements(self) -> tuple[StatementLine, ...]:
-        """List all versions that are not deleted, as lines for screens, by table and version; 7 µs per version."""
+        """List all existing versions as statement lines, sorted by table and version; takes 7 µs per version."""
         return tuple([_line(values) for values in self._values(_NOT_DELETED)])
 
     def changed_since(self, change: int) -> tuple[int, tuple[StatementLine, ...]]:
-        """Return the newest change number, and the lines changed after `change`, including deleted ones.
+        """Return the latest change number, and the lines changed after number `change`, including deleted ones.
 
-        The cost depends only on the number of changes. With `change` 0, the lines are those of `statements`, in the
-        same order.
+        The cost depends only on the number of changes. With `change` 0, the lines are the result of `statements`.
         """
         with self._connected() as connection:
             # The number first: a change that is written between the two statements is then read twice, never missed.
@@ -133,24 +132,24 @@ class RegistryReads(LedgerReads):
         return newest, tuple([_line(values) for values in found])
 
     def table_serials(self) -> dict[TableName, int]:
-        """Return the serial of each table that an operator action or run has changed."""
+        """Return, by table, the serial that every operator action or run on the table advances."""
         return dict(self._values('SELECT "table", serial FROM table_act'))
 
     def table_acts(self) -> dict[TableName, TableAct]:
-        """Return the last operator action or run that changed each table."""
+        """Return, by table, the last operator action or run that changed it."""
         return {
             table: TableAct(what, at) for table, what, at in self._values('SELECT "table", what, at FROM table_act')
         }
 
 
 class RegistryWrites(RegistryReads, LedgerWrites):
-    """Methods that write the registry; `deployments` is cached until the next write, since there is no other writer."""
+    """Methods that write the registry; as the only writer, this class caches `deployments` until its next write."""
 
     _generation = 0
     _listed: Mapping[bool, tuple[int, tuple[Deployment, ...]]] = MappingProxyType({})
 
     def deployments(self, *, include_deleted: bool = False) -> tuple[Deployment, ...]:
-        """List the versions of all tables, without deleted ones by default, by table and version."""
+        """List the versions of all tables, by default without deleted ones, sorted by table and version."""
         generation = self._generation
         kept = self._listed.get(include_deleted)
         if kept and kept[0] == generation:
@@ -165,28 +164,31 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             connection.execute("UPDATE facts SET agent_seen_at = ?", (at,))
 
     def put_mark(self, mark: int) -> None:
-        """Set the ledger's mark to a higher number; the caller then sets the mark in the data folder."""
+        """Advance the ledger's mark (see `EnvironmentRow`); the caller then advances the one in the data folder."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET mark = ?", (mark,))
 
     def put_doubt(self, doubt: str) -> None:
-        """Record the reason to doubt that the environment is the one in the ledger; an empty text clears the doubt."""
+        """Record why the environment may not be the one in the ledger; an empty string clears the record."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET doubt = ?", (doubt,))
 
     def begin_epoch(self, *, above: int) -> int:
-        """Begin and return an epoch that is higher than the current one and than `above`; it must then be adopted."""
+        """Start a new ledger epoch, higher than the current one and than `above`, and return it.
+
+        The environment must then be adopted.
+        """
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET epoch = max(epoch, ?) + 1", (above,))
         return self.facts().epoch
 
     def adopt(self, *, epoch: int, mark: int) -> None:
-        """Record an adoption: set the new epoch and mark, and clear the doubt."""
+        """Record an adoption: set the new epoch and mark, and clear the doubt about the environment."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET epoch = ?, mark = ?, doubt = ''", (epoch, mark))
 
     def put_agent(self, pid: int | None, started_at: float | None) -> None:
-        """Record the pid and start time of the agent; None when it ends."""
+        """Record the pid and start time of the agent. Pass None for both when the agent exits."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET agent_pid = ?, agent_started_at = ?", (pid, started_at))
 
@@ -198,7 +200,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             connection.execute(f"UPDATE facts SET {assignments}", tuple(fields.values()))
 
     def put_deployment(self, deployment: Deployment) -> None:
-        """Write all fields of a version; if it is active, it replaces the serving version."""
+        """Write all fields of a version, new or existing; an active version replaces the serving one."""
         with self._registering() as connection:
             texts = sqlite_value(deployment.texts)
             connection.execute("INSERT OR IGNORE INTO revision VALUES (?, ?)", (deployment.revision, texts))
@@ -208,14 +210,14 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             upsert(connection, "deployment", values, key=("table", "version"))
 
     def update_deployment(self, table: TableName, version: int, **fields: object) -> None:
-        """Set fields of a version by their names in Deployment; new `texts` require their `revision`."""
+        """Set fields of a version, given by their names in Deployment; new `texts` require their `revision`."""
         done = self._set_fields(table, version, fields, where="TRUE")
         assert done, f"{table} v{version} is not in the ledger"
 
     def observe_deployment(self, seen: Deployment, **fields: object) -> bool:
         """Set observed fields of a version; return False, without changes, if `seen` is outdated.
 
-        It is outdated if the version's run id, state, wanted state or deletion has changed.
+        `seen` is outdated if the version's run id, state, desired state or deletion time has changed since.
         """
         where = "wanted = ? AND state = ? AND run_id = ? AND drop_after IS ?"
         now = (seen.wanted, seen.state, seen.run_id, seen.drop_after)
@@ -238,31 +240,31 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             return done.rowcount == 1
 
     def take_version(self, table: TableName, version: int) -> None:
-        """Record that the folder of a version number has foreign files."""
+        """Record that a version number must not be reused because its folder has foreign files."""
         with self._transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO taken_version VALUES (?, ?)", (table, version))
 
     def put_stopped(self, table: TableName, version: int, run_id: str, at: float) -> bool:
-        """Record that the query with a run id is gone; return False if the version has a different query by now.
+        """Record that a version's query with the given run id has stopped; return False if there is a newer query.
 
-        Also returns False if the wanted state is `running`, since the version is then being started. The wanted state
-        never changes.
+        Also returns False if the desired state is `running`, since the version is then being started. The desired
+        state itself stays unchanged.
         """
         gone = {"state": State.STOPPED, "state_since": at, "query_id": "", "run_id": ""}
         return self._set_fields(table, version, gone, run_id, where="run_id IN ('', ?) AND wanted = 'stopped'")
 
     def put_served(self, count: int) -> None:
-        """Set the ledger's count of serving records in the data folder."""
+        """Set the number of serving records in the data folder, as recorded in the ledger."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET served = ?", (count,))
 
     def activate(
         self, versions: Mapping[TableName, int], *, served: int = 0, by: str = "", at: float | None = None
     ) -> None:
-        """Record that run `by` moved the pointers of tables to these versions, all or none.
+        """Record in one transaction that the pointers of tables were moved to these versions.
 
-        `served` is the count of serving records. `by` is recorded only if `at` is given, and only for versions that did
-        not serve before.
+        `served` is the number of serving records in the data folder. If `at` is given, the run `by` and the time are
+        recorded for versions that were not serving already.
         """
         with self._registering() as connection:
             connection.execute("UPDATE facts SET served = max(served, ?)", (served,))
@@ -272,7 +274,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
                 self._serve(connection, table, version)
 
     def tombstone(self, table: TableName, version: int, *, drop_after: float, trash: str) -> None:
-        """Record that a version is deleted and where its files stay until `drop_after`; a repeated call keeps both."""
+        """Mark a version as deleted, with its files in the trash until `drop_after`; repeated calls change nothing."""
         with self._registering() as connection:
             connection.execute(
                 "UPDATE deployment SET active = 0, wanted = 'stopped', state = 'absent', "
@@ -282,7 +284,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             )
 
     def restore(self, table: TableName, versions: Iterable[int], *, at: float) -> None:
-        """Record that versions were moved out of the trash, all or none; their state becomes `stopped`."""
+        """Record in one transaction that versions were moved out of the trash; their state becomes `stopped`."""
         with self._registering() as connection:
             connection.executemany(
                 "UPDATE deployment SET state = 'stopped', wanted = 'stopped', state_since = ?1, drop_after = NULL, "
@@ -331,7 +333,7 @@ _FLAGS = tuple(n for n, name in enumerate(StatementLine._fields) if StatementLin
 
 
 def _line(values: tuple[Any, ...]) -> StatementLine:
-    """Build a line from the columns of `_LINE`; SQLite has 0 or 1 for a flag, or NULL without a measurement."""
+    """Build a statement line from a row of `_LINE`, where a flag is 0 or 1, or NULL without a measurement."""
     found = list(values)
     for n in _FLAGS:
         found[n] = found[n] == 1
@@ -359,15 +361,15 @@ class PolicyReads(LedgerReads):
     """Methods that read recorded policies."""
 
     def policy_in_force(self) -> PolicyRow | None:
-        """Return the effective policy; None before the first one was recorded."""
+        """Return the row of the effective policy; None before the first one was recorded."""
         return self._row(PolicyRow, "SELECT * FROM policy WHERE status = ?", (IN_FORCE,))
 
     def policy_that_waits(self) -> PolicyRow | None:
-        """Return the policy that is waiting for approval; None if there is none."""
+        """Return the row of the policy that is waiting for approval; None if there is none."""
         return self._row(PolicyRow, "SELECT * FROM policy WHERE status = ?", (WAITING,))
 
     def recorded_policy(self) -> Policy | None:
-        """Return the effective policy, decoded for the planner; None before the first one was recorded."""
+        """Return the effective policy as the planner uses it; None before the first one was recorded."""
         row = self.policy_in_force()
         return policy_of(row) if row else None
 
@@ -376,9 +378,9 @@ class PolicyWrites(PolicyReads, LedgerWrites):
     """Methods that write recorded policies."""
 
     def put_policy(self, row: PolicyRow) -> None:
-        """Write an effective or waiting policy, replacing the one with the same status.
+        """Record a policy as effective or waiting, replacing the previous policy with the same status.
 
-        An effective policy also replaces a waiting one and sets the protection of the environment.
+        An effective policy also replaces a waiting one and determines whether the environment is protected.
         """
         ended = (IN_FORCE, WAITING) if row.status == IN_FORCE else (WAITING, WAITING)
         with self._transaction() as connection:
@@ -388,7 +390,7 @@ class PolicyWrites(PolicyReads, LedgerWrites):
                 connection.execute("UPDATE facts SET protected = ?", (policy_of(row).protected,))
 
     def approve_policy(self, digest: str, *, seen: int, approver: str, at: float) -> PolicyRow:
-        """Make the waiting policy effective; raises Refused unless it has the id `seen` and this digest."""
+        """Make the waiting policy effective and return its row; raise Refused unless it has this id and digest."""
         with self._transaction() as connection:
             waiting = self.policy_that_waits()
             if waiting is None or (waiting.id, waiting.digest) != (seen, digest):
@@ -404,5 +406,5 @@ class PolicyWrites(PolicyReads, LedgerWrites):
 
 
 def policy_of(row: PolicyRow) -> Policy:
-    """Decode the policy in a row."""
+    """Return the policy that a row contains as JSON."""
     return policy_from_json(row.body)

@@ -1,4 +1,4 @@
-"""Releases read from the ledger: runs, joined with the registry and measurements of their tables."""
+"""Releases, assembled from runs in the ledger and from the registry and measurements of their tables."""
 
 import json
 from collections.abc import Iterable, MutableMapping
@@ -14,7 +14,7 @@ from state.ledger import LedgerReader
 
 
 def plan_of(reader: LedgerReader, run: RunRow) -> Plan | None:
-    """Return the plan of a run; None if it is gone or has an unsupported format."""
+    """Return the plan of a run; None if it was removed or has an unsupported format."""
     row = reader.plan(run.plan_hash)
     try:
         return plan_from_json(json.loads(row.body)) if row is not None else None
@@ -42,14 +42,14 @@ def release_of_run(reader: LedgerReader, run: RunRow, plan: Plan, now: float) ->
 
 
 def _brings_back(run: RunRow, old: set[tuple[TableName, int]]) -> bool:
-    """Return whether a run lets replaced versions catch up so that they can serve again."""
+    """Return whether a run lets any of the replaced versions `old` catch up so that it can serve again."""
     return any(step.do == StepKind.CATCH_UP and (step.table, step.version) in old for step in run.steps)
 
 
 def releases(
     reader: LedgerReader, runs: Iterable[RunRow], now: float, plans: MutableMapping[str, Plan | None] | None = None
 ) -> tuple[Release, ...]:
-    """Return the releases that the runs carry out, in the order of the runs; `plans` caches decoded plans by run id."""
+    """Return the releases that runs carry out, in the order of the runs; `plans` caches decoded plans by run id."""
     found, known = [], {} if plans is None else plans
     for run in runs:
         if run.id not in known:
@@ -64,7 +64,7 @@ def releases(
 def open_releases(
     reader: LedgerReader, now: float, plans: MutableMapping[str, Plan | None] | None = None
 ) -> tuple[Release, ...]:
-    """Return open releases and those whose replaced versions still run, newest first."""
+    """Return the releases of open runs, and those whose replaced versions still run, newest first."""
     ids = {run.id for run in reader.open_runs()} | set(reader.observed_runs())
     runs = (reader.run(run_id) for run_id in sorted(ids))
     found = releases(reader, (run for run in runs if run is not None), now, plans)

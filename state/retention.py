@@ -1,8 +1,8 @@
-"""Retention: how long each table of the ledger keeps rows; every round removes a bounded number of rows.
+"""Retention: how long each table of the ledger keeps its rows; every round removes a bounded number of rows.
 
 Rows in use are never removed: open runs with their plans, the revisions of all versions, and the newest version of
 every table, whose number is not reused. Audit entries are moved into files next to the ledger (`state.audit_chain`);
-policies are kept. Samples and Spark's analysis answers are limited in `state.measurements`.
+policies are kept forever. Samples and Spark's analysis answers are limited in `state.measurements`.
 """
 
 from core.model.actions import UNDO_D
@@ -104,7 +104,7 @@ _RULES: tuple[tuple[float, int, str], ...] = (
         "WHERE revision NOT IN (SELECT revision FROM deployment) LIMIT :most)",
     ),
 )
-"""Days, rows per transaction, and the SQL that removes rows older than these days; 0 if age does not matter."""
+"""Age in days (0 if irrelevant), rows per transaction, and the SQL that removes rows of more than this age."""
 
 _OLD_AUDIT = """SELECT * FROM audit WHERE id < coalesce(
   (SELECT id FROM audit WHERE at >= ? AND id > (SELECT entry FROM audit_head) - ? ORDER BY id LIMIT 1), 1 << 62)
@@ -116,10 +116,10 @@ _OLD_VERSIONS = """SELECT id FROM deployment old WHERE purged_at < :before AND v
 
 
 class RetentionWrites(RegistryWrites):
-    """Methods that remove old rows, and write the clock check on which the removal relies."""
+    """Methods that remove old rows, and that write the clock check on which the removal relies."""
 
     def put_clock_check(self, check: ClockCheck, moved_s: float = 0.0) -> None:
-        """Write a check of the wall clock and shift pending deadlines by `moved_s`, in one transaction."""
+        """Write a check of the wall clock, and shift pending deadlines by `moved_s` seconds in the same transaction."""
         with self._registering() as connection:
             if moved_s:
                 connection.execute(
@@ -136,7 +136,7 @@ class RetentionWrites(RegistryWrites):
             upsert(connection, "clock_check", {"one": 1, **values_by_column(check)}, key=("one",))
 
     def forget_old(self, now: float) -> None:
-        """Remove a bounded number of old rows, in several transactions, and release free pages of the file."""
+        """Remove a bounded number of old rows in several transactions, and release free pages of the ledger's file."""
         with self._registering() as connection:
             ids = connection.execute(_OLD_VERSIONS, _limits(now, VERSIONS_D)).fetchall()
             named = (("measurement", "deployment"), ("table_statistics", "deployment"), ("deployment", "id"))
@@ -165,7 +165,7 @@ class RetentionWrites(RegistryWrites):
     def archive_audit(self, now: float) -> None:
         """Move a bounded number of old audit entries into an archive file; a kill neither loses nor duplicates entries.
 
-        Raises LedgerUnavailable if the disk is full; all entries then stay in the ledger.
+        Raises LedgerUnavailable if the archive cannot be written; all entries then stay in the ledger.
         """
         entries = self._rows(AuditRow, _OLD_AUDIT, (now - AUDIT_D * DAY_S, AUDIT_KEPT, AUDIT_PART))
         if not entries:

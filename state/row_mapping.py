@@ -1,6 +1,6 @@
 """Mapping between row dataclasses and SQLite values: each field is a column, and compound values are JSON.
 
-Fields without a column get their default.
+On reading, a field without a column gets its default.
 """
 
 import json
@@ -19,7 +19,7 @@ Value = str | int | float | bytes | None
 
 
 def sqlite_value(value: object) -> Value:
-    """Return the value of a field as an SQLite value; undecodable bytes of file names are escaped."""
+    """Convert the value of a field to an SQLite value; undecodable bytes of file names are escaped."""
     match value:
         case None | int() | float():
             return value
@@ -36,13 +36,13 @@ def sqlite_value(value: object) -> Value:
 
 
 def values_by_column(row: object, *, without: Iterable[str] = ()) -> dict[str, Value]:
-    """Return the fields of a row as SQLite values by column, except the fields in `without`."""
+    """Return the SQLite values of a row by column name, except the fields in `without`."""
     left_out = frozenset(without)
     return {name: sqlite_value(getattr(row, name)) for name in field_names(type(row)) if name not in left_out}
 
 
 def row_from_values(kind: type[Row], columns: Sequence[str], values: Sequence[Any]) -> Row:
-    """Build a row of `kind` from column names and values; columns that are not fields are ignored."""
+    """Build an object of the dataclass `kind` from column names and values; columns that are not fields are ignored."""
     decoders = _decoders(kind)
     return kind(
         **{

@@ -23,7 +23,7 @@ class SampleRow:
 
 @dataclass(frozen=True, slots=True)
 class EventRow:
-    """An event, or equal exceptions grouped by fingerprint (`count` times between `first_at` and `at`)."""
+    """An event, or a group of `count` exceptions with the same fingerprint, from `first_at` to `at`."""
 
     id: int
     at: float
@@ -47,7 +47,7 @@ class EventRow:
 
     @property
     def about(self) -> str:
-        """The table and version of the event; only the table if it is external, empty if the event has no table."""
+        """Label such as `orders v2`: only the table if it is external, empty if the event has no table."""
         return f"{self.table} v{self.version}" if self.table and self.version else self.table
 
 
@@ -64,7 +64,7 @@ class PlanRow:
     status: str
     run_id: str = ""
     texts: str = ""
-    """The declared texts from which the plan was computed, as JSON of path → text."""
+    """The source files from which the plan was computed, as JSON of path → content."""
     author_uid: int | None = None
     """Login uid of the author if the kernel knows it, else the uid."""
     superseded_by: str = ""
@@ -91,7 +91,7 @@ class ApprovalRow:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
-    """A recorded policy; `status` is in force, waits or replaced."""
+    """A recorded policy; `status` is "in force", "waits" (for approval) or "replaced"."""
 
     id: int
     at: float
@@ -110,7 +110,7 @@ class PolicyRow:
 
 @dataclass(frozen=True, slots=True)
 class CommandRow:
-    """One accepted or refused command."""
+    """An entry of the command log: a command that the agent accepted or refused."""
 
     id: int
     at: float
@@ -162,7 +162,7 @@ class AuditArchiveRow:
 
 @dataclass(frozen=True, slots=True)
 class StagedRow:
-    """A table staged by an actor in a project folder."""
+    """A table that an actor has staged in a project folder for the next plan."""
 
     actor: str
     folder: str
@@ -174,7 +174,7 @@ class StagedRow:
 
 @dataclass(frozen=True, slots=True)
 class ClockCheck:
-    """The last check of the wall clock, and the changes of the clock that it found."""
+    """The last check of the wall clock, and the clock changes found so far."""
 
     wall: float
     """The time of the wall clock, in epoch seconds."""
@@ -190,7 +190,7 @@ class ClockCheck:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentRow:
-    """The row of the environment: its identity, agent, pool and freshness."""
+    """The environment's row: its identity, agent, Spark pool and the time of the last heartbeat."""
 
     ledger_id: str
     project_id: str

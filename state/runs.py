@@ -30,7 +30,7 @@ _NO_EVIDENCE = "{}"
 
 
 def draw_run_id(plan_hash: str) -> str:
-    """Return a new run id: the start of the plan's hash, and 25 random bits.
+    """Return a new run id: four characters of the plan's hash and 25 random bits.
 
     Neither a clock nor a counter would do, since clocks are set back and ledgers are restored.
     """
@@ -49,7 +49,7 @@ _RUN = f"SELECT run.*, {_CONTINUED_BY} AS continued_by FROM run"
 
 @dataclass(frozen=True, slots=True)
 class RunWordRow:
-    """An operator action on a run that has not been carried out yet."""
+    """A pending operator action on a run: one that the run has not carried out yet."""
 
     serial: int
     """Increases in the order of acceptance; never reused."""
@@ -67,7 +67,7 @@ class RunWordRow:
 
 
 def control_of(word: RunWordRow) -> OperatorControl:
-    """Return a pending action on a run as evidence for the state machine."""
+    """Convert a pending operator action to input of the run's state machine."""
     return OperatorControl(word.act, word.step, word.actor)
 
 
@@ -87,9 +87,9 @@ def refuse_cancelled(connection: sqlite3.Connection, run_id: str) -> None:
 
 
 def keep_word(connection: sqlite3.Connection, run_id: str, word: OperatorControl, at: float, drawn: int = 0) -> None:
-    """Write an operator action within the caller's transaction; a repetition of the newest action only updates it.
+    """Write an operator action on a run within the caller's transaction; repeating the latest action only updates it.
 
-    `drawn` is the newest serial of a command on a statement, which the ledger may not have yet.
+    `drawn` is the latest serial of a command on a statement; that command may not be in the ledger yet.
     """
     ((recorded,),) = connection.execute(NEWEST_SERIAL)
     statement_serial = max(recorded, drawn)
@@ -108,7 +108,7 @@ class RunReads(LedgerReads):
     """Methods that read runs, tickets and check results."""
 
     def run(self, id: str) -> RunRow | None:
-        """Return a run by its full id; None if unknown."""
+        """Return a run by its full id; None if there is no such run."""
         found = self._runs("WHERE id = ?1", (id,))
         return found[0] if found else None
 
@@ -119,16 +119,16 @@ class RunReads(LedgerReads):
         return found[:1] if found[:1] == (prefix,) else found
 
     def runs(self, limit: int = 50) -> tuple[RunRow, ...]:
-        """List the newest runs with their steps, newest first."""
+        """List the latest runs with their steps, newest first."""
         return self._runs("ORDER BY started_at DESC, id LIMIT ?1", (limit,))
 
     def runs_of(self, table: TableName, limit: int = 50) -> tuple[RunRow, ...]:
-        """List the newest runs that may change a table, with their steps, newest first."""
+        """List the latest runs that may change a table, with their steps, newest first."""
         held = 'SELECT run_id FROM run_table WHERE "table" = ?1 AND NOT reads'
         return self._runs(f"WHERE id IN ({held}) ORDER BY started_at DESC, id LIMIT ?2", (table, limit))
 
     def open_runs(self) -> tuple[RunRow, ...]:
-        """List the runs that have not ended, oldest first."""
+        """List the runs that have not finished, oldest first."""
         return self._runs("WHERE ended_at IS NULL ORDER BY started_at, id", ())
 
     def run_words(self, run_id: str) -> tuple[RunWordRow, ...]:
@@ -137,7 +137,7 @@ class RunReads(LedgerReads):
         return self._rows(RunWordRow, sql, (run_id,))
 
     def runs_with_words(self) -> tuple[str, ...]:
-        """List the ids of runs with pending operator actions, including runs that have ended."""
+        """List the ids of runs with pending operator actions, including finished runs."""
         return tuple(id for (id,) in self._values("SELECT DISTINCT run_id FROM run_word ORDER BY run_id"))
 
     def failed_runs(self) -> tuple[RunRow, ...]:
@@ -147,13 +147,13 @@ class RunReads(LedgerReads):
         )
 
     def observed_runs(self) -> tuple[str, ...]:
-        """List the ids of runs whose version now serves a table of which another version has a scheduled stop."""
+        """List the ids of runs whose version serves a table while another version of it is still scheduled to stop."""
         soaking = 'SELECT "table" FROM deployment WHERE stops_at IS NOT NULL'
         sql = f"SELECT DISTINCT served_by FROM deployment WHERE active AND served_by <> '' AND \"table\" IN ({soaking})"
         return tuple(run for (run,) in self._values(sql))
 
     def step_durations(self, limit: int = 2000) -> "StepDurations":
-        """Return typical step durations, from the newest steps that succeeded at the first attempt."""
+        """Return typical step durations, computed from the latest steps that succeeded at the first attempt."""
         from core.observed.planner_input import MeasuredStep, step_durations
 
         found = self._values(
@@ -172,19 +172,19 @@ class RunReads(LedgerReads):
             )
 
     def tickets(self, run_id: str | None = None) -> tuple[MigrationTicket, ...]:
-        """List the tickets of a run, or of all runs, sorted by table and reader."""
+        """List the migration tickets of a run, or of all runs, sorted by table and reader."""
         which = "WHERE ?1 IS NULL OR run_id = ?1"
         return self._rows(
             MigrationTicket, f'SELECT * FROM migration_ticket {which} ORDER BY "table", reader, run_id', (run_id,)
         )
 
     def unclosed_tickets(self) -> tuple[MigrationTicket, ...]:
-        """List the tickets that are not closed, sorted by table and reader."""
+        """List the migration tickets that are not closed, sorted by table and reader."""
         sql = 'SELECT * FROM migration_ticket WHERE closed_at IS NULL ORDER BY "table", reader, run_id'
         return self._rows(MigrationTicket, sql)
 
     def check_results(self, run_id: str, table: TableName | None = None) -> tuple[CheckResultRow, ...]:
-        """List the check results of a run, for one table or for all, sorted by table and number."""
+        """List the check results of a run, for one table or for all, sorted by table and check number."""
         return self._rows(
             CheckResultRow,
             'SELECT * FROM check_result WHERE run_id = ?1 AND (?2 IS NULL OR "table" = ?2) ORDER BY "table", n',
@@ -192,7 +192,7 @@ class RunReads(LedgerReads):
         )
 
     def uncompared_tables(self, run_id: str) -> tuple[TableName, ...]:
-        """List the tables of a run whose rows were not compared because the check was skipped, by name."""
+        """List, sorted by name, the tables of a run whose rows were not compared because the check was skipped."""
         sql = "SELECT DISTINCT \"table\" FROM check_result WHERE run_id = ? AND verdict = 'skipped' ORDER BY 1"
         return tuple(table for (table,) in self._values(sql, (run_id,)))
 
@@ -203,8 +203,8 @@ class RunWrites(RunReads, LedgerWrites):
     def put_run_state(self, run_id: str, state: str, *, ended_at: float | None = None) -> None:
         """Set the state of a run.
 
-        With `ended_at`, its tables are released. With None, they are leased again; raises Refused if another run has
-        leased one of them or continues this run.
+        If `ended_at` is given, the run releases its tables. If it is None, the run leases them again; raises Refused if
+        another run has a conflicting lease or continues this run.
         """
         with self._transaction() as connection:
             if ended_at is None:
@@ -231,7 +231,7 @@ class RunWrites(RunReads, LedgerWrites):
         Returns False, without changes, if the state is no longer `was`. Operator actions with a serial in `heard` are
         deleted. If `dropped` is given, all other pending actions are deleted too, except a cancel that is still
         possible, and `dropped` creates an event for each of them. A reopened run leases its tables again; raises
-        Refused if one of them is taken.
+        Refused if another run has a conflicting lease.
         """
         with self._transaction() as connection:
             if connection.execute("SELECT state FROM run WHERE id = ?", (run_id,)).fetchone() != (was,):
@@ -269,17 +269,17 @@ class RunWrites(RunReads, LedgerWrites):
             keep_word(connection, run_id, word, at, drawn)
 
     def acknowledge_run(self, run_id: str, by: str) -> None:
-        """Record who acknowledged a failed run; only the first acknowledgement counts."""
+        """Record who acknowledged a failed run; later acknowledgements are ignored."""
         with self._transaction() as connection:
             connection.execute("UPDATE run SET acknowledged_by = ? WHERE id = ? AND acknowledged_by = ''", (by, run_id))
 
     def retry_run(self, run_id: str, *, serial: int, skipping: int = 0, by: str = "", at: float = 0.0) -> None:
-        """Record a retry or the skip of a failed step, so that it takes effect even if the agent dies.
+        """Record the retry of a run, or the skip of its failed step, so that it takes effect even if the agent dies.
 
-        Failed and blocked steps wait again, and an ended run leases its tables again. The `serial` of a retry ends the
-        effect of earlier stops on this run. Operator actions that were pending when the run failed are dropped. Raises
-        Refused if a table is taken or another run continues this one, UsageError if a cancel is pending or the action
-        is not possible.
+        Failed and blocked steps wait again, and a finished run leases its tables again. After a retry with `serial`,
+        earlier stop commands no longer bind the run. Operator actions that were pending when the run failed are
+        dropped. Raises Refused if another run has a conflicting lease or continues this one, UsageError if a cancel is
+        pending or the action is not possible.
         """
         word = OperatorControl("skip" if skipping else "retry", skipping, by)
         with self._transaction() as connection:
@@ -317,7 +317,7 @@ class RunWrites(RunReads, LedgerWrites):
             _put_step(connection, run_id, step)
 
     def open_tickets(self, tickets: Iterable[MigrationTicket]) -> None:
-        """Write new tickets; a ticket that already exists stays unchanged."""
+        """Write new migration tickets; a ticket that already exists stays unchanged."""
         with self._transaction() as connection:
             for ticket in tickets:
                 values = values_by_column(ticket)
@@ -327,7 +327,7 @@ class RunWrites(RunReads, LedgerWrites):
                 connection.execute(sql, tuple(values.values()))
 
     def close_ticket(self, run_id: str, reader: str, *, by: str, at: float) -> int:
-        """Close the open tickets of a reader in a run; return their number. Raises Refused if there are none."""
+        """Close a reader's open migration tickets of a run and return their number; raise Refused if there are none."""
         with self._transaction() as connection:
             closed = connection.execute(
                 "UPDATE migration_ticket SET closed_at = ?, closed_by = ? "
@@ -374,7 +374,7 @@ def _put_step(connection: sqlite3.Connection, run_id: str, step: StepRow) -> Non
 
 
 def _drop_words(connection: sqlite3.Connection, run_id: str, state: str) -> tuple[RunWordRow, ...]:
-    """Delete and return a run's pending operator actions, in order; a cancel is kept if `state` still allows it."""
+    """Delete and return a run's pending operator actions in order, except a cancel that `state` still allows."""
     kept = "cancel" if RunState(state) in HEARD_IN["cancel"] else ""
     sql = "DELETE FROM run_word WHERE run_id = ? AND act <> ? RETURNING serial, act, step, actor, at, statement_serial"
     return tuple(RunWordRow(*values) for values in sorted(connection.execute(sql, (run_id, kept))))
@@ -389,7 +389,7 @@ def _refuse_not_continuable(connection: sqlite3.Connection, run_id: str) -> None
 
 
 def refuse_continued(run_id: str, continued_by: str) -> None:
-    """Raise Refused if another run, `continued_by`, has continued a run, whose versions it has then taken over."""
+    """Raise Refused if another run, `continued_by`, has continued this one and so taken over its versions."""
     if continued_by:
         raise Refused(f"run {run_id} was continued by run {continued_by}", remedy=f"headgate runs {continued_by}")
 
@@ -400,7 +400,7 @@ def _refuse_continued(connection: sqlite3.Connection, run_id: str) -> None:
 
 
 def _hold_again(connection: sqlite3.Connection, run_id: str) -> None:
-    """Raise Refused if a run cannot be reopened because another run continues it or has leased its tables."""
+    """Raise Refused if a run cannot be reopened because another run continues it or has a conflicting lease."""
     _refuse_continued(connection, run_id)
     leases = connection.execute('SELECT "table", reads FROM run_table WHERE run_id = ?', (run_id,)).fetchall()
     _refuse_held(connection, run_id, dict(leases))

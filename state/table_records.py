@@ -1,4 +1,4 @@
-"""All rows of the ledger that make up the history of one table, read in one snapshot."""
+"""The ledger's rows that make up the history of one table, read in one snapshot."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class TableRecords:
 
 
 def read_table_records(reader: LedgerReader, table: TableName, limit: int) -> TableRecords:
-    """Read at most `limit` rows of each kind about a table."""
+    """Read at most `limit` rows of each kind (of each source for events) about a table, in one snapshot."""
     with reader.frame():
         runs = reader.runs_of(table, limit)
         plans = tuple(plan for each in dict.fromkeys(run.plan_hash for run in runs) if (plan := reader.plan(each)))
@@ -52,7 +52,7 @@ def _newest_first(events: Iterable[EventRow]) -> tuple[EventRow, ...]:
 
 
 def _upstream(reader: LedgerReader, table: TableName) -> tuple[TableName, ...]:
-    """List all tables upstream of a table's serving version, sorted by name."""
+    """List all tables, direct and indirect, upstream of a table's serving version, sorted by name."""
     found: set[TableName] = set()
     open_ = [table]
     while open_:
@@ -64,7 +64,7 @@ def _upstream(reader: LedgerReader, table: TableName) -> tuple[TableName, ...]:
 
 
 def subjects_of(reader: LedgerReader, table: TableName, limit: int) -> tuple[str, ...]:
-    """List the subjects under which the command and audit logs mention a table: its name, its runs and its plans."""
+    """List the subjects under which logs mention a table: its name, the ids of its runs, its plans' short hashes."""
     runs = reader.runs_of(table, limit)
     hashes = {run.plan_hash for run in runs} | set(reader.plans_about(table, limit))
     # Commands name plans by their first twelve letters, and runs by their whole ids.

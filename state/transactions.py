@@ -75,7 +75,7 @@ def sqlite_errors_translated(path: Path) -> Iterator[None]:
 
 
 def ledger_unavailable(path: Path, error: sqlite3.DatabaseError) -> LedgerUnavailable:
-    """Return the LedgerUnavailable error, with a remedy, for an SQLite error."""
+    """Convert an SQLite error to LedgerUnavailable with a remedy."""
     name = str(getattr(error, "sqlite_errorname", ""))
     for prefix, what, remedy in _REMEDIES:
         if name.startswith(prefix):
@@ -93,7 +93,7 @@ MAY_RUN = ", ".join(f"'{state}'" for state in sorted({*ALIVE, State.STOPPING, St
 
 
 def while_it_may_run(figure: str) -> str:
-    """Return SQL for a measured column that is NULL unless the version may be running, since it would be outdated."""
+    """Return SQL for a column of `measurement` that yields NULL, not an outdated value, if no query may be running."""
     return f"CASE WHEN d.state IN ({MAY_RUN}) THEN m.{figure} END AS {figure}"
 
 
@@ -145,7 +145,7 @@ class LedgerReads(ABC):
 
 
 class LedgerWrites(LedgerReads):
-    """Base class for the writer of a ledger; reads use a separate connection and never wait for a write."""
+    """Base class for the writer of a ledger; its reads use a separate connection and never wait for a write."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, reading: sqlite3.Connection) -> None:
         self.path = path
@@ -176,7 +176,7 @@ class LedgerWrites(LedgerReads):
                 raise
 
     def _next_change(self) -> int:
-        """Return the next change number, by which consoles find changes; called within a transaction."""
+        """Return the next change number, which consoles use to find changed rows; to be called within a transaction."""
         self._changed += 1
         return self._changed
 

@@ -35,7 +35,7 @@ NOT_DONE = frozenset({CommandOutcome.PARTLY, CommandOutcome.REFUSED, CommandOutc
 
 
 class Came(StrEnum):
-    """The result of an operator action on one version of a table."""
+    """The kind of result of an operator action on one version of a table."""
 
     STARTED = "started"
     RESTARTED = "restarted"
@@ -73,7 +73,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class ActOutcome:
-    """The outcome of an operator action on one version of a table."""
+    """The outcome of an operator action on one version of a table, with its duration and error."""
 
     table: TableName
     version: int
@@ -82,7 +82,7 @@ class ActOutcome:
     """Milliseconds from the arrival of the command to the call that stops the query; None without such a call."""
     took_ms: float
     recorded: bool = True
-    """False if part of the action would be lost when the agent ends.
+    """False if part of the action would be lost when the agent exits.
 
     For a stop: neither the ledger nor the emergency journal could record the stop. For the start of a table: the ledger
     records that this version should run, but not that the stop of the other versions has ended.
@@ -102,7 +102,7 @@ class ActOutcome:
 
     @property
     def recorded_as(self) -> CommandOutcome:
-        """The equivalent outcome of a command; `DONE` only if nothing remains to be confirmed."""
+        """The outcome as the command log records it; `DONE` only if nothing remains to be confirmed."""
         if self.error is not None:
             return CommandOutcome.of_error(self.error)
         if self.came in UNCHANGED:
@@ -117,7 +117,7 @@ class ActOutcome:
         return Sentence(timed + pending + ("" if self.recorded else ", not recorded"))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the outcome as the JSON object that the agent sends back and `--json` prints."""
+        """Return the outcome as the JSON object that the agent sends to clients and that `--json` prints."""
         return {
             "table": self.table,
             "version": self.version,
@@ -131,7 +131,7 @@ class ActOutcome:
 
     @classmethod
     def from_json(cls, answer: Mapping[str, Any]) -> Self:
-        """Rebuild an outcome from the output of `as_json`; a result that this release does not know is unconfirmed."""
+        """Rebuild an outcome from the output of `as_json`; an unknown kind of result is treated as unconfirmed."""
         came, error = answer.get("came"), answer.get("error")
         return cls(
             table=TableName(str(answer.get("table", "?"))),

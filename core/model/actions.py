@@ -1,4 +1,4 @@
-"""What a plan can do: actions on statements, kinds of steps, and strategies."""
+"""The building blocks of a plan: actions on statements, kinds of steps, and strategies."""
 
 import textwrap
 from collections.abc import Mapping
@@ -142,12 +142,12 @@ UNDO_D = 90.0
 
 
 def typed_strategy(strategy: str) -> str:
-    """Return a strategy in the form that users type after `--strategy`."""
+    """Return a strategy as users type it after `--strategy`."""
     return strategy.replace("_", "-")
 
 
 def strategy_lines(width: int) -> tuple[str, ...]:
-    """Return lines of at most `width` columns that explain each strategy and mark those not executable yet."""
+    """Return help lines of at most `width` columns that explain each strategy and mark those not executable yet."""
     lines: list[str] = []
     for strategy, summary in STRATEGIES.items():
         words = summary if strategy in EXECUTABLE else f"{summary} (not executable yet)"

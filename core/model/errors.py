@@ -62,7 +62,7 @@ class ConfirmationNeeded(Refused):
 
 
 class Overtaken(Refused):
-    """Raised if an operator has given a later command that contradicts the request."""
+    """Raised if an operator has issued a later command that contradicts the request."""
 
 
 class NotAdopted(Refused):

@@ -8,7 +8,7 @@ from core.text.sentence import Sentence
 
 
 class EventKind(StrEnum):
-    """The subject of an event."""
+    """The kind of an event, named after its subject."""
 
     STATE = "state"
     EXCEPTION = "exception"
@@ -32,7 +32,7 @@ class EventCause(StrEnum):
     RESTART = "restart"
     RUN = "run"
     WANTED = "wanted"
-    """The agent restored the wanted state."""
+    """The agent restored the desired state."""
 
 
 DONE_BY = {

@@ -1,4 +1,4 @@
-"""Evidence for the severity of a change, as values: edits to texts and settings, and notices.
+"""Evidence for the severity of a change, as values: edits to source files and settings, and notices.
 
 `core.plan.descriptions` turns them into sentences; decisions depend on their kinds.
 """
@@ -105,7 +105,7 @@ OF_COLUMNS = _OF_VALUES - {EditKind.FILTER, EditKind.HAVING} | {EditKind.EXPRESS
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """An edit to a text or setting; `before` is empty for an addition, `after` for a removal."""
+    """An edit to a statement's SQL or settings; `before` is empty for an addition, `after` for a removal."""
 
     kind: EditKind
     before: str = ""
@@ -119,12 +119,12 @@ class Edit:
 
     @property
     def joins(self) -> bool:
-        """Whether the edit concerns a join, in the text or in Spark's state."""
+        """Whether the edit concerns a join, either in the SQL or in Spark's state."""
         return self.kind in _JOINS or self._of_operator("stream_join")
 
     @property
     def limits(self) -> bool:
-        """Whether the edit concerns a limit, in the text or in Spark's state."""
+        """Whether the edit concerns a limit, either in the SQL or in Spark's state."""
         return self.kind is EditKind.LIMIT or self._of_operator("limit")
 
     def _of_operator(self, name: str) -> bool:
@@ -140,7 +140,7 @@ class Edit:
 
 
 class Notice(FactKind):
-    """A finding of a plan other than an edit, such as unknown texts, Spark's analysis or a lost checkpoint."""
+    """A finding of a plan other than an edit, such as unknown SQL, Spark's analysis or a lost checkpoint."""
 
     TEXTS_UNKNOWN = "it changed, and the deployed texts are unknown"
     STATEMENT_UNKNOWN = "the deployed statement is unknown"
@@ -216,12 +216,12 @@ def is_of_rows(seen: Evidence) -> bool:
 
 
 def reading_order(seen: Evidence) -> int:
-    """Return the rank of evidence in a summary: 0 if `is_of_rows`, 1 for edits to filters or columns, else 2."""
+    """Return the sort key of evidence in a summary: 0 if `is_of_rows`, 1 for edits to filters or columns, else 2."""
     return 0 if is_of_rows(seen) else 1 if isinstance(seen, Edit) and seen.kind in _OF_VALUES else 2
 
 
 def in_statement(table: TableName, seen: Evidence) -> Evidence:
-    """Return the evidence, attributed to one statement of a statement set."""
+    """Return the evidence with the table of one statement of a statement set attached."""
     return replace(seen, table=table) if isinstance(seen, Edit) else Notice.OF_TABLE.of(table=table, notice=seen)
 
 

@@ -20,7 +20,7 @@ _INTERVAL = re.compile(r"\s*(?:interval\s+)?([0-9]{1,18})\s*(millisecond|second|
 
 
 def whole_number(text: str) -> int | None:
-    """Parse a text of at most 18 ASCII digits as a number; None for any other text.
+    """Parse a string of at most 18 ASCII digits as a number; return None for any other string.
 
     Python's own functions are too lenient or raise: `isdigit` accepts `²`, which `int` refuses; `isdecimal` accepts
     `٣`; `int` refuses 4301 digits.
@@ -29,7 +29,7 @@ def whole_number(text: str) -> int | None:
 
 
 def parse_table_name(text: str) -> TableName:
-    """Parse a table name as typed by a user; raises BadName, whose remedy states the rule."""
+    """Parse a table name as typed by a user; raise BadName, whose remedy states the naming rule, if it is invalid."""
     name = text.strip().strip("`").lower()
     if not _TABLE.match(name) or ("__v" in name and _VERSIONED.match(name)):
         raise BadName(
@@ -50,7 +50,7 @@ def query_name(table: TableName, version: int) -> str:
 
 
 def parse_statement_name(text: str) -> str:
-    """Parse the name of a table or of one version (`orders@v3`), as typed by a user; raises BadName."""
+    """Parse the name of a table or of one version (`orders@v3`), as typed by a user; raise BadName if it is invalid."""
     table, mark, version = text.strip().strip("`").lower().rpartition("@v")
     if not mark:
         return parse_table_name(text)
@@ -61,13 +61,13 @@ def parse_statement_name(text: str) -> str:
 
 
 def split_physical(name: str) -> tuple[TableName, int] | None:
-    """Split `orders__v3` into (`orders`, 3); None if the text is not a physical name."""
+    """Split `orders__v3` into (`orders`, 3); return None if the string is not a physical name."""
     found = _VERSIONED.match(name)
     return (TableName(found["table"]), int(found["version"])) if found else None
 
 
 def split_query(name: str) -> tuple[TableName, int] | None:
-    """Split `orders@v3` into (`orders`, 3); None if the text is not a query name.
+    """Split `orders@v3` into (`orders`, 3); return None if the string is not a query name.
 
     External tables have version 0: `landed@v0`.
     """

@@ -57,7 +57,7 @@ class Problem:
 
 
 def in_reading_order(problems: list[Problem] | tuple[Problem, ...]) -> tuple[Problem, ...]:
-    """Return the Problems sorted by file, line and text, without duplicates, so that output is deterministic."""
+    """Return the Problems without duplicates, sorted by file, line and summary, so that output is deterministic."""
     return tuple(sorted(set(problems), key=_place))
 
 

@@ -9,7 +9,7 @@ _IT = "it "
 
 
 class Reason(StrEnum):
-    """The reason for an action: a code for plan documents and a text for display."""
+    """The reason for an action: a code for plan documents and a sentence for display."""
 
     NEW = "new", _IT, "is not deployed yet"
     UNCHANGED = "unchanged", _IT, "is running and has not changed"
@@ -88,7 +88,7 @@ class Reason(StrEnum):
 
     @property
     def clause(self) -> Sentence:
-        """The text as a clause that can follow `because`."""
+        """The reason as a clause that can follow `because`."""
         return Sentence(f"{self._subject}{self.words}")
 
 

@@ -1,4 +1,4 @@
-"""Closed lists of states, trends and faults, spelled alike on screen, in JSON, in filters and in the ledger."""
+"""Closed lists of states, trends and faults, with the same spelling on screen, in JSON, filters and the ledger."""
 
 from collections.abc import Collection, Iterable
 from enum import StrEnum
@@ -20,7 +20,7 @@ class State(StrEnum):
 
 
 class Trend(StrEnum):
-    """The trend of a statement's lag: growing, falling, or the reason why it does neither."""
+    """The trend of a statement's lag: growing, draining, or the reason why it does neither."""
 
     DRAINING = "draining"
     STEADY = "steady"
@@ -42,7 +42,7 @@ class Fault(StrEnum):
 
 
 class TableFaultKind(StrEnum):
-    """The kind of fault of a table that a statement reads or writes; the value is the statement's error class."""
+    """The kind of fault in a table that a statement reads or writes; its value becomes the statement's error class."""
 
     REPLACED = "HEADGATE_TABLE_REPLACED"
     """The table was replaced by another table or by an older copy of itself."""
@@ -62,7 +62,7 @@ class TableFaultKind(StrEnum):
 
 
 class WantedState(StrEnum):
-    """The state in which operators want a version to be."""
+    """The desired state of a version, as requested by an operator or a run."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -85,21 +85,21 @@ MAY_WORK = ALIVE | {State.UNKNOWN}
 """States in which a query may exist; in the state `unknown`, only commits prove that the query makes progress."""
 
 AT_REST = frozenset({State.STOPPED, State.FAILED, State.COMPLETED})
-"""States without a query; the agent starts none while the wanted state is stopped."""
+"""States without a query; the agent starts none while the desired state is `stopped`."""
 
 _WELL_OR_AT_REST = AT_REST - {State.FAILED} | {State.RUNNING, State.ABSENT}
 
 
 def stays_at_rest(state: str, wanted: str) -> bool:
-    """Return whether a statement is stopped and meant to stay stopped, so that its inputs may be removed."""
+    """Return whether a statement has no query and should stay stopped, so that its inputs may be removed."""
     return state in AT_REST and wanted == WantedState.STOPPED
 
 
 def summary_state(states: Collection[State]) -> State:
-    """Return one state that summarizes several statements; `absent` if there are no statements.
+    """Return a state that summarizes several statements; `absent` if there are no statements.
 
-    It is `running` if some statements are running and all others are stopped, completed or absent; else it is the worst
-    state.
+    It is `running` if some statements are running and all others are stopped, completed or absent. In all other cases,
+    it is the worst state.
     """
     found = [state for state in STATES_WORST_FIRST if state in states]
     worst = found[0] if found else State.ABSENT
@@ -112,8 +112,8 @@ def worst_trend(trends: Iterable[Trend]) -> Trend:
 
 
 def counts_for_many(trend: Trend, state: State, lag_rows: int | None) -> bool:
-    """Return whether a summary of many statements includes a statement's trend.
+    """Return whether a summary of many statements includes the trend of a given one.
 
-    The trend `unknown` is left out if the statement has no lag or is absent.
+    The trend `unknown` is excluded if the statement has no lag or is absent; all other trends are included.
     """
     return trend is not Trend.UNKNOWN or (lag_rows != 0 and state is not State.ABSENT)

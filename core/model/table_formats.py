@@ -14,7 +14,7 @@ from core.model.names import whole_number
 
 
 class RowCounting(Enum):
-    """How the rows of a file can be counted without Spark."""
+    """A method of counting the rows of a file without Spark."""
 
     FOOTERS = "exact, from the footer of each file"
     LOG = "exact, from the table's log"
@@ -59,7 +59,7 @@ class TableFormat:
     starts_at_versions: bool = False
     """Whether a stream can start at a table version or at a commit time."""
     clones: bool = False
-    """Whether a version can start as a clone, which references files of another version that must then be kept."""
+    """Whether a version can start as a clone, which references another version's files; these must then be kept."""
     keyed: bool = False
     """Whether statements can upsert rows by key."""
     keyed_properties: tuple[tuple[str, str], ...] = ()
@@ -78,17 +78,17 @@ class TableFormat:
     """The format of the data files if it differs from the table format; else empty."""
 
     def place_in(self, folder: str) -> str:
-        """Return the folder of the table, given the folder of its version."""
+        """Return the folder of a version's table, given the folder of the version."""
         return f"{folder}/{self.subfolder}" if self.subfolder else folder
 
     def kept_h(self, properties: Mapping[str, str]) -> float | None:
-        """Return how many hours unreferenced files are retained; None if the property cannot be parsed."""
+        """Return how many hours a table keeps unreferenced files, by its properties; None if they cannot be parsed."""
         said = properties.get(self.retention_property)
         return self.retention_h if said is None else _hours(said)
 
     @property
     def counts_rows_exactly(self) -> bool:
-        """Whether row counts are exact rather than estimated."""
+        """Whether the row counts of this format are exact rather than estimated."""
         return self.row_counting in (RowCounting.FOOTERS, RowCounting.LOG)
 
 
@@ -137,12 +137,12 @@ TABLE_FORMATS_OF_OTHERS = {
 
 
 def table_format(name: str) -> TableFormat:
-    """Return a format by name; for an unknown name, a format that can be neither read, written nor counted."""
+    """Return a format by name; for an unknown name, return a format that Headgate can neither read, write nor count."""
     return TABLE_FORMATS.get(name) or TABLE_FORMATS_OF_OTHERS.get(name) or TableFormat(name)
 
 
 def format_of_others(name: str) -> str:
-    """Return the name under which `table_format` finds a format's variant for tables that other systems write."""
+    """Return the name of a format's variant for tables that other systems write, as `table_format` accepts it."""
     return f"{name}{_OF_OTHERS}" if table_format(name).transaction_log else name
 
 
@@ -154,8 +154,8 @@ def is_wider(kind: str, than: str) -> bool:
     """Return whether a column of type `than` can be widened in place to type `kind` (Delta 4.4.0).
 
     Both types are spelled as `read_type` returns them. Delta could also widen whole numbers to decimals or doubles, but
-    readers would then compute differently, and dates to timestamps, but that needs another table feature; both require
-    a rebuild.
+    readers would then compute differently, and dates to timestamps, but this needs another table feature. In both
+    cases, Headgate requires a rebuild.
     """
     if than in _WHOLE_NUMBERS and kind in _WHOLE_NUMBERS:
         return _WHOLE_NUMBERS.index(kind) > _WHOLE_NUMBERS.index(than)

@@ -1,9 +1,8 @@
-"""Aligned positions: the newest batches at which two versions had read exactly the same input.
+"""Aligned positions: the latest batches of two versions after which both had read exactly the same input.
 
-By the end of a batch, a version has read a definite set of rows from each streamed source. A mark identifies that set,
-such as `12:9f3a…` for 12 files; equal marks mean equal rows. A source that only one of the two versions reads is
-replaced by its own inputs if its batches are known, and so on up to sources that both versions share or that are
-external.
+By the end of a batch, a version has read a definite set of rows from each streamed source. A mark such as `12:9f3a…`,
+for 12 files, identifies that set; equal marks mean equal rows. A source that only one of the two versions reads is
+replaced by its own inputs if its batches are known. This is repeated until all sources are shared or external.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -41,12 +40,12 @@ class BatchHistory:
 
     batches: Mapping[int, BatchPosition]
     held: Mapping[str, tuple[int, int]]
-    """The first and last batch after which the table contained exactly the rows of a mark, by the reader's mark."""
+    """For each mark that a reader can have: the first and last batch after which the table held exactly its rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionHistory:
-    """The batches of one version, and the upstream versions that it streams from."""
+    """The recorded batches of one version, and the upstream versions that it streams from."""
 
     sources: tuple[Version, ...]
     history: BatchHistory
@@ -54,7 +53,7 @@ class VersionHistory:
 
 @dataclass(frozen=True, slots=True)
 class AlignedPair:
-    """The batches at which two versions, `blue` and `green`, had read the same input."""
+    """A batch of version `blue` and a batch of version `green` after which both had read the same input."""
 
     blue: int
     green: int
@@ -69,11 +68,11 @@ class AlignedPair:
 
 @dataclass(frozen=True, slots=True)
 class Unaligned:
-    """The reason why no batches of two versions have read the same input."""
+    """The reason why there are no batches after which two versions had read the same input."""
 
     why: str
     final: bool = False
-    """Whether it is certain that no later batches will have read the same input either."""
+    """Whether it is certain that later batches will not align either."""
 
 
 Histories = Mapping[Version, VersionHistory]
@@ -82,10 +81,10 @@ Histories = Mapping[Version, VersionHistory]
 def newest_aligned(
     histories: Histories, blue: Version, green: Version, *, at: Collection[int] | None = None, strict: bool = True
 ) -> AlignedPair | Unaligned:
-    """Return the newest pair of batches at which two versions had read the same input.
+    """Return the latest pair of batches after which two versions had read the same input.
 
     `histories` contains both versions and, as far as known, all versions upstream of them. `at` restricts the search to
-    these batches of `blue`. `strict` requires equal watermarks too. A source that only one of the two versions reads is
+    these batches of `blue`. `strict` requires equal watermarks too. Sources that only one of the two versions reads are
     not compared.
     """
     missing = next((version for version in (blue, green) if version not in histories), None)
@@ -117,7 +116,7 @@ def newest_aligned(
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """A position that a version may have reached at the end of a batch: marks and watermarks by source path."""
+    """A possible position of a version at the end of a batch: the mark and watermark of each source path."""
 
     marks: Mapping[SourcePath, str]
     waters: Mapping[SourcePath, str]
@@ -131,16 +130,16 @@ class _Side:
         self._known: dict[tuple[Version, int], tuple[_Position, ...]] = {}
         self.version = version
         self.batches = sorted(histories[version].history.batches, reverse=True)
-        """Batch numbers, newest first."""
+        """Batch numbers, latest first."""
         self.paths = dict(self._roots(version, ()))
         self.waters = frozenset(self._waters(version, ()))
 
     def positions(self, batch: int) -> tuple[_Position, ...]:
-        """Return the positions that the version may have reached at the end of a batch; empty if no longer known."""
+        """Return the version's possible positions at the end of a batch; empty if they are no longer known."""
         return self._positions(self.version, batch)
 
     def expands(self, version: Version) -> bool:
-        """Return whether the inputs of a source are compared instead of the source itself."""
+        """Return whether a source version is replaced by its inputs in the comparison."""
         return version not in self._shared and version in self._histories
 
     def _roots(self, version: Version, path: SourcePath) -> Iterator[tuple[SourcePath, Version]]:
@@ -163,7 +162,7 @@ class _Side:
         return self._known[key]
 
     def _found(self, version: Version, batch: int) -> Iterator[_Position]:
-        """Yield a version's possible positions at the end of a batch: the combinations of its sources' positions.
+        """Yield a version's possible positions at the end of a batch: all combinations of its sources' positions.
 
         A negative batch means that the version has not read anything yet.
         """
@@ -214,7 +213,7 @@ def _above(histories: Histories, version: Version) -> frozenset[Version]:
 
 
 def _named(sources: tuple[Version, ...]) -> Iterator[tuple[str, Version]]:
-    """Yield each source with its name: `orders`, then `orders#2` for a second stream of the same table."""
+    """Yield each source with a unique name: `orders`, then `orders#2` for a second stream of the same table."""
     seen: dict[TableName, int] = {}
     for source in sources:
         table = source[0]
@@ -225,9 +224,9 @@ def _named(sources: tuple[Version, ...]) -> Iterator[tuple[str, Version]]:
 def _comparable(
     blue: Mapping[SourcePath, Version], green: Mapping[SourcePath, Version]
 ) -> tuple[tuple[SourcePath, SourcePath], ...]:
-    """Pair the source paths of both versions that lead to the same root.
+    """Pair each source path of one version with a path of the other version that leads to the same root source.
 
-    Equal paths are paired first. Of the remaining paths to a root, only a single path on each side is paired.
+    Equal paths are paired first. Other paths to a root are paired only if one of them remains for each version.
     """
     same = [path for path, root in blue.items() if green.get(path) == root]
     pairs = [(path, path) for path in same]
@@ -240,7 +239,7 @@ def _comparable(
 
 
 def _projected(position: _Position, side: int, pairs: Collection[tuple[SourcePath, SourcePath]]) -> tuple[str, ...]:
-    """Return the values of a position to compare: the mark of each path, or the watermark of a path without a mark."""
+    """Return the values of a position to compare: the mark of each source path, or its watermark if it has no mark."""
     marks, waters = position.marks, position.waters
     return tuple(marks[pair[side]] if pair[side] in marks else waters.get(pair[side], "") for pair in pairs)
 
@@ -257,7 +256,7 @@ def _pair(
 
 
 def _why(blues: _Side, greens: _Side, pairs: tuple[tuple[SourcePath, SourcePath], ...], chosen: Collection[int]) -> str:
-    """Return a sentence that explains why no batches align: how far each version has read, if known."""
+    """Return a sentence that explains why no batches align; it states how far each version has read, if known."""
     ends = [next((found for batch in side for found in of.positions(batch)), None) for side, of in (
         (sorted(chosen, reverse=True), blues), (greens.batches, greens))]  # fmt: skip
     names = [query_name(*side.version) for side in (blues, greens)]

@@ -45,8 +45,8 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def planner_input_from_text(text: str, path: str, environment: str = "") -> PlannerInput:
     """Parse planner input, `tables: {name: {state, …}}` in YAML or JSON; a table that is not listed is absent.
 
-    Raises UsageError, naming `path`, if the text cannot be parsed. Raises InvalidProject with all Problems for wrong or
-    duplicate keys, or if the document was observed in an environment other than `environment`.
+    Raises UsageError, naming `path`, if `text` is neither YAML nor JSON. Raises InvalidProject with all Problems if
+    keys or values are invalid, or if the document was observed in an environment other than `environment`.
     """
     problems: list[Problem] = []
     try:
@@ -119,7 +119,7 @@ def _pairs(node: Any, only: str = "") -> list[tuple[Any, Any]]:
 
 
 def _durations(given: EntryReader) -> dict[str, Seconds]:
-    """Read the lowest and highest duration in seconds, by step kind or by step kind and table."""
+    """Read the range of step durations, in seconds, for each step kind, or step kind and table."""
     part = given.part("durations", "a mapping of pairs of numbers")
     found = {}
     for key, pair in (part.values if part is not None else {}).items():
@@ -150,7 +150,7 @@ def planner_input_as_document(known: PlannerInput, environment: str) -> dict[str
 
 
 def _document(text: str, path: str, problems: list[Problem]) -> Any:
-    """Parse a document. The JSON parser is tried first, because the YAML parser takes seconds for 3,000 tables."""
+    """Parse a JSON or YAML document; JSON is tried first, because the YAML parser takes seconds for 3,000 tables."""
     if text.lstrip().startswith("{") and _levels(text) <= _MOST_LEVELS:
         twice: list[Problem] = []
         with suppress(ValueError, RecursionError):
@@ -167,7 +167,7 @@ def _document(text: str, path: str, problems: list[Problem]) -> Any:
 
 
 def _levels(text: str) -> int:
-    """Return the nesting depth of brackets outside JSON strings."""
+    """Return the maximum nesting depth of the brackets in a JSON document, ignoring those in strings."""
     deep = deepest = 0
     for found in _BRACKETS.finditer(text):
         deep += (found["open"] is not None) - (found["close"] is not None)
@@ -188,7 +188,7 @@ def _twice(word: str, remedy: str, where: Where | None) -> Problem:
 
 
 def _refuse_deep_and_aliases(text: str) -> None:
-    """Raise ValueError if a YAML text is nested too deeply or has aliases, before libyaml recurses into it."""
+    """Raise ValueError if a YAML document is nested too deeply or has aliases, before libyaml recurses into it."""
     deep = 0
     for event in _events(text):
         deep += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -200,7 +200,7 @@ def _refuse_deep_and_aliases(text: str) -> None:
 
 
 def _events(text: str) -> Iterator[Any]:
-    """Yield the YAML parser's events; raises ValueError at libyaml's own nesting limit (PyYAML 6.0.4: 1,000 levels)."""
+    """Yield the events of the YAML parser; raise ValueError at libyaml's nesting limit (PyYAML 6.0.4: 1,000 levels)."""
     try:
         yield from yaml.parse(text, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
@@ -214,7 +214,7 @@ def _too_deep(line: int) -> ValueError:
 
 
 class _Loader(_LOADER):  # type: ignore[misc]  # a class of PyYAML's extension, which has no types
-    """A YAML loader that reports duplicate keys and rejects numbers with too many digits."""
+    """A YAML loader that reports duplicate keys as Problems and rejects numbers with too many digits."""
 
     path: str
     problems: list[Problem]

@@ -26,7 +26,7 @@ _LONGEST_NAME = 200
 
 
 def cut(value: Any, most: int = _SHOWN) -> str:
-    """Return a value as text of at most `most` characters; collections become `a mapping` or `a list`."""
+    """Format a value for a message, in at most `most` characters; collections become `a mapping` or `a list`."""
     if isinstance(value, Mapping | list | tuple | set):
         return "a mapping" if isinstance(value, Mapping) else "a list"
     said = str(value)
@@ -35,7 +35,7 @@ def cut(value: Any, most: int = _SHOWN) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EntryReader:
-    """Reads values from one mapping of a document; reports a wrong value as a Problem and returns the default."""
+    """Reads values from one mapping of a document; for an invalid value, reports a Problem and returns a default."""
 
     subject: str
     label: str
@@ -44,18 +44,18 @@ class EntryReader:
     problems: list[Problem]
 
     def only(self, known: tuple[str, ...]) -> None:
-        """Report keys of the mapping that are not in `known`."""
+        """Report a Problem for each key of the mapping that is not in `known`."""
         for key in self.values:
             if key not in known:
                 word = cut(key)
                 self.wrong(f"{word} is not a known key", did_you_mean(word, known) or f"known: {', '.join(known[:4])}")
 
     def wrong(self, summary: str, remedy: str) -> None:
-        """Report a Problem with this mapping."""
+        """Report a Problem with this mapping or one of its values."""
         self.problems.append(Problem(f"{self.label}: {summary}", remedy, None, self.subject))
 
     def word(self, key: str, known: tuple[str, ...], default: str) -> str:
-        """Read a string that must be one of the `known` values, or return the default."""
+        """Read the string under a key, or return the default if it is missing or not one of the `known` values."""
         value = self.values.get(key, default)
         if isinstance(value, str) and value in known:
             return str(value)
@@ -64,12 +64,12 @@ class EntryReader:
         return default
 
     def moment(self, key: str) -> str:
-        """Read a time, written as a string or as an unquoted YAML timestamp, as text."""
+        """Read the time under a key, a string or an unquoted YAML timestamp, as a string; empty if missing."""
         value = self.values.get(key)
         return value.isoformat() if isinstance(value, (date, datetime)) else self.text(key)
 
     def text(self, key: str, default: str = "") -> str:
-        """Read the string under a key, or return the default if it is absent or not a string."""
+        """Read the string under a key, or return the default if it is missing or not a string."""
         value = self.values.get(key)
         if value is None:
             return default
@@ -79,7 +79,7 @@ class EntryReader:
         return value
 
     def whole(self, key: str, default: int = 0) -> int:
-        """Read the non-negative whole number under a key, or return the default if it is absent or wrong."""
+        """Read the non-negative integer under a key, or return the default if it is missing or invalid."""
         value = self.values.get(key, default)
         if type(value) is not int or not 0 <= value < _MOST:
             self.wrong(f"{key} must be a whole number", f"write {key}: 1")
@@ -87,7 +87,7 @@ class EntryReader:
         return value
 
     def number(self, key: str, *, whole: bool) -> Any:
-        """Read the non-negative number under a key; None if it is absent or wrong."""
+        """Read the non-negative number under a key; None if it is missing or invalid."""
         value = self.values.get(key)
         kinds = (int,) if whole else (int, float)
         if value is not None and (type(value) not in kinds or not 0 <= value < (_MOST if whole else float("inf"))):
@@ -97,7 +97,7 @@ class EntryReader:
         return value
 
     def wholes(self, key: str) -> tuple[int, ...]:
-        """Read the list of version numbers under a key, sorted and without duplicates; empty if absent or wrong."""
+        """Read the list of version numbers under a key, sorted and without duplicates; empty if missing or invalid."""
         value = self.values.get(key)
         if value is None:
             return ()
@@ -107,11 +107,11 @@ class EntryReader:
         return tuple(sorted(set(value)))
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Read the list of strings under a key; empty if it is absent."""
+        """Read the list of strings under a key; empty if it is missing."""
         return tuple(map(str, self.values.get(key) or ()))
 
     def flag(self, key: str, default: bool = True) -> bool:
-        """Read the Boolean value under a key, or return the default if it is absent or wrong."""
+        """Read the Boolean under a key, or return the default if it is missing or invalid."""
         value = self.values.get(key, default)
         if not isinstance(value, bool):
             self.wrong(f"{key} must be true or false", f"write {key}: {'true' if default else 'false'}")
@@ -119,7 +119,7 @@ class EntryReader:
         return value
 
     def part(self, key: str, what: str) -> "EntryReader | None":
-        """Return a reader for a nested mapping; None if it is absent or wrong."""
+        """Return a reader for the nested mapping under a key; None if it is missing or invalid."""
         value = self.values.get(key)
         if value is None:
             return None
@@ -198,7 +198,7 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
 
 
 def entry_as_json(seen: ObservedDeployment) -> dict[str, Any]:
-    """Return a table's entry without unknown and default values, such that `read_entry` reads back an equal value."""
+    """Return a table's entry, without default values, that `read_entry` converts back to an equal value."""
     entry = {key: getattr(seen, field) for key, field in FIELD_BY_KEY.items()}
     if seen.deployed is not None:
         entry["deployed"] = _filled(seen.deployed)
@@ -230,13 +230,13 @@ def plain_value(value: Any) -> Any:
 
 
 def known_fields(measured: TableStatistics | Headroom) -> dict[str, Any]:
-    """Return the measured fields whose value is known, that is, differs from the default."""
+    """Return the fields whose values are known, that is, differ from the default."""
     nothing = asdict(type(measured)())
     return {key: value for key, value in asdict(measured).items() if value != nothing[key]}
 
 
 def read_headroom(given: EntryReader) -> Headroom | None:
-    """Read the free disk space and pool capacity of the environment."""
+    """Read the environment's free disk space and pool capacity; None if the document does not include them."""
     part = given.part("room", "a mapping of numbers")
     return Headroom(**_numbers(part, Headroom)) if part is not None else None
 
@@ -259,7 +259,7 @@ def read_policy(given: EntryReader) -> Policy | None:
 
 
 def read_answers(given: EntryReader) -> dict[str, str]:
-    """Read Spark's recorded answers to analysis questions, by the key of the question."""
+    """Read Spark's recorded answers to analysis requests, by request key."""
     part = given.part("answers", "a mapping of strings")
     values = part.values if part is not None else {}
     if not all(isinstance(text, str) for pair in values.items() for text in pair):
@@ -335,7 +335,7 @@ def _parts(given: EntryReader, key: str, what: str) -> tuple[EntryReader, ...]:
 
 
 def _versions(given: EntryReader, key: str, what: str) -> tuple[OtherVersion, ...]:
-    """Read the list of versions under a key, newest first."""
+    """Read the list of versions under a key, highest version first."""
     found = (_version(part) for part in _parts(given, key, what))
     return tuple(sorted((one for one in found if one is not None), key=lambda one: -one.version))
 
@@ -360,7 +360,7 @@ def _version(part: EntryReader | None) -> OtherVersion | None:
 
 
 def _version_as_json(version: OtherVersion) -> dict[str, Any]:
-    """Return a version as JSON without default values; `_version` reads it back."""
+    """Return a version as a JSON object without default values; `_version` converts it back."""
     usual = {**asdict(_NO_VERSION), "texts": {}}
     values = {**asdict(version), "texts": _filled(version.texts)}
     return {"deployed" if key == "texts" else key: value for key, value in values.items() if value != usual[key]}

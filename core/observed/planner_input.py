@@ -30,7 +30,7 @@ class Seconds:
         return Seconds(self.low + other.low, self.high + other.high)
 
     def less(self, elapsed_s: float) -> "Seconds":
-        """Return the range that remains after `elapsed_s` seconds, never below 0."""
+        """Return the range of the remaining duration after `elapsed_s` seconds, never below 0."""
         return Seconds(max(0.0, self.low - elapsed_s), max(0.0, self.high - elapsed_s))
 
 
@@ -48,7 +48,7 @@ StepDurations = Mapping[str, Seconds]
 
 
 def step_durations(measured: Iterable[MeasuredStep]) -> StepDurations:
-    """Return the typical duration range of each step kind, and per table with at least `OWN_LEAST` such steps."""
+    """Return the typical duration range of each step kind, and of each kind and table with `OWN_LEAST` measurements."""
     found: dict[str, list[float]] = {}
     for step in measured:
         found.setdefault(step.do, []).append(step.took_s)
@@ -64,7 +64,7 @@ def _usual(took: list[float]) -> Seconds:
 
 @dataclass(frozen=True, slots=True)
 class OtherVersion:
-    """A version that is not serving: a former serving version, or an orphan of a run that never moved the pointer."""
+    """A version that is not serving: a former serving version, or an orphan left by a run that never activated it."""
 
     version: int
     revision: str = ""
@@ -75,7 +75,7 @@ class OtherVersion:
     begun: bool = True
     """Whether the query was ever started; if not, the version holds no rows."""
     begins_where: tuple[str, ...] = ()
-    """Conditions on the version's streams; for an orphan, also where it begins and the older rows that its text does
+    """Conditions on the version's streams; for an orphan, also its start position and the older rows that its SQL does
     not produce.
     """
     texts: RevisionTexts = field(default_factory=RevisionTexts)
@@ -109,7 +109,7 @@ class ObservedDeployment:
     version: int = 0
     """The active version, 0 if none is deployed; offline, 1 is assumed unless the state is absent."""
     highest_version: int = 0
-    """The highest version number ever used; a rebuild takes the next one."""
+    """The highest version number ever used; a rebuild uses the next one."""
     bindings: tuple[Binding, ...] = ()
     checkpoint_id: str = ""
     checkpoint_ok: bool = True
@@ -123,7 +123,7 @@ class ObservedDeployment:
     table_id: str = ""
     wanted: str = "running"
     serial: int = 0
-    """Number of actions that changed the text, version or wanted state of the table."""
+    """Number of operator actions and runs that changed the SQL, version or desired state of the table."""
     retained: tuple[int, ...] = ()
     """Other versions kept running because something reads or waits for them, including failed ones."""
     kept: tuple[int, ...] = ()
@@ -168,12 +168,12 @@ class ObservedDeployment:
 
 @dataclass(frozen=True, slots=True)
 class PlannerInput:
-    """Everything known about an environment at one moment; a missing value is unknown."""
+    """A snapshot of everything the planner knows about an environment; a missing value is unknown."""
 
     observed: Mapping[TableName, ObservedDeployment] = field(default_factory=dict)
     """The observed deployment of each table; a table without an entry is absent."""
     answers: Mapping[str, str] = field(default_factory=dict)
-    """Spark's answers to analysis questions of earlier plans, by the key of the question."""
+    """Spark's answers to the analysis requests of earlier plans, by request key."""
     headroom: Headroom | None = None
     policy: Policy | None = None
     """The recorded policy; None means that the declared policy applies."""

@@ -1,4 +1,4 @@
-"""Measurements from which a plan's costs are estimated: statistics, log histories and headroom; None is unknown."""
+"""Measurements for estimating a plan's costs: table statistics, log histories and headroom; None means unknown."""
 
 import json
 from dataclasses import dataclass
@@ -83,16 +83,16 @@ class LogHistory:
 
     @property
     def last(self) -> int:
-        """The newest version."""
+        """The latest version in the log."""
         return self.commits[-1][0]
 
     @property
     def last_at(self) -> float:
-        """The commit time of the newest version, in epoch seconds."""
+        """The commit time of the latest version, in epoch seconds."""
         return self.commits[-1][1]
 
     def rows_from(self, version: int) -> int | None:
-        """Return the number of rows added by a version and all later ones; None if unknown."""
+        """Return the number of rows added by the given version and all later ones; None if unknown."""
         return self._rows(self.commits[0][0] <= version, [rows for n, _, rows in self.commits if n >= version])
 
     def rows_since(self, moment: float) -> int | None:
@@ -106,13 +106,13 @@ class LogHistory:
         return sum(known) if whole and len(known) == len(rows) else None
 
     def as_text(self) -> str:
-        """Return the history as a text that `history_of` parses."""
+        """Return the history as a string that `history_of` parses."""
         said = {"first": [self.first, self.first_at], "commits": self.commits, "kept_h": self.kept_h}
         return json.dumps(said, separators=(",", ":"))
 
 
 def history_of(text: str) -> LogHistory | None:
-    """Parse a history written by `as_text`; return None for any other text."""
+    """Parse a history written by `as_text`; return None for any other string."""
     try:
         found = json.loads(text)
         commits = tuple((int(n), float(at), None if rows is None else int(rows)) for n, at, rows in found["commits"])

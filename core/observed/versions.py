@@ -26,7 +26,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A deployed version of a statement."""
+    """A deployed version of a table, with its statement's SQL, state and position."""
 
     table: TableName
     version: int
@@ -52,7 +52,7 @@ class Deployment:
     mode: str
     stateful: bool
     wanted: str
-    """The wanted state, `running` or `stopped`."""
+    """The desired state, `running` or `stopped`."""
     state: str
     """The observed state, a value of `core.model.states.State`."""
     state_since: float
@@ -100,7 +100,7 @@ class Deployment:
     They are also part of `compiled`.
     """
     older_rows: str = ""
-    """Rows of the table that the text does not produce from its current inputs: `rows that came of a@v1`."""
+    """Rows of the table that the SQL does not produce from its current inputs: `rows that came of a@v1`."""
     begins_after: str = ""
     """The position before the first row, if the version starts after one: `batch 12 of orders@v1`."""
     begins_after_version: int = 0
@@ -115,18 +115,18 @@ class Deployment:
     deleted_keys_id: str = ""
     """The id of the table of deleted keys when it was first seen; empty until then."""
     deleted_keys_version: int | None = None
-    """The newest version of the table of deleted keys when last seen."""
+    """The latest version of the table of deleted keys when last seen."""
     deleted_keys_commit: str = ""
     """Digest of the commit of the version in `deleted_keys_version`."""
     deleted_keys_batch: int | None = None
-    """The newest planned batch when the table of deleted keys was last seen.
+    """The latest planned batch when the table of deleted keys was last seen.
 
     A checkpoint that contains this batch is not older than the table of deleted keys.
     """
 
     @property
     def stored_as(self) -> str:
-        """The format name for accessing the files: `format`, or its variant for tables that other systems write."""
+        """The name that `table_format` accepts: `format`, or its variant for tables that other systems write."""
         return format_of_others(self.format) if self.external else self.format
 
     @property
@@ -184,7 +184,7 @@ _FIGURES = (
 
 
 class StatementLine(NamedTuple):
-    """A version as listed on screen: selected fields of its deployment and of its latest measurement."""
+    """A version as a line on screen: selected fields of its deployment and of its latest measurement."""
 
     table: TableName
     version: int
@@ -239,7 +239,7 @@ class StatementLine(NamedTuple):
 
     @property
     def fault_word(self) -> str:
-        """The fault, a `core.model.states.Fault` value, or empty; the state, which may be newer, takes precedence."""
+        """The version's `Fault`, or empty; its state, which may be newer than the measurement, takes precedence."""
         if self.state == State.FAILED:
             return Fault.FAILED
         return (self.fault or "") if self.state in MAY_WORK and self.fault != Fault.FAILED else ""
@@ -251,7 +251,7 @@ class StatementLine(NamedTuple):
 
     @property
     def measurement(self) -> Measurement | None:
-        """The latest measurement, with only the fields of this line; None before the first measurement."""
+        """The latest measurement, reduced to the fields of this line; None before the first measurement."""
         if self.at is None:
             return None
         figures = {name: getattr(self, name) for name in _FIGURES}
@@ -271,7 +271,7 @@ _KEYS_BY_PART: Mapping[str, tuple[str, ...]] = {
 
 
 def batch_shares(durations_ms: Mapping[str, int]) -> dict[str, float]:
-    """Return the share of each phase in the duration of a batch, between 0 and 1; empty if unknown."""
+    """Return each phase's share of a batch's duration, between 0 and 1; empty if the duration is unknown."""
     sums = {part: sum(durations_ms.get(key, 0) for key in keys) for part, keys in _KEYS_BY_PART.items()}
     total = sum(sums.values())
     return {part: value / total for part, value in sums.items()} if total else {}
@@ -287,7 +287,7 @@ INTERVAL_S = 2.0
 """Seconds between two heartbeats of the agent."""
 
 STALE_S = 3 * INTERVAL_S
-"""Age of the heartbeat, in seconds, above which data count as stale."""
+"""Age of the heartbeat, in seconds, above which data are treated as stale."""
 
 
 V = TypeVar("V", bound=KnownVersion)
@@ -296,9 +296,9 @@ V = TypeVar("V", bound=KnownVersion)
 def serving_version(versions: Iterable[V]) -> V | None:
     """Return the version that a table's name refers to; None if there are no versions.
 
-    This is the version behind the pointer. Without a pointer, it is the newest version that was ever started, since
-    that version may run and hold rows, or the newest one if none was started. If all versions are deleted, it is the
-    version that served last.
+    This is the version behind the pointer. Without a pointer, it is the latest version that was ever started, since
+    that version may be running and have rows, or the latest one if none was started. If all versions are deleted, it
+    is the version that served last.
     """
     return max(versions, key=_standing, default=None)
 
@@ -324,5 +324,5 @@ def heartbeat_age_s(agent_seen_at: float | None, now: float) -> float | None:
 
 
 def is_stale(age_s: float | None, agent_pid: int | None) -> bool:
-    """Return whether no agent is updating the data: its heartbeat is too old, or it has ended and removed its pid."""
+    """Return whether no agent is updating the data: the heartbeat is too old, or the agent has exited."""
     return age_s is None or age_s > STALE_S or agent_pid is None

@@ -14,7 +14,7 @@ NEWEST_WRITER = 2
 
 @dataclass(frozen=True, slots=True)
 class Upsert:
-    """How a statement upserts rows into its table by key."""
+    """Settings with which a statement upserts rows into its table by key."""
 
     place: str
     """Absolute folder of the table."""
@@ -33,7 +33,7 @@ class Upsert:
 
 @dataclass(frozen=True, slots=True)
 class QueryStart:
-    """Everything needed to start one query."""
+    """The parameters for starting a streaming query."""
 
     name: str
     """Name of the query, such as `orders@v3`."""
@@ -49,12 +49,12 @@ class QueryStart:
     partitioned_by: tuple[str, ...] = ()
     """Declared partition columns of the target, which a rebuilt catalog may not know."""
     upsert: Upsert | None = None
-    """How rows are upserted; None if rows are appended."""
+    """Upsert settings; None if rows are appended."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedQuery:
-    """A query as the pool reports it."""
+    """A streaming query as reported by the pool."""
 
     name: str
     id: str
@@ -89,10 +89,10 @@ class Queries(Protocol):
     """The streaming queries of the agent's Spark session; every call may raise PoolUnreachable or EngineRefused."""
 
     def start(self, start: QueryStart, run_id: str = "") -> ReportedQuery:
-        """Start a query, or return it if it is already running.
+        """Start a query and return it, or return it if it is already running.
 
-        A running query with the same name is the same query if its run id is `run_id`, or if it is known to have been
-        started with an equal `start`. For any other query with that name, AnotherQuery is raised.
+        A running query with the same name is the requested one if its run id is `run_id`, or if it is known to have
+        been started with an equal `start`. Raises AnotherQuery if a different query runs under that name.
         """
 
     def stop(self, name: str, calling: Callable[[], object] = unheard, *, upserts: bool = False) -> None:
@@ -105,16 +105,16 @@ class Queries(Protocol):
         """Return all active queries of this session with their last progress."""
 
     def look(self, query: ReportedQuery) -> ReportedQuery:
-        """Ask Spark for a query's last progress, status message and trigger activity; return the query with them."""
+        """Return a query with the last progress, status message and trigger activity that Spark now reports for it."""
 
     def ended(self) -> tuple[ReportedQuery, ...]:
-        """Return the queries that ended without a requested stop since the last call, with error class and message."""
+        """Return the queries that ended without a stop request since the last call, with error class and message."""
 
     def expect(self, name: str, id: str, run_id: str) -> None:
-        """Register a query that an earlier agent left running, so that its end is noticed."""
+        """Register a query that an earlier agent left running, so that `ended` will report its end."""
 
     def other_python(self) -> Sentence | None:
-        """Explain why the pool's Python cannot upsert; None if it can."""
+        """Return why the pool's Python cannot run upserts; None if it can."""
 
 
 def unnoticed(view: str) -> None:
@@ -140,7 +140,7 @@ class FileView:
 
 @dataclass(frozen=True, slots=True)
 class CatalogTable:
-    """A table to be registered in a catalog."""
+    """A table to be registered in the pool's catalog."""
 
     name: str
     ddl: str
@@ -152,29 +152,29 @@ class CatalogTable:
 
 
 class Tables(Protocol):
-    """Tables and views in the pool's catalog; every call is idempotent."""
+    """Operations on the tables and views in the pool's catalog; every call is idempotent."""
 
     def create(self, name: str, ddl: str, *, exists: bool = False, columns: Mapping[str, str] | None = None) -> None:
-        """Run a compiled CREATE TABLE IF NOT EXISTS; a table that already `exists` keeps the columns in its log.
+        """Register a table with a compiled CREATE TABLE IF NOT EXISTS.
 
-        `columns` are the column types in that log, by name; they are compared with the declaration. If they are None,
-        the types in the catalog are compared instead.
+        If the table already `exists`, it keeps the columns in its log. Their types, given by name in `columns`, are
+        compared with the declaration; if `columns` is None, the types in the catalog are compared instead.
         """
 
     def create_together(self, tables: Sequence[CatalogTable]) -> frozenset[str]:
-        """Create missing tables in one request and return their names; tables that it skips are left to `create`.
+        """Create several missing tables in one request and return their names; `create` must create all others.
 
-        Raises EngineRefused if Spark refuses a table; others may have been created by then.
+        Raises EngineRefused if Spark refuses a table; other tables may have been created by then.
         """
 
     def has(self, name: str) -> bool:
         """Return whether the catalog currently has a table or view of this name."""
 
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
-        """Add those of the columns, given as (name, type), that the table lacks."""
+        """Add those of the given (name, type) columns that the table lacks."""
 
     def widen_columns(self, name: str, columns: tuple[tuple[str, str], ...], allowing: str) -> None:
-        """Widen those of the columns, given as (name, type), whose new type is wider.
+        """Widen the columns whose type in `columns`, given as (name, type), is wider than the table's.
 
         `allowing` is the table property that permits widening.
         """
@@ -182,30 +182,30 @@ class Tables(Protocol):
     def clone(self, name: str, source: str, version: int, location: str) -> None:
         """Replace an empty table with a clone of one version of the table in the folder `source`.
 
-        The clone references the files of the source table, which must be kept. A table that has rows stays unchanged.
+        The clone references the source table's files, which must be kept. If the table has rows, it stays unchanged.
         """
 
     def record_batch(self, location: str, query: str, batch: int) -> None:
-        """Record a batch of a query in the log of the table in the folder `location`, unless it is recorded already."""
+        """Record a query's batch as written in the log of the table in folder `location`, unless it already is."""
 
     def forget(self, name: str) -> None:
         """Drop a table from the catalog without deleting its files."""
 
     def point(self, view: str, targets: tuple[str, ...], columns: tuple[str, ...]) -> None:
-        """Make a view return these columns of all target tables, by ALTER VIEW if it exists, else by CREATE VIEW."""
+        """Make a view the union of the given columns of all target tables; create the view if it does not exist."""
 
     def point_together(self, pointers: Sequence[Pointer]) -> frozenset[str]:
-        """Create missing views in one request and return their names; raises EngineRefused like `create_together`."""
+        """Create missing views in one request and return their names; raise EngineRefused like `create_together`."""
 
     def swap(self, pointers: Sequence[Pointer], before: Callable[[str], object] = unnoticed) -> float:
         """Point all views at their target tables in one tight loop; return the duration of the loop in seconds.
 
-        Everything that could be refused is checked before the first view moves; `before` is called just before each
-        move.
+        Everything that Spark could refuse is checked before the first view is changed. `before` is called with the name
+        of each view just before it is changed.
         """
 
     def standing(self, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
-        """Return those pointers whose view exists in the catalog with exactly the given tables and columns."""
+        """Return the pointers whose view exists in the catalog with exactly the given tables and columns."""
 
     def unpoint(self, view: str) -> None: ...
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
@@ -214,23 +214,26 @@ class Tables(Protocol):
     def read_files(
         self, sql: str, limit: int, views: Sequence[FileView], tag: str = ""
     ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
-        """Run a batch query like `read`, but over temporary views of files; `end_reads` can end it by its tag."""
+        """Run a batch query like `read`, but over temporary views of files; `end_reads` can end it early by its tag."""
 
     def end_reads(self, tag: str) -> None:
-        """End all running reads that have this tag, also on the server."""
+        """Cancel all running reads with this tag, on the server as well."""
 
 
 class Analysis(Protocol):
-    """Spark's analysis of statements over empty tables; no query is started."""
+    """Access to Spark's analysis of statements; it runs over empty tables and starts no query."""
 
     def engine(self) -> str:
-        """Return Spark's version, asked once per session."""
+        """Return Spark's version, which is requested once per session."""
 
     def ask(self, question: AnalysisQuestion) -> AnalysisAnswer:
-        """Have Spark answer a question; raises TryAgain, or EngineRefused if an input table cannot be created."""
+        """Return Spark's analysis of a statement.
+
+        Raises EngineRefused if an input table cannot be created, TryAgain if the analysis may succeed later.
+        """
 
     def clear(self) -> None:
-        """Drop all tables and views created for earlier questions."""
+        """Drop all tables and views created for earlier analyses."""
 
 
 class TableUpkeep(Protocol):
@@ -243,10 +246,10 @@ class TableUpkeep(Protocol):
         """Compact the small files of a table; the table is unchanged if the operation is ended early."""
 
     def vacuum(self, table: str, retain_h: str, tag: str) -> None:
-        """Delete files that have been unreferenced for `retain_h` hours.
+        """Delete a table's files that have been unreferenced for `retain_h` hours.
 
         If `retain_h` is empty, the table's own retention applies.
         """
 
     def end(self, tag: str) -> None:
-        """End all running operations that have this tag, also on the server."""
+        """Cancel all running operations with this tag, on the server as well."""

@@ -1,4 +1,4 @@
-"""The agent's port to the files of tables and checkpoints, and the values read from them."""
+"""The agent's port to the files of tables and checkpoints, and the values that it reads from these files."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -18,12 +18,12 @@ Sources = tuple[tuple[int, TableName, str, str], ...]
 
 
 class FolderTaken(Refused):
-    """Raised if a folder belongs to this ledger but another run has used it, so nothing may be appended."""
+    """Raised if a folder belongs to this ledger but was used by another run, so that nothing may be added to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFault:
-    """The reason why a statement cannot continue with a table, as a kind and a clause for display."""
+    """The reason why a statement cannot continue to read or write a table: a kind, and a clause for display."""
 
     kind: TableFaultKind
     why: str
@@ -36,7 +36,7 @@ class TableFault:
         return self.refused().sentence
 
     def refused(self) -> Refused:
-        """Return the fault as an error to raise."""
+        """Return the fault as a Refused error to raise."""
         return Refused(self.why, remedy=self.remedy)
 
 
@@ -50,11 +50,11 @@ class CheckpointState:
     """Ledger id in the owner file `_headgate_owner`; empty if the file is absent."""
     batch: int | None = None
     planned: int | None = None
-    """Newest batch in `offsets/`, committed or not."""
+    """Latest batch in `offsets/`, committed or not."""
     committed_at: float | None = None
-    """When the newest batch was committed, in epoch seconds."""
+    """When the latest batch was committed, in epoch seconds."""
     consumed: Mapping[int, int] = field(default_factory=dict)
-    """For each source ordinal, the last consumed entry of its file log (`logOffset`), as of the newest commit."""
+    """For each source ordinal, the last consumed entry of its file log (`logOffset`), as of the latest commit."""
     epoch: int = 0
     """Ledger epoch in the owner file, which also has `machine` and `run`; 0 if the file has no epoch."""
     machine: str = ""
@@ -64,7 +64,7 @@ class CheckpointState:
 
 @dataclass(frozen=True, slots=True)
 class SourceLag:
-    """Lag of one streamed source of one deployment, measured from files."""
+    """The lag of a version behind one of its streamed sources, measured from files."""
 
     table: TableName
     files: int
@@ -87,7 +87,7 @@ class SourceLag:
 
 @dataclass(frozen=True, slots=True)
 class FolderContents:
-    """Totals over a table's files: the existing files in its log, or all files of a table without a log."""
+    """Totals over a table's files: those files in its log that still exist, or all files of a table without a log."""
 
     files: int
     bytes: int
@@ -107,7 +107,7 @@ class FolderContents:
     """Size in bytes of the commits since the last checkpoint of the log; None if they are too many or one is gone."""
 
     def as_statistics(self, at: float, gone: int | None, history: LogHistory | None) -> TableStatistics:
-        """Return table statistics measured at `at`; `gone` is the number of input files that no longer exist."""
+        """Convert to table statistics as of time `at`; `gone` is the number of input files that no longer exist."""
         return TableStatistics(
             at,
             self.rows,
@@ -124,7 +124,7 @@ class FolderContents:
 
 
 class OriginRows(Enum):
-    """What becomes of the rows of a version when another version continues it."""
+    """The place of an old version's rows after another version has continued from it."""
 
     LEFT = "left"
     """The rows stay in the old version; the new version holds later rows only."""
@@ -152,7 +152,7 @@ BEFORE_FOLDER = "_before"
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The starting point of a version whose checkpoint was forked or seeded."""
+    """The start position of a version whose checkpoint was forked or seeded."""
 
     batch: int | None
     """The last batch that the version does not run itself; None if the version runs all batches."""
@@ -192,7 +192,7 @@ class LogMark:
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """The result of OPTIMIZE or VACUUM, from the log of the table."""
+    """The result of an OPTIMIZE or VACUUM, as recorded in the table's transaction log."""
 
     files: int
     """Files compacted or deleted."""
@@ -206,9 +206,9 @@ class Upkeep:
 class Checkpoints(Protocol):
     """Access to the files of tables and checkpoints.
 
-    A folder belongs to a version or to an external table; the format, a name that `table_format` accepts, distinguishes
-    them. `Sources` are the streamed sources of a statement as (ordinal, table, folder, format). Every method raises
-    TryAgain if a path cannot be reached or a log cannot be read now.
+    A `folder` is that of a version or of an external table; the `format`, a name that `table_format` accepts,
+    distinguishes the two. `Sources` are the streamed sources of a statement as (ordinal, table, folder, format). Every
+    method raises TryAgain if a path cannot currently be reached or a log cannot currently be read.
     """
 
     epoch: int
@@ -221,26 +221,26 @@ class Checkpoints(Protocol):
     # Ownership of folders.
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
-        """Atomically create a folder that contains only an owner file and its note, which names the run.
+        """Atomically create a folder that contains only an owner file and the note, which includes the run's id.
 
-        A folder of the same run is left as it is; an unused folder of another run is taken over. Raises FolderTaken if
-        another run has used the folder, Refused if the folder does not belong to this ledger.
+        An existing folder of the same run stays unchanged; an unused folder of another run is taken over. Raises
+        FolderTaken if another run has used the folder, Refused if the folder does not belong to this ledger.
         """
 
     def take_over(self, folder: str, former: str = "") -> None:
         """Write the current ledger, epoch and machine to the owner file of a folder of this or the `former` ledger.
 
-        The run in the owner file stays the same. Raises Refused if the folder belongs to another ledger.
+        The run in the owner file stays the same. Raises Refused if the folder belongs to any other ledger.
         """
 
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
-        """Write a note to `_headgate.json` in a table's folder atomically."""
+        """Atomically write a note to `_headgate.json` in a table's folder."""
 
     def set_aside(self, folder: str, into: str) -> None:
         """Move a folder of this ledger to the path `into` in the trash, or to a similar path if that one exists.
 
-        Does nothing if the folder does not exist. Across file systems, the folder is copied, and deleted once the copy
-        is complete.
+        Does nothing if the folder does not exist. If the trash is on another file system, the folder is copied, then
+        deleted once the copy is complete.
         """
 
     def put_back(self, aside: str, folder: str) -> None:
@@ -264,48 +264,48 @@ class Checkpoints(Protocol):
         """Read the state of a checkpoint; None if the folder does not exist or is not a checkpoint."""
 
     def lacks(self, folder: str) -> str:
-        """Return the first file that a checkpoint lacks although Spark needs it for a start; empty if there is none.
+        """Return the first missing file of a checkpoint that Spark needs for a start; empty if no such file is missing.
 
-        The path is relative to the checkpoint.
+        The returned path is relative to the checkpoint.
         """
 
     def made_beside(self, checkpoint: str) -> tuple[str, ...]:
-        """List a version's existing checkpoints: the first one and those of its seams (`<first>.…`), sorted."""
+        """List a version's existing checkpoints, sorted: the first one, and those made when inputs were rebuilt."""
 
     def why_other_source(
         self, checkpoint: str, sources: Sources, *, take_changes: Set[int] = frozenset(), tracked: bool = False
     ) -> tuple[TableName, TableFault] | None:
-        """Return a source from which the statement cannot continue, with the fault; None if there is none.
+        """Return the first source from which the statement cannot continue, with the fault; None if there is none.
 
-        Faults that cannot be detected are ignored. A renamed or dropped column is returned only if there is no other
-        fault, and with `tracked` it is no fault. The ordinals in `take_changes` are of sources in which rows may have
-        been updated or deleted, which ends any other stream.
+        A renamed or dropped column is reported only if there is no other fault; with `tracked`, it is not a fault. In
+        the sources with the ordinals `take_changes`, rows may have been updated or deleted; in others, this is a fault.
         """
 
     def unread_before(
         self, checkpoint: str, source: tuple[int, TableName, str, str], moment: float, *, takes_changes: bool = False
     ) -> int | None:
-        """Return the first version of a source whose unread files a vacuum would delete; None if there is none.
+        """Return the first source version of which a vacuum would delete files that the statement has yet to read.
 
-        A vacuum deletes files that were replaced before `moment`, in epoch seconds.
+        A vacuum deletes files that were replaced before `moment`, in epoch seconds. Returns None if there is no such
+        version.
         """
 
     def gone(self, checkpoint: str, sources: Sources) -> int | None:
-        """Count the files that a statement has read and that no longer exist; None if not all are recorded."""
+        """Count the files that a statement has read but that no longer exist; None if not all read files are known."""
 
     def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
-        """Measure how far a statement, running or stopped, is behind each of its sources."""
+        """Measure how far a running or stopped statement is behind each of its sources."""
 
     def folded_lag(self) -> Mapping[str, str]:
-        """Return the positions and totals behind lag measurements, as JSON by key; `unfold_lag` restores them."""
+        """Return the cached positions and totals for measuring lag, as JSON by key; `unfold_lag` restores them."""
 
     def unfold_lag(self, folded: Mapping[str, str]) -> None:
-        """Restore the result of `folded_lag`; call it before the first measurement."""
+        """Restore the result of `folded_lag`; to be called before the first measurement."""
 
     def batch_history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
-        """Return what a version had read at the end of each known batch, and which rows its table then contained.
+        """Return the input that a version had read by the end of each recorded batch, and its table's rows by then.
 
-        `sources` is the number of the version's streams. The history is empty before the first batch, and if the logs
+        `sources` is the number of the version's streams. The history is empty before the first batch, or if the logs
         cannot be read.
         """
 
@@ -314,36 +314,36 @@ class Checkpoints(Protocol):
     def contents(self, folder: str, format: str) -> FolderContents | None:
         """Return the number, size and age of a table's files; None if the table does not exist on this machine.
 
-        Slow for many files.
+        The call is slow for tables with many files.
         """
 
     def rows(self, folder: str, format: str) -> int | None:
-        """Count the rows of a table; None until all are counted, and for formats whose rows are never counted."""
+        """Return the number of rows of a table; None until all are counted, and for formats without row counts."""
 
     def rows_since(self, folder: str, format: str, moment: float) -> int | None:
         """Count the rows written to a table since `moment`, in epoch seconds.
 
-        None if they are too many to count at once, or if they cannot be counted.
+        Returns None if there are too many to count at once, or if they cannot be counted.
         """
 
     def sink_batch(self, folder: str, *, format: str = "", query: str = "") -> int | None:
-        """Return the newest batch that a table records as written; None if there is none.
+        """Return the latest batch that a table records as written; None if there is none.
 
-        A file table has one record of batches; in a transaction log, only the batches of `query` are considered.
+        In a table with a transaction log, only batches of the query id `query` are considered.
         """
 
     def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
-        """Return the files written by a table's batches up to batch `upto`; None if its log does not record them.
+        """Return the files written by a table's batches up to batch `upto`; None if the log does not record them.
 
-        Raises Refused if the files do not contain exactly the rows of the table.
+        Raises Refused if these files do not contain exactly the rows of the table.
         """
 
     def seen(self, folder: str, upto: int | None = None, *, format: str = "") -> tuple[SeenFile, ...] | SeenLog:
-        """Return the contents of a source, for `seed` to mark as read.
+        """Return the current files or log position of a source, which `seed` can mark as read.
 
-        With `upto`, return only the contents written up to that batch of the table's own record. Without a `format`,
-        the source is a table that Headgate writes. Raises Refused if the record does not separate the batch from later
-        ones.
+        With `upto`, only the contents written up to that batch, by the source's own record of batches, are returned.
+        Without a `format`, the source is a table that Headgate writes. Raises Refused if the record does not separate
+        the batch from later ones.
         """
 
     # Tables with a transaction log; for other formats the result is empty or None.
@@ -352,13 +352,13 @@ class Checkpoints(Protocol):
         """Return the id of a table; empty if the table does not exist."""
 
     def columns(self, folder: str, format: str) -> Mapping[str, str] | None:
-        """Return a table's column types, as Spark writes them, by column name; None if its log lacks any of them."""
+        """Return a table's column types, spelled as in Spark, by column name; None if its log lacks any of them."""
 
     def properties(self, folder: str, format: str) -> Mapping[str, str]:
         """Return the properties of a table; empty if the table does not exist."""
 
     def written_by_hand(self, folder: str, format: str) -> tuple[int, str] | None:
-        """Return the newest version with a manual change of rows, and its operation; None if there is none.
+        """Return the latest table version that changed rows manually, with its operation; None if there is none.
 
         A change is manual if no statement made it.
         """
@@ -367,35 +367,35 @@ class Checkpoints(Protocol):
         """Return the versions of a table that are still in its log; None without a log."""
 
     def log_mark(self, place: str, version: int | None = None) -> LogMark | None:
-        """Return the mark of the log in a folder, at its newest version unless another is given; None without a log."""
+        """Return the mark of a folder's transaction log at the given or the latest version; None without a log."""
 
     def kept_h(self, folder: str, format: str) -> float | None:
-        """Return how many hours a table keeps the files of older versions; None if this cannot be read."""
+        """Return how many hours a table keeps the files of older versions; None if its retention cannot be read."""
 
     def written_version(self, folder: str, query: str, batch: int) -> int | None:
-        """Return the table version that has a query's batches up to `batch` and no later ones; None if unknown."""
+        """Return the table version that contains a query's batches up to `batch` and no later ones; None if unknown."""
 
     def lost_files(self, folder: str, version: int) -> tuple[str, ...]:
-        """List the paths of files of a table version that do not exist; checks every file of the version."""
+        """List the paths of a table version's missing files; the call checks every file of the version."""
 
     def why_not_from(
         self, folder: str, format: str, start: LogStart, *, takes_changes: bool, tracked: bool = False
     ) -> Sentence | None:
-        """Explain why a stream cannot start at a position in a table's log now; None if it can."""
+        """Explain why a stream cannot currently start at a position in a table's log; None if it can."""
 
     def upkeep(self, place: str, operation: str, tag: str) -> Upkeep | None:
-        """Return the result of the newest completed `OPTIMIZE` or `VACUUM` with a tag; None if there is none."""
+        """Return the result of the latest completed `OPTIMIZE` or `VACUUM` that has the tag; None if there is none."""
 
     # Versions that start at the position of another version, or of a source.
 
     def fork(self, origin: VersionFolders, copy: VersionFolders, note: Mapping[str, Any], *, rows: OriginRows) -> Cut:
-        """Create a checkpoint that continues after the newest committed batch of another version, which may be running.
+        """Create a checkpoint that continues after the latest committed batch of another version, which may be running.
 
-        The new checkpoint is a copy with an id of its own, and the record of batches of the new table ends with the
-        same batch; nothing of the origin is changed. `copy` was prepared by the run in `note`; repeating the call is
-        harmless. For a table with a transaction log, only the checkpoint is created; `Tables.clone` copies the rows and
-        the record. Raises FolderTaken if a query was already started in `copy`, TryAgain if a complete copy could not
-        be made.
+        The new checkpoint is a copy with its own query id, and the new table's record of batches ends with the same
+        batch; the origin stays unchanged. The run in `note` must have prepared the folders `copy`; repeating the call
+        is harmless. For a table with a transaction log, only the checkpoint is created, and `Tables.clone` copies the
+        rows and the record. Raises FolderTaken if a query was already started in `copy`, TryAgain if no complete copy
+        could be made.
         """
 
     def seed(
@@ -409,8 +409,8 @@ class Checkpoints(Protocol):
     ) -> Cut:
         """Create a checkpoint that marks the files or log position of each source, by ordinal, as read.
 
-        Without `batch`, the version has yet to run its first batch, which skips what is marked; the statement may have
-        any kind of state. With `batch`, the version continues after that batch, without state and with the settings
-        pinned by the checkpoint `like`; if the table has no record of batches, one is created. Preparation, repetition
-        and errors are as for `fork`.
+        Without `batch`, the version has yet to run its first batch, which skips the marked input; the statement may
+        have any kind of state. With `batch`, the version continues after that batch, without state and with the
+        settings pinned by the checkpoint `like`; if the table has no record of batches, one is created. Preparation,
+        repetition and errors are as for `fork`.
         """

@@ -18,7 +18,7 @@ _SCALA = "2.13"
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """The jars of one connector, given as artifacts to fetch or as local files."""
+    """A connector's jars, given as artifacts to fetch or as local files."""
 
     name: str
     coordinates: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class ArtifactFault(FactKind):
 
 
 def coordinate_fault(coordinate: str) -> Fact[ArtifactFault] | None:
-    """Return what is wrong with the form of a coordinate or with the versions it is built for; None if it is valid."""
+    """Return why an artifact coordinate is malformed or unsuitable for the pools' Spark; None if it is valid."""
     if not _COORDINATE.match(coordinate):
         return ArtifactFault.FORM.of()
     group, artifact, _ = coordinate.split(":")
@@ -74,12 +74,12 @@ def artifact_fault(artifact: str) -> Fact[ArtifactFault] | None:
 
 
 def is_exclusion(text: str) -> bool:
-    """Return whether a text has the form `group:artifact`, in which either part may contain `*`."""
+    """Return whether a string has the form `group:artifact`, in which either part may contain `*`."""
     return _PATTERN.match(text) is not None
 
 
 def fetched_folder(home: str, connectors: tuple[Connector, ...]) -> str:
-    """Return the folder for fetched jars in an environment's home; its name depends on the coordinates."""
+    """Return the folder in an environment's home for fetched jars; different coordinates have different folders."""
     what = json.dumps([[connector.coordinates, connector.exclude] for connector in connectors])
     return f"{home}/connectors/{hashlib.sha256(what.encode()).hexdigest()[:12]}"
 

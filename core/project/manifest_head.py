@@ -1,4 +1,4 @@
-"""The few values of headgate.yml that identify an environment; loads fast, because every command needs it."""
+"""The values of headgate.yml that identify an environment; this module loads fast, because every command needs it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

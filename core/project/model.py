@@ -1,4 +1,4 @@
-"""The declared project as frozen values, read from texts by `core.project_reader`."""
+"""The declared project as frozen values, which `core.project_reader` creates from the project's files."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -37,7 +37,7 @@ LAYER_FOLDERS = {
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A SQL text of the project, exactly as in its file."""
+    """The content of a SQL file of the project, unchanged, with the file's path."""
 
     path: str
     """Path relative to the project folder, with forward slashes."""
@@ -86,7 +86,7 @@ class Settings:
 
     @property
     def outside_readers(self) -> tuple[tuple[str, str], ...]:
-        """Return the name and the owner of each reader outside Headgate; the owner may be empty."""
+        """Return the (name, owner) of each reader outside Headgate; the owner may be empty."""
         parts = (reader.rstrip(")").partition(" (") for reader in self.readers)
         return tuple((name, owner) for name, _, owner in parts)
 
@@ -118,7 +118,7 @@ class Table:
     """The parsed statement; None if, and only if, the table is external."""
     settings: Settings = field(default_factory=Settings)
     settings_text: str = ""
-    """The text of the yml as written; empty if there is none."""
+    """The unchanged content of the yml; empty if there is none."""
 
     @property
     def external(self) -> bool:
@@ -128,7 +128,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A declared Spark Connect server; without a `url`, a local child process of the agent."""
+    """A declared Spark Connect server; without a `url`, the agent starts a local one as a child process."""
 
     name: str = "local"
     url: str | None = None
@@ -162,7 +162,7 @@ class Environment:
     """The environment's rules as declared; rules recorded by an agent take precedence."""
 
     def declared_policy(self, protected: Iterable[TableName]) -> Policy:
-        """Return the declared rules, with the environment's protection and the protected tables filled in."""
+        """Return the environment's declared policy, including its protection and the given protected tables."""
         return replace(self.policy, protected=self.protected, protected_tables=tuple(sorted(protected)))
 
 

@@ -1,4 +1,4 @@
-"""A statement as declared or deployed: the texts, the values parsed from them, and the pool, if known."""
+"""A statement as declared or deployed: its SQL and YAML, the values parsed from them, and the pool, if known."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from core.sql.statement import ParsedStatement, TableDdl
 
 @dataclass(frozen=True, slots=True)
 class RevisionTexts:
-    """The texts of a revision, which are declared and deployed together."""
+    """The SQL and YAML of a revision, which are declared and deployed together."""
 
     ddl: str = ""
     dml: str = ""
@@ -36,7 +36,7 @@ class Revision:
 
     @property
     def hash(self) -> str:
-        """A hash that identifies the texts, ignoring line endings."""
+        """The hash that identifies the revision's SQL and YAML, ignoring line endings and byte-order marks."""
         return revision_hash(self.texts)
 
 
@@ -47,12 +47,12 @@ def removed_columns(old: Revision, new: Revision) -> tuple[str, ...]:
 
 
 def revision_hash(texts: RevisionTexts) -> str:
-    """Return the hash of a revision's texts, ignoring line endings and byte-order marks."""
+    """Return the hash of a revision's SQL and YAML, ignoring line endings and byte-order marks."""
     return _hash(_plain(text) for text in (texts.ddl, texts.dml, texts.yml))
 
 
 def _hash(parts: Iterable[str]) -> str:
-    """Hash parts together with their lengths, so that different lists never hash the same bytes."""
+    """Return the hash of some strings, each hashed with its length so that different splits give different hashes."""
     found = [part.encode("utf-8", "surrogatepass") for part in parts]
     return hashlib.sha256(b"".join([b"%d:%b" % (len(data), data) for data in found])).hexdigest()
 

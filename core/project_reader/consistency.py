@@ -1,4 +1,4 @@
-"""Checks of the consistency between a project's tables; each check reports all its findings in one pass."""
+"""Checks that a project's tables are consistent with each other; each check reports all its findings in one pass."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -33,10 +33,10 @@ def check_tables(
     missing_in_inputs: MissingInInputs,
     connectors: Set[str] = frozenset(),
 ) -> None:
-    """Check the sink, columns and reads of every table, and report cycles.
+    """Check the sink, columns and reads of every table, and report cycles between tables.
 
-    Tables in `unreadable` only look external, because their statements could not be read; their sinks are not checked.
-    `connectors` are those declared in headgate.yml.
+    Tables in `unreadable` only appear to be external, because their statements could not be read; their sinks are not
+    checked. `connectors` are the connectors declared in headgate.yml.
     """
     for table in tables.values():
         if table.name not in unreadable:
@@ -76,7 +76,7 @@ def _check_sink(table: Table, problems: list[Problem]) -> None:
 
 
 def _wrong_input(table: Table, format: TableFormat) -> tuple[str, str] | None:
-    """Return summary and remedy of a mistake in an external input's location or format; None if there is none."""
+    """Return the summary and remedy of a mistake in an external table's location or format; None if there is none."""
     ddl, place = table.parsed_ddl, table.parsed_ddl.location
     if not format.external_input:
         formats = f"formats for external input: {', '.join(EXTERNAL_INPUTS)}"
@@ -155,7 +155,7 @@ def _difference(declared: list[str], written: list[str]) -> str:
 
 
 def _is_star(column: Column) -> bool:
-    """Return whether a column is a star, with or without EXCEPT; the text does not name the columns of a star."""
+    """Return whether a result column is a star, with or without EXCEPT, whose columns the SQL does not list."""
     return column.name == "*"
 
 
@@ -181,7 +181,7 @@ def _wrong_read(
     declared: Set[TableName],
     views: Mapping[TableName, str],
 ) -> tuple[str, str] | None:
-    """Return summary and remedy of a mistake in a single read; None if there is none."""
+    """Return the summary and remedy of a mistake in how a statement reads one table; None if there is none."""
     if read.table in views:
         if read.streaming:
             return f"{table.name} streams {read.table}, which is a view", "stream the tables that the view reads"
@@ -205,7 +205,7 @@ def _wrong_read(
 
 
 def wrong_watermark(read: TableRead, ddl: TableDdl) -> tuple[str, str] | None:
-    """Return summary and remedy of a mistake in a watermark on a column of a table; None if there is none.
+    """Return the summary and remedy of a mistake in a watermark on a column of a table; None if there is none.
 
     Spark reports EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE, or UNRESOLVED_COLUMN for an unknown name (tested on 4.2.0).
     """

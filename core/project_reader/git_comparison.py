@@ -1,4 +1,4 @@
-"""Differences between the project now and at an earlier commit: changed tables, with their texts at that commit."""
+"""Differences between the current project and an earlier commit: changed tables, with their files at that commit."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -20,7 +20,7 @@ from core.project_reader.settings_checks import with_changes, with_schema_tracki
 
 @dataclass(frozen=True, slots=True)
 class GitComparison:
-    """A comparison of the project with its own state at a git reference."""
+    """The differences between the project and its state at a git reference."""
 
     reference: str
     changed: tuple[TableName, ...] = ()
@@ -28,7 +28,7 @@ class GitComparison:
     gone: tuple[TableName, ...] = ()
     """Tables that were declared at the commit but are not now; sorted."""
     before: Mapping[TableName, RevisionTexts] = field(default_factory=dict)
-    """The texts at the commit of changed and removed tables, as far as they can be read."""
+    """The SQL and YAML at the commit of changed and removed tables, as far as they can be read."""
     settings: tuple[str, ...] = ()
     """Keys of the environment in headgate.yml that differ, such as `pool.memory` or `policy.freeze`; sorted."""
 
@@ -42,11 +42,11 @@ def compare_with_commit(
     *,
     environment: str,
 ) -> GitComparison:
-    """Compare the project's current texts with those at a commit.
+    """Compare the project's current files, `now`, with those at a commit.
 
-    `then` maps each path that differs to its text at the commit, or to None if the commit lacks the path. Only the
-    folders of these paths are read, or all folders if the defaults in headgate.yml differ. A table whose earlier text
-    is invalid counts as changed.
+    `then` maps each path that differs to its content at the commit, or to None if the commit lacks the path. Only the
+    folders of these paths are read, or all folders if the defaults in headgate.yml differ. A table whose files at the
+    commit are invalid is treated as changed.
     """
     manifest = _manifest_then(then)
     defaults = manifest.defaults if manifest else project.defaults
@@ -70,10 +70,10 @@ def compare_with_commit(
 def with_texts_of_commit(
     since: GitComparison, observed: Mapping[TableName, ObservedDeployment]
 ) -> dict[TableName, ObservedDeployment]:
-    """Add the texts of a commit, which is assumed to be deployed, to the observations that have no texts.
+    """Add the SQL and YAML at a commit, which is assumed to be deployed, to observations that have none.
 
     Observations with the revision `same`, or with the hash of another revision, stay unchanged. A table of unknown
-    revision gets the revision `changed` if it has changed since and has no readable text at the commit.
+    revision gets the revision `changed` if it has changed since the commit and has no readable files there.
     """
     return {table: _with_texts_of(since, table, seen) for table, seen in observed.items()}
 
@@ -96,7 +96,7 @@ def _manifest_then(then: Mapping[str, str | None]) -> Manifest | None:
 
 
 def _differing(was: Environment, now: Environment) -> Iterator[str]:
-    """Yield the keys in which an environment's settings differ; values are left out, because they may be secret."""
+    """Yield the keys of an environment's settings that differ; values are omitted, because they may be secret."""
     conf = dict(was.pool.conf), dict(now.pool.conf)
     yield from (f"pool.conf.{key}" for key in {**conf[0], **conf[1]} if conf[0].get(key) != conf[1].get(key))
     yield from (f"pool.{key}" for key in ("name", "url", "cores", "memory") if _differ(was.pool, now.pool, key))
@@ -112,7 +112,7 @@ def _differ(was: object, now: object, key: str) -> bool:
 
 
 def _identity(table: Table) -> tuple[str, ...]:
-    """Return a table's texts, product, layer and unit for comparison, ignoring line endings."""
+    """Return the values by which two declarations of a table are compared, with the same line endings in all files."""
     texts = revision_of(table).texts
     lines = (_unix(text) for text in (texts.ddl, texts.dml, texts.yml, table.settings_text))
     return (*lines, table.product, table.layer, table.unit)

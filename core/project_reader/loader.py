@@ -1,4 +1,4 @@
-"""Conversion of a project folder's texts to a Project, or to all Problems at once; opens no files."""
+"""Conversion of file contents of a project folder to a Project, or to all Problems at once; opens no files itself."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ __all__ = ["read_project", "read_settings", "read_tables", "settings_as_text"]
 
 @dataclass(frozen=True, slots=True)
 class _StatementFile:
-    """An INSERT statement of the project, with the file that contains it."""
+    """A parsed INSERT statement of the project, with its file and folder."""
 
     path: str
     folder: ScriptFolder
@@ -38,7 +38,7 @@ class _StatementFile:
 
 @dataclass(slots=True)
 class _ProjectDraft:
-    """The part of a project that has been read so far; a second declaration of a table is a Problem."""
+    """The declarations of a project that have been read so far; a second declaration of a table becomes a Problem."""
 
     texts: Mapping[str, str]
     parse_cache: ParseCache
@@ -56,10 +56,10 @@ class _ProjectDraft:
 def read_project(
     texts: Mapping[str, str], parse_cache: ParseCache | None = None
 ) -> tuple[Project | None, tuple[Problem, ...]]:
-    """Read a project from its texts; return it, or None if any Problem is an error, together with all Problems.
+    """Read a project from its file contents; return it, or None if any Problem is an error, together with all Problems.
 
-    `texts` are keyed by relative path with forward slashes. `parse_cache` only saves time: texts in it are not parsed
-    again, and new texts are added to it.
+    `texts` are the contents by relative path with forward slashes. `parse_cache` only saves time: contents in it are
+    not parsed again, and the results for others are added to it.
     """
     # A plan sends its paths to the agent as JSON, which must be UTF-8.
     problems: list[Problem] = [
@@ -93,9 +93,9 @@ def read_project(
 
 
 def read_tables(texts: Mapping[str, str], defaults: Settings, parse_cache: ParseCache) -> dict[TableName, Table]:
-    """Read the tables of some folders from their texts; Problems are ignored, and invalid DDLs are left out.
+    """Read the tables of some folders from their file contents; Problems are ignored.
 
-    A table whose statement is invalid is returned without the statement.
+    A table whose DDL is invalid is omitted. A table whose statement is invalid is returned without the statement.
     """
     return _read_tables(_ProjectDraft(texts, parse_cache, []), defaults)
 
@@ -263,5 +263,5 @@ def _settings(name: str, folder: ScriptFolder, draft: _ProjectDraft, defaults: S
 
 
 def _yml(name: str, folder: ScriptFolder) -> str:
-    """Return the path of a table's own yml, else of its folder's; empty if there is neither."""
+    """Return the path of a table's own yml, else of its folder's yml; empty if there is neither."""
     return folder.yml.get(TableName(name)) or folder.yml.get(folder.unit, "")

@@ -1,4 +1,4 @@
-"""Reads headgate.yml: name, environments, defaults, connectors and policies of a project; wrong values are Problems."""
+"""Reads a project's headgate.yml: name, environments, defaults, connectors, policies; invalid values are Problems."""
 
 import re
 import uuid
@@ -43,7 +43,7 @@ class Manifest:
 
 
 def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
-    """Read headgate.yml from its text; if the text is None, the missing file is reported as a Problem."""
+    """Parse the content of headgate.yml; None means that the file is missing, which is reported as a Problem."""
     if text is None:
         problems.append(
             Problem(
@@ -70,9 +70,9 @@ def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
 
 
 def read_manifest_head(text: str, problems: list[Problem]) -> ManifestHead:
-    """Read the part of headgate.yml that identifies environments; `read_manifest` reports other mistakes.
+    """Parse only the part of headgate.yml that identifies environments; `read_manifest` reports other mistakes.
 
-    A head with Problems must not be used: it might present a protected environment as unprotected.
+    The result must not be used if Problems were added: a protected environment could appear to be unprotected.
     """
     top = read_yaml(text, MANIFEST_PATH, problems)
     if top is None:
@@ -111,7 +111,7 @@ def _environments(top: YamlSection) -> tuple[Environment, ...]:
 
 
 def _environment_sections(top: YamlSection) -> dict[str, YamlSection]:
-    """Return the section of each environment in file order; an empty entry gives an empty section."""
+    """Return the section of each environment by name, in file order; an empty entry becomes an empty section."""
     section = top.section("environments")
     if section is None or not section.nodes:
         if "environments" not in top.nodes or section is not None or _is_null(top):
@@ -216,7 +216,8 @@ def _default_env(top: YamlSection, environments: tuple[Environment, ...]) -> str
 def declared_policy(texts: Mapping[str, str], environment: str, problems: list[Problem]) -> Policy | None:
     """Read the declared policy of one environment; None if there is no such environment.
 
-    `texts` are the project's texts by path; those of SQL files may be empty. Mistakes are appended to `problems`.
+    `texts` are the project's file contents by path; those of SQL files may be empty. Mistakes are appended to
+    `problems`.
     """
     manifest = read_manifest(texts.get(MANIFEST_PATH), problems)
     declared = next((found for found in manifest.environments if found.name == environment), None)
@@ -225,7 +226,7 @@ def declared_policy(texts: Mapping[str, str], environment: str, problems: list[P
 
 
 def protected_tables(texts: Mapping[str, str], defaults: Settings, problems: list[Problem]) -> tuple[TableName, ...]:
-    """List the declared tables for which their own yml, or their folder's, sets `protect: true`."""
+    """List the tables for which their own yml, or else their folder's yml or the defaults, sets `protect: true`."""
     found = []
     for folder in read_script_folders(texts, problems):
         known: dict[str, Settings] = {}
@@ -243,7 +244,7 @@ def _yml(folder: ScriptFolder, table: TableName) -> str:
 
 
 def read_connectors(top: YamlSection) -> tuple[Connector, ...]:
-    """Read the connectors of a project, sorted by name; an empty entry selects this version's defaults."""
+    """Read the connectors of a project, sorted by name; an empty entry selects the built-in values."""
     section = top.section("connectors")
     if section is None:
         return ()
@@ -300,7 +301,7 @@ MOST_BUSY = 1000
 
 
 def read_policy_section(section: YamlSection) -> Policy:
-    """Read the policy rules of one environment."""
+    """Read the `policy` section of one environment."""
     return Policy(
         max_replay_rows=section.count("max_replay_rows", example="100M"),
         max_replay_h=section.bound("max_replay_h", most=MOST_H, example="6"),
@@ -318,7 +319,7 @@ def read_policy_section(section: YamlSection) -> Policy:
 
 
 def _machine_moves(section: YamlSection) -> str:
-    """Read whether an agent may continue on another machine: ALLOW, or empty for ASK, which is the default."""
+    """Read whether an agent may continue on another machine; return ALLOW, or empty for ASK, the default."""
     found = section.text("machine_moves", ASK)
     if found not in (ALLOW, ASK):
         section.wrong("machine_moves", f"{ALLOW} or {ASK}", f"write machine_moves: {ALLOW}, or leave it out")

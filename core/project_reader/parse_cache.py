@@ -1,6 +1,6 @@
-"""Parsed texts of a project; each text is parsed once, and parsers are loaded only for unknown texts.
+"""Cache of parse results; each content is parsed once, and parsers are loaded only for contents not in the cache.
 
-A text is identified by its content alone, not by path or date. Views, which cannot be streamed, are recognized without
+A file is identified by its content alone, not by path or date. Views, which cannot be streamed, are recognized without
 a parser.
 """
 
@@ -29,31 +29,31 @@ _BROKEN = (ValueError, TypeError, LookupError)
 
 
 class ParseCache:
-    """A cache of parsed SQL and settings by content; sharing an instance avoids parsing a text twice.
+    """A cache of parsed SQL and settings by content; sharing an instance avoids parsing a content twice.
 
-    Thread-safe: at worst, two threads parse the same text.
+    The class is thread-safe: at worst, two threads parse the same content.
     """
 
     def __init__(
         self, known: Mapping[bytes, str] | None = None, look_up: Callable[[bytes], str | None] = lambda _: None
     ) -> None:
-        """Start with encoded entries by key; `look_up` finds entries that are not among them, or returns None."""
+        """Start with the encoded entries `known`, by key; `look_up` returns other entries, or None if there is none."""
         self._known = dict(known or {})
         self._look_up = look_up
         self._values: dict[bytes, Any] = {}
         self._fresh: dict[bytes, str] = {}
 
     def keys(self) -> frozenset[bytes]:
-        """Return the keys of all texts that have been requested."""
+        """Return the keys of all cached contents that have been requested."""
         return frozenset(self._values)
 
     def take_fresh(self) -> dict[bytes, str]:
-        """Return the newly parsed entries, encoded and by key, for the caller to store; each is returned once."""
+        """Return the encoded results of new parses, by key, for the caller to store; each is returned only once."""
         fresh, self._fresh = self._fresh, {}
         return fresh
 
     def add(self, read: Mapping[bytes, str]) -> None:
-        """Add entries that another process parsed and returned from `take_fresh`."""
+        """Add the results that another process parsed, as returned by its `take_fresh`."""
         self._known.update(read)
         self._fresh.update(read)
 
@@ -76,19 +76,19 @@ class ParseCache:
         return None, found[1], found[2]
 
     def has_ddl(self, text: str) -> bool:
-        """Return whether the result of parsing a DDL text is cached."""
+        """Return whether the parse result of a DDL is cached."""
         key = _key(b"ddl", text)
         return key in self._values or self._packed(key) is not None
 
     def has_statements(self, text: str, *, every_table_streams: bool = False) -> bool:
-        """Return whether the result of parsing a DML text is cached."""
+        """Return whether the parse result of a DML script is cached."""
         key = _statements_key(text, every_table_streams)
         return key in self._values or self._packed(key) is not None
 
     def statements(
         self, text: str, path: str, *, every_table_streams: bool = False
     ) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
-        """Return the statements of a DML text, and Problems located in `path`."""
+        """Return the parsed statements of a DML script, and Problems located in `path`."""
         key = _statements_key(text, every_table_streams)
         found: tuple[str, tuple[ParsedStatement, ...], tuple[Problem, ...]] | None = self._value(key, path)
         if found is None:
@@ -107,7 +107,7 @@ class ParseCache:
     ) -> tuple["UnresolvedName", ...]:
         """Return the columns that a statement uses but that none of its input tables has.
 
-        `columns` are the declared columns by table. The result is cached by the statement's text and the columns of the
+        `columns` are the declared columns by table. The result is cached by the statement's SQL and the columns of the
         tables that it reads.
         """
         key, read = _columns_read(parsed, columns)
@@ -133,7 +133,7 @@ class ParseCache:
         return found
 
     def settings(self, text: str, path: str, defaults: Settings, problems: list[Problem]) -> Settings:
-        """Return a table's settings, completed by the project's defaults; a text with Problems is parsed each time."""
+        """Return the settings in a yml, completed by the project's defaults; a yml with Problems is not cached."""
         if not text.strip():
             return defaults
         key = _key(b"yml" + repr(defaults).encode("utf-8", "surrogatepass"), text)
@@ -153,7 +153,7 @@ class ParseCache:
         return found
 
     def _value(self, key: bytes, path: str) -> Any:
-        """Return a cached value; None if there is none, or if it has Problems in another file of the same content."""
+        """Return a cached value; None if there is none, or if its Problems are in another file of equal content."""
         found = self._values.get(key)
         return found if found is not None and (found[0] == path or not found[-1]) else None
 
@@ -185,7 +185,7 @@ def _statements_key(text: str, every_table_streams: bool) -> bytes:
 def _columns_read(
     parsed: ParsedStatement, columns: Mapping[TableName, tuple[Column, ...]]
 ) -> tuple[bytes, dict[TableName, tuple[Column, ...] | None]]:
-    """Return a cache key for a statement and its input columns, and these columns by table."""
+    """Return the cache key of a statement and its input columns, and the input columns by table."""
     read = {each.table: _with_changes(columns.get(each.table), each) for each in parsed.reads}
     declared = {name: [(each.name, each.type) for each in found or ()] for name, found in sorted(read.items())}
     parts = [parsed.select, parsed.stateful, declared, [*map(bool, read.values())]]
@@ -220,7 +220,7 @@ _VIEW = re.compile(r"\s*create\s+(?:or\s+replace\s+)?(?:global\s+)?(?:temp(?:ora
 
 
 def view_declared_in(text: str) -> int | None:
-    """Return the line of CREATE VIEW; None if the text does not declare a view."""
+    """Return the line of CREATE VIEW; None if the SQL does not declare a view."""
     plain = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text.removeprefix("\ufeff"))
     if not _VIEW.match(plain):
         return None
@@ -237,9 +237,9 @@ def wrong_columns(
     parse_cache: ParseCache,
     read_ahead: Callable[[Sequence[Reading], ParseCache], None] = lambda *_: None,
 ) -> tuple[Problem, ...]:
-    """Return a Problem for each column that a statement of these tables uses but that none of its input tables has.
+    """Return a Problem for each column that the statements of `tables` use but that none of their input tables has.
 
-    `read_ahead` may add the results for statements that are not cached yet.
+    `read_ahead` is called with the statements that are not cached, and may add their results to the cache.
     """
     declared = {name: table.parsed_ddl.columns for name, table in project.tables.items()}
     names = _DeclaredNames(declared)
@@ -264,7 +264,7 @@ def wrong_columns(
 def missing_in_inputs(
     table: Table, names: Sequence[str], tables: Mapping[TableName, Table], parse_cache: ParseCache
 ) -> list[Problem]:
-    """Return a Problem for each column in `names` that a table's statement reads but that none of its inputs has."""
+    """Return a Problem for each column in `names` that a table's statement uses but none of its input tables has."""
     assert table.parsed is not None, f"{table.name} is external"
     declared = {name: each.parsed_ddl.columns for name, each in tables.items()}
     wrong = parse_cache.wrong_columns(table.parsed, declared)
@@ -272,14 +272,14 @@ def missing_in_inputs(
 
 
 class _DeclaredNames:
-    """The names of declared columns, for comparison with the columns that statements require."""
+    """The names of all declared columns by table, for a quick check of the columns that statements require."""
 
     def __init__(self, columns: Mapping[TableName, tuple[Column, ...]]) -> None:
         self._columns = columns
         self._names: dict[TableName, frozenset[str]] = {}
 
     def include(self, required: RequiredColumns | None) -> bool:
-        """Return whether every required column is declared; False if the required columns are unknown."""
+        """Return whether every column that a statement requires is declared; False if these columns are unknown."""
         if required is None:
             return False
         for tables, columns in required:

@@ -112,7 +112,7 @@ def _folder(
 
 
 def _take_settings(path: str, folders: dict[str, ScriptFolder], problems: list[Problem]) -> None:
-    """Assign `<folder>/<table>.yml` to a table that has a script in that folder; files of test cases are ignored."""
+    """Assign `<folder>/<table>.yml` to the folder's table of that name; files of test cases are ignored."""
     place, _, file = path.rpartition("/")
     folder = folders.get(place)
     if folder is None:

@@ -1,6 +1,6 @@
 """Serialization of a project that was read and checked, so that the next process does not have to read it again.
 
-The bytes do not contain the texts, and can be restored only together with texts of the same digest.
+The bytes do not include the file contents; a project can be restored only from bytes and contents of equal digest.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _BROKEN = (pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError,
 
 
 def digest_of(texts: Mapping[str, str]) -> bytes:
-    """Return a digest of the paths and contents of texts, which depends on their order."""
+    """Return a digest of files, given as path → content; it depends on the order of the files."""
     parts = [*texts, *texts.values()]
     digest = hashlib.sha256(array("Q", [len(texts), *map(len, parts)]))
     digest.update("".join(parts).encode("utf-8", "surrogatepass"))
@@ -34,14 +34,14 @@ def digest_of(texts: Mapping[str, str]) -> bytes:
 
 
 def pack_project(found: ReadProject, texts: Mapping[str, str]) -> bytes:
-    """Serialize a project, and the warnings found when it was read from `texts`."""
+    """Serialize a project and the warnings found when it was read from the file contents `texts`."""
     packed = io.BytesIO()
     _Packer(packed, texts).dump(found)
     return packed.getvalue()
 
 
 def unpack_project(packed: bytes, texts: Mapping[str, str]) -> ReadProject | None:
-    """Restore a project and its warnings, which were read from the same texts; None if the bytes are invalid."""
+    """Restore a project and its warnings from bytes and the same file contents; None if the bytes are invalid."""
     try:
         project, problems = _Unpacker(packed, texts).load()
     except _BROKEN:
@@ -50,7 +50,7 @@ def unpack_project(packed: bytes, texts: Mapping[str, str]) -> ReadProject | Non
 
 
 class _Packer(pickle.Pickler):
-    """A pickler that writes a dataclass as its class and fields, and a file's text as its index among the texts."""
+    """A pickler that writes a dataclass as its class and field values, and a file's content as the file's number."""
 
     def __init__(self, packed: io.BytesIO, texts: Mapping[str, str]) -> None:
         super().__init__(packed, 5)

@@ -1,4 +1,4 @@
-"""The revision of a statement, either from a declared table or parsed again from deployed texts."""
+"""The revision of a statement, either of a declared table or parsed again from deployed SQL and YAML."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from core.sql.statement import with_change_feeds
 
 
 def revision_of(table: Table) -> Revision:
-    """Return a declared table's revision; its yml is the table's settings, completed by the project's defaults."""
+    """Return a declared table's revision; its yml contains the settings completed by the project's defaults."""
     texts = RevisionTexts(table.ddl.text, table.dml.text if table.dml else "", settings_as_text(table.settings))
     return Revision(table.name, texts, table.parsed, table.parsed_ddl, table.settings)
 
@@ -20,7 +20,7 @@ def revision_of(table: Table) -> Revision:
 def read_revision(
     table: TableName, texts: RevisionTexts, defaults: Settings, parse_cache: ParseCache | None = None
 ) -> Revision | None:
-    """Parse deployed texts into a revision; None if they are invalid.
+    """Parse deployed SQL and YAML into a revision; return None if they are invalid.
 
     An older yml is completed by the current defaults.
     """

@@ -1,4 +1,4 @@
-"""Checks of a table's settings against its statement: keys, streams of keyed tables, `schema_tracking:`, `checks:`.
+"""Checks of table settings against statements: keys, streams of keyed tables, `schema_tracking:`, `checks:`.
 
 A setting that Spark or Delta could not apply is a Problem at the line of the setting in the yml.
 """
@@ -33,7 +33,7 @@ CHANGES, ROWS = "changes", "rows"
 
 
 def check_keyed(tables: Mapping[TableName, Table], yml: Mapping[TableName, str], problems: list[Problem]) -> None:
-    """Report keyed tables that cannot be written as declared, and streams of keyed tables that Spark would end."""
+    """Report keyed tables that cannot be written as declared, and streams of keyed tables that would fail in Spark."""
     for table in tables.values():
         if table.settings.upserts and not table.external:
             path = yml.get(table.name, "")
@@ -49,7 +49,7 @@ def check_keyed(tables: Mapping[TableName, Table], yml: Mapping[TableName, str],
 
 
 def with_changes(tables: dict[TableName, Table], among: Mapping[TableName, Table]) -> dict[TableName, Table]:
-    """Return the tables with `changes_of` set to the keyed tables whose changes the table's statement streams.
+    """Return the tables, each with `changes_of` set to the keyed tables whose changes its statement streams.
 
     A statement with `reads: rows` streams no changes. Changes of an external table, which may also be append-only, are
     read only with `reads: changes`. Streamed tables are looked up in `among`.
@@ -74,7 +74,7 @@ def _with_changes(table: Table, among: Mapping[TableName, Table]) -> Table:
 
 
 def _check_streams(table: Table, tables: Mapping[TableName, Table], yml: str, problems: list[Problem]) -> None:
-    """Report each stream that Spark would end, located in the statement, or in the yml if a setting is the cause."""
+    """Report each stream that would fail in Spark, located in the statement, or in the yml if a setting causes it."""
     section = read_yaml(table.settings_text, yml, [])
     asked = section.lines if section is not None else {}
     if "changes_of" in asked:
@@ -183,7 +183,7 @@ def _wrong_condition(table: Table) -> Iterator[tuple[str, str]]:
 
 
 def _at_its_end(problem: Problem, sql: str) -> tuple[str, str]:
-    """Return summary and remedy of a Problem with a condition, without mentioning the bracket appended to it."""
+    """Return the summary and remedy of a Problem with a condition, without the bracket that was appended to it."""
     if problem.where is not None and problem.where.line > sql.count("\n"):
         summary = problem.summary.replace("at `)`", "at its end")
         return summary, "complete the condition"
@@ -191,7 +191,7 @@ def _at_its_end(problem: Problem, sql: str) -> tuple[str, str]:
 
 
 def _closes(condition: str) -> bool:
-    """Return whether the brackets of a condition are balanced, so that another text can embed it."""
+    """Return whether the brackets of a condition are balanced, so that it can be embedded in SQL."""
     from core.sql.tokens.lexer import open_sql, tokens_of
 
     depth = 0
@@ -234,7 +234,7 @@ def _rows_by(table: Table) -> str:
 
 
 def _records_changes(parent: Table) -> bool:
-    """Return whether a table's mode and DDL imply that its changes have been recorded since its creation."""
+    """Return whether a table has recorded its changes since its creation, according to its mode and DDL."""
     recorded = table_format(parent.parsed_ddl.format).keyed_properties
     said = {name.lower(): value.lower() for name, value in parent.parsed_ddl.properties}
     itself = "true" if parent.settings.upserts and not parent.external else ""
@@ -290,7 +290,7 @@ def with_schema_tracking(tables: dict[TableName, Table], among: Mapping[TableNam
 def check_schema_tracking(
     tables: Mapping[TableName, Table], yml: Mapping[TableName, str], problems: list[Problem]
 ) -> None:
-    """Report each yml that requests schema tracking for a statement that does not support it."""
+    """Report each table whose yml requests schema tracking although its statement does not support it."""
     for table in tables.values():
         if "schema_tracking" not in table.settings_text:
             continue
@@ -306,7 +306,7 @@ def check_schema_tracking(
 
 
 def _in_the_way(table: Table, among: Mapping[TableName, Table]) -> tuple[str, str]:
-    """Return why a statement cannot track schemas, as a key of `_WRONG` (empty if it can), and the table concerned."""
+    """Return why a statement cannot track schemas, as a key of `_WRONG` or empty if it can, and the table concerned."""
     if table.parsed is None:
         return "no stream", table.name
     streams = [
@@ -329,7 +329,7 @@ def _in_the_way(table: Table, among: Mapping[TableName, Table]) -> tuple[str, st
 
 
 def check_queries(tables: Mapping[TableName, Table], yml: Mapping[TableName, str], problems: list[Problem]) -> None:
-    """Report each query in `checks:` that cannot run on declared tables; `yml` has the path of each table's yml."""
+    """Report each query in `checks:` that cannot run on the declared tables; `yml` is the yml path by table."""
     seen: set[str] = set()
     for table in tables.values():
         path = yml.get(table.name, "")

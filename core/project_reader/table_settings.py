@@ -1,4 +1,4 @@
-"""Conversion of `<table>.yml` and the project's `defaults` to Settings, and back to a self-contained text."""
+"""Conversion of `<table>.yml` and the project's `defaults` to Settings, and back to a self-contained yml."""
 
 import re
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ MOST_CHECKS = 50
 
 
 def read_settings(text: str, path: str, defaults: Settings, problems: list[Problem]) -> Settings:
-    """Read a table's yml; missing values, and wrong ones, which are reported, are replaced by the defaults."""
+    """Parse a table's yml; missing values get the defaults, and so do invalid ones, which are reported as Problems."""
     if not text.strip():
         return defaults
     from core.project_reader.yaml_reader import read_yaml
@@ -38,7 +38,7 @@ READS = ("batch", "stream", "changes", "rows")
 
 
 def read_settings_section(section: "YamlSection", defaults: Settings) -> Settings:
-    """Read Settings from a YAML section; missing and wrong values are replaced by the defaults."""
+    """Read Settings from a YAML section; missing and invalid values get the defaults."""
 
     section.only(KEYS, later=LATER)
     trigger = " ".join(section.text("trigger", defaults.trigger).split())
@@ -98,7 +98,7 @@ def read_objective(section: "YamlSection", default: str) -> str:
 
 
 def _readers(section: "YamlSection") -> tuple[str, ...]:
-    """Read the exposures of a table; they have no project-wide default, because no exposure reads every table."""
+    """Read the exposures of a table; there is no project-wide default, because no exposure reads every table."""
     if section.name and "readers" in section.nodes:
         section.wrong("readers", "in the yml of the table that they read", "write readers: in <table>.yml")
         return ()
@@ -116,7 +116,7 @@ def _readers(section: "YamlSection") -> tuple[str, ...]:
 
 
 def _checks(section: "YamlSection") -> tuple[tuple[str, str], ...]:
-    """Read the checks as (name, query), in order; malformed checks are reported as Problems and left out."""
+    """Read a table's checks as (name, query) pairs in order; malformed checks are reported as Problems and omitted."""
     found: dict[str, str] = {}
     for name, sql, line in check_entries(section.value("checks")):
         if not name or not sql or not _CHECK_NAME.match(name):
@@ -134,7 +134,7 @@ def _checks(section: "YamlSection") -> tuple[tuple[str, str], ...]:
 
 
 def check_entries(value: "YamlValue | None") -> Iterator[tuple[str, str, int]]:
-    """Yield name, query and line of each entry in `checks:`; name and query are empty if the entry is malformed."""
+    """Yield the name, query and line of each entry in `checks:`; name and query are empty if the entry is malformed."""
     if value is None or (value.text is None and value.items is None and value.pairs is None):
         return
     for item in value.items if value.items is not None else (value,):
@@ -150,9 +150,9 @@ def _wrong_checks(section: "YamlSection", expected: str, line: int) -> None:
 
 @lru_cache(maxsize=10_000)
 def settings_as_text(settings: Settings) -> str:
-    """Return settings, with the defaults filled in, as the yml text of a revision; equal settings give equal texts.
+    """Return complete settings as the yml of a revision; equal settings give equal strings.
 
-    The trigger is always written, so that a later change of the project's default counts as a change.
+    The trigger is always written, so that a later change of the project's default is detected as a change.
     """
     lines = []
     for key in KEYS:

@@ -1,4 +1,4 @@
-"""YAML mappings with the line of each key; a wrong value is reported as a Problem and replaced by the default."""
+"""YAML mappings with the line of each key; an invalid value is reported as a Problem and replaced by a default."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ _DEEPEST, _MOST_VALUES = 20, 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class YamlValue:
-    """A YAML value as written: a text, a list, or the key-value pairs of a mapping, in order; all are None for null."""
+    """A YAML value as written: a scalar, a list, or the pairs of a mapping in order; for null, all three are None."""
 
     line: int
     """The line on which the value starts, counted from 1."""
@@ -34,7 +34,7 @@ class YamlValue:
 
 @dataclass(frozen=True, slots=True)
 class YamlSection:
-    """A mapping in a YAML file; the getters append to `problems` and return the default for a wrong value."""
+    """A mapping in a YAML file; for an invalid value, its methods append to `problems` and return a default."""
 
     path: str
     name: str
@@ -46,7 +46,7 @@ class YamlSection:
     problems: list[Problem]
 
     def text(self, key: str, default: str) -> str:
-        """Read the string under a key, or return the default if it is absent, empty or not a string."""
+        """Read the string under a key, or return the default if it is missing, empty or not a string."""
         node = self._scalar(key)
         if node is None:
             return default
@@ -56,7 +56,7 @@ class YamlSection:
         return str(node.value)
 
     def flag(self, key: str, default: bool) -> bool:
-        """Read the Boolean value under a key, or return the default if it is absent or wrong."""
+        """Read the Boolean under a key, or return the default if it is missing or invalid."""
         node = self._scalar(key)
         if node is None:
             return default
@@ -66,7 +66,7 @@ class YamlSection:
         return bool(node.value.lower() in ("true", "yes", "on"))
 
     def number(self, key: str, default: float, *, most: float) -> float:
-        """Read the number under a key, above zero and at most `most`, or return the default if it is unset or wrong."""
+        """Read a number above zero and at most `most`, or return the default if the number is missing or invalid."""
         node = self._scalar(key)
         if node is None:
             return default
@@ -82,14 +82,14 @@ class YamlSection:
         return value
 
     def bound(self, key: str, *, most: float, example: str) -> float | None:
-        """Read the number under a key, above zero and at most `most`; None if the key is not set.
+        """Read the number under a key, above zero and at most `most`; None if the key is missing.
 
-        A wrong value is reported and replaced by `example`, which the remedy suggests.
+        An invalid value is reported and replaced by `example`, the value that the remedy suggests.
         """
         return self.number(key, float(example), most=most) if self._scalar(key) is not None else None
 
     def count(self, key: str, *, example: str) -> int | None:
-        """Read a whole number above zero, optionally with k, M or G (10³, 10⁶ or 10⁹); None if it is unset or wrong."""
+        """Read a positive integer, optionally with k, M or G (10³, 10⁶ or 10⁹); None if it is missing or invalid."""
         node = self._scalar(key)
         if node is None:
             return None
@@ -100,7 +100,7 @@ class YamlSection:
         return int(found["digits"].replace("_", "")) * _TIMES.get(found["unit"], 1)
 
     def entries(self, key: str) -> tuple[tuple[str, int], ...]:
-        """Read the list under a key as (text, line) pairs; a single value is read as a list of one."""
+        """Read the list under a key as (value, line) pairs; a single value is read as a list of one."""
         node = self.nodes.get(key)
         if node is None or node.tag == f"{_TAG}null":
             return ()
@@ -122,7 +122,7 @@ class YamlSection:
         return tuple(str(item.value) for item in items)
 
     def pairs(self, key: str) -> tuple[tuple[str, str], ...]:
-        """Read the mapping under a key as (name, text) pairs, sorted by name; values must be scalars."""
+        """Read the mapping under a key as (name, value) pairs of strings, sorted by name; values must be scalars."""
         inner = self.section(key)
         if inner is None:
             return ()
@@ -135,7 +135,7 @@ class YamlSection:
         return tuple(found)
 
     def value(self, key: str) -> YamlValue | None:
-        """Read the value under a key as written; None if it is absent or exceeds the limits on depth and size."""
+        """Read the value under a key as written; None if it is missing or exceeds the limits on depth and size."""
         node = self.nodes.get(key)
         if node is None:
             return None
@@ -146,7 +146,7 @@ class YamlSection:
             return None
 
     def section(self, key: str) -> "YamlSection | None":
-        """Read the mapping under a key; None if it is absent, null or not a mapping."""
+        """Return the section under a key; None if it is missing, null or not a mapping."""
         node = self.nodes.get(key)
         if node is None or (isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}null"):
             return None
@@ -156,7 +156,7 @@ class YamlSection:
         return _section(node, self.path, f"{self.name}.{key}" if self.name else key, self.problems)
 
     def only(self, known: Iterable[str], *, later: Sequence[str] = ()) -> None:
-        """Report unknown keys, and warn about keys that a later version will support."""
+        """Report keys that are not in `known`, and warn about keys that only a later version will support."""
         known = tuple(known)
         for key in self.nodes:
             if key in later:
@@ -180,11 +180,11 @@ class YamlSection:
                 )
 
     def wrong(self, key: str, expected: str, remedy: str) -> None:
-        """Report that the value of a key must be `expected`."""
+        """Report a Problem: the value of a key must be `expected`."""
         self.problems.append(Problem(f"{self._named(key)} must be {expected}", remedy, self.at(key), key))
 
     def at(self, key: str = "") -> Where:
-        """Return the location of a key, or of the section if the key is absent."""
+        """Return the location of a key, or of the section if the key is missing."""
         return Where(self.path, self.lines.get(key, self.line))
 
     def _named(self, key: str) -> str:
@@ -201,7 +201,7 @@ class YamlSection:
 
 
 def read_yaml(text: str, path: str, problems: list[Problem]) -> YamlSection | None:
-    """Parse a YAML text that is a mapping; an empty text gives an empty section, an invalid text None."""
+    """Parse YAML that is a mapping; return an empty section for an empty string, None for invalid YAML."""
     try:
         node = yaml.compose(text.removeprefix("\ufeff"), Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
@@ -232,7 +232,7 @@ def read_yaml(text: str, path: str, problems: list[Problem]) -> YamlSection | No
 
 
 def read_value(text: str) -> YamlValue | None:
-    """Parse a YAML text that is one value, such as `[1, 2]`; None if it is empty, invalid or exceeds the limits."""
+    """Parse a single YAML value, such as `[1, 2]`; return None if it is empty, invalid or exceeds the limits."""
     try:
         node = yaml.compose(text, Loader=_LOADER)
         return None if node is None else _value(node, _DEEPEST, iter(range(_MOST_VALUES)))

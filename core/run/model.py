@@ -27,18 +27,18 @@ class StepState(StrEnum):
 
 
 def step_word(state: str) -> str:
-    """Return a step's state for display; a step whose gate is polled is shown as running."""
+    """Return a step's state for display; a step in state `gate` is shown as running."""
     return str(StepState.RUNNING if state == StepState.GATE else state)
 
 
 NOT_COMPARED = "rows were not compared"
-"""First words of the note of a comparison step that compared nothing."""
+"""Beginning of the note of a comparison step that compared nothing."""
 
 _SKIPPED = "skipped by an operator"
 
 
 def skipped_note(do: str, note: str) -> str:
-    """Return the note of a step that an operator skips; for a comparison, it keeps the differences found so far."""
+    """Return the note for a step that an operator skips; that of a comparison keeps the differences found so far."""
     if do != StepKind.VALIDATE:
         return _SKIPPED
     if RELEASE_DIFF in note:
@@ -107,7 +107,7 @@ FINISHED = SATISFIED | {StepState.FAILED, StepState.BLOCKED, StepState.CANCELLED
 
 @dataclass(frozen=True, slots=True)
 class OperatorControl:
-    """Evidence: an operator's command: pause, resume, cancel, retry, skip (step `n`), or swap, which ends a hold."""
+    """Evidence: an operator's command to pause, resume, cancel or retry a run, skip step `n`, or swap (end a hold)."""
 
     act: str
     n: int = 0

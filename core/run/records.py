@@ -56,7 +56,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class MigrationTicket:
-    """A record, written at the swap, of a reader that still reads the version that a run replaced."""
+    """A record, written when a run moves a pointer, of a reader that still reads the replaced version."""
 
     run_id: str
     table: TableName
@@ -86,7 +86,7 @@ class MigrationTicket:
 
 @dataclass(frozen=True, slots=True)
 class CheckResultRow:
-    """The result of one check of one table in a release.
+    """The result of one check of a table's rows in a release.
 
     `verdict` is a value of `core.validation.verdicts.CheckVerdict`.
     """
@@ -133,5 +133,5 @@ def open_tickets(tickets: Iterable[MigrationTicket], versions: Iterable[KnownVer
 
 
 def overdue_tickets(tickets: Sequence[MigrationTicket], now: float) -> tuple[MigrationTicket, ...]:
-    """Return the open tickets whose deadline has passed, the longest overdue first."""
+    """Return the open tickets whose deadline has passed, longest overdue first."""
     return tuple(sorted((one for one in tickets if one.deadline < now), key=lambda one: (one.deadline, one.reader)))

@@ -71,20 +71,20 @@ UNMEASURED = Measurement(TableName(""), 0, 0.0, trend="")
 
 @dataclass(frozen=True, slots=True)
 class ReleaseSide:
-    """The old or the new version of a table in a release."""
+    """One of the two versions of a table in a release, the old or the new one."""
 
     version: int
     state: str
     """The observed state; `absent` if the files are gone or in the trash."""
     runs: bool
-    """Whether the wanted state is `running`."""
+    """Whether the desired state is `running`."""
     stops_at: float | None
     """When the query will be stopped, in epoch seconds; None if no stop is scheduled."""
     figures: Measurement = UNMEASURED
 
     @property
     def slowest(self) -> str:
-        """The longest phase of the version's batches; empty if unknown."""
+        """The longest phase of the version's last batch; empty if unknown."""
         return slowest_part(self.figures.durations)
 
 
@@ -113,7 +113,7 @@ class ReleasePair:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The progress of a run that replaces versions."""
+    """A release: the progress of a run that replaces versions of tables."""
 
     run: str
     plan: str
@@ -150,7 +150,7 @@ class Release:
 
 
 def replaced_nodes(plan: Plan) -> tuple[PlanNode, ...]:
-    """Return the nodes of a plan that replace a version with another; a run without such nodes is not a release."""
+    """Return the nodes of a plan that replace one version with another; a run without such nodes is not a release."""
     return tuple(node for node in plan.nodes if node.action in _REPLACES and node.version != node.from_version)
 
 
@@ -165,7 +165,7 @@ def release_of(
     taken_back_by: str = "",
     uncompared: Collection[TableName] = (),
 ) -> Release | None:
-    """Return the release that a run carries out; None if the run replaces no version. Linear in versions and steps.
+    """Return the release that a run carries out; None if the run replaces no version.
 
     `taken_back_by` is the open run that rolls the release back; `uncompared` are tables whose comparison was skipped.
     """
@@ -231,7 +231,7 @@ def _key(node: PlanNode) -> tuple[str, int]:
 
 
 def _side(key: Version, one: Deployment | None, measured: Measurement | None, now: float) -> ReleaseSide:
-    """Return one side of a pair; a scheduled stop in the past is omitted, since readers then keep it running."""
+    """Return a version as a release side, without a scheduled stop in the past, since readers then keep it running."""
     if one is None or one.deleted:
         return ReleaseSide(key[1], State.ABSENT, runs=False, stops_at=None)
     runs = one.wanted == WantedState.RUNNING
@@ -257,7 +257,7 @@ def _lacks(one: Deployment | None, known: Mapping[Version, Deployment], old: Map
 
 
 def _has_swapped(run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, Deployment]) -> bool:
-    """Return whether the swap is complete, or the run has ended after a new version began to serve."""
+    """Return whether the swap is complete, or the run has finished after a new version began to serve."""
     done = any(step.do == StepKind.SWAP and step.state == StepState.DONE for step in run.steps)
     return done or (run.ended_at is not None and _serves(run, pairs, known))
 
@@ -271,7 +271,7 @@ def _serves(run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, D
 def _why_no_rollback(
     plan: Plan, run: RunRow, pairs: Sequence[ReleasePair], serves: bool | None, taken_back_by: str
 ) -> Sentence | None:
-    """Explain why a rollback is impossible; None if it is possible. `serves` is None before the swap."""
+    """Explain why a release cannot be rolled back; None if it can. `serves` is None before the swap."""
     if taken_back_by:
         return Sentence(f"run {taken_back_by} is rolling it back")
     if serves is None:
@@ -293,7 +293,7 @@ def _why_no_rollback(
 def _standing(
     plan: Plan, run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, Deployment]
 ) -> tuple[ReleaseState, float, str]:
-    """Return the state of a release, when it entered that state, and a note on the state, which may be empty."""
+    """Return a release's state, the time at which it entered that state, and a note on the state, possibly empty."""
     back = _goes_back(plan, pairs)
     waits = not run.acknowledged_by or any(pair.new.state != State.ABSENT for pair in pairs)
     if run.state == RunState.FAILED and not run.continued_by and waits:
@@ -322,7 +322,7 @@ def _goes_back(plan: Plan, pairs: Sequence[ReleasePair]) -> bool:
 
 
 def _between(run: RunRow) -> ReleaseState:
-    """Return the state of a release before its swap, derived from the finished steps, if no open step determines it."""
+    """Return the state of a release before its swap, derived from finished steps since no open step determines it."""
     gates = [step.state in SATISFIED for step in run.steps if step.do == StepKind.CATCH_UP]
     if gates and all(gates):
         return ReleaseState.READY
@@ -355,7 +355,7 @@ def _after_the_swap(
 def time_left(steps: Sequence[Step], records: Iterable[StepRow], now: float) -> Seconds | None:
     """Return the predicted remaining time of a run; None if it is unknown or no step is left.
 
-    (0, 0) means that an open step already takes longer than predicted.
+    (0, 0) means that an open step has already taken longer than predicted.
     """
     records = tuple(records)
     if not steps or all(record.state in SATISFIED for record in records):

@@ -28,7 +28,7 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True)
 class StepKept:
-    """Evidence: a step is deliberately not done; `note` gives the reason."""
+    """Evidence: a step was deliberately not performed; `note` gives the reason."""
 
     n: int
     note: str
@@ -52,7 +52,7 @@ class GatePolled:
 
 @dataclass(frozen=True, slots=True)
 class StepFailed:
-    """Evidence: a step failed; `note` gives error and remedy in one line."""
+    """Evidence: a step failed; `note` gives the error and its remedy in one line."""
 
     n: int
     note: str
@@ -71,7 +71,7 @@ RunEvidence = StepDone | StepKept | GateOpened | GatePolled | StepFailed | StepP
 
 @dataclass(frozen=True, slots=True)
 class PerformStep:
-    """Intent: perform the step, unless a probe shows that it is done. Idempotent."""
+    """Intent: perform the step, unless a probe shows that it is done; repeating the intent is harmless."""
 
     step: Step
 
@@ -85,7 +85,7 @@ class PollGate:
 
 @dataclass(frozen=True, slots=True)
 class AbortVersions:
-    """Intent: stop versions that this run started and has not swapped in."""
+    """Intent: stop the versions that this run started and has not swapped in."""
 
     versions: tuple[tuple[str, int], ...]
 
@@ -97,9 +97,9 @@ _FORWARD = "resumed after the agent stopped: the remaining pointers are moved"
 
 
 def recover_run(run: Run) -> Run:
-    """Return a run as a new agent resumes it: interrupted steps wait again, and are probed before they start.
+    """Return the run with which a new agent continues: interrupted steps wait again, to be probed before they start.
 
-    A hold keeps its state, so that a swap command accepted before the run is resumed is not lost.
+    A hold keeps its state, so that a swap command that was accepted before the run continues is not lost.
     """
     held = held_steps(run)
     for progress in run.steps:
@@ -173,7 +173,7 @@ def _control(run: Run, control: OperatorControl) -> tuple[Run, tuple[RunIntent, 
 
 
 def held_steps(run: Run) -> tuple[StepProgress, ...]:
-    """Return the steps that wait for an operator to release the swap."""
+    """Return the hold steps that are waiting for an operator to release the swap."""
     return tuple(p for p in run.steps if p.step.do is StepKind.HOLD and p.state is StepState.GATE)
 
 
@@ -206,8 +206,8 @@ def why_not_skipped(run: Run, n: int) -> Sentence | None:
 def is_early(run: Run, control: OperatorControl) -> bool:
     """Return whether a command to skip a step that starts a query must wait until the step's gate is polled.
 
-    A new agent starts interrupted steps again before it polls them. A run that has ended starts nothing, and accepts
-    every command at once.
+    A new agent starts interrupted steps again before it polls them. A finished run starts nothing, and every command
+    is accepted at once.
     """
     if control.act != "skip" or run.state not in (RunState.RUNNING, RunState.PAUSED):
         return False
@@ -247,12 +247,12 @@ def _cancel(run: Run) -> tuple[Run, tuple[RunIntent, ...]]:
 
 
 def _awaits_swap(run: Run, start: Step) -> bool:
-    """Return whether a started version runs alongside a serving version; a cancel stops only such versions."""
+    """Return whether a version runs alongside a serving version until the swap; a cancel stops only such versions."""
     return any(p.step.do is StepKind.CATCH_UP and p.step.table == start.table for p in run.steps)
 
 
 def _block(run: Run) -> Run:
-    """Block every waiting step that depends on a failed or blocked step, and name the first cause in its note."""
+    """Block every waiting step that depends on a failed or blocked step, with the first such step in its note."""
     bad = {p.step.n: p for p in run.steps if p.state in (StepState.FAILED, StepState.BLOCKED)}
     for progress in run.steps if bad else ():
         if progress.state is not StepState.WAITS:
@@ -266,7 +266,7 @@ def _block(run: Run) -> Run:
 
 
 def _begin(run: Run) -> tuple[Run, list[RunIntent]]:
-    """Start the first step that is ready, and no other, so that each intent is recorded before its effect."""
+    """Start only the first step that is ready, so that each intent is recorded before its effect."""
     by_n = {p.step.n: p for p in run.steps}
     for progress in run.steps:
         ready = progress.state is StepState.WAITS and all(_lets_begin(by_n[n]) for n in progress.step.after)
@@ -284,8 +284,8 @@ def _lets_begin(before: StepProgress) -> bool:
 def _proofs(run: Run, step: Step) -> frozenset[int]:
     """Return the numbers of the steps that must commit a first batch before a step ends or replaces an old version.
 
-    Steps in between may be skipped, so they prove nothing. The first pointer of a table needs no proof, since no step
-    before its swap waits for a version to catch up.
+    Steps in between may be skipped, so they prove nothing. A swap that creates the first pointer of a table needs no
+    proof, since no version has to catch up before it.
     """
     if step.do in NEEDS_PROOF:
         before = _before(run, (step.n,))
@@ -323,15 +323,15 @@ GOES_ON = frozenset(("resume", "retry", "skip", "swap"))
 def moves_pointers(plan: Plan, states: Mapping[int, StepState]) -> bool:
     """Return whether a run still has to move a pointer, given the states of its steps.
 
-    Always False for a rollback, which is allowed during a freeze window.
+    The result is always False for a rollback, which is allowed during a freeze window.
     """
     to_move = (step.n for step in plan.steps if step.do in MOVES_POINTERS)
     return plan.request.verb != "rollback" and any(states.get(n) not in SATISFIED for n in to_move)
 
 
 def overrules(plan: Plan, act: str, do: StepKind | None) -> bool:
-    """Return whether a command overrides a check of a plan that needs approval: a swap, or the skip of a comparison.
+    """Return whether a command, a swap or the skip of a comparison, overrides a check of a plan that needs approval.
 
-    The author of the plan may not give such a command alone. `do` is the kind of the skipped step.
+    The author of the plan may not give such a command alone. `do` is the kind of the step to skip.
     """
     return plan.approvals > 0 and (act == "swap" or (act == "skip" and do is StepKind.VALIDATE))

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 class AgentCommands:
-    """Sends commands to the agent of one environment; every method raises the error with which the agent refuses.
+    """Sends commands to the agent of one environment.
 
-    Every method also raises AgentUnreachable, TryAgain and VersionMismatch, as `AgentClient.call` does.
+    If the agent refuses a command, the call raises the agent's error. Every call may also raise AgentUnreachable,
+    TryAgain and VersionMismatch, like `AgentClient.call`.
     """
 
     def __init__(self, place: SelectedEnvironment, client: AgentClient) -> None:
@@ -34,7 +35,7 @@ class AgentCommands:
         return confirmation_for_act(act, tuple(sorted(set(tables))), place.protected, environment=place.environment)
 
     def act(self, verb: str, tables: Sequence[str], *, confirm: str) -> tuple[ActOutcome, ...]:
-        """Stop, start or restart statements on their existing checkpoints; returns the outcome for each statement."""
+        """Stop, start or restart statements, which continue from their checkpoints; return the outcome of each."""
         names = sorted(set(tables))
         line = equivalent_command(self._place, verb, *names)
         found = self._client.call(verb, {"tables": names}, confirm=confirm, line=line).get("statements")
@@ -81,7 +82,7 @@ class AgentCommands:
         return confirmation_for_swap(run_id, environment=self._place.environment)
 
     def swap(self, run_id: str, *, confirm: str) -> None:
-        """Swap the versions of a held run; raises Refused if the run is not held, or if another user must do this."""
+        """Request the swap of a held run; raise Refused if the run is not held, or if another user must request it."""
         words = ("release", "swap", run_id, "--confirm", confirm)
         line = equivalent_command(self._place, *words)
         self._client.call("run", {"id": run_id, "act": "swap"}, confirm=confirm, line=line)
@@ -105,7 +106,7 @@ class AgentCommands:
 
 
 def find_run(reader: "LedgerReader", id_prefix: str) -> "RunRow":
-    """Find the one run whose id starts with the prefix; raises UsageError if none or several match."""
+    """Return the run whose id starts with the prefix; raise UsageError if no run or several runs match."""
     # Every id starts with an empty text, but an unset variable names no run.
     ids = reader.run_ids(id_prefix) if id_prefix else ()
     if len(ids) > 1:

@@ -34,15 +34,18 @@ if TYPE_CHECKING:
 
 
 def find_pool_process(place: SelectedEnvironment) -> OsProcess | None:
-    """Find the process of the local pool that pool.json records; None if it is gone.
+    """Return the process of the local pool recorded in pool.json; None if it is no longer running.
 
-    If pool.json was copied from another home, that home's pool is not returned.
+    If pool.json was copied from another home, the pool belongs to that home and is not returned.
     """
     return find_server(place.where.home, place.where.pool_file)
 
 
 def find_server(home: str, pool_file: str) -> OsProcess | None:
-    """Find the running Spark server that `pool_file` records; its start time, or else its marker, must match."""
+    """Return the process of the Spark server that a home records; None if it is no longer running.
+
+    It is identified by its start time, or by the marker in its arguments if no start time was recorded.
+    """
     try:
         server = json.loads(Path(pool_file).read_text("utf-8"))
         pid, marker = int(server["pid"]), str(server["marker"])
@@ -62,7 +65,7 @@ def find_server(home: str, pool_file: str) -> OsProcess | None:
 
 
 def is_pool_gone(place: SelectedEnvironment) -> bool:
-    """Return whether a local pool was started here and its process is gone."""
+    """Return whether a local pool was started in this environment and its process no longer exists."""
     return Path(place.where.pool_file).exists() and find_pool_process(place) is None
 
 
@@ -84,7 +87,7 @@ END_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class WaitProgress:
-    """What a command is waiting for, and for how long, for display."""
+    """The progress of an operation that the user is waiting for, for display."""
 
     what: str
     elapsed_s: float
@@ -131,10 +134,10 @@ def ensure_running(
     progress: ProgressCallback,
     by_hand: bool = False,
 ) -> bool:
-    """Start the agent if none answers, then wait for the pool; returns whether this call started the agent.
+    """Start the agent if none is running, then wait for the pool; return whether this call started the agent.
 
-    Raises Refused if the environment is protected (unless `by_hand`), HeadgateError with the agent's last message if
-    the agent ended, and PoolUnreachable if the pool cannot be started.
+    Raises Refused if the agent would have to be started in a protected environment (unless `by_hand`), HeadgateError
+    with the agent's last message if the agent exits, and PoolUnreachable if the pool cannot be started.
     """
     if is_listening(client):
         wait_for_pool(place, progress)
@@ -159,7 +162,7 @@ def agent_command(place: SelectedEnvironment) -> list[str]:
 
 
 def make_home(place: SelectedEnvironment) -> None:
-    """Create the environment's home, with the permissions that it needs; raises HeadgateError."""
+    """Create the environment's home folder with its permissions; raise HeadgateError if that fails."""
     try:
         os.makedirs(place.where.home, mode=0o2750, exist_ok=True)
     except OSError as error:
@@ -192,7 +195,7 @@ def wait_for_pool(place: SelectedEnvironment, progress: ProgressCallback, *, sec
 
 
 def read_environment_row(place: SelectedEnvironment) -> "EnvironmentRow | None":
-    """Read the environment's row in the ledger; None if the ledger is not available."""
+    """Return the environment's row in the ledger; None if the ledger cannot be read."""
     from state.ledger import LedgerReader
 
     try:
@@ -203,9 +206,9 @@ def read_environment_row(place: SelectedEnvironment) -> "EnvironmentRow | None":
 
 
 def find_agent_process(place: SelectedEnvironment) -> OsProcess | None:
-    """Find the agent's process by its lock on the environment's home, even if the project folder has moved.
+    """Return the agent's process, found by the lock file in the home; None if no agent is running.
 
-    A restore acquires the same lock, but is not an agent and not returned.
+    This works even if the project folder was moved. A restore, which holds the same lock, is not returned.
     """
     found = os_processes.lock_holder(place.where.lock)
     return found if found is not None and AGENT in os_processes.arguments_of(found.pid) else None
@@ -214,7 +217,10 @@ def find_agent_process(place: SelectedEnvironment) -> OsProcess | None:
 def end_agent(
     place: SelectedEnvironment, client: AgentClient, *, pool: bool, confirm: str, line: str, progress: ProgressCallback
 ) -> bool:
-    """End the agent, and also its pool if `pool` is set; returns whether an agent was running. Raises HeadgateError."""
+    """Stop the agent, and with `pool` also its pool; return whether an agent was running.
+
+    Raises HeadgateError if the agent refuses to stop or cannot be stopped.
+    """
     found = find_agent_process(place)
     if is_listening(client):
         client.call("exit", {"pool": pool}, confirm=confirm, line=line)
@@ -236,7 +242,7 @@ def end_agent(
 
 
 def log_tail(path: str, lines: int, *, start: int = 0) -> list[str]:
-    """Return the last `lines` lines of a log, reading at most 256 kB; empty if the log does not exist."""
+    """Return the last `lines` lines of a log after offset `start`, at most 256 kB; empty if the log cannot be read."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)

@@ -28,7 +28,7 @@ class OsProcess:
 
     @property
     def alive(self) -> bool:
-        """Return whether this same process is still running; a zombie does not count as running."""
+        """Return whether this very process is still running; a zombie is treated as gone."""
         return bool(self.started) and started(self.pid) == self.started
 
 
@@ -59,7 +59,7 @@ def run_module(
 
 
 def start_detached(command: Sequence[str], environ: Mapping[str, str], log: str) -> subprocess.Popen[bytes]:
-    """Start a daemon in its own session, with output appended to `log`; raises HeadgateError."""
+    """Start a daemon in its own session with its output appended to `log`; raise HeadgateError if that fails."""
     try:
         descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
     except OSError as error:
@@ -93,7 +93,7 @@ def identify(pid: int | None) -> OsProcess | None:
 
 
 def started(pid: int) -> str:
-    """Return a process's start time as reported by the kernel; empty if the process has ended or is a zombie."""
+    """Return a process's boot and start time for comparison; empty if the process has exited or is a zombie."""
     stat = Path(f"/proc/{pid}/stat")
     if Path("/proc/self/stat").exists():
         try:
@@ -114,7 +114,7 @@ def _boot() -> str:
 
 
 def arguments_of(pid: int) -> tuple[str, ...]:
-    """Return a process's arguments; empty if it is gone. Without /proc they are split at blanks."""
+    """Return a process's arguments, split at blanks on systems without /proc; empty if the process is gone."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -123,9 +123,9 @@ def arguments_of(pid: int) -> tuple[str, ...]:
 
 
 def lock_holder(path: str) -> OsProcess | None:
-    """Find the process that holds the flock(2) on a file, using the kernel's list of locks; None if no process does.
+    """Return the process that holds the flock(2) on a file, by the kernel's list of locks; None if there is none.
 
-    Without /proc, the pid written in the file is used, if that process is still running.
+    On systems without such a list, return the process whose pid is written in the file, if it is still running.
     """
     try:
         file, listed = os.stat(path), Path("/proc/locks").read_text("ascii").splitlines()
@@ -169,7 +169,7 @@ def written_pid(path: Path) -> int | None:
 
 
 def end_process(process: OsProcess, *, patience_s: float) -> bool:
-    """Terminate a process, and kill it if it does not end in time; returns whether it ended."""
+    """Terminate a process, and kill it if it does not exit within `patience_s`; return whether it has exited."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if not process.alive:
             return True

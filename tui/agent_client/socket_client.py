@@ -60,9 +60,10 @@ class AgentClient:
     def call(
         self, op: str, args: dict[str, Any] | None = None, *, confirm: str | None = None, line: str = ""
     ) -> dict[str, Any]:
-        """Send a command and return its result; raises the agent's refusal, AgentUnreachable or TryAgain.
+        """Send a command to the agent and return its result; raise the agent's error if the agent refuses the command.
 
-        `confirm` is the confirmation text that the user typed; `line` is the equivalent command line.
+        `confirm` is the typed confirmation; `line` is the equivalent command line. Also raises AgentUnreachable,
+        VersionMismatch, and TryAgain if the agent does not answer in time.
         """
         try:
             request = framing.encode_frame({"id": 1, "op": op, "args": args or {}, "confirm": confirm, "line": line})
@@ -97,7 +98,7 @@ class AgentClient:
         raise _refusal(answer)
 
     def hello(self) -> AgentVersions:
-        """Return the versions that the agent reports, without sending a command; raises AgentUnreachable."""
+        """Return the agent's versions without sending a command; raise AgentUnreachable if no agent answers."""
         with self._connect() as connection:
             try:
                 return self._exchange(connection)
@@ -129,7 +130,7 @@ class AgentClient:
         return connection
 
     def _reach(self, connection: socket.socket) -> None:
-        """Connect to the agent, retrying while too many other clients are connecting; raises TryAgain."""
+        """Connect to the socket, retrying while the kernel rejects connections because there are too many."""
         ends_at = time.monotonic() + CONNECT_S
         while True:
             try:
@@ -155,7 +156,7 @@ class AgentClient:
             )
 
     def _refuse_stranger(self, connection: socket.socket) -> None:
-        """Raise AgentUnreachable if, according to the kernel, another user is listening on the socket."""
+        """Raise AgentUnreachable if the process listening on the socket belongs to a user other than the agent's."""
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         _, uid, _ = struct.unpack("3i", credentials)
         if uid != self._owner:

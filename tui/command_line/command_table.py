@@ -1,4 +1,4 @@
-"""Every command: its group, summary, example, arguments, and the function that runs it."""
+"""The table of all commands: group, summary, example, arguments, and the function that runs the command."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

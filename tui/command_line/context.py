@@ -13,7 +13,7 @@ from tui.services.environment_service import EnvironmentService
 
 
 class CommandContext:
-    """What one run of a command has access to: its arguments, its output and the selected environment."""
+    """A single execution of a command: its arguments, output, current folder and environment."""
 
     def __init__(self, args: argparse.Namespace, voice: CommandOutput, environ: Mapping[str, str]) -> None:
         self.args = args
@@ -26,7 +26,7 @@ class CommandContext:
 
     @cached_property
     def place(self) -> SelectedEnvironment:
-        """The environment that options, variables and headgate.yml select; raises UsageError."""
+        """The environment that the arguments and environment variables select; raises UsageError if there is none."""
         found = select_environment(
             self.environ,
             self.cwd,
@@ -48,7 +48,7 @@ class CommandContext:
         self.voice.data({"format": form, "project": self.place.project, "environment": self.place.environment, **parts})
 
     def announce(self) -> None:
-        """Print the environment and project folder that a command is about to change."""
+        """Print the environment and the project folder on which a command is about to act."""
         self.voice.say(f"{self.place.title}  ({self.place.folder})")
 
     def confirm(self, text: str, question: str) -> str:
@@ -73,7 +73,7 @@ class CommandContext:
 
 
 def ask(prompt: str) -> str:
-    """Prompt on stderr and return the answer; empty at end of input."""
+    """Print a prompt on stderr and return the line that the user types; empty at the end of input."""
     import sys
 
     print(prompt, end="", file=sys.stderr, flush=True)

@@ -40,7 +40,7 @@ GOES_ON_BY_COMMAND = {
 
 
 def run_command_line(argv: list[str]) -> int:
-    """Run one command line; returns 0 done, 1 failed, 2 usage, 3 refused, 4 try again, 130 interrupted."""
+    """Run a command line; return 0 if done, 1 failed, 2 usage error, 3 refused, 4 try again, 130 interrupted."""
     open_streams()
     voice = CommandOutput(as_json="--json" in argv)
     try:

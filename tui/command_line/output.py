@@ -36,7 +36,7 @@ class CommandOutput:
         self._said_at = 0.0
 
     def say(self, text: str) -> None:
-        """Print a message on stderr, folded on a terminal; control characters except tabs are escaped."""
+        """Print a message on stderr, wrapped on a terminal; control characters except tabs are escaped."""
         self.clear()
         lines = list(map(escape_control_characters, text.split("\n")))
         if sys.stderr.isatty():
@@ -145,7 +145,7 @@ def problem_line(problem: Mapping[str, object]) -> str:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Raise StdoutNotWritten if writing to stdout fails; for a closed pipe, BrokenPipeError is passed on."""
+    """Raise StdoutNotWritten if the block fails to write to stdout; a closed pipe still raises BrokenPipeError."""
     try:
         yield
     except BrokenPipeError:
@@ -175,5 +175,5 @@ def _is_unicode(stream: TextIO) -> bool:
 
 
 def silence_stdout() -> None:
-    """Redirect stdout to /dev/null after its reader is gone, so that the interpreter does not complain on exit."""
+    """Redirect stdout to /dev/null after its reader is gone, so that the interpreter reports no error on exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

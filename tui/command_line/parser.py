@@ -67,7 +67,7 @@ def _spec(word: str) -> CommandSpec:
 
 
 def _next_word(argv: list[str], start: int, takes_value: Collection[str]) -> int | None:
-    """Return the index of the first word from `start` on that is neither an option nor its value; None if none."""
+    """Return the index of the first word from `start` on that is neither an option nor an option's value, or None."""
     skip = False
     for at, word in enumerate(argv[start:], start):
         if skip:

@@ -58,7 +58,10 @@ class NamedPlan:
 
 
 def find_plan(context: CommandContext, word: str) -> NamedPlan:
-    """Find a plan by hash or file; raises UsageError, and Refused if the file is for another project or environment."""
+    """Find a plan by the start of its hash, or read it from a plan file.
+
+    Raises UsageError if no plan is found, Refused if the file is for another project or environment.
+    """
     if _HASH.match(word):
         reader = context.operations.reader
         row = with_edits(find_plan_row(reader, word), context.place)
@@ -70,7 +73,7 @@ def find_plan(context: CommandContext, word: str) -> NamedPlan:
 
 
 def submit_saved_plan(context: CommandContext, proposal: NamedPlan) -> "PlanRow":
-    """Submit a saved plan to the agent, which refuses it unless it computes the same plan; returns the plan's row."""
+    """Submit a plan if it is from a file, and return its row; the agent refuses it unless it computes the same plan."""
     if proposal.saved is not None:
         place = context.place
         line = equivalent_command(place, "apply", proposal.plan.hash[:12])
@@ -136,7 +139,7 @@ def _row(context: CommandContext, plan_hash: str) -> "PlanRow | None":
 
 
 def save(path: str, plan: Plan, declared: "ProjectDeclaration") -> None:
-    """Write a plan with the project's texts to a file; raises UsageError, and Refused if a text contains a secret."""
+    """Atomically write a plan file, which includes the project's files; raise Refused if these contain a secret."""
     from core.plan.file import SavedPlan, refuse_secrets, saved_as_text
 
     refuse_secrets(declared.texts)
@@ -150,7 +153,7 @@ def save(path: str, plan: Plan, declared: "ProjectDeclaration") -> None:
 
 
 def _read(path: str, place: SelectedEnvironment) -> "SavedPlan":
-    """Read a plan file; raises UsageError if it is damaged, Refused if it is for another project or environment."""
+    """Read a plan file; raise UsageError if it cannot be read, Refused if it is for another project or environment."""
     from core.plan.file import saved_from_text
 
     try:
@@ -175,7 +178,7 @@ def _read(path: str, place: SelectedEnvironment) -> "SavedPlan":
 
 
 def _hand_over(place: SelectedEnvironment, client: AgentClient, saved: "SavedPlan", *, line: str) -> SubmittedPlan:
-    """Submit a saved plan unchanged; the agent computes it again from its texts and refuses any difference."""
+    """Submit a saved plan unchanged; the agent recomputes it from the saved source files and refuses any difference."""
     from core.plan.codec import plan_as_json
     from core.planner.strategy_costs import refuse_not_executable
 

@@ -117,7 +117,7 @@ class FailOnCondition:
 
 
 def parse_conditions(text: str | None) -> tuple[FailOnCondition, ...]:
-    """Parse a list of conditions such as `failed,lag>1k`; raises UsageError for an unknown condition."""
+    """Parse the value of `--fail-on`, such as `failed,lag>1k`; raise UsageError for an unknown condition."""
     return tuple(_parse(word.strip()) for word in (text or "").split(",") if word.strip())
 
 
@@ -127,7 +127,7 @@ def matching_conditions(conditions: tuple[FailOnCondition, ...], line: Statement
 
 
 def parse_count(text: str) -> int:
-    """Parse a number of rows, such as 0, 250, 1k or 1.5m; raises UsageError."""
+    """Parse a number such as 0, 250, 1k or 1.5m; raise UsageError for any other string."""
     found = re.fullmatch(r"(?P<number>[0-9]{1,18}(?:\.[0-9]{1,18})?)(?P<unit>[kmg]?)", text.strip().lower())
     if not found:
         raise UsageError(f"{text!r} is not a number of rows", remedy="write 0, 250, 1k or 1.5m")

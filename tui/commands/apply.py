@@ -39,7 +39,7 @@ def delete(context: CommandContext) -> int:
 
 
 def act_by_name(context: CommandContext) -> int:
-    """Plan a rollback, undelete, optimize or vacuum of the named tables, show the plan, confirm and execute it."""
+    """Plan a rollback, undelete, optimize or vacuum of the named tables, show the plan, ask, and execute it."""
     args = context.args
     return execute_by_name(context, args.verb, args.tables, retain=getattr(args, "retain", ""))
 

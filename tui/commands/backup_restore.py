@@ -60,7 +60,7 @@ def restore(context: CommandContext) -> int:
 
 
 def _archives(ledger: Path, place: str) -> list[Path]:
-    """List the paths where a ledger's audit archives should be, next to the ledger at `place`."""
+    """List the paths of the audit archives that `ledger` records: next to the environment's ledger at `place`."""
     from state.ledger import LedgerReader
 
     with LedgerReader(ledger) as reader:
@@ -68,7 +68,7 @@ def _archives(ledger: Path, place: str) -> list[Path]:
 
 
 def adopt(context: CommandContext) -> int:
-    """Show what is in doubt and what an adoption would change, ask for confirmation, and have the agent adopt it."""
+    """Show why the environment is in doubt and what an adoption would change, ask, and have the agent adopt it."""
     from core.plan.confirmation import confirmation_for_adoption
 
     place, voice, client = context.place, context.voice, context.operations.client

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def console(context: CommandContext) -> int:
-    """Open the console; if no agent can be reached or started, it shows the last known state."""
+    """Open the console, which shows the last known state if no agent can be reached or started."""
     require_terminal(context)
     try:
         client = context.operations.client
@@ -46,7 +46,7 @@ def require_terminal(context: CommandContext) -> None:
 
 
 def open_console(context: CommandContext, *, offer_down: Callable[[], object] | None = None) -> int:
-    """Run the console until the user exits; it calls `offer_down` if the user chooses to stop everything."""
+    """Run the console until the user exits; `offer_down` is called if the user chooses to stop everything."""
     from tui.screens.startup import run_console
 
     operations = context.operations
@@ -80,7 +80,7 @@ def _backend(operations: EnvironmentService) -> "ConsoleBackend":
 
 
 def _user(operations: EnvironmentService) -> str:
-    """Return the user name by which the agent knows the user, or the system's if no agent is running."""
+    """Return the user's name as the agent knows it, or the login if no agent can be asked."""
     try:
         return operations.agent.actor()
     except HeadgateError:
@@ -88,7 +88,7 @@ def _user(operations: EnvironmentService) -> str:
 
 
 def up(context: CommandContext) -> int:
-    """Start agent and pool, unless they are already running."""
+    """Start the agent and the pool, unless they are already running."""
     context.announce()
     if context.args.foreground:
         agent_process.make_home(context.place)
@@ -122,7 +122,7 @@ def _wanted_running(context: CommandContext) -> int:
 
 
 def down(context: CommandContext) -> int:
-    """Stop agent, pool and generator, and verify that they have ended; with `--purge`, also delete their files."""
+    """Stop the agent, pool and generator, and verify that they have exited; with `--purge`, also delete their files."""
     from tui.services import teardown
 
     args, voice, place = context.args, context.voice, context.place

@@ -75,7 +75,7 @@ def _healthy(context: CommandContext, folder: str, *, terminal: bool) -> bool:
 
 
 def _first_plan(context: CommandContext) -> str:
-    """Deploy the sample and return the id of the run, or of an open one; empty if the sample was deployed before."""
+    """Deploy the sample and return the id of the run or of one in progress; empty if the sample is deployed already."""
     operations, voice = context.operations, context.voice
     under_way = operations.reader.open_runs()
     if under_way:
@@ -118,7 +118,7 @@ def _until_rows(context: CommandContext, run_id: str, began: float) -> int:
 
 
 def _expected(context: CommandContext, run_id: str) -> frozenset[str]:
-    """Return the tables in which rows must arrive: those that should be running, and those that the plan starts."""
+    """Return the tables that must receive rows: those that should be running, and those that the run starts."""
     operations = context.operations
     lines = operations.snapshot().serving
     running = {str(line.table) for line in lines if not line.external and line.wanted == WantedState.RUNNING}
@@ -129,7 +129,7 @@ def _expected(context: CommandContext, run_id: str) -> frozenset[str]:
 
 
 def follow_quietly(context: CommandContext, run_id: str) -> int:
-    """Wait for a run to end; returns 0 if it is done. Otherwise its steps are printed as well."""
+    """Wait until a run finishes, and return 0 if it succeeded; if not, print its steps and return the exit code."""
     while (row := context.operations.run(run_id)).state not in ("done", "failed", "cancelled"):
         context.voice.progress(agent_process.WaitProgress(f"run {run_id}", 0.0, 0.0))
         time.sleep(0.2)

@@ -10,7 +10,7 @@ from tui.services.doctor_checks import DoctorCheck
 
 
 def doctor(context: CommandContext) -> int:
-    """Check the machine and, within a project, project and environment; returns 1 if a check fails."""
+    """Check the machine and, within a project, the project and environment; return 1 if a check fails."""
     if context.args.paths:
         return _paths(context, context.place)
     folder = _folder(context)
@@ -36,7 +36,7 @@ def doctor(context: CommandContext) -> int:
 
 
 def check_lines(checks: Sequence[DoctorCheck]) -> list[str]:
-    """Return a line for each check, followed by a line with its remedy, if it has one."""
+    """Return a line for each check, followed by a line with its remedy if there is one."""
     lines = []
     for check in checks:
         word = "FAIL" if not check.ok else "note" if check.warning else "ok"

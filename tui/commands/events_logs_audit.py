@@ -56,7 +56,7 @@ def logs(context: CommandContext) -> int:
 
 
 def audit(context: CommandContext) -> int:
-    """List audit entries, oldest first; with `--verify`, check that ledger and archives are complete and unchanged."""
+    """List audit entries, oldest first; with `--verify`, check that no entry was changed or removed."""
     if context.args.verify:
         return _verify(context)
     found = tuple(reversed(_audited(context)))
@@ -70,7 +70,7 @@ def audit(context: CommandContext) -> int:
 
 
 def _audited(context: CommandContext) -> tuple[AuditRow, ...]:
-    """Return the newest audit entries, newest first: all of them, or those about one table, its plans and its runs."""
+    """Return the latest audit entries, newest first, of all subjects or of one table with its plans and runs."""
     reader, limit = context.operations.reader, context.args.limit
     if context.args.table is None:
         return reader.audits(limit)
@@ -119,7 +119,7 @@ def _follow_events(context: CommandContext, table: TableName | None, seen: dict[
 
 
 def _follow_file(path: str, show: Callable[[str], Any]) -> None:
-    """Call `show` for each new line of a log; after a rotation or truncation, read the new file from its start."""
+    """Call `show` for each new line of a log; after a rotation or truncation, continue at the start of the new file."""
     file = open(path, encoding="utf-8", errors="replace")  # noqa: SIM115  # Another one takes its place.
     try:
         file.seek(0, os.SEEK_END)

@@ -177,13 +177,13 @@ def _delta_ddl(context: CommandContext, table: TableName, location: str) -> str:
 
 
 def _layer_folder(word: str) -> str:
-    """Return the folder name of a layer, given the layer or the folder: both `fact` and `facts` give `facts`."""
+    """Return a layer's folder name, given the layer or the folder: both `fact` and `facts` give `facts`."""
     layer = parse_layer(word)
     return next(folder for folder, known in LAYER_FOLDERS.items() if known == layer)
 
 
 def _readable_statement(context: CommandContext, names: tuple[str, str, str, TableName]) -> dict[str, str]:
-    """Return the files of a statement that copies a parent table; column names are quoted if necessary."""
+    """Return the files of a statement that copies an upstream table, with column names quoted if necessary."""
     layer, product, table, parent = names
     declared = context.operations.project().tables[parent].parsed_ddl.columns
     if not declared:
@@ -201,9 +201,9 @@ def _readable_statement(context: CommandContext, names: tuple[str, str, str, Tab
 
 
 def _refuse_impossible(context: CommandContext, table: TableName, written: dict[str, str]) -> None:
-    """Raise InvalidProject if these files would make the project invalid, or Refused if the table could not be planned.
+    """Raise InvalidProject if the files `written` would make the project invalid, Refused if no plan would be possible.
 
-    Nothing has been written at this point.
+    To be called before the files are written to disk.
     """
     from core.project_reader.loader import read_project
     from tui.project_folder.declaring_files import read_files

@@ -46,7 +46,7 @@ def lineage(context: CommandContext) -> int:
 
 
 def as_json(found: "ColumnLineage", project: str) -> dict[str, Any]:
-    """Return a `headgate.lineage/1` document: fields may be added to it, but never changed.
+    """Return a `headgate.lineage/1` document, in which fields may be added but never changed.
 
     `{"format", "project", "root": {"table", "column"}, "direction": "up"|"down", "nodes": [{"table", "column", "type",
     "kind": "column"|"rows"|"landed", "format", "location", "expression"}], "edges": [{"from": {"table", "column"},
@@ -54,7 +54,7 @@ def as_json(found: "ColumnLineage", project: str) -> dict[str, Any]:
     "through": [{"name", "expression"}], "file", "line"}], "unresolved": [{"table", "column", "name", "reason", "file",
     "line"}]}`; the command adds `"edited": [table]`, the tables whose files differ from the deployed ones.
 
-    A null column stands for the rows of a table or, in the root, for all of its columns. A node of kind `landed` is an
+    A null column represents the rows of a table or, in the root, all of its columns. A node of kind `landed` is an
     external table with files of the given format at the given location. Edges always point in the direction of data
     flow, regardless of `direction`. A column depends on the rows of its table as well as on its own edges. Nodes and
     edges are listed in the order in which they are reached.
@@ -121,7 +121,7 @@ def _cells(branch: LineageTreeRow) -> tuple[str, ...]:
 
 @rare_garbage_collection()
 def impact(context: CommandContext) -> int:
-    """Print the effects of changing a table or column; each effect is read from the plan that would make the change."""
+    """Print the effects of changing a table or column, taken from the plan that would make the change."""
     from core.plan.request import parse_children
     from tui.presentation.reports.impact import about, as_json, column_lines, lines
     from tui.services import planner_input

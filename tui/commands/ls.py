@@ -55,7 +55,7 @@ def ls(context: CommandContext) -> int:
 
 
 def read_snapshot(context: CommandContext) -> LedgerSnapshot:
-    """Return the ledger's current state; prints a message and returns an empty state if there is no ledger yet."""
+    """Return the ledger's current snapshot; if there is no ledger yet, print a message and return an empty snapshot."""
     if has_ledger(context.place):
         return context.operations.snapshot()
     context.voice.say(f"{context.place.title} has never been started on this machine; start it: headgate up")
@@ -63,7 +63,7 @@ def read_snapshot(context: CommandContext) -> LedgerSnapshot:
 
 
 def chosen_lines(context: CommandContext, snapshot: LedgerSnapshot) -> list[StatementLine]:
-    """Return the statements selected by the arguments, including declared tables that were never deployed."""
+    """Return the statement lines selected by the arguments, including declared tables that were never deployed."""
     args = context.args
     lines = list(snapshot.statements if args.versions else snapshot.serving)
     known = {line.table for line in lines}
@@ -111,7 +111,7 @@ def _row(line: StatementLine, now: float, trend: Callable[[StatementLine], str] 
 
 
 def lag(context: CommandContext) -> int:
-    """List the lag of statements, in total and for each input; returns 1 if a `--fail-on` condition matches any."""
+    """List the lag of statements, in total and per input; returns 1 if a `--fail-on` condition matches any of them."""
     voice = context.voice
     snapshot = read_snapshot(context)
     conditions = parse_conditions(context.args.fail_on)
@@ -161,7 +161,7 @@ def _source_cells(source: dict[str, Any]) -> tuple[str, ...]:
 
 
 def peek(context: CommandContext) -> int:
-    """Print some rows of a table, which the agent reads."""
+    """Print some rows of a table, in no particular order, as read by the agent."""
     args = context.args
     columns, rows = context.operations.agent.peek(args.table, version=args.table_version, limit=args.limit)
     cells = [tuple("null" if value is None else str(value).replace("\n", " ")[:80] for value in row) for row in rows]
@@ -174,7 +174,7 @@ def peek(context: CommandContext) -> int:
 
 
 def wait(context: CommandContext) -> int:
-    """Wait until all tables have the given state or lag; returns 1 if one has failed, or after a time limit."""
+    """Wait until all selected statements reach the given state or lag; returns 1 if one fails or the time is up."""
     args, voice = context.args, context.voice
     state = args.state or (None if args.lag is not None else str(State.RUNNING))
     if state is not None and state not in set(State):

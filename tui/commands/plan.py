@@ -45,7 +45,7 @@ NO_CHANGE, CHANGES, LOSS = 0, 10, 11
 
 @dataclass(frozen=True, slots=True)
 class PlanArguments:
-    """A plan request, with details that only the command line needs."""
+    """A plan request as given on the command line, with details that the plan itself does not need."""
 
     request: PlanRequest
     """The request in normal form, as in the plan."""
@@ -111,7 +111,7 @@ def _plan(context: CommandContext) -> int:
 
 
 def _look_first(context: CommandContext) -> bool:
-    """Return whether an agent is running, after waiting until a new agent has observed the running statements."""
+    """Return whether an agent is running; if so, wait until it has observed all statements that should be running."""
     if not agent_process.is_listening(context.operations.client):
         return False
     with suppress(LedgerUnavailable):
@@ -120,7 +120,7 @@ def _look_first(context: CommandContext) -> bool:
 
 
 def _frozen(known: PlannerInput) -> str | None:
-    """Return the end of the current freeze as text, according to the recorded policy; None outside of a freeze."""
+    """Return the end of the current freeze for display, by the recorded policy; None outside of a freeze."""
     from core.policy.freeze_windows import frozen_until
 
     return frozen_until(known.policy.freeze, time.time()) if known.policy else None
@@ -141,7 +141,7 @@ def _undoes(args: argparse.Namespace) -> bool:
 def _submit(
     context: CommandContext, found: Plan, known: PlannerInput, declared: "ProjectDeclaration", *, answering: bool
 ) -> SubmittedPlan | None:
-    """Submit a plan to the agent; returns None, after printing the reason, if the agent cannot accept it now."""
+    """Submit a plan to the agent; if the agent cannot currently accept it, print the reason and return None."""
     try:
         if answering:
             return context.operations.submit(found.request, first=(found, known), declared=declared)
@@ -189,7 +189,7 @@ def _standing(submitted: SubmittedPlan | None) -> "PlanStanding | None":
 
 
 def _exit_code(found: Plan, known: PlannerInput) -> int:
-    """Return the exit code for `--exit-code`; a deployed table whose files are gone counts as a change."""
+    """Return the exit code for `--exit-code`; a deployed table without files in the project is treated as a change."""
     from core.plan.confirmation import confirmation_for_plan
 
     if found.empty:
@@ -201,7 +201,7 @@ def _exit_code(found: Plan, known: PlannerInput) -> int:
 
 
 def read_request(context: CommandContext, verb: str) -> PlanArguments:
-    """Read the request for a `deploy` or `delete` from the arguments and list files; raises UsageError."""
+    """Read the request for a `deploy` or `delete` from arguments and list files; raise UsageError if it is invalid."""
     from core.plan.request import parse_children, parse_choices, parse_layer, parse_start, parse_tables
     from core.planner.scope import normal_request
 

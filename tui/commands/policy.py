@@ -19,7 +19,7 @@ NO_RULES = "no rules: there are no limits, and everybody may operate and approve
 
 
 def policy(context: CommandContext) -> int:
-    """Show the recorded policy and the declared one, or change the recorded one."""
+    """Show the recorded and the declared policy, or change the recorded one."""
     return {"apply": _apply, "approve": _approve}.get(context.args.subcommand, _show)(context)
 
 

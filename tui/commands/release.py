@@ -16,7 +16,7 @@ from tui.services.deployed_statements import find_release, list_releases
 
 
 def release(context: CommandContext) -> int:
-    """List releases, show one, or perform an operation on one."""
+    """List releases, show a release, or perform an operation on it."""
     act = context.args.subcommand or "list"
     return _ACTS[act](context)
 
@@ -45,7 +45,7 @@ def _show(context: CommandContext) -> int:
 
 
 def _swap(context: CommandContext) -> int:
-    """Confirm the swap of a run that is on hold, and follow the run."""
+    """Ask to confirm the swap of a run that is on hold, request the swap, and follow the run."""
     context.announce()
     found, voice, agent = _found(context), context.voice, context.operations.agent
     if context.args.confirm is None and voice.interactive:
@@ -80,7 +80,7 @@ def _close(context: CommandContext) -> int:
 
 
 def _found(context: CommandContext) -> Release:
-    """Find a release by a prefix of its run's id; raises UsageError if there is none, or if a table is named."""
+    """Find a release by a prefix of its run's id; raise UsageError if there is none, or if the word is a table."""
     word, operations = context.args.run, context.operations
     if any(line.table == word for line in operations.snapshot().statements):
         acts = f"; headgate rollback {word} and headgate plan retire {word} take a table"
@@ -91,7 +91,7 @@ def _found(context: CommandContext) -> Release:
 
 
 def diff(context: CommandContext) -> int:
-    """Show a run's validation results, for all tables or one; returns 1 if any of them blocks the release."""
+    """Show a run's validation results for all tables or one; returns 1 if any of them blocks the release."""
     operations = context.operations
     row = operations.run(context.args.run)
     table = parse_table_name(context.args.table) if context.args.table else None

@@ -123,7 +123,7 @@ def _row_as_json(row: "PlanRow", now: float) -> dict[str, Any]:
 
 
 def plan_lines(found: Plan, standing: "PlanStanding | None" = None) -> tuple[str, ...]:
-    """Return the lines of a plan's report, fitted to the width of the terminal."""
+    """Return a plan's report as lines that fit the width of the terminal."""
     from core.plan.rendering import plan_lines
 
     lines = plan_lines(found, min(shutil.get_terminal_size((100, 24)).columns, 160), standing)
@@ -144,7 +144,7 @@ def refuse_two_forms(context: CommandContext) -> None:
 
 
 def reasons_of(found: Plan) -> list[str]:
-    """Return lines with the reasons for the action on each table of a plan, followed by the plan's steps."""
+    """Return lines that explain the action on each table of a plan, followed by the plan's steps."""
     from core.plan.descriptions import node_why, step_line
 
     lines: list[str] = []

@@ -49,7 +49,7 @@ AGENT_GONE_S = 3.0
 
 
 def runs(context: CommandContext) -> int:
-    """List runs, show or follow one, or send a command to one."""
+    """List runs, show or follow a run, or send it a command."""
     voice, operations = context.voice, context.operations
     if context.args.subcommand not in ("", "show"):
         return _control(context, context.args.subcommand)
@@ -66,11 +66,11 @@ def runs(context: CommandContext) -> int:
 
 
 def follow_run(context: CommandContext, run_id: str, before: RunRow | None = None, *, past_hold: bool = False) -> int:
-    """Print a run's steps until it ends or is held; returns 0 if done or held, 130 after Ctrl-C, and 1 otherwise.
+    """Print a run's steps until it finishes or is held; return 0 if it succeeded or is held, 130 after Ctrl-C, else 1.
 
-    After Ctrl-C, the run continues. With `past_hold`, a held run is followed further, because its swap was just
-    requested and may not have begun. `before` is the run before it was retried or resumed: steps that had ended by
-    then are not printed again.
+    Ctrl-C does not stop the run. With `past_hold`, a held run is followed further, because its swap was just requested
+    and may not have begun. `before` is the run before it was retried or resumed: steps that had finished by then are
+    not printed again.
     """
     voice, operations = context.voice, context.operations
     told = {step.n: (step.state, step.tries) for step in before.steps} if before else {}
@@ -100,7 +100,7 @@ def follow_run(context: CommandContext, run_id: str, before: RunRow | None = Non
 
 
 def planned_steps(context: CommandContext, row: RunRow) -> tuple[Step, ...]:
-    """Return the steps of a run's plan; empty if the ledger no longer has the plan or another version wrote it."""
+    """Return the steps of a run's plan; empty if the plan was removed or is in another version's format."""
     kept = context.operations.reader.plan(row.plan_hash)
     if kept is None:
         return ()
@@ -164,7 +164,7 @@ def _control(context: CommandContext, act: str) -> int:
 
 
 def _continue(context: CommandContext, found: RunContinuation) -> int:
-    """Show the edits since a run failed and the plan that continues it, ask for confirmation, and execute the plan."""
+    """Show the edits since a run failed and the plan that continues the run, ask, and execute the plan."""
     from core.plan.descriptions import step_line
 
     voice, plan = context.voice, found.submitted.plan
@@ -199,13 +199,13 @@ def _tell_steps(
 
 
 def step_table(steps: Iterable[StepRow], planned: Iterable[Step]) -> list[str]:
-    """Return a table of steps, with a header, in which each line shows a step's state, duration and note."""
+    """Return a header line, and a line with state, duration and note for each step."""
     look, tables = RowContext(WORDS_ALONE, time.time()), {step.n: step.tables for step in planned}
     return format_records(STEPS, [step_cells(step, look, names=tables.get(step.n, ())) for step in steps])
 
 
 def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
-    """Print a run, without its steps if `told` is set; returns 1 if it was cancelled or a step failed."""
+    """Print a run, with its steps unless `told` is set; return 1 if it was cancelled or a step failed."""
     if context.voice.as_json:
         context.voice.data(run_as_json(row))
     else:

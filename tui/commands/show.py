@@ -17,7 +17,7 @@ from tui.presentation.view.ledger_view import make_ledger_view, statement_view
 
 
 def show(context: CommandContext) -> int:
-    """Print the details of one statement, or its SQL; returns 1 if a `--fail-on` condition matches it."""
+    """Print a statement's details or its SQL; returns 1 if a `--fail-on` condition matches the statement."""
     args, voice = context.args, context.voice
     conditions = parse_conditions(args.fail_on)
     found, snapshot = context.operations.statement(args.table)
@@ -55,7 +55,7 @@ _SHARED_WITH_LINES = (
 
 
 def _deleted(d: Deployment) -> StatementLine:
-    """Return a list line for a deleted version, which the ledger's snapshot does not contain."""
+    """Return a statement line for a deleted version, which the ledger's snapshot does not include."""
     return StatementLine(**{name: getattr(d, name) for name in _SHARED_WITH_LINES})
 
 
@@ -82,7 +82,7 @@ def _detail_as_json(found: StatementDetails, readers: tuple[tuple[str, int], ...
 
 
 def _newest_version(log: str) -> dict[str, Any] | None:
-    """Return the newest version in a table's log, with its time and the log's first version; None without a log."""
+    """Return the latest version in a table's log, with its time and the log's first version; None without a log."""
     found = history_of(log)
     return {"version": found.last, "at": found.last_at, "log_begins_with": found.first} if found else None
 
