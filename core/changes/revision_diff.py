@@ -296,7 +296,7 @@ def _moved(before: Sequence[TableRead], after: Sequence[TableRead]) -> ChangeKin
 
 
 def _reorders(old: ParsedStatement, new: ParsedStatement) -> bool:
-    """Return whether either statement begins with WITH, which makes Spark's numbering of the sources unpredictable."""
+    """Return whether either query begins with WITH, so that its SQL does not show how Spark numbers the sources."""
     return any(re.match(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*with\b", p.select, re.I | re.S) for p in (old, new))
 
 

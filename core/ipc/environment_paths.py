@@ -1,4 +1,4 @@
-"""Paths of an environment, the same in console, agent and pool; they are only computed, nothing is created."""
+"""Paths of an environment, the same in console, agent and pool; they are only computed, nothing is created on disk."""
 
 import hashlib
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ PARSE_CACHE_FILE = "facts-1.db"
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentPaths:
-    """Absolute paths of one environment."""
+    """The absolute paths of one environment's files and folders."""
 
     home: str
     """Home folder, `<root>/<project>-<hash of the project id>/<env>`, with mode 2750."""
@@ -46,16 +46,17 @@ class EnvironmentPaths:
 
 
 def environment_home(environ: Mapping[str, str], *, project: str, project_id: str, environment: str) -> str:
-    """Return the home folder of an environment, according to environment variables; symbolic links are not resolved."""
+    """Return an environment's home folder, as set by environment variables; symbolic links are not resolved."""
     state = environ.get("XDG_STATE_HOME") or str(PurePosixPath(environ.get("HOME") or "/") / ".local/state")
     root = PurePosixPath(environ.get("HEADGATE_HOME") or PurePosixPath(state) / "headgate")
     return str(root / f"{project}-{_digest(project_id, 8)}" / environment)
 
 
 def environment_paths(home: str, owner: int) -> EnvironmentPaths:
-    """Return the paths of an environment, given its home (absolute, links resolved) and the agent's user id.
+    """Return the paths of an environment, given its home folder and the agent's user id.
 
-    All processes must spell the home alike, because the path of the socket contains a hash of that spelling.
+    `home` must be an absolute path with links resolved. All processes must spell it alike, because the path of the
+    socket contains a hash of that spelling.
     """
     # A short hashed path, because the home may exceed the maximum length of a socket's path.
     return EnvironmentPaths(home=home, socket=f"/tmp/headgate-{owner}/{_digest(home, 12)}.sock", owner=owner)
@@ -64,14 +65,14 @@ def environment_paths(home: str, owner: int) -> EnvironmentPaths:
 def parse_cache_path(environ: Mapping[str, str], *, project: str, project_id: str) -> str:
     """Return the path of a project's parse cache, below HEADGATE_HOME if set, else below the user's cache folder.
 
-    The path is empty, and nothing is cached, if neither folder is known.
+    The path is empty if neither folder is known; nothing is then cached.
     """
     root = _cache_root(environ)
     return str(PurePosixPath(root) / f"{project}-{_digest(project_id, 8)}" / PARSE_CACHE_FILE) if root else ""
 
 
 def manifest_cache_path(environ: Mapping[str, str], uid: int, *, folder: str) -> str:
-    """Return the path where a user's copy of a project folder's headgate.yml is cached; empty if no folder is known."""
+    """Return the path of a user's cached copy of a project folder's headgate.yml; empty if no cache folder is known."""
     root = _cache_root(environ)
     return str(PurePosixPath(root) / "manifests" / f"{uid}-{_digest(folder, 16)}") if root else ""
 

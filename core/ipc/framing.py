@@ -12,7 +12,7 @@ PROGRAM_VERSION = "0.1.0"
 """The program version that console and agent report to one another."""
 
 PROTOCOL = 1
-"""Version of the protocol, increased whenever a console and an agent of different age could misread each other."""
+"""Version of the protocol, increased whenever a console and an agent of different versions could misread each other."""
 
 FRAME_LIMIT = 64 * 1024 * 1024
 """Maximum size of a frame in bytes."""
@@ -27,13 +27,13 @@ second per million lists. A message about 10,000 tables needs 250,000.
 """
 
 DEPTH_LIMIT = 50
-"""Maximum nesting of a message; code that walks a message therefore never reaches Python's recursion limit."""
+"""Maximum nesting of a message, so that code that walks a message never reaches Python's recursion limit."""
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class BadFrame(ValueError):
-    """Raised for received data that is not a valid frame, and for a message that exceeds the frame limit."""
+    """Raised for received data that is not a valid frame, and for an outgoing message that exceeds the frame limit."""
 
 
 def encode_frame(message: dict[str, Any]) -> bytes:
@@ -59,7 +59,7 @@ def frame_length(header: bytes, limit: int = FRAME_LIMIT) -> int:
 def decode_frame(body: bytes) -> dict[str, Any]:
     """Decode one message; raises BadFrame unless the message is a JSON object of bounded size and depth.
 
-    Every text in the result can be encoded as UTF-8, and every integer fits into 64 bits. NaN and infinities become
+    Every string in the result can be encoded as UTF-8, and every integer fits into 64 bits. NaN and infinities become
     None.
     """
     if sum(body.count(each) for each in (b"[", b"{", b":", b",")) > VALUES_LIMIT:

@@ -1,4 +1,4 @@
-"""Column lineage across a project: which columns and rows determine which others.
+"""Column lineage across a project: which columns and rows determine which other columns and rows.
 
 Statements are analysed on demand. A node without a column represents the rows of a table. Every column depends on the
 rows of its own table; this edge is implied, and upstream traces follow it. The rows of a table depend on the rows of
@@ -58,7 +58,7 @@ class LineageNode:
 
 @dataclass(frozen=True, slots=True)
 class LineageGap:
-    """A name that could not be traced to its source, and the column or table whose lineage is therefore incomplete."""
+    """A name that could not be traced to its source, and the column or table whose lineage it leaves incomplete."""
 
     at: ColumnOrigin
     name: str
@@ -82,7 +82,7 @@ class ColumnLineage:
 
 @dataclass(frozen=True)
 class _StatementEdges:
-    """The lineage edges of the statement that writes a table, by target and by source, and the gaps in its lineage."""
+    """The lineage edges of a table's statement, by target and by source, and the gaps in its lineage."""
 
     by_target: Mapping[ColumnOrigin, tuple[LineageEdge, ...]]
     by_source: Mapping[ColumnOrigin, tuple[LineageEdge, ...]]
@@ -100,7 +100,7 @@ class LineageTracer:
         self._followed: dict[TableName, StatementLineage] = {}
 
     def trace(self, root: ColumnOrigin, direction: str) -> ColumnLineage:
-        """Trace a column upstream or downstream, or a whole table if `root` has no column.
+        """Return the upstream or downstream lineage of a column, or of a whole table if `root` has no column.
 
         The table must be declared. The time is linear in the number of edges.
         """
@@ -123,7 +123,7 @@ class LineageTracer:
         return ColumnLineage(root, direction, tuple(nodes.values()), tuple(edges), tuple(gaps))
 
     def follow(self, table: Table) -> StatementLineage:
-        """Return the lineage of a table's statement; raises AssertionError if the table is external."""
+        """Return the lineage of a table's own statement; raises AssertionError if the table is external."""
         if table.name not in self._followed:
             from core.sql.lineage.statement_lineage import lineage_of
 
@@ -159,7 +159,10 @@ class LineageTracer:
         return tuple(edge for child in children for edge in self._statement(child).by_source.get(at, ()))
 
     def _gaps_at(self, at: ColumnOrigin, direction: str) -> tuple[LineageGap, ...]:
-        """Return the gaps that may hide part of a node's lineage; downstream, all gaps of the table's readers may."""
+        """Return the gaps that may hide part of a node's lineage.
+
+        Downstream, these include all gaps of the table's readers.
+        """
         if direction == UPSTREAM:
             return self._statement(at.table).gaps.get(at, ())
         children = self._graph.children(at.table)

@@ -1,4 +1,4 @@
-"""Uses of a column, with line numbers: in statements that read its table, and in derived columns further downstream.
+"""Uses of a column, with line numbers: in statements that read its table, and in statements that use derived columns.
 
 A name that cannot be resolved is treated as a use.
 """
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def column_reference_lines(column: str, parent: TableName, reader: Table, tables: Mapping[TableName, Table]) -> str:
-    """Return the lines where a reader refers to a parent's column, as `dml.x.sql:3,7`; empty if there are none.
+    """Return the lines where a reader refers to a parent's column, as in `dml.x.sql:3,7`; empty if there are none.
 
-    `tables` are the tables of the project. The column need not be declared in the parent's DDL any more.
+    `tables` are the tables of the project. The column may have been removed from the parent's DDL.
     """
     if reader.parsed is None or reader.dml is None or all(read.table != parent for read in reader.parsed.reads):
         return ""
@@ -76,7 +76,7 @@ def _references(column: str, parent: TableName, reader: Table, found: "Statement
 
 @dataclass(frozen=True, slots=True)
 class ColumnUse:
-    """The use that one statement makes of a column, or of columns derived from it."""
+    """One statement's use of a column, or of columns derived from it."""
 
     place: str
     """Lines that reference the column or a column derived from it, as in `dml.orders.sql:3,7`."""
@@ -85,7 +85,7 @@ class ColumnUse:
     output_columns: tuple[str, ...]
     """The output columns of the statement that are derived from the column, spelled as in the DDL.
 
-    An output whose rows, but not values, depend on the column is not included.
+    Output columns whose rows, but not values, depend on the column are not included.
     """
 
 

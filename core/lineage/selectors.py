@@ -1,4 +1,4 @@
-"""Selectors of tables in commands: a name or tag, with `+` before it for upstream and `+` after it for downstream."""
+"""Selectors of tables in commands: a name or tag, with `+` before it to add upstream and after it to add downstream."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -27,7 +27,7 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class SelectableTables:
-    """The table graph and the tags that selectors refer to."""
+    """The table graph and the tags to which selectors refer."""
 
     parents: Callable[[TableName], Iterable[TableName]]
     children: Callable[[TableName], Iterable[TableName]]
@@ -60,8 +60,8 @@ def parse_selector(word: str) -> Selector:
 def select_tables(words: Iterable[str], among: SelectableTables) -> tuple[TableName, ...]:
     """Return the tables that match any of the selectors, without duplicates.
 
-    They are in the order of the selectors; for each, its own tables and those upstream precede those downstream. A
-    named table need not be in the graph. Raises UsageError for a tag that no table has.
+    They are in the order of the selectors. For each selector, its own tables and those upstream precede those
+    downstream. A named table may be missing from the graph. Raises UsageError for a tag that no table has.
     """
     found: dict[TableName, None] = {}
     for word in words:

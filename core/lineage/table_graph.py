@@ -1,6 +1,6 @@
-"""The graph of tables and its topological order; this is the only user of networkx. A graph is immutable.
+"""The graph of tables and its topological order; this is the only module that uses networkx. A graph is immutable.
 
-Topological order comes from the standard library's `graphlib`. `networkx` is imported only to name the cycles of a
+Topological order comes from the standard library's `graphlib`. `networkx` is imported only to list the cycles of a
 graph that has some: the import takes 150 ms of CPU, more than half of the time to plan one table. For everything else,
 the code here is faster: at 3,000 and 10,000 tables, `levels` takes 0.9 of the time that `networkx` needs, ruling out
 cycles takes 0.5, and descendants or ancestors by `reach` take 0.45 (`tests/bench/graph_algorithms.py`).
@@ -18,7 +18,7 @@ from core.project.model import Project, Table
 
 @dataclass(frozen=True, slots=True)
 class TableEdge:
-    """An edge from a parent to a table that reads it; `streamed` is set if any of the reads is a stream."""
+    """An edge from a parent to a table that reads it; `streamed` is set if at least one of the reads is a stream."""
 
     parent: TableName
     child: TableName
@@ -75,7 +75,7 @@ class TableGraph:
 
 
 def table_graph(project: Project) -> TableGraph:
-    """Build the graph of a project's declared tables; reads of undeclared tables are left out."""
+    """Build the graph of a project's declared tables; reads of undeclared tables are omitted."""
     return TableGraph(
         (edge for table in project.tables.values() for edge in edges_of(table) if edge.parent in project.tables),
         project.tables,

@@ -1,6 +1,6 @@
 """Impact analysis: what happens downstream if a table is rebuilt or dropped, or loses a column.
 
-The answers are the planner's own decisions for every downstream table; steps are not planned.
+The answers are the planner's own decisions on every downstream table; no steps are planned.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,7 +44,7 @@ class ImpactEffect(StrEnum):
     """What the change would do to a reader, most severe first."""
 
     REFUSED = "refused"
-    """The reader blocks the change: no plan makes the change while the reader stays as it is."""
+    """The reader blocks the change: no plan can make the change while the reader stays as it is."""
     DELETED = "deleted"
     STRANDED = "stranded"
     """The reader could not be restarted."""
@@ -70,7 +70,7 @@ _SEVERITY = {effect: place for place, effect in enumerate(ImpactEffect)}
 
 @dataclass(frozen=True, slots=True)
 class ReachedTable:
-    """A table that the change may affect: downstream of the changed table, or in a statement set with such a table."""
+    """A table that the change may affect: a downstream table, or one in the same statement set as an affected table."""
 
     table: TableName
     product: str
@@ -80,7 +80,7 @@ class ReachedTable:
     depth: int
     """Number of reads between the changed table and this one; 0 for the rest of the changed table's statement set."""
     through: tuple[InventoryReading, ...]
-    """The reads through which the change reaches this table, sorted by table name."""
+    """The reads by which the change reaches this table, sorted by table name."""
     stateful: bool | None
     """Whether the statement keeps state; None if the table is no longer declared."""
     keyed: bool | None
@@ -145,8 +145,8 @@ def impact_of(
     """Return what would happen downstream of a declared or deployed table, or of one of its declared columns.
 
     `children` is the option of a plan request; if it is empty, the default applies. If the table is not deployed, every
-    declared table is treated as running. Takes time linear in reads; in addition, each statement that may use the
-    column is parsed, unless `tracer` has parsed it before.
+    declared table is treated as running. The time is linear in the number of reads, plus the time to parse each
+    statement that may use the column, unless `tracer` has parsed it before.
     """
     deployed = known.observed.get(root.table, ObservedDeployment()).state != State.ABSENT
     part, seen = affected_part(project, known.observed if deployed else {}, root.table)
@@ -175,7 +175,10 @@ def impact_of(
 
 
 def _children(words: str, project: Project, part: Project) -> str:
-    """Return `--children` without the products outside this part of the graph; raises UsageError for an unknown one."""
+    """Return the value of `--children` without products outside this part of the graph.
+
+    Raises UsageError for an unknown product.
+    """
     if not words or words in CHILDREN:
         return words
     near = {table.product for table in part.tables.values()}
@@ -190,7 +193,7 @@ def _children(words: str, project: Project, part: Project) -> str:
 
 
 def as_if_running(project: Project) -> dict[TableName, ObservedDeployment]:
-    """Return observations in which every declared table runs as version 1."""
+    """Return observations as if every declared table were running as version 1."""
     found = {}
     for name, table in project.tables.items():
         reads = table.parsed.reads if table.parsed is not None else ()
@@ -232,7 +235,7 @@ def _rebuilt(asking: _Asking) -> ImpactAnswer:
 def _rebuilding(
     asking: _Asking, asked: tuple[TableName, ...]
 ) -> tuple[PlanRequest, tuple[PlanRefusal, ...], dict[TableName, tuple[ImpactEffect, str]]]:
-    """Let the planner decide on a rebuild of tables; return the request, the refusals, and the effect on each table."""
+    """Let the planner decide on rebuilding tables; return the request, the refusals, and the effect on each table."""
     request = normal_request(PlanRequest(tables=asked, rebuild=True, children=asking.children or "product"))
     if not asked:
         return request, (), {}
@@ -274,12 +277,12 @@ def _lost(asking: _Asking, uses: Mapping[TableName, ColumnUse]) -> ImpactAnswer:
 
 
 def _edited(context: PlanningContext, name: TableName) -> str:
-    """Return a note to append to line numbers in a file that differs from the deployed text; otherwise empty."""
+    """Return a note to append to line numbers, for a file that differs from the deployed SQL; otherwise empty."""
     return " of the edited file; another text is deployed" if _is_edited(context, name) else ""
 
 
 def _is_edited(context: PlanningContext, name: TableName) -> bool:
-    """Return whether the files of a table are known to differ from the deployed texts."""
+    """Return whether the files of a table are known to differ from its deployed SQL and YAML."""
     seen = context.observed.deployment(name).deployed
     if seen is None or name not in context.declared.tables:
         return False
@@ -288,7 +291,7 @@ def _is_edited(context: PlanningContext, name: TableName) -> bool:
 
 
 def _dropped(asking: _Asking) -> ImpactAnswer:
-    """Return the effects of deleting the table, and those on remaining readers if it were deleted nevertheless."""
+    """Return the effects of deleting the table, including those on remaining readers if it were deleted regardless."""
     context = asking.context
     request = normal_request(PlanRequest(verb="delete", tables=(asking.table,), children=asking.children))
     scope = resolve_scope(request, context)
@@ -321,7 +324,7 @@ def _without(asking: _Asking, name: TableName, gone: set[TableName]) -> tuple[Im
 
 
 def _starve(bindings: TableBindings, effects: dict[TableName, tuple[ImpactEffect, str]]) -> None:
-    """Add the effect on tables that stream, directly or indirectly, from a table that would write no more rows."""
+    """Record the effect on tables that stream, directly or indirectly, from a table that would write no more rows."""
     waiting = [name for name, (effect, _) in sorted(effects.items()) if effect in _DRY]
     for parent in waiting:
         for child in bindings.readers(parent):
@@ -337,7 +340,7 @@ def _is_at_rest(observed: ObservedTables, name: TableName) -> bool:
 
 
 _DRY = frozenset({ImpactEffect.REFUSED, ImpactEffect.STARVED})
-"""Effects after which a table would write no more rows, because an input is gone."""
+"""Effects that leave a table without further rows, because an input is gone."""
 
 
 def _listed(
@@ -376,7 +379,7 @@ _ABSENT = (ImpactEffect.UNAFFECTED, "is not deployed")
 
 
 def _told(asking: _Asking, effects: Mapping[TableName, tuple[ImpactEffect, str]]) -> tuple[Exposure, ...]:
-    """Return the exposures of the rebuilt table and of tables that are rebuilt with it."""
+    """Return the exposures of the changed table and of all tables that are rebuilt."""
     context = asking.context
     rebuilt = {name for name, (effect, _) in effects.items() if effect is ImpactEffect.REBUILT} | {asking.table}
     own = (name for name in rebuilt if not context.observed.is_external(name))

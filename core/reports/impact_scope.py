@@ -1,8 +1,8 @@
 """The scope of a change: all downstream tables, and the part of the project needed to plan the change.
 
 Declared and deployed readers are downstream, together with their statement sets. The part contains these tables and
-everything upstream of them. A plan for the part equals a plan for the whole project, but costs only as much as the
-part.
+everything upstream of them. A plan for the part equals a plan for the whole project, but its cost depends only on the
+size of the part.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,8 +23,8 @@ def affected_part(
 ) -> tuple[Project, Mapping[TableName, ObservedDeployment]]:
     """Return the part of the project and of the observations that is needed to plan a change of a table.
 
-    Returns everything if the bindings of a deployed statement are unknown. Takes one pass over the project, and then
-    time linear in the part.
+    If the bindings of a deployed statement are unknown, the whole project is returned. The time is one pass over the
+    project, plus time linear in the part.
     """
     if any(_is_unread(seen) for seen in observed.values()):
         return project, observed
@@ -60,7 +60,7 @@ def _leads_astray(name: TableName, seen: ObservedDeployment) -> bool:
 def _readings(
     project: Project, observed: Mapping[TableName, ObservedDeployment]
 ) -> tuple[Mapping[TableName, set[TableName]], Mapping[TableName, list[TableName]]]:
-    """Return the parents and the children of each table, according to declared and deployed reads."""
+    """Return the parents and the children of each table, by declared and deployed reads."""
     parents: dict[TableName, set[TableName]] = {}
     for name, table in project.tables.items():
         if table.parsed is not None:
@@ -77,15 +77,14 @@ def _readings(
 
 @dataclass(frozen=True, slots=True)
 class DownstreamReach:
-    """All tables that a change may affect, with the reads that lead to them."""
+    """All tables that a change may affect, with the reads that lead to each of them."""
 
     depth: Mapping[TableName, int]
-    """Number of reads from the changed table, which has depth 0, to each table; a statement set adds no read."""
+    """Number of reads from the changed table, which has depth 0, to each table; statement sets add no read."""
     through: Mapping[TableName, tuple[InventoryReading, ...]]
-    """For each table, its reads of other tables in the reach, sorted by name; some members of statement sets have none.
-    """
+    """For each table, its reads of other affected tables, sorted by name; members of statement sets may have none."""
     readers: frozenset[TableName]
-    """Tables reached through reads alone; the others belong to a statement set that is rebuilt together."""
+    """Tables reached through reads alone; the other tables belong to a statement set that is rebuilt together."""
 
 
 def downstream_reach(
@@ -93,7 +92,7 @@ def downstream_reach(
 ) -> DownstreamReach:
     """Return everything downstream of `root`, in time linear in the number of reads.
 
-    One breadth-first pass follows reads only; a second also follows statement sets.
+    The first breadth-first pass follows only reads; the second also follows statement sets.
     """
     readers: dict[TableName, dict[TableName, bool]] = {}
 

@@ -1,7 +1,7 @@
-"""Inventory of all tables with upstream tables, downstream tables and serving version, as a list or a hierarchy.
+"""Inventory of all tables with their upstream tables, downstream tables and serving version, as a list or hierarchy.
 
 The upstream tables of a declared table are those that its files read. Its downstream tables are all tables whose files
-or deployed texts read it.
+or deployed SQL read it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from core.observed.versions import StatementLine
 from core.project.model import Layer, Project, Table
 
 SINKS = frozenset({Layer.FACT, Layer.VIEW})
-"""Layers whose tables are meant for readers outside the project, so that a table may have no reader inside."""
+"""Layers whose tables are meant for readers outside the project, so that they need no reader inside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class InventoryReading:
 
 @dataclass(frozen=True, slots=True)
 class InventoryEntry:
-    """A table with everything that the inventory shows about it."""
+    """A table with all details that the inventory shows about it."""
 
     table: TableName
     product: str
@@ -40,15 +40,15 @@ class InventoryEntry:
     """Whether the statement upserts by key; False for an external table."""
     owner: str
     folder: str
-    """Folder in the project, with forward slashes; empty if the table is deployed but no longer declared."""
+    """The table's project folder, with forward slashes; empty if the table is deployed but no longer declared."""
     files: tuple[str, ...]
-    """Paths of the DDL and then of the statement."""
+    """Paths of the DDL file and then of the statement's file."""
     parents: tuple[InventoryReading, ...]
     """Direct upstream tables, sorted by name."""
     children: tuple[InventoryReading, ...]
     """Direct downstream tables, sorted by name."""
     products: tuple[str, ...]
-    """Products of the readers other than the table's own, sorted."""
+    """Other products whose tables read this table, sorted."""
     declared: bool
     serving: StatementLine | None
     """The serving version; None if the table is not deployed or there is no ledger."""
@@ -61,10 +61,10 @@ class InventoryEntry:
 
 @dataclass(frozen=True, slots=True)
 class InventorySelection:
-    """A filter for tables; all conditions must hold."""
+    """A filter for tables; a table must meet all conditions."""
 
     products: tuple[str, ...] = ()
-    """Products of which the table must have one; empty means all."""
+    """Products, one of which the table must have; empty means all."""
     unused: bool = False
     single_reader: bool = False
     cross_product: bool = False
@@ -111,7 +111,7 @@ def select(entries: Iterable[InventoryEntry], selection: InventorySelection) -> 
 
 
 def _declared_reads(table: Table) -> dict[TableName, bool]:
-    """Return the tables that a statement reads, each with whether at least one of its reads is streamed."""
+    """Return the tables that a statement reads, each with whether any of its reads is streamed."""
     found: dict[TableName, bool] = {}
     for read in table.parsed.reads if table.parsed is not None else ():
         found[read.table] = read.streaming or found.get(read.table, False)
@@ -182,7 +182,7 @@ UPSTREAM, DOWNSTREAM = "up", "down"
 
 @dataclass(frozen=True, slots=True)
 class HierarchyRow:
-    """A row of a hierarchy; a table comes before its parents or children, depending on the direction."""
+    """A row of a hierarchy; a table comes before its parents or before its children, depending on the direction."""
 
     table: TableName
     entry: InventoryEntry | None
@@ -192,15 +192,15 @@ class HierarchyRow:
     streamed: bool
     """Whether the read that connects the row to the row above it is a stream; True for the root."""
     again: bool = False
-    """Whether the table's neighbours are listed below another row instead."""
+    """Whether the table's parents or children are listed below another row instead."""
     hidden: int = 0
-    """Number of neighbours that are not listed because of the depth limit."""
+    """Number of parents or children that are not listed because of the depth limit."""
 
 
 def hierarchy(
     entries: Mapping[TableName, InventoryEntry], root: TableName, direction: str, *, depth: int | None = None
 ) -> tuple[HierarchyRow, ...]:
-    """Return the rows of the tables upstream or downstream of `root`, at most `depth` levels away; linear in reads."""
+    """Return the rows of the tables upstream or downstream of `root`, at most `depth` levels away, in linear time."""
     nearest = distances((root,), lambda table: [each.table for each in _beside(entries.get(table), direction)])
     rows: list[HierarchyRow] = []
     expanded: set[TableName] = set()

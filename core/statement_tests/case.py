@@ -12,12 +12,12 @@ Part = Mapping[TableName, tuple[Row, ...]]
 """The input rows of one micro-batch, by table."""
 
 TypedColumns = tuple[tuple[str, str], ...]
-"""Declared columns as (name, type), in order."""
+"""Declared columns as pairs (name, type), in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatementCase:
-    """A test case, read from one file of a `tests` folder; `expected` may still be missing."""
+    """A test case, read from one file of a `tests` folder; `expected` may be missing at first."""
 
     name: str
     """File name without its extension."""
@@ -26,15 +26,15 @@ class StatementCase:
     table: TableName
     """The table whose statement is tested."""
     parts: tuple[Part, ...]
-    """Micro-batches in order; the first one holds the rows of static sides."""
+    """Micro-batches in order; the first one contains the rows of static sides."""
     expected: tuple[Row, ...] = ()
-    """All rows that the statement should write over all parts, in any order."""
+    """All rows that the statement should write over all micro-batches, in any order."""
     key: tuple[str, ...] = ()
-    """Key columns, by which missing rows are paired with unexpected ones."""
+    """Key columns, used to pair missing rows with unexpected ones."""
     tolerance: float = field(default=1e-9)
     """Allowed difference between two floats, relative to the larger one."""
 
     @property
     def label(self) -> str:
-        """Name of the case for display, with its table."""
+        """The name of the case for display, including its table."""
         return f"{self.table}/{self.name}"

@@ -1,4 +1,4 @@
-"""Parsing of the files in `tests` folders into cases; mistakes become Problems with a file and a line."""
+"""Parsing of the files in `tests` folders into test cases; mistakes become Problems with a file and a line."""
 
 import csv
 import io
@@ -32,7 +32,7 @@ class _CaseFile:
     top: YamlSection
     tables: Mapping[TableName, Table]
     csv_files: Mapping[str, str]
-    """Texts of the CSV files in the same folder, by file name."""
+    """Contents of the CSV files in the same folder, by file name."""
 
     def report(self, summary: str, remedy: str, line: int, subject: str = "") -> None:
         self.top.problems.append(Problem(summary, remedy, Where(self.path, line), subject))
@@ -41,7 +41,7 @@ class _CaseFile:
 def read_cases(
     texts: Mapping[str, str], tables: Mapping[TableName, Table]
 ) -> tuple[tuple[StatementCase, ...], tuple[Problem, ...]]:
-    """Read each YAML file in the `tests` folders as a case; return the cases without errors, and all Problems."""
+    """Read each YAML file in the `tests` folders as a test case; return the valid cases and all Problems."""
     problems: list[Problem] = []
     found: list[StatementCase] = []
     units: dict[str, list[Table]] = {}
@@ -67,7 +67,7 @@ def read_cases(
 
 
 def refuse_unsafe(table: Table) -> Iterator[Problem]:
-    """Yield a Problem if it is unsafe to let Spark analyse a table's statement, so that no test sends it to Spark."""
+    """Yield a Problem if it is unsafe to let Spark analyse a table's statement; no test then sends it to Spark."""
     if table.parsed is None or table.dml is None:
         return
     if (why := unsafe_for_analysis(table.parsed.select)) is not None:
@@ -137,7 +137,7 @@ def _table(file: _CaseFile, unit: list[Table]) -> Table | None:
 
 
 def _parts(file: _CaseFile, given: YamlValue, parsed: ParsedStatement) -> Iterator[Part]:
-    """Yield the micro-batches of a case; a mapping in place of a list is a single micro-batch."""
+    """Yield the micro-batches of a case; a mapping instead of a list is a single micro-batch."""
     values = given.items if given.items is not None else (given,)
     if not values:
         file.report("given is empty", "write given: {table: [rows…]}", given.line, "given")
@@ -175,7 +175,7 @@ def _part(file: _CaseFile, value: YamlValue, parsed: ParsedStatement, number: in
 
 
 def _rows(file: _CaseFile, value: YamlValue, key: str, table: TableName, columns: TypedColumns) -> tuple[Row, ...]:
-    """Read a table's rows from a list or from the CSV file that it names; wrong rows are reported and left out."""
+    """Read a table's rows from a list or from the CSV file that it names; invalid rows are reported and left out."""
     if value.text is not None and value.text.endswith(".csv"):
         return _rows_of_csv(file, value, table, columns)
     if value.items is None:

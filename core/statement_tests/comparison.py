@@ -1,4 +1,4 @@
-"""Comparison of expected and actual rows as multisets; rows are missing, unexpected, or differ under the same key."""
+"""Comparison of expected and actual rows as multisets; rows are missing, unexpected, or differ despite equal keys."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ MOST_FOUND = 20_000
 """Maximum number of rows read from a statement's output; a case that writes more fails."""
 
 SHOWN = 10
-"""Maximum number of rows shown of each kind; the others are only counted."""
+"""Maximum number of rows shown for each kind of difference; further rows are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,9 @@ class RowDifference:
 
     columns: TypedColumns
     missing: tuple[Row, ...] = ()
-    """Rows that were expected and not found."""
+    """Rows that were expected but not found."""
     unexpected: tuple[Row, ...] = ()
-    """Rows that were found and not expected."""
+    """Rows that were found but not expected."""
     differing: tuple[tuple[Row, Row], ...] = ()
     """Pairs of an expected and a found row with the same key and different values."""
 
@@ -58,7 +58,7 @@ def compare_rows(
     key: Sequence[str] = (),
     tolerance: float = 0.0,
 ) -> RowDifference:
-    """Pair equal rows, with a relative tolerance for floats; pair the others by key if it is unique on both sides."""
+    """Pair equal rows, with a relative tolerance for floats; pair other rows by key if it is unique on both sides."""
     groups: dict[object, list[tuple[tuple[float, ...], Row]]] = {}
     for row in sorted(found, key=_order):
         shape, floats = _split(row)
@@ -100,7 +100,7 @@ def _by_key(rows: Iterable[Row], places: Sequence[int]) -> dict[str, list[Row]]:
 
 
 def _without(rows: Iterable[Row], paired: Iterable[Row]) -> list[Row]:
-    """Return the rows that are not among the paired ones, compared by identity."""
+    """Return the rows that are not among the paired rows; rows are compared by identity."""
     gone = {id(row) for row in paired}
     return [row for row in rows if id(row) not in gone]
 
@@ -110,7 +110,7 @@ def _order(row: Row) -> str:
 
 
 def _split(row: Row) -> tuple[object, tuple[float, ...]]:
-    """Split a row into a part that must match exactly, including types, and its floats in order."""
+    """Split a row into the values that must match exactly, with their types, and its floats in order."""
     floats: list[float] = []
 
     def shape(value: object) -> object:

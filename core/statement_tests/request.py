@@ -1,4 +1,4 @@
-"""Request and results of the process that runs test cases; both can be converted to JSON and back without loss."""
+"""Request and results of the process that runs test cases; both convert to JSON and back without loss."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -17,7 +17,7 @@ _OWN = (
     "spark.sql.extensions",
     "spark.sql.streaming.check",
 )
-"""Prefixes of settings that refer to tables, files or code of the pool."""
+"""Prefixes of settings that refer to the pool's own tables, files or code."""
 
 
 class CaseOutcome(StrEnum):
@@ -33,32 +33,32 @@ class CaseOutcome(StrEnum):
 
 
 class UpgradeVerdict(StrEnum):
-    """The behavior of the new text when it continued from the old text's checkpoint."""
+    """The result of continuing the new SQL from the old SQL's checkpoint."""
 
     SAFE = "safe"
-    """The upgraded statement wrote the same rows as the new text alone."""
+    """The upgraded statement wrote the same rows as the new SQL alone."""
     SEAM = "seam"
     """Rows written before the upgrade differ; later rows are correct."""
     MIXED = "mixed"
-    """Rows written after the upgrade are wrong because of state that the old text left in the checkpoint."""
+    """Rows written after the upgrade are wrong because of state that the old SQL left in the checkpoint."""
     REFUSED = "refused"
     """Spark cannot continue from the old checkpoint, or the table became unreadable."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseRequest:
-    """Test cases to run, with all texts that they require."""
+    """Test cases to run, with all project files that they require."""
 
     texts: Mapping[str, str]
-    """Project files by path: headgate.yml, and the folders of the tested tables and of their inputs."""
+    """Contents of project files by path: headgate.yml, and the folders of the tested tables and of their inputs."""
     tests: Mapping[str, str]
-    """Files of the `tests` folders, by path."""
+    """Contents of the files in the `tests` folders, by path."""
     cases: tuple[str, ...] = ()
     """Paths of the cases to run, in order."""
     old: Mapping[str, RevisionTexts] = field(default_factory=dict)
-    """The old texts by table, for upgrade tests; empty for other tests."""
+    """The old SQL and YAML by table, for upgrade tests; empty for other tests."""
     record: str = ""
-    """The table for which to generate and run a first case, returned as text, instead of running `cases`."""
+    """The table for which to generate and run a first case, returned as a string, instead of running `cases`."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Spark settings that affect what a statement computes."""
     case_s: float = CASE_S
@@ -99,7 +99,7 @@ class CaseResult:
     verdict: str = ""
     """An `UpgradeVerdict`; empty if no upgrade was tested."""
     detail: str = ""
-    """Spark's message, or the text of the recorded case."""
+    """Spark's message, or the content of the recorded case file."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as a JSON object."""

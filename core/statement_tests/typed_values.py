@@ -23,7 +23,7 @@ _FINE = re.compile(r"\.[0-9]{7}")
 
 
 class BadValue(ValueError):
-    """Raised for a text that is not a value of its column's type; the message describes the expected form."""
+    """Raised if a string is not a value of its column's type; the message describes the expected form."""
 
 
 def typed_value(value: YamlValue, kind: str) -> object:
@@ -100,7 +100,7 @@ def quoted_text(text: str) -> str:
 
 
 def can_be_written(kind: str) -> bool:
-    """Return whether fixtures can contain values of a Spark type."""
+    """Return whether values of a Spark type can be written in fixtures."""
     if kind.startswith("array<"):
         return can_be_written(element_type(kind))
     if kind.startswith("map<"):

@@ -1,4 +1,4 @@
-"""The verdict of an upgrade test on the old checkpoint, and its comparison with what a plan would do."""
+"""The verdict of an upgrade test, which continues from the old checkpoint, compared with what a plan would do."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,9 +30,9 @@ def verdict_of(
     alone: tuple[tuple[Row, ...], tuple[Row, ...]],
     upgraded: tuple[tuple[Row, ...], tuple[Row, ...]],
 ) -> tuple[UpgradeVerdict, RowDifference]:
-    """Compare an upgraded statement's rows with those of the new text alone; return the verdict and the difference.
+    """Compare an upgraded statement's rows with those of the new SQL alone; return the verdict and the difference.
 
-    `alone` and `upgraded` each have the rows before the upgrade and the rows at the end.
+    `alone` and `upgraded` each contain the rows before the upgrade and the rows at the end.
     """
     whole = compare_rows(columns, alone[1], upgraded[1], key=case.key, tolerance=case.tolerance)
     if not whole:
@@ -43,7 +43,7 @@ def verdict_of(
 
 
 def planned_change(old: Revision, new: Revision, tables: Mapping[TableName, Table]) -> Change:
-    """Classify the change as a plan would, given the current declarations of the input columns."""
+    """Return the change as a plan would classify it, given the current declarations of the input columns."""
     return classify(_with_parents(old, tables), _with_parents(new, tables))
 
 
@@ -56,7 +56,7 @@ def shown_unsafe(result: CaseResult, change: Change) -> str:
 
 
 def upgrade_words(result: CaseResult, change: Change) -> tuple[str, ...]:
-    """Return sentences on the test result, on what a plan would do, and on a contradiction between the two, if any."""
+    """Return sentences on the test result, on what a plan would do, and on any contradiction between the two."""
     definition = change.kind.definition
     planned = [f"a plan would {_action(change.action)}: {definition.label} ({definition.code})", definition.why]
     if result.outcome is CaseOutcome.SKIPPED or not result.verdict:
@@ -76,7 +76,7 @@ def upgrade_words(result: CaseResult, change: Change) -> tuple[str, ...]:
 
 
 def _announced(verdict: str, kind: ChangeKind) -> bool:
-    """Return whether the plan for a change of this kind already warns of the test's verdict."""
+    """Return whether a plan for a change of this kind already warns of the test's result."""
     late = kind is ChangeKind.WATERMARK_DELAY and verdict == UpgradeVerdict.MIXED
     told = (kind.definition.loses, kind.definition.leaves) != (None, None)
     return late or (verdict == UpgradeVerdict.SEAM and told)

@@ -1,4 +1,4 @@
-"""Differences between two texts: a unified diff of lines, or a few short fragments of changed words."""
+"""Differences between two strings: a unified diff of lines, or a few short fragments of changed words."""
 
 import difflib
 import re
@@ -25,7 +25,7 @@ def short_diff(old: str, new: str) -> tuple[list[tuple[str, str]], int]:
 
 
 def unified_diff(old: str, new: str) -> tuple[str, ...]:
-    """Return the lines of a unified diff without file headers, with secrets masked; empty if the texts are equal."""
+    """Return the lines of a unified diff without file headers, with secrets masked; empty if the strings are equal."""
     lines = difflib.unified_diff(lines_of(old), lines_of(new), lineterm="")
     return tuple(map(mask_literals, lines))[2:]
 
@@ -36,7 +36,7 @@ def _shown(words: list[str]) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Split a text into lines at the line ends that Spark recognizes, which also end a comment that starts with `--`.
+    """Split a string into lines at the line ends that Spark recognizes, which also end a comment that starts with `--`.
 
     Other Unicode separators do not end a line (`SIMPLE_COMMENT` in SqlBaseLexer.g4, Spark 4.2.0).
     """

@@ -1,4 +1,4 @@
-"""Escaping of untrusted text, so that it can neither control the terminal nor mislead the reader."""
+"""Escaping of untrusted strings, so that they can neither control the terminal nor mislead the reader."""
 
 import html
 import re
@@ -15,7 +15,7 @@ _ACTING = (
     # Surrogates, with which Python represents bytes of a file name that is not UTF-8 (PEP 383), and noncharacters.
     "\ud800-\udfff\ufffe\uffff"
 )
-"""Invisible, control and reordering characters, which could hide the true text from a reviewer."""
+"""Invisible, control and reordering characters, which could hide the true content from a reviewer."""
 
 _IN_A_LINE = re.compile(f"[\n{_ACTING}]")
 _IN_LINES = re.compile(f"[{_ACTING}]")
@@ -33,12 +33,12 @@ def replace_control_characters(text: str, instead: str = "\ufffd") -> str:
 
 
 def has_control_characters(text: str) -> bool:
-    """Return whether a text contains invisible or control characters other than tabs and line ends."""
+    """Return whether a string contains invisible or control characters other than tabs and line ends."""
     return _IN_LINES.search(text) is not None
 
 
 def escape_in_document(text: str, *, astral: str) -> str:
-    r"""Escape invisible and control characters in JSON or in double-quoted YAML, where an escape denotes the character.
+    r"""Escape invisible and control characters in JSON or in double-quoted YAML, whose parsers restore the characters.
 
     `astral` is the format string for characters beyond U+FFFF.
     """
@@ -55,7 +55,7 @@ JSON_ASTRAL, YAML_ASTRAL = r"\u{high:04x}\u{low:04x}", r"\U{code:08x}"
 
 
 def escape_surrogates(text: str, *, backslash: str = "\\") -> str:
-    r"""Replace surrogates, which UTF-8 cannot encode: with `\xff` for a raw byte of a file name, else with `\ud800`."""
+    r"""Replace surrogates, which UTF-8 cannot encode, with `\xff` for a raw byte of a file name, else with `\ud800`."""
     return text if text.isascii() else _SURROGATE.sub(lambda found: _escaped(found, backslash), text)
 
 
@@ -75,7 +75,7 @@ _ASIDE = re.compile(r"([\\`*\[\]|~#])")
 
 
 def escape_markdown(text: str) -> str:
-    """Return a text on one line, escaped so that Markdown and HTML show it literally, and shortened if it is long."""
+    """Return a string on one line, escaped so that Markdown and HTML show it literally, and shortened if it is long."""
     one = escape_control_characters(" ".join(text.split()))
     one = one if len(one) <= _LONGEST else f"{one[: _LONGEST - 1]}…"
     return _ASIDE.sub(r"\\\1", html.escape(one, quote=False))
@@ -102,5 +102,5 @@ _GLOB = str.maketrans({each: f"\\{each}" for each in "{}[]*?\\"})
 
 
 def quoted_string_literal(text: str) -> str:
-    """Return a text as a Spark string literal."""
+    """Return a string as a Spark SQL string literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

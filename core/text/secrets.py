@@ -1,4 +1,4 @@
-"""Masking of passwords and tokens in text that users see."""
+"""Masking of passwords and tokens in user-visible strings."""
 
 import re
 
@@ -10,12 +10,12 @@ _SECRET = re.compile(
     r"""|\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}|gh[oprsu]_[0-9A-Za-z_]{20,})""",
     re.I,
 )
-"""Matches a value after a key that names a secret, the password of a URL, a bearer token, or a well-known token."""
+"""Matches the value of a key named like a secret, the password in a URL, a bearer token, or a well-known token."""
 _LITERAL = re.compile(
     rf"""(?P<before>{_CALLED}(?:["'`]\s*(?:=>?|:)?\s*|\s*=>?\s*|\s+))(?P<quote>["'])(?!\$\{{)(?:(?!(?P=quote)).)+(?P=quote)""",
     re.I,
 )
-"""Matches a quoted value after a key that names a secret, as in SQL options, but not a variable such as `${…}`."""
+"""Matches a quoted value of a key named like a secret, as in SQL options, but not a variable such as `${…}`."""
 _OF_ITSELF = re.compile(
     rf"""(?P<before>{_PASSWORD}\s*:\s*|://[^\s/:@"']*:|\bBearer\s+)(?P<value>(?!\$\{{)[^\s"'\\,;&)@]+)"""
     r"""|\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}|gh[oprsu]_[0-9A-Za-z_]{20,})""",
@@ -31,7 +31,7 @@ def mask_secrets(text: str) -> str:
 
 
 def mask_literals(text: str) -> str:
-    """Replace literal values that look like secrets, in one line of SQL or YAML, with asterisks.
+    """Replace literal values that look like secrets with asterisks, in one line of SQL or YAML.
 
     A column that is named like a secret stays as it is, and so does an expression that is compared with it.
     """

@@ -24,7 +24,7 @@ else:
 
 
 def sentence_of(text: str) -> Sentence | None:
-    """Return a text as a sentence; None if the text is empty."""
+    """Return a string as a sentence; None if the string is empty."""
     return Sentence(text) if text else None
 
 
@@ -40,7 +40,7 @@ class FactKind(Enum):
     """
 
     def __new__(cls, words: str, remedy: str = "") -> Self:
-        """Number the members, because an Enum would treat members with equal values as aliases."""
+        """Number the members, because an Enum would otherwise treat members with equal values as aliases."""
         member = object.__new__(cls)
         member._value_ = len(cls.__members__)
         member._words, member._remedy = words, remedy
@@ -56,7 +56,7 @@ class FactKind(Enum):
         return self.name.lower()
 
     def of(self, **values: object) -> "Fact[Self]":
-        """Return a fact of this kind; a value is a text, a number, another fact (as a reason), or a tuple of these."""
+        """Return a fact of this kind; a value is a string, a number, another fact (as a reason) or a tuple of these."""
         return Fact(self, tuple(values.items()))
 
 
@@ -67,7 +67,7 @@ Kind = TypeVar("Kind", bound=FactKind, covariant=True)
 class Fact(Generic[Kind]):
     """A fact: its kind, and the values that its sentence contains.
 
-    A function that may refuse returns a Fact as its refusal, or None if it does not refuse.
+    A function that may refuse a request returns a Fact as its refusal, or None if it does not refuse.
     """
 
     kind: Kind
@@ -92,7 +92,7 @@ class Fact(Generic[Kind]):
         return _written(dict(self.values))
 
     def as_json(self) -> dict[str, object]:
-        """Return a JSON object with the kind, the values and the sentence of the fact."""
+        """Return a JSON object with the fact's kind, values and sentence."""
         return {"kind": self.kind.code, **self.fields, "sentence": str(self)}
 
     def _filled(self, words: str) -> str:
@@ -100,7 +100,7 @@ class Fact(Generic[Kind]):
 
 
 class _Shown:
-    """Formats a value as the template of a sentence specifies; FactKind lists the formats."""
+    """Formats a value as a sentence's template specifies; FactKind lists the formats."""
 
     __slots__ = ("_value",)
 

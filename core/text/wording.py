@@ -1,4 +1,4 @@
-"""Human-readable phrases, numbers, sizes and durations, with `?` for unknown. Decisions never use these texts."""
+"""Human-readable phrases, numbers, sizes and durations, with `?` for unknown. Decisions never use these strings."""
 
 import difflib
 import math
@@ -11,13 +11,13 @@ _ENDS = re.compile(r"(?<=[.;])\s+|\n")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Suggest the known word that is most similar to a mistyped word; empty if none is similar."""
+    """Return a suggestion of the known word most similar to a mistyped word; empty if none is similar."""
     near = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
     return f"did you mean {near[0]}?" if near else ""
 
 
 def clipped(text: str, most: int) -> str:
-    """Shorten a text to at most `most` characters; a shortened text ends in an ellipsis."""
+    """Shorten a string to at most `most` characters; a shortened string ends in an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -32,7 +32,7 @@ def without_numbers(text: str) -> str:
 
 
 def first_sentence(text: str, most: int = 100) -> str:
-    """Return a text up to its first full stop, semicolon or line end, shortened to at most `most` characters."""
+    """Return a string up to its first full stop, semicolon or line end, shortened to at most `most` characters."""
     begins = _ENDS.split(text.strip(), maxsplit=1)[0].rstrip(".;")
     return textwrap.shorten(begins, most, placeholder=" …") if len(begins) > most else begins
 
@@ -87,7 +87,7 @@ def long_duration(seconds: float | None) -> str:
 
 
 def duration_range(low_s: float, high_s: float) -> str:
-    """Format a range of durations in one unit, like `up to 5 s` or `2 min`; a dash separates two different bounds."""
+    """Format a range of durations in one unit, like `up to 5 s` or `2 min`; a dash separates different bounds."""
     size, unit = (1, "s") if high_s < 100 else (60, "min") if high_s < 6000 else (3600, "h")
     low, high = int(low_s // size), max(1, math.ceil(high_s / size))
     if low == 0:

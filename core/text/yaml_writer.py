@@ -11,12 +11,12 @@ _BLOCK_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def as_yaml_with_blocks(document: Mapping[str, Any]) -> str:
-    """Return a document as YAML, with multi-line texts such as SQL as literal blocks."""
+    """Return a document as YAML, with multi-line strings such as SQL as literal blocks."""
     return _dumped(document, _BlockDumper)
 
 
 class _BlockDumper(_BLOCK_DUMPER):  # type: ignore[misc]  # a class of PyYAML's extension, which has no types
-    """A YAML dumper that writes multi-line texts as literal blocks."""
+    """A YAML dumper that writes multi-line strings as literal blocks."""
 
 
 _BlockDumper.add_representer(str, lambda dumper, text: _represented(dumper, text, style="|" if "\n" in text else None))
@@ -29,7 +29,7 @@ MOST_LEVELS = 100
 
 
 def as_yaml(document: Any) -> str:
-    """Return a document of mappings, lists, texts, numbers and nulls, at most `MOST_LEVELS` deep, as YAML."""
+    """Return a document of mappings, lists, strings, numbers and nulls, at most `MOST_LEVELS` deep, as YAML."""
 
     return _dumped(document, _Plain)
 
@@ -48,6 +48,6 @@ def _dumped(document: Any, dumper: type) -> str:
 
 
 def _represented(dumper: Any, text: str, *, style: str | None) -> Any:
-    """Return the YAML node of a text, which is in double quotes if it contains invisible or control characters."""
+    """Return the YAML node of a string, which is in double quotes if it contains invisible or control characters."""
     quoted = '"' if has_control_characters(text) else style
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=quoted)

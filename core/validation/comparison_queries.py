@@ -12,7 +12,7 @@ from core.sql.comparison.row_effects import RowEffect, RowSide
 from core.text.escaping import quoted_name, quoted_string_literal
 
 SAMPLED_ABOVE = 5_000_000
-"""Number of rows above which only a sample is compared, chosen by key or, without a key, by whole rows."""
+"""Number of rows above which only a sample is compared; it is chosen by key or, without a key, by whole rows."""
 
 _INTEGERS = ("tinyint", "smallint", "int", "integer", "bigint", "byte", "short", "long")
 _FLOATS = ("float", "double", "real")
@@ -36,16 +36,16 @@ class ComparedRows:
     sorted: frozenset[str] = frozenset()
     """Columns, in lower case, whose lists have an arbitrary order."""
     once: bool = False
-    """Whether duplicates of a row count as one row."""
+    """Whether duplicate rows are counted as one row."""
     one_in: int = 1
     """Sampling rate: one in this many keys is compared."""
 
 
 def profile_query(rows: ComparedRows) -> str:
-    """Return a query that computes row counts and column statistics, with one row per version.
+    """Return a query for row counts and column statistics, with one row per version.
 
     Its columns are `side`, `rows` and, for column i, the number of values that are not NULL (`filled_i`), the
-    approximate number of distinct values (`distinct_i`), and minimum, maximum and sum as text (`least_i`, `most_i`,
+    approximate number of distinct values (`distinct_i`), and minimum, maximum and sum as strings (`least_i`, `most_i`,
     `sum_i`). A statistic that the column's type does not support is NULL.
     """
     return "\nUNION ALL\n".join(
@@ -69,7 +69,7 @@ SELECT side, k, count(*) AS n, count(DISTINCT w) AS d FROM ({sides}) GROUP BY si
 
 
 def differences_query(rows: ComparedRows, effects: Sequence[RowEffect]) -> str:
-    """Return a query with one row per kind of difference.
+    """Return a query with one row per kind of difference between the two versions.
 
     Its columns are `side`, the index of the effect that explains the difference or -1, the row counts of both versions,
     and three examples `old_1`, `new_1`, …, each a row as JSON or NULL. The key pairs the old and new values of a
@@ -102,7 +102,7 @@ SELECT side, effect, sum(o) AS old_rows, sum(n) AS new_rows, {examples} FROM tol
 
 
 def kept_rows_query(rows: ComparedRows) -> str:
-    """Return a query that counts the rows of the old version, and those of them that the new version lacks.
+    """Return a query that counts the old version's rows, and how many of them the new version lacks.
 
     Its single row has `rows`, the number of distinct rows of the old version, and `gone`, how many of these are
     missing.
@@ -161,7 +161,7 @@ def _key(rows: ComparedRows) -> str:
 
 
 def _json(rows: ComparedRows, names: Collection[str]) -> str:
-    """Return SQL for the named columns as JSON; two rows have the same JSON exactly if these columns are equal."""
+    """Return SQL for the named columns as JSON; two rows have the same JSON if and only if these columns are equal."""
     return _fields(((name, kind) for name, kind in rows.columns if name.lower() in names), rows.sorted)
 
 
@@ -181,7 +181,7 @@ def _normal(column: str, kind: str, is_list: bool) -> str:
 
 
 def _explained(effects: Sequence[RowEffect], side: RowSide) -> str:
-    """Return SQL for the index of the first effect that explains a row; one without a predicate explains any row."""
+    """Return SQL for the index of the first effect that explains a row; one without a predicate explains every row."""
     whens = "".join(
         f" WHEN {effect.predicate} THEN {n}"
         for n, effect in enumerate(effects)

@@ -1,7 +1,7 @@
 """Expected differences between two versions of a table, derived from edits of its statement and of its inputs.
 
-An edit determines which columns may change and which rows only one version has; lineage propagates both downstream.
-Every other difference is unexpected.
+An edit determines which columns may change, and which rows only one version contains; both are propagated along the
+lineage. Every other difference is unexpected.
 """
 
 import re
@@ -59,7 +59,7 @@ class Expectation:
     once: str = ""
     """Why the number of copies of a row may change; empty if it must not change."""
     withheld: tuple[tuple[RowSide, str], ...] = ()
-    """The only version that withholds rows until a watermark has passed, and the column of the watermark."""
+    """The version that alone withholds rows until a watermark has passed, and the column of the watermark."""
     totals: CommonTotals | None = None
     """Totals to compare if rows cannot be paired because the versions are grouped differently."""
     rewritten: bool = False
@@ -67,14 +67,14 @@ class Expectation:
 
     @property
     def is_none(self) -> bool:
-        """Whether every difference is unexpected."""
+        """Whether no difference between the versions is expected."""
         known = (self.added, self.removed, self.changed, self.rows, self.anything, self.sorted, self.once)
         return not any(known)
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedStatement:
-    """The statement of a version and the DDL of its table."""
+    """A version's statement and the DDL of its table."""
 
     parsed: ParsedStatement
     ddl: TableDdl
@@ -88,8 +88,8 @@ def expected_differences(
 ) -> Expectation:
     """Return the expected differences between two versions of a table.
 
-    `ddls` are those of the new version's inputs; `parents` are the expectations for inputs that were rebuilt together
-    with the table.
+    `ddls` are the DDLs of the new version's inputs; `parents` are the expectations for inputs that were rebuilt
+    together with the table.
     """
     effects = row_effects(old.parsed.canonical, new.parsed.canonical, aliases_of_both(old.parsed, new.parsed))
     lineage = lineage_of(new.parsed, lambda table: _columns(ddls.get(table)))
@@ -143,7 +143,8 @@ def expected_differences(
 def left_out_by(conditions: Sequence[str], new: ComparedStatement, ddls: Mapping[TableName, TableDdl]) -> str:
     """Return a predicate for the output rows excluded by the streams' start conditions, such as `table.column >= …`.
 
-    It is empty if the output does not contain the columns, or if the statement groups rows or has several streams.
+    The predicate is empty if the output does not contain the columns, or if the statement groups rows or has several
+    streams.
     """
     lineage = lineage_of(new.parsed, lambda table: _columns(ddls.get(table)))
     if _groups(lineage) or sum(read.streaming for read in new.parsed.reads) != 1:
@@ -155,10 +156,10 @@ def left_out_by(conditions: Sequence[str], new: ComparedStatement, ddls: Mapping
 
 
 def with_earlier_text(expected: Expectation, earlier: Expectation) -> Expectation:
-    """Extend an expectation for an old version that was edited in place and still has rows of its earlier text.
+    """Extend an expectation for an old version that was edited in place and still has rows of its earlier SQL.
 
-    `earlier` is the expectation between that text and the new version. The earlier rows have NULL in columns that were
-    added in place.
+    `earlier` is the expectation between the earlier SQL and the new version. The earlier rows have NULL in columns that
+    were added in place.
     """
     lead = "edited in place before: "
     came = {name: f"column {name} was added in place" for name in earlier.added if name not in expected.added}
@@ -181,7 +182,7 @@ def with_earlier_text(expected: Expectation, earlier: Expectation) -> Expectatio
 
 @dataclass(slots=True)
 class _Reached:
-    """Collects the expected differences between two versions."""
+    """Collects the expected differences between two versions of a table."""
 
     lineage: StatementLineage
     grouped: bool
@@ -238,14 +239,14 @@ class _Reached:
             self._rows(table, row, joined=joined)
 
     def other_each_time(self, column: str, why: str) -> None:
-        """Add a column whose values differ on every run, and which is therefore not compared."""
+        """Add a column whose values differ on every run; such a column is not compared."""
         self.touched.add(column)
         self.changed.setdefault(column, why)
         self.nulls.add(column)
         self.volatile.add(column.lower())
 
     def through(self, column: str, why: str) -> None:
-        """Add the effects of an edited column of a CTE or subquery."""
+        """Add the effects of an edited column of a CTE or subquery on the output."""
         for output in self.lineage.outputs:
             steps = [step.name.rpartition(".")[2].lower() for one in output.inputs for step in one.through]
             if column in steps:
@@ -268,7 +269,7 @@ class _Reached:
                 self._decides(condition, why)
 
     def _decides(self, condition: LineageCondition, why: str) -> None:
-        """Add the effects of a condition that may have a different result for some rows."""
+        """Add the effects of a condition whose result may change for some rows."""
         if condition.clause in ("GROUP BY", "DISTINCT"):
             self.anything = self.anything or why
             return
@@ -279,7 +280,7 @@ class _Reached:
     def _rows(self, table: TableName, row: RowEffect, *, joined: bool) -> None:
         """Add the effects of input rows that only one version has or whose values changed.
 
-        The predicate of the rows is kept if the output contains its columns.
+        The predicate of the rows is kept if the output contains the columns that it uses.
         """
         why = f"{table}: {row.why}"
         if row.side is RowSide.CHANGED:
@@ -350,7 +351,7 @@ def _take_unordered(reached: _Reached, types: Mapping[str, str]) -> None:
 
 
 def _withheld(side: RowSide | None, parsed: ParsedStatement, shown: Set[str]) -> tuple[tuple[RowSide, str], ...]:
-    """Return the version that withholds rows, and the column of its watermark, which is empty if it is not compared.
+    """Return the version that withholds rows, and its watermark's column; the column is empty if it is not compared.
 
     The result is empty if no version withholds rows or there is no watermark.
     """
@@ -359,7 +360,10 @@ def _withheld(side: RowSide | None, parsed: ParsedStatement, shown: Set[str]) ->
 
 
 def _of_equal_columns(totals: CommonTotals | None, apart: Set[str]) -> CommonTotals | None:
-    """Remove the totals and keys that use a column in `apart`, which changes for reasons other than the grouping."""
+    """Return the totals without those, and without keys, that use a column in `apart`.
+
+    The columns in `apart` change for reasons other than the grouping.
+    """
     if totals is None:
         return None
     keys = tuple(name for name in totals.keys if name not in apart)
@@ -377,7 +381,7 @@ def _volatile(lineage: StatementLineage) -> list[tuple[str, str]]:
 
 
 def _without_predicate_on(apart: Set[str], row: RowEffect) -> RowEffect:
-    """Return an effect without its predicate if that uses columns in which the versions differ."""
+    """Return an effect, without its predicate if the predicate uses columns that differ between the versions."""
     names = {name.lower() for name in re.findall(r"`([^`]+)`", row.predicate)}
     return replace(row, predicate="") if names & apart else row
 

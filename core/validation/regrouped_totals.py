@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 
 
 def totals_query(rows: ComparedRows, totals: CommonTotals) -> str:
-    """Return a query, with a single row, that compares the totals of both versions group by group.
+    """Return a query that compares the totals of both versions group by group, and returns a single row.
 
     Its columns are `groups`, the number of groups; `only_old` and `only_new`, the numbers of groups in one version
     only; `apart_i`, the number of groups in which total i differs; and `example`, a differing group: its key and both
@@ -38,7 +38,7 @@ FILTER (WHERE {any_apart}) AS example FROM o FULL OUTER JOIN n ON o.k = n.k"""
 def totals_result(
     totals: CommonTotals, found: Iterable[Row], expected: Expectation, columns: Sequence[str]
 ) -> CheckResult:
-    """Judge the result of `totals_query`; regrouping alone does not explain a difference.
+    """Evaluate the result of `totals_query`; regrouping alone does not explain a difference.
 
     `columns` are the columns that both versions have, in lower case.
     """
@@ -72,7 +72,7 @@ def _side(view: str, key: str, totals: CommonTotals, types: Mapping[str, str], s
 
 
 def _figure(total: CommonTotal, side: RowSide, types: Mapping[str, str]) -> str:
-    """Return SQL for a total as text; equal numbers have equal texts, whatever their types."""
+    """Return SQL for a total as a string; equal numbers have equal strings, whatever their types."""
     sql = total.old if side is RowSide.OLD else total.new
     kinds = [types[name] for name in total.columns if name in types]
     if any(map(is_float, kinds)):

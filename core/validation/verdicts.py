@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 EXAMPLE_CHARACTERS = 2_000
 """Maximum number of characters of an example row; a longer row is truncated and no longer valid JSON."""
 _MOST_WORDS = 20
-"""Maximum number of columns that one check names."""
+"""Maximum number of columns that one check lists by name."""
 _SHORT = 200
 """Maximum number of characters for one check in the note of a step."""
 _MORE = 0.01
@@ -74,7 +74,7 @@ def profile_results(
     doubled: bool = False,
     empties: bool = False,
 ) -> tuple[CheckResult, ...]:
-    """Judge row counts, NULLs, sums and column profiles; `differences` is the result of the row comparison.
+    """Evaluate row counts, NULLs, sums and column profiles; `differences` is the result of the row comparison.
 
     `doubled` means that there are unexpected duplicates: if rows cannot be paired, differences are then unexplained. An
     empty new version is always unexpected, unless `empties` is set because it withholds rows.
@@ -101,7 +101,7 @@ def profile_results(
 def duplicates_result(
     rows: ComparedRows, sides: Iterable[Row], expected: Expectation, declared: bool, grown: float = 1.0
 ) -> CheckResult:
-    """Judge duplicate rows: an increase in duplicates of a declared key is always unexpected.
+    """Evaluate duplicate rows: an increase in duplicates of a declared key is always unexpected.
 
     Without a declared key, whole rows are counted. An increase is then expected if formerly distinct rows may become
     equal, or if it is within the growth that new rows explain; the new version has `grown` times as many rows. If rows
@@ -149,7 +149,7 @@ def figures(results: Iterable[CheckResult]) -> str:
 def differences_result(
     rows: ComparedRows, groups: Iterable[Row], effects: Sequence[RowEffect], expected: Expectation
 ) -> CheckResult:
-    """Judge the row-by-row differences; those that an effect explains are expected."""
+    """Evaluate the row-by-row differences; those that an effect explains are expected."""
     unexpected: list[str] = []
     explained: list[str] = []
     counts: dict[str, int | str | None] = {"expected": 0, "unexpected": 0, "only_new": 0}
@@ -182,7 +182,7 @@ def differences_result(
 
 
 def kept_rows_result(found: Iterable[Row], why: str) -> CheckResult:
-    """Judge how many rows of the old version the new version still has; less than half is unexpected.
+    """Evaluate how many rows of the old version the new version still has; less than half is unexpected.
 
     `why` is the reason why rows cannot be paired.
     """
@@ -197,7 +197,7 @@ def kept_rows_result(found: Iterable[Row], why: str) -> CheckResult:
 
 
 def project_check_result(name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> CheckResult:
-    """Judge the result of a check that the project declares; it fails if the check returns any row."""
+    """Evaluate the result of a check that the project declares; it fails if the check returns any row."""
     if not rows:
         return CheckResult(f"check {name}", CheckVerdict.OK, "no row")
     found = mask_secrets(json.dumps(dict(zip(columns, rows[0], strict=False)), default=str, ensure_ascii=False))
@@ -245,7 +245,7 @@ def _examples(group: Row, why: str) -> list[Mapping[str, object]]:
 
 
 def _row(text: object) -> object:
-    """Decode an example row from JSON, with likely secrets masked; a long row is truncated and stays text."""
+    """Decode an example row from JSON, with likely secrets masked; a long row is truncated and stays a string."""
     if text is None:
         return None
     masked = mask_secrets(str(text))
@@ -260,9 +260,9 @@ def _row(text: object) -> object:
 def _nulls(
     rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, only_new: int, explained: bool
 ) -> CheckResult:
-    """Judge the number of NULLs in each column.
+    """Evaluate the number of NULLs in each column.
 
-    An increase is unexpected if neither rows that only the new version has nor an edited expression explain it.
+    An increase is expected only if rows that only the new version has, or an edited expression, explain it.
     """
     worse: list[str] = []
     other: list[str] = []
@@ -302,7 +302,7 @@ def _sums(rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, expl
 
 
 def _profile(rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, explained: bool) -> CheckResult:
-    """Report changed minima, maxima and distinct counts; unexpected unless rows or columns are expected to differ."""
+    """Report changed minima, maxima and distinct counts; these are unexpected unless rows or columns should differ."""
     words = []
     for i, (name, _) in enumerate(rows.columns):
         # Spark estimates how many values there are, to a few percent.
@@ -316,7 +316,7 @@ def _profile(rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, e
 
 
 def _some(words: Sequence[str]) -> str:
-    """Join the first `_MOST_WORDS` texts, and append the number of texts left out."""
+    """Join the first `_MOST_WORDS` strings, and append the number of strings left out."""
     more = f"; and {len(words) - _MOST_WORDS} more" if len(words) > _MOST_WORDS else ""
     return f"{'; '.join(words[:_MOST_WORDS])}{more}"
 
