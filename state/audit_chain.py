@@ -45,7 +45,7 @@ class AuditBreak:
     """A break in the hash chain of the audit log."""
 
     first: int
-    """Number of the first affected entry; 0 if the record of the newest entry is affected."""
+    """Number of the first affected entry; 0 if the record of the latest entry is affected."""
     last: int
     kind: str
     """changed, removed, inserted, "inserted or moved" if indistinguishable, or missing (a whole archive)."""
@@ -122,7 +122,7 @@ class AuditCheck:
     """The result of verifying the whole audit log, in archives and ledger."""
 
     head: AuditHead | None
-    """The recorded newest entry."""
+    """The latest entry, as recorded in the ledger; None if the log is empty."""
     breaks: tuple[AuditBreak, ...]
     beyond: tuple[tuple[str, int], ...]
     """Archives with entries after their recorded end and their number, left by a kill or a replaced ledger."""

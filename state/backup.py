@@ -112,7 +112,7 @@ def restore(
 
 @contextmanager
 def _full_disk_named(backup: Path) -> Iterator[None]:
-    """Name the backup, not the ledger, if its disk is full."""
+    """Make the error of the block name the backup instead of the ledger if the backup's disk is full."""
     try:
         yield
     except LedgerUnavailable as error:

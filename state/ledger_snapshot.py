@@ -119,7 +119,7 @@ class StatementDetails:
 
 
 class SnapshotCache:
-    """Returns snapshots of one ledger: the same object until something is written; only changes are then read again."""
+    """Returns snapshots of one ledger: the same object until a write, after which only changed rows are read again."""
 
     def __init__(self, reader: LedgerReader, *, clock: Callable[[], float] = time.time) -> None:
         self._reader = reader

@@ -133,7 +133,7 @@ def _other(d: Deployment) -> OtherVersion:
 
 
 def _in_trash(every: list[Deployment], now: float) -> OtherVersion | None:
-    """Return the version of a deleted table that served last among those with kept files; None if there is none."""
+    """Return, of a deleted table's versions with kept files, the one that served last; None if there is none."""
     served = [d for d in every if d.served_at is not None and not d.external]
     kept = [d for d in served if d.trash and (d.drop_after or 0.0) > now]
     last = max(kept, key=lambda d: d.served_at or 0.0, default=None)

@@ -60,7 +60,7 @@ class RunWordRow:
     actor: str
     at: float
     statement_serial: int
-    """Serial of the newest command on a statement (`state.operator_commands`) at the last request of this action.
+    """Serial of the latest command on a statement (`state.operator_commands`) at the last request of this action.
 
     That command may not be in the ledger yet, as a start waits for its version to be free.
     """
@@ -147,7 +147,7 @@ class RunReads(LedgerReads):
         )
 
     def observed_runs(self) -> tuple[str, ...]:
-        """List the ids of runs whose version serves a table while another version of it is still scheduled to stop."""
+        """List the ids of runs that activated a table's serving version while another version has a scheduled stop."""
         soaking = 'SELECT "table" FROM deployment WHERE stops_at IS NOT NULL'
         sql = f"SELECT DISTINCT served_by FROM deployment WHERE active AND served_by <> '' AND \"table\" IN ({soaking})"
         return tuple(run for (run,) in self._values(sql))

@@ -28,7 +28,7 @@ class TableRecords:
 
 
 def read_table_records(reader: LedgerReader, table: TableName, limit: int) -> TableRecords:
-    """Read at most `limit` rows of each kind (of each source for events) about a table, in one snapshot."""
+    """Read the ledger's latest rows about a table in one snapshot; each query returns at most `limit` rows."""
     with reader.frame():
         runs = reader.runs_of(table, limit)
         plans = tuple(plan for each in dict.fromkeys(run.plan_hash for run in runs) if (plan := reader.plan(each)))

@@ -162,9 +162,9 @@ class _Side:
         return self._known[key]
 
     def _found(self, version: Version, batch: int) -> Iterator[_Position]:
-        """Yield a version's possible positions at the end of a batch: all combinations of its sources' positions.
+        """Yield a version's possible positions at the end of a batch: combinations of its sources' possible positions.
 
-        A negative batch means that the version has not read anything yet.
+        At most `ALTERNATIVES` are yielded. A negative batch means that the version has not read anything yet.
         """
         known = self._histories[version]
         at = known.history.batches.get(batch)

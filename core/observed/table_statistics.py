@@ -42,7 +42,7 @@ class TableStatistics:
     """
     log_bytes: int | None = None
     log: str = ""
-    """A `LogHistory` as text; empty if the table has no transaction log."""
+    """A `LogHistory` as a string; empty if the table has no transaction log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,9 @@ _BROKEN = (ValueError, TypeError, LookupError)
 
 
 class ParseCache:
-    """A cache of parsed SQL and settings by content; sharing an instance avoids parsing a content twice.
+    """A cache of parsed SQL and settings by content; sharing an instance avoids parsing the same file twice.
 
-    The class is thread-safe: at worst, two threads parse the same content.
+    The class is thread-safe: at worst, two threads parse the same file.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Serialization of a project that was read and checked, so that the next process does not have to read it again.
 
-The bytes do not include the file contents; a project can be restored only from bytes and contents of equal digest.
+The bytes do not include the file contents; to restore a project, contents with the same digest are needed.
 """
 
 import hashlib

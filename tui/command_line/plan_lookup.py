@@ -106,7 +106,7 @@ def plan_status_as_json(proposal: NamedPlan) -> dict[str, Any]:
 
 
 def plan_status_words(proposal: NamedPlan) -> "PlanStanding":
-    """Return a plan's author, expiry, approvals and status as texts for the header of the printed plan."""
+    """Return a plan's author, expiry, approvals and status as labels for the header of the printed plan."""
     from core.plan.rendering import PlanStanding
 
     row, now = proposal.row, time.time()
@@ -120,7 +120,7 @@ def plan_status_words(proposal: NamedPlan) -> "PlanStanding":
 
 
 def superseded_words(row: "PlanRow", now: float) -> str:
-    """Return what superseded a plan, and when, as text; empty if the plan was not superseded."""
+    """Return a phrase that states what superseded a plan, and when; empty if the plan was not superseded."""
     if not row.superseded_by:
         return ""
     return f"superseded by {row.superseded_by}, {moment(row.superseded_at or row.created_at, now)}"

@@ -110,7 +110,7 @@ _SIZE_BY_UNIT = {"k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 
 @dataclass(frozen=True, slots=True)
 class FailOnCondition:
-    """One condition of `--fail-on`: the text as typed, and a test of a statement."""
+    """A condition of `--fail-on`: the condition as typed, and a function that tests a statement."""
 
     word: str
     holds: Callable[[StatementLine], bool]

@@ -68,7 +68,7 @@ def _archives(ledger: Path, place: str) -> list[Path]:
 
 
 def adopt(context: CommandContext) -> int:
-    """Show why the environment is in doubt and what an adoption would change, ask, and have the agent adopt it."""
+    """Show why the environment is in doubt and what an adoption would change, ask, and have the agent carry it out."""
     from core.plan.confirmation import confirmation_for_adoption
 
     place, voice, client = context.place, context.voice, context.operations.client

@@ -75,7 +75,7 @@ def _healthy(context: CommandContext, folder: str, *, terminal: bool) -> bool:
 
 
 def _first_plan(context: CommandContext) -> str:
-    """Deploy the sample and return the id of the run or of one in progress; empty if the sample is deployed already."""
+    """Deploy the sample and return the run's id, or that of an open run; empty if the sample was deployed before."""
     operations, voice = context.operations, context.voice
     under_way = operations.reader.open_runs()
     if under_way:
