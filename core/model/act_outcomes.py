@@ -1,4 +1,4 @@
-"""Outcomes of commands and of operator actions on single statements, as values that are rendered as sentences."""
+"""Outcomes of commands and of operator actions on individual statements, as values that render as sentences."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

@@ -205,7 +205,7 @@ class Tables(Protocol):
         """
 
     def standing(self, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
-        """Return the pointers whose view exists in the catalog with exactly the given tables and columns."""
+        """Return those of the given pointers whose view exists in the catalog with exactly their tables and columns."""
 
     def unpoint(self, view: str) -> None: ...
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:

@@ -124,7 +124,7 @@ class FolderContents:
 
 
 class OriginRows(Enum):
-    """The place of an old version's rows after another version has continued from it."""
+    """The location of an old version's rows after another version has continued from it."""
 
     LEFT = "left"
     """The rows stay in the old version; the new version holds later rows only."""

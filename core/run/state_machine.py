@@ -97,7 +97,7 @@ _FORWARD = "resumed after the agent stopped: the remaining pointers are moved"
 
 
 def recover_run(run: Run) -> Run:
-    """Return the run with which a new agent continues: interrupted steps wait again, to be probed before they start.
+    """Return a run as a new agent resumes it: interrupted steps wait again, and are probed before they start.
 
     A hold keeps its state, so that a swap command that was accepted before the run continues is not lost.
     """
