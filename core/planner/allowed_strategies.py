@@ -246,7 +246,7 @@ class StrategyCase:
         return StrategyRefusal.OTHER_STATE if self._stateful else StrategyRefusal.NO_STATE
 
     def _other_positions(self) -> Fact[StrategyRefusal] | None:
-        """Return why the old version's offsets are not valid in a new version; None if they are."""
+        """Return why the old version's offsets do not apply to a new version; None if they do."""
         context, name = self.context, self.table.name
         if lost := self._lost():
             return lost

@@ -19,7 +19,7 @@ from core.project.revision import RevisionTexts
 
 @dataclass(slots=True)
 class PlanBody:
-    """A plan before guards, preconditions and hash are added."""
+    """The content of a plan before guards, preconditions and hash are added."""
 
     nodes: tuple[PlanNode, ...]
     steps: Sequence[Step]

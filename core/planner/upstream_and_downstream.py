@@ -57,7 +57,7 @@ def decide_downstream(walk: DeployWalk) -> None:
 
 
 def _reach(walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome) -> bool:
-    """Decide on a reader, given the outcome of a parent; return True if the reader's own outcome became worse."""
+    """Decide on a reader, given a parent's outcome; return True if the reader's own outcome becomes more severe."""
     known = walk.found.by_table.get(child)
     if not walk.may_touch(child) or (known is not None and known.action is Action.START):
         return False

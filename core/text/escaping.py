@@ -28,7 +28,7 @@ def escape_control_characters(text: str) -> str:
 
 
 def replace_control_characters(text: str, instead: str = "\ufffd") -> str:
-    """Replace each invisible or control character with `instead`; keep tabs and line ends."""
+    """Replace each invisible or control character with `instead`, except tabs and line ends."""
     return text if text.isascii() and text.isprintable() else _IN_LINES.sub(instead, text)
 
 

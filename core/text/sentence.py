@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     @final
     class Sentence:
-        """A human-readable text that code can display but not inspect.
+        """A human-readable string that code can display but not inspect.
 
         For mypy, the only operation of this type is `str()`. At run time a sentence is a plain `str`, so JSON, SQLite
         and tests can use it directly.

@@ -213,7 +213,7 @@ class _Reached:
             self.through(name, str(why))
 
     def take(self, table: TableName, parent: Expectation) -> None:
-        """Add the effects that the expected differences of an input have on the output."""
+        """Add the effects on the output of the expected differences of an input."""
         for output in self.lineage.outputs:
             if any(one.origin.table == table and one.origin.column.lower() in parent.volatile for one in output.inputs):
                 self.volatile.add(output.name.lower())
@@ -325,7 +325,7 @@ def _pass_through(outputs: tuple[LineageOutput, ...], table: TableName) -> dict[
 
 
 def _passed(output: LineageOutput, table: TableName) -> str:
-    """Return the column of a table that an output passes through unchanged, in lower case; empty if there is none."""
+    """Return the input column that an output passes through unchanged, in lower case; empty if there is none."""
     values = [one for one in output.inputs if one.kind is InputKind.VALUE]
     if len(values) != 1 or len(output.inputs) != 1 or values[0].origin.table != table or values[0].fields:
         return ""

@@ -55,7 +55,7 @@ class CheckResult:
 
 
 def schema_result(old: Iterable[tuple[str, str]], new: Iterable[tuple[str, str]], expected: Expectation) -> CheckResult:
-    """Compare the columns of both versions, given as (name, type); any differences are expected."""
+    """Compare the columns of both versions, given as (name, type); every difference is treated as expected."""
     before, after = ({name.lower(): kind for name, kind in columns} for columns in (old, new))
     words = [f"+ {name}" for name in after if name not in before]
     words += [f"- {name}" for name in before if name not in after]
@@ -141,7 +141,7 @@ def _why_alike(expected: Expectation, old: int, new: int, times: float) -> Sente
 
 
 def figures(results: Iterable[CheckResult]) -> str:
-    """Return the row counts as an introduction to other findings; empty if both versions have equally many rows."""
+    """Return the row counts as an introduction to other findings; empty if the row counts are equal."""
     rows = next((result for result in results if result.check == "rows"), None)
     return f"rows {rows.summary}; " if rows is not None and rows.verdict is not CheckVerdict.OK else ""
 
