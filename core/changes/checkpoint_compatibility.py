@@ -1,4 +1,4 @@
-"""Conditions under which a changed statement may restart on its checkpoint although the default is a rebuild.
+"""Conditions under which a changed statement may restart from its checkpoint although the default is a rebuild.
 
 Spark must accept the checkpoint, and the table must be stored as before. The table then mixes rows with the old and the
 new meaning, which is why a second person must approve the plan.
@@ -17,7 +17,7 @@ _LENGTH = re.compile(r"(?<!_)\bwindow\(([^,]+), '[^']+'\)")
 
 
 def why_state_not_taken(old: Revision, new: Revision) -> CheckpointRefusal | None:
-    """Return why a restart on the old checkpoint is ruled out; None if nothing rules it out.
+    """Return why a restart from the old checkpoint is ruled out; None if nothing rules it out.
 
     The reason is that Spark might reject the checkpoint, or that the table would be stored differently.
     """

@@ -126,7 +126,7 @@ class ChangeKindDefinition:
 
     @property
     def why_not_from_checkpoint(self) -> CheckpointRefusal | None:
-        """Return why a restart on the old checkpoint cannot replace a rebuild; None if it can.
+        """Return why a restart from the old checkpoint cannot replace a rebuild; None if it can.
 
         The result is also None if comparing the states decides this. A kind that requires a rebuild by default, without
         a specific reason, is treated as unproven.

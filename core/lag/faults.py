@@ -81,9 +81,9 @@ def objective_s(objective: str, trigger: str) -> float:
 
 
 def fault_sign(lag: Lag, judged: LagTrend, *, state: str, wanted: str, objective_s: float) -> FaultSign:
-    """Return the fault that a measurement suggests; unless it has failed, a statement that should not run has none.
+    """Return the fault that a measurement suggests; a statement that should be stopped has one only if it failed.
 
-    A start ends any fault at once: the age of what a statement has not read yet says nothing until its first batch.
+    A start ends any fault at once: the age of unread input is not meaningful until a statement's first batch.
     """
     if state == State.FAILED:
         return FaultSign(Fault.FAILED, "it has failed", at_once=True)

@@ -72,7 +72,7 @@ def total_lag(positions: Iterable[SourceLag]) -> Lag:
 
 
 LEAST_SAMPLES = 6
-"""Number of consecutive samples needed to judge a trend."""
+"""Number of consecutive samples needed to determine a trend."""
 
 _HOLE = 3.0
 

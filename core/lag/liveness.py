@@ -42,7 +42,7 @@ class LivenessSigns:
 
 
 def allowed_silence_s(trigger_s: float) -> float:
-    """Return how many seconds of silence are acceptable without further evidence."""
+    """Return how many seconds of silence are acceptable for any query with this trigger interval."""
     return max(3 * trigger_s, SILENT_S)
 
 

@@ -94,11 +94,11 @@ def lag_trend(
     """Return the trend of a statement's lag, given samples about `interval_s` apart, oldest first.
 
     `previous` is the last trend: it takes more evidence to leave `growing` or `draining` than to stay. `commit_age_s`
-    is the time since the newest commit or a later start, None if nothing was committed. `watermark_age_s` is the time
+    is the time since the latest commit or a later start, None if nothing was committed. `watermark_age_s` is the time
     since the watermark last advanced or the statement was last starved, None without a watermark. `by_files` means that
     batches are limited by number of files, so that files determine their duration. `behind_s` is the age of the oldest
-    pending input; if it is None, only rows are judged. `proven` means that the statement has committed since its start.
-    `rests_since` is when a stopped statement stopped: older samples are ignored.
+    pending input; if it is None, only rows are considered. `proven` means that the statement has committed since its
+    start. `rests_since` is when a stopped statement stopped: older samples are ignored.
     """
     working = state in MAY_WORK
     if rests_since is not None and not working:

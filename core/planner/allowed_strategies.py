@@ -99,7 +99,7 @@ def forgotten_sequences(context: PlanningContext, table: Table) -> Fact[Strategy
 
 @dataclass(frozen=True, slots=True)
 class StrategyCase:
-    """Determines which strategies a statement allows, given the decisions on it and on the other tables of the plan.
+    """Determines which strategies are allowed for a statement, given all decisions of the plan.
 
     Each `not_…` method returns why a strategy is not allowed, or None if it is allowed.
     """
@@ -301,7 +301,10 @@ class StrategyCase:
         return StrategyRefusal.PARENT_RECREATED.of() if self._recreated else self.not_restarted()
 
     def not_restarted(self) -> Refusal | None:
-        """Return why a restart from the checkpoint cannot replace the rebuild; re-created parents are not checked."""
+        """Return why a restart from the checkpoint cannot replace the rebuild; None if it can.
+
+        Parents that the plan re-creates are not taken into account.
+        """
         pair, change = self.context.changes.compared(self.table.name), self.decision.change
         if self.decision.reason is Reason.UNPROVEN and change.evidence and pair is not None:
             return StrategyRefusal.UNPROVEN.of(evidence=evidence_words(change.evidence[0]))

@@ -44,7 +44,7 @@ def _goes_along(walk: DeployWalk, child: TableName, parent: TableName, depth: in
 
 
 def _restarts_beside(walk: DeployWalk, known: TableDecision, child: TableName, parent: TableName) -> bool:
-    """Return whether the reader restarts and reads the parent only as a static side, which every start binds anew."""
+    """Return whether the reader restarts and only joins its parent as a static side, which each start binds again."""
     streams = any(b.parent == parent and b.streamed for b in walk.context.bindings.of(child))
     return known.action is Action.RESTART and not streams
 

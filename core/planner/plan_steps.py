@@ -173,7 +173,7 @@ class StepBuilder:
     ) -> None:
         """Add steps that stop statements from sinks to sources, drop the pointers, and move every version to the trash.
 
-        `nodes` are ordered sinks first. `existing` lists versions newest first, because a clone must go before the
+        `nodes` are ordered sinks first. `existing` lists versions latest first, because a clone must go before the
         older version from which it was cloned.
         """
         stops = self._stopped

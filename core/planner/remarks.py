@@ -10,7 +10,7 @@ class PlanWarningKind(FactKind):
     NOT_CONFIRMED = "{evidence}"
     """How Spark's analysis differs from Headgate's."""
     CHANGE_UNKNOWN = "{evidence}"
-    """What makes the change unknown, so that the table is rebuilt."""
+    """The evidence that makes the change unknown, so that the table is rebuilt."""
     CONFIGURATION_PINNED = "{evidence}; a rebuild would apply it"
     STAYS_STOPPED = "was stopped on purpose and stays stopped; name it to start it"
     STARTS_STOPPED = "was stopped on purpose; this plan starts it"
@@ -150,7 +150,7 @@ class JoinCause(FactKind):
     NOTHING_EQUATED = "each row of {joined} that meets it makes a row"
     NO_KEY_DECLARED = "as many as {joined} has rows for each {columns}, and no key of {joined} is declared"
     OF_EDIT = "{outcome}"
-    """The outcome of comparing both texts."""
+    """The result of comparing the old and the new SQL."""
 
 
 class PlanRefusalKind(FactKind):

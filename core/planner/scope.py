@@ -55,7 +55,7 @@ class PlanScope:
 
 
 def normal_request(request: PlanRequest) -> PlanRequest:
-    """Return a request in normal form, sorted and without duplicates, so that equal requests have equal bytes."""
+    """Return a request in normal form, sorted and without duplicates, so that equivalent requests are equal."""
     children = ",".join(sorted({word.strip() for word in request.children.split(",") if word.strip()}))
     return replace(
         request,

@@ -29,7 +29,7 @@ _PARTITION = re.compile(r"([A-Za-z_]\w*)=([^']+)\Z")
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """The columns that hold the event time of a statement's rows, and the windows over them."""
+    """The columns that contain the event time of a statement's rows, and the statement's windows over that time."""
 
     columns: tuple[tuple[TableName, str], ...]
     """Streamed parents, each with the column or expression that holds the event time."""

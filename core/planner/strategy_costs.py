@@ -46,7 +46,7 @@ def not_executable_yet(plan: Plan) -> tuple[tuple[TableName, str], ...]:
 
 
 def refuse_not_executable(plan: Plan) -> None:
-    """Raise Refused if a plan contains something that no agent can execute yet."""
+    """Raise Refused if a plan contains a change that no agent can execute yet."""
     found = not_executable_yet(plan)
     if found:
         named = ", ".join(f"{what} for {table}" for table, what in found)

@@ -21,7 +21,7 @@ from core.project.revision import Revision
 
 
 def upkeep_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
-    """Draft the maintenance of the serving version of each requested table; no step waits for another."""
+    """Draft the maintenance of each requested table's serving version; no step waits for another."""
     request, found, steps = scope.request, PlanRemarks(), StepBuilder()
     action = Action(request.verb)
     tables = [table for table in scope.requested if _is_cared_for(context, table, found)]

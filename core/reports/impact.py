@@ -127,7 +127,7 @@ class Impact:
     asked for.
     """
     edited: tuple[TableName, ...] = ()
-    """The tables, from the root downstream, whose files differ from the deployed texts; columns are traced in the
+    """The tables, from the root downstream, whose files differ from the deployed SQL; columns are traced in the
     files.
     """
 

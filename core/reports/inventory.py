@@ -200,7 +200,7 @@ class HierarchyRow:
 def hierarchy(
     entries: Mapping[TableName, InventoryEntry], root: TableName, direction: str, *, depth: int | None = None
 ) -> tuple[HierarchyRow, ...]:
-    """Return the rows of the tables upstream or downstream of `root`, at most `depth` levels away, in linear time."""
+    """Return the rows for tables upstream or downstream of `root`, at most `depth` levels away; linear in the reads."""
     nearest = distances((root,), lambda table: [each.table for each in _beside(entries.get(table), direction)])
     rows: list[HierarchyRow] = []
     expanded: set[TableName] = set()
