@@ -234,7 +234,7 @@ def _wrong_position(
 ) -> Refusal | None:
     """Return why a strategy cannot start at the chosen position, or that it needs a position.
 
-    None if the choice is valid.
+    None if neither is the case.
     """
     declared, at = walk.context.declared.tables.get(table), choice.at
     if choice.strategy == Strategy.PARTIAL and declared is not None and decision.strategy == Strategy.PARTIAL:

@@ -360,7 +360,7 @@ def _withheld(side: RowSide | None, parsed: ParsedStatement, shown: Set[str]) ->
 
 
 def _of_equal_columns(totals: CommonTotals | None, apart: Set[str]) -> CommonTotals | None:
-    """Return the totals without those, and without keys, that use a column in `apart`.
+    """Return `totals` without the totals and keys that use a column in `apart`.
 
     The columns in `apart` change for reasons other than the grouping.
     """
