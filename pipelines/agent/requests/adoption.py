@@ -1,4 +1,4 @@
-"""`headgate adopt`: lists what is in doubt and what an adoption changes, and performs the adoption."""
+"""`headgate adopt`: lists what is uncertain and what an adoption would change, and performs the adoption."""
 
 import logging
 from contextlib import suppress
@@ -32,7 +32,7 @@ FILLED_S = 30.0
 
 
 class Adoption:
-    """Resolves a doubt about the environment: registers versions, starts a new epoch, and rewrites owner files.
+    """Resolves a doubt about the environment's identity: registers versions, starts a new epoch, rewrites owner files.
 
     It never moves files.
     """
@@ -42,9 +42,9 @@ class Adoption:
         self._rebuild = RegistryRebuild(agent)
 
     def findings(self) -> dict[str, Any]:
-        """Return the doubt, and what an adoption does with each statement, folder, run and query.
+        """Return what is in doubt, and what an adoption would do with each statement, folder, run and query.
 
-        Raises Refused while a Spark server of another Headgate home uses the data folder.
+        Raises Refused if there is a doubt while a Spark server of another Headgate home uses the data folder.
         """
         found = self._rebuild.found()
         doubt = self._doubt(found)
@@ -81,10 +81,10 @@ class Adoption:
         }
 
     def carry_out(self, confirm: str) -> dict[str, Any]:
-        """Adopt the environment; raises ConfirmationNeeded unless `confirm` is the required text.
+        """Adopt the environment, or raise ConfirmationNeeded unless `confirm` is the required text.
 
         Raises Refused if nothing is in doubt, or while a Spark server of another home uses the data folder. The data
-        folder's mark is written last: if the agent is killed earlier, the doubt remains and the adoption can be
+        folder's mark is written last: if the agent is killed before that, the doubt remains and the adoption can be
         repeated.
         """
         found = self._rebuild.found()
@@ -111,9 +111,10 @@ class Adoption:
         return {"epoch": epoch, "doubt": doubt, "left": left}
 
     def _refuse_beside_another_server(self) -> None:
-        """Raise Refused while a server of another home uses the data folder, because its statements still write there.
+        """Raise Refused while another home's server uses the data folder, because its statements still write there.
 
-        The server of this home may run: queries in it that belong to a lost or restored ledger are found and continue.
+        The server of this home may be running. Its queries that belong to a lost or restored ledger are found and
+        continue.
         """
         layout, home = self._agent.layout, self._agent.places.home
         pid = server_over(Path(layout.data))
@@ -130,9 +131,10 @@ class Adoption:
         )
 
     def _doubt(self, found: tuple[FoundVersion, ...]) -> str:
-        """Return why the environment is in doubt, or how its first statement in doubt differs; empty if nothing does.
+        """Return why the environment is in doubt, or else what is wrong with the first inconsistent statement.
 
-        A checkpoint that cannot be read now raises no doubt; its line among the findings shows the error.
+        Returns an empty string if nothing is in doubt. A checkpoint that is currently unreadable raises no doubt; its
+        line in the findings shows the error.
         """
         if self._agent.identity.doubt:
             return self._agent.identity.doubt
@@ -144,7 +146,7 @@ class Adoption:
         return next(filter(None, map(self._foreign, self._statements())), "")
 
     def _foreign(self, deployment: Deployment) -> str:
-        """Return how a checkpoint's epoch or machine differs from this agent's; empty if it does not."""
+        """Return how a checkpoint's epoch or machine differs from this agent's, or an empty string if it does not."""
         files, name = self._agent.files, query_name(deployment.table, deployment.version)
         try:
             found = files.read(deployment.checkpoint)
@@ -158,7 +160,7 @@ class Adoption:
         return ""
 
     def _take_over(self, found: tuple[FoundVersion, ...], epoch: int) -> list[str]:
-        """Write the ledger's id and epoch to all owner files, then to the records; returns the failures.
+        """Write the ledger's id and epoch to all owner files, then to the versions' records, and return the failures.
 
         A version's record is rewritten only after its folders, so that a version that failed can be adopted again.
         """
@@ -179,7 +181,7 @@ class Adoption:
         return left
 
     def _restore_catalog(self) -> None:
-        """Register the tables and pointers that were omitted while in doubt, unless the pool is unreachable."""
+        """Register the tables and pointers that were omitted during the doubt, unless the pool is unreachable."""
         agent, pool = self._agent, self._attached()
         if pool is None:
             return
@@ -193,7 +195,7 @@ class Adoption:
                 log.warning("%s is not in the catalog: %s", name, error.summary)
 
     def _attached(self) -> PoolConnection | None:
-        """Return the connection to the pool once its catalog is filled; None if that fails.
+        """Return the connection to the pool once its catalog is filled, or None if that fails.
 
         The catalog may have been filled from the registry as it was before the adoption.
         """
@@ -223,7 +225,7 @@ class Adoption:
         return goes_on(batch, deployment.wanted)
 
     def _overtaken(self, found: tuple[FoundVersion, ...]) -> tuple[RunRow, ...]:
-        """Return the open runs whose tables a newer ledger has changed, because continuing would undo those changes."""
+        """Return the open runs whose tables a newer ledger has changed. Continuing them would undo those changes."""
         tables = {one.table for one in found if one.row is not None and not one.row.external}
         return tuple(run for run in self._agent.ledger.open_runs() if tables & {step.table for step in run.steps})
 
@@ -234,7 +236,7 @@ class Adoption:
         return tuple(folder for folder in folders if (folder.table, folder.version) not in known)
 
     def _unknown_queries(self, found: tuple[FoundVersion, ...]) -> tuple[str, ...]:
-        """Return the names of queries that the registry does not know; empty if the pool is unreachable."""
+        """Return the names of active queries that are not in the registry; empty if the pool is unreachable."""
         known = {query_name(d.table, d.version) for d in self._statements()}
         known |= {query_name(one.table, one.version) for one in found if one.row is not None}
         try:

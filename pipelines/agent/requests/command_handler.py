@@ -1,4 +1,4 @@
-"""The commands of the agent; each one is authorized, executed and recorded with its outcome."""
+"""The agent's commands: each one is authorized, executed and recorded with its outcome."""
 
 import math
 import re
@@ -65,7 +65,10 @@ class _StatementAct(Protocol):
 
 
 class CommandHandler:
-    """Answers requests. The socket identifies the caller; `core.planner.guards` determines the confirmation."""
+    """Answers requests.
+
+    The socket identifies the caller, and `core.planner.guards` defines the required confirmation.
+    """
 
     def __init__(
         self,
@@ -110,9 +113,9 @@ class CommandHandler:
         }
 
     def handle(self, caller: Caller, request: dict[str, Any]) -> dict[str, Any]:
-        """Answer one request; raises HeadgateError if it is refused or fails.
+        """Answer one request, or raise HeadgateError if it is refused or fails.
 
-        Every command is authorized; commands that change something are recorded with their outcome.
+        Every command is authorized. Commands that change something are recorded with their outcome.
         """
         op, args = request.get("op", ""), request.get("args") or {}
         confirm, line = request.get("confirm") or "", request.get("line") or ""
@@ -138,7 +141,7 @@ class CommandHandler:
             self._log.note(caller, request, said, int((time.monotonic() - began) * 1000))
 
     def _admit_look(self, caller: Caller, request: dict[str, Any], args: dict[str, Any]) -> None:
-        """Authorize a command that only reads; it is recorded only if the policy refuses it."""
+        """Authorize a command that only reads, and record it only if the policy refuses it."""
         try:
             self._policies.admit(caller, str(request["op"]), args)
         except Refused as error:
@@ -210,7 +213,7 @@ class CommandHandler:
         return {"run": row.id, "act": act}
 
     def _close_ticket(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Close the ticket of a reader that has moved; raises Refused if the run has no open ticket for the reader."""
+        """Close the ticket of a reader that has moved, or raise Refused if the run has no open ticket for it."""
         run_id, reader = str(args.get("id")), str(args.get("reader", ""))
         mine = [one for one in self._agent.ledger.tickets(run_id) if one.reader == reader and one.closed_at is None]
         closed = self._agent.ledger.close_ticket(run_id, reader, by=caller.name, at=self._agent.clock())
@@ -220,7 +223,7 @@ class CommandHandler:
         return {"run": run_id, "reader": reader, "closed": closed}
 
     def _acknowledge(self, caller: Caller, row: RunRow) -> dict[str, Any]:
-        """Record that a user has seen the failure of a run, so that consoles no longer show it in their first line."""
+        """Record that a user has seen a run's failure, so that consoles no longer show it in their first line."""
         if row.state != "failed":
             raise Refused(f"run {row.id} is {row.state}: only a failed run is acknowledged", remedy="headgate runs")
         self._agent.ledger.acknowledge_run(row.id, caller.name)
@@ -248,7 +251,7 @@ class CommandHandler:
         return {"staged": tables}
 
     def _unstage(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Unstage tables of the caller; the answer lists those that were staged."""
+        """Unstage the given tables of the caller, and return those that were staged."""
         folder = str(args.get("folder", ""))
         asked = {parse_table_name(str(table)) for table in args.get("tables") or ()}
         mine = [mark for mark in self._agent.ledger.staged() if (mark.actor, mark.folder) == (caller.name, folder)]
@@ -257,7 +260,7 @@ class CommandHandler:
         return {"unstaged": there}
 
     def _peek(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Return some rows of a table, from the version in the arguments or from the serving version."""
+        """Return some rows of a table, from the version given in the arguments or else from the serving version."""
         table = parse_table_name(str(args.get("table", "")))
         deployment = self._agent.serving(table)
         if deployment is None:
@@ -283,13 +286,13 @@ class CommandHandler:
         return {"table": name, "columns": list(columns), "rows": [[_plain(cell) for cell in row] for row in rows]}
 
     def _analyse(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Have Spark analyse statements. Only operators may submit texts to Spark, and each analysis is recorded."""
+        """Have Spark analyse statements. Only operators may submit SQL to Spark, and each analysis is recorded."""
         questions = [question_from_json(each) for each in args.get("questions") or ()]
         answers, why = self._analyses.ask(questions, _seconds(args, SPARK_ANALYSIS_S))
         return {"answers": [answer.as_json() if answer else None for answer in answers], "unanswered": why}
 
     def _note_upgrade(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Store what an upgrade test of two revisions has shown, which can only make plans more cautious."""
+        """Store the result of an upgrade test between two revisions, which can only make plans more cautious."""
         hashes = str(args.get("old")), str(args.get("new"))
         if not all(_HASH.fullmatch(each) for each in hashes):
             raise UsageError("an upgrade result needs the hashes of two revisions", remedy="headgate test --upgrade")
@@ -298,13 +301,13 @@ class CommandHandler:
         return {"table": str(parse_table_name(str(args.get("table", ""))))}
 
     def _measure(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Measure tables now, within a time limit; nothing else changes, so the command is not recorded."""
+        """Measure tables now, within a time limit. The command changes nothing else, so it is not recorded."""
         tables = [parse_table_name(str(table)) for table in args.get("tables") or ()]
         measured, unmeasured = self._table_statistics.measure(tables, _seconds(args, MEASURE_S))
         return {"measured": measured, "unmeasured": unmeasured}
 
     def _start_pool(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Allow the restart of a pool that was given up because it died too often."""
+        """Allow a restart of the pool if the agent gave up on it because it died too often."""
         return {"starting": self._agent.pool.start_again()}
 
     def _exit(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:

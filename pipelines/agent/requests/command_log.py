@@ -1,6 +1,6 @@
-"""Records of commands: one row in the command log and at least one audit entry each, with fields of bounded length.
+"""Records of commands: one row in the command log and at least one audit entry each, with fields of limited length.
 
-If the ledger is unavailable, a command that was executed does not fail, but is recorded later.
+If the ledger is unavailable, a command that was executed does not fail; it is recorded later.
 """
 
 import logging
@@ -22,7 +22,7 @@ from state.row_types import AuditRow, CommandRow
 
 
 class RecordedOutcome(NamedTuple):
-    """Outcome and detail of a command, as stored in a `CommandRow`."""
+    """The outcome and detail of a command, as stored in a `CommandRow`."""
 
     outcome: CommandOutcome
     detail: str
@@ -36,7 +36,7 @@ def outcome_of_error(error: HeadgateError) -> RecordedOutcome:
 
 
 def outcome_of_answer(op: str, result: dict[str, Any]) -> RecordedOutcome:
-    """Return the outcome to record for an answered request; a command that starts a run is accepted, not done."""
+    """Return the outcome to record for an answered request. A command that starts a run is accepted, not done."""
     if each := tuple(ActOutcome.from_json(one) for one in result.get("statements", ())):
         return RecordedOutcome(outcome_of_all(each), _detail_of_all(each), _parts_of_all(each))
     detail = f"plan {result['hash'][:12]}" if "hash" in result else ""
@@ -49,7 +49,7 @@ def outcome_of_answer(op: str, result: dict[str, Any]) -> RecordedOutcome:
 
 
 def _detail_of_all(outcomes: Sequence[ActOutcome]) -> str:
-    """Describe the outcomes of a command on several statements, failures first."""
+    """Describe the outcomes of a command that was applied to several statements, failures first."""
     worst_first = sorted(outcomes, key=lambda outcome: outcome.error is None)
     return ", ".join(f"{outcome.table} {outcome.words(f'{outcome.took_ms:.0f} ms')}" for outcome in worst_first)
 
@@ -74,7 +74,7 @@ DRAFTS = frozenset(("stage", "unstage", "opinion", "upgrade_shown"))
 
 
 class Alike(NamedTuple):
-    """The properties that similar commands have in common."""
+    """The properties that a group of similar commands shares."""
 
     caller: str
     op: str
@@ -90,7 +90,7 @@ class _Window:
 
 
 class RepeatedCalls:
-    """Counts similar commands, so that only a limited number of them is recorded per minute."""
+    """Counts similar commands, so that only a limited number of them are recorded per minute."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -107,9 +107,9 @@ class RepeatedCalls:
             return window.count <= STORED
 
     def take_over(self) -> list[tuple[Alike, int]]:
-        """End the counting periods that are over; returns, for each kind of command, how many were not recorded.
+        """Remove the counting periods that have ended, and return how many commands of each kind were not recorded.
 
-        Kinds of which all commands were recorded are omitted.
+        Kinds whose commands were all recorded are omitted.
         """
         with self._lock:
             now = self._monotonic()
@@ -137,7 +137,7 @@ class CommandLog:
         self._unwritten: deque[_Records] = deque(maxlen=KEPT)
 
     def note(self, caller: Caller, request: dict[str, Any], said: RecordedOutcome, took_ms: int) -> None:
-        """Record a request and its outcome; after several similar ones within a minute, only count it."""
+        """Record a request and its outcome. After several similar requests within a minute, only count it."""
         now, act, subject = self._agent.clock(), cut(_act(request), 40), cut(_subject(request), 500)
         repeats = act if request["op"] == "run" and said.outcome not in CHANGES_NOTHING else str(request["op"])
         if not self._repeated.is_stored(caller.name, repeats, said.outcome, subject):
@@ -185,7 +185,7 @@ class CommandLog:
             )
 
     def _record(self, command: CommandRow, parts: tuple[tuple[str, CommandOutcome], ...] = (), **more: str) -> None:
-        """Write a command and its audit entries; if that takes longer than NOTE_S or fails, they are written later."""
+        """Write a command and its audit entries. If that fails or takes longer than NOTE_S, they are written later."""
         ledger, records = self._agent.ledger, _Records(partial(self._agent.ledger.add_command, command))
         for subject, outcome in parts or ((command.subject, command.outcome),):
             entry = AuditRow(0, command.at, command.actor, command.op, cut(subject, 500), outcome=outcome, **more)
@@ -200,7 +200,7 @@ class CommandLog:
 
 
 class _Records:
-    """The unwritten records of one command. Each is written once, even if two threads try."""
+    """The records of one command that are not written yet. Each is written only once, even if two threads try."""
 
     def __init__(self, first: Callable[[], object]) -> None:
         self._left = deque([first])
@@ -210,7 +210,7 @@ class _Records:
         self._left.append(write)
 
     def write(self) -> None:
-        """Write the records that have not been written yet; raises LedgerUnavailable."""
+        """Write the records that are not written yet, or raise LedgerUnavailable if the ledger cannot be written."""
         with self._lock:
             while self._left:
                 self._left[0]()
@@ -218,7 +218,7 @@ class _Records:
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text cut to at most `most` characters; a text that was cut ends with the length of the original."""
+    """Return a string cut to at most `most` characters. A string that was cut ends with its original length."""
     if len(text) <= most:
         return text
     end = f"… ({len(text):,} characters)"
@@ -226,7 +226,7 @@ def cut(text: str, most: int) -> str:
 
 
 def _act(request: dict[str, Any]) -> str:
-    """Return the name to record for a command: its own or, for a command to a run, the act, such as `retry`."""
+    """Return the name under which to record a command: its own or, for a run command, its action, such as `retry`."""
     op = str(request.get("op"))
     return str((request.get("args") or {}).get("act") or op) if op == "run" else op
 

@@ -1,6 +1,6 @@
-"""The policy of the environment: first recorded from the files, then changed by commands; enforced for every command.
+"""The environment's policy: first recorded from the project's files, then changed by commands; every command obeys it.
 
-The agent itself determines the confirmation that an action needs, so that no caller can get by with less.
+The agent itself determines the confirmation that an action needs, so that no caller can get by with a weaker one.
 """
 
 import os
@@ -23,7 +23,7 @@ from state.row_types import AuditRow, PolicyRow
 
 
 def require_confirmation(needed: Confirmation, given: str, *, stronger: Confirmation | None = None) -> None:
-    """Raise ConfirmationNeeded unless `given` is the text of the needed confirmation, or of the stronger one."""
+    """Raise ConfirmationNeeded unless `given` is the text of the `needed` or of the `stronger` confirmation."""
     if needed.text and given.strip() not in (needed.text, stronger.text if stronger else needed.text):
         said = f"{given!r} was given" if given else "nothing was given"
         raise ConfirmationNeeded(
@@ -67,7 +67,7 @@ _LARGEST = 1024 * 1024
 
 
 class PolicyEnforcement:
-    """Caches the effective policy in `agent.layout`, so that checking a command does not wait for the ledger."""
+    """Enforces the policy. It is cached in `agent.layout`, so that checking a command does not wait for the ledger."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
@@ -94,11 +94,14 @@ class PolicyEnforcement:
         self.require(caller, role, words)
 
     def is_named(self, role: str, caller: Caller) -> bool:
-        """Return whether the policy grants a role to this caller by user or group name, not just to everybody."""
+        """Return whether the policy grants a role to the caller by user or group name, not merely to everybody."""
         return self._in_force.holders(role) is not None and self._grants(self._in_force, role, caller)
 
     def require(self, caller: Caller, role: str, words: str) -> None:
-        """Raise Refused if the policy does not grant `role` to the caller; `words` describes the refused action."""
+        """Raise Refused if the policy does not grant `role` to the caller.
+
+        `words` describes the action for the message.
+        """
         if self._grants(self._in_force, role, caller):
             return
         holders = ", ".join(self._in_force.holders(role) or ())
@@ -108,7 +111,7 @@ class PolicyEnforcement:
         )
 
     def apply(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
-        """Record the declared policy; in a protected environment it takes effect once another login approves it."""
+        """Record the declared policy. In a protected environment, it takes effect once another login approves it."""
         policy = self._read(args)
         if policy.digest != args.get("id"):
             raise Stale("the files changed while they were being read", remedy="headgate policy show, then apply again")
@@ -116,7 +119,7 @@ class PolicyEnforcement:
             return self._record(caller, policy, confirm)
 
     def approve(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
-        """Put the policy that awaits approval into effect; the caller must not be the login that recorded it."""
+        """Put the policy that awaits approval into effect. The caller must not be the login that recorded it."""
         with self._one_at_a_time:
             return self._approve(caller, str(args.get("id", "")), confirm)
 
@@ -159,7 +162,7 @@ class PolicyEnforcement:
         return self._agent.layout.environment.policy
 
     def _enforce(self, policy: Policy) -> None:
-        """Make a policy effective for the whole agent; an environment that the agent's files protect remains so."""
+        """Apply a policy to the whole agent. An environment that the agent's own files protect remains protected."""
         protected = policy.protected or self._declared.protected
         environment = replace(self._declared, policy=policy, protected=protected)
         self._agent.layout = replace(self._agent.layout, environment=environment)
@@ -170,7 +173,7 @@ class PolicyEnforcement:
         return policy.holders(role) is None or policy.grants(role, caller.name, caller.groups)
 
     def _read(self, args: Mapping[str, Any]) -> Policy:
-        """Read the declared policy from the submitted texts of headgate.yml and of the table settings."""
+        """Read the declared policy from the submitted contents of headgate.yml and the table settings."""
         given = args.get("texts")
         if not isinstance(given, Mapping):
             raise UsageError("the request lacks the texts of the policy's files", remedy="headgate policy apply")
@@ -182,9 +185,9 @@ class PolicyEnforcement:
 
 
 def record_first(ledger: Ledger, folder: str, environment: str, now: float) -> None:
-    """Record the declared policy in a ledger that has none; raises InvalidProject if headgate.yml is invalid.
+    """Record the declared policy in a ledger that has none, or raise InvalidProject if headgate.yml is invalid.
 
-    If the ledger records the environment as protected, the policy is protected too; otherwise deleting a line from
+    If the ledger marks the environment as protected, the policy is protected too; if it were not, deleting a line from
     headgate.yml would end the protection.
     """
     recorded, protected = ledger.recorded_policy(), ledger.facts().protected
@@ -211,7 +214,7 @@ def _row(policy: Policy, status: str, now: float) -> PolicyRow:
 
 
 def _declared(texts: Mapping[str, str], environment: str, places: tuple[str, ...]) -> Policy:
-    """Read a policy; raises InvalidProject if a file whose path starts with one of `places` has an error."""
+    """Read a policy, or raise InvalidProject if a file whose path starts with one of `places` has an error."""
     problems: list[Problem] = []
     policy = declared_policy(texts, environment, problems)
     wrong = [
@@ -233,7 +236,10 @@ def _declared(texts: Mapping[str, str], environment: str, places: tuple[str, ...
 
 
 def _texts(folder: str) -> Iterator[tuple[str, str]]:
-    """Yield path and text of headgate.yml and the table settings; SQL texts are empty, as only their names matter."""
+    """Yield path and content of headgate.yml and the table settings.
+
+    SQL contents are empty: only their names matter.
+    """
     yield MANIFEST_PATH, _text(os.path.join(folder, MANIFEST_PATH))
     for place, folders, names in os.walk(os.path.join(folder, "pipelines")):
         folders[:] = [name for name in folders if not name.startswith(".")]

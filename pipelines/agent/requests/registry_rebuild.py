@@ -1,4 +1,4 @@
-"""Rebuilds registry rows that the ledger lacks, or has in an older state, from the records in the data folder."""
+"""Rebuilds registry rows that are missing from the ledger or outdated in it, from the records in the data folder."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -32,19 +32,22 @@ class FoundVersion:
 
 
 class RegistryRebuild:
-    """Compares records with the ledger, checkpoints and tables, and registers the versions for which they agree."""
+    """Compares records with the ledger, checkpoints and tables, and registers the versions for which these agree."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
 
     def found(self) -> tuple[FoundVersion, ...]:
-        """Return the versions that the ledger lacks or knows only in an older state, ordered by their query name."""
+        """Return the versions that are missing from the ledger or outdated in it, ordered by query name."""
         serving = self.serving()
         judged = (self._judged(*key, serving) for key in self._recorded())
         return tuple(one for one in judged if one is not None)
 
     def serving(self) -> Mapping[TableName, int]:
-        """Return the serving version of each table from the data folder, if that record is newer; empty otherwise."""
+        """Return the serving versions by table from the data folder's record, if it is newer than the ledger.
+
+        Returns an empty mapping if it is not, or if the record cannot be read now.
+        """
         try:
             found = newer_serving(self._agent)
         except TryAgain:
@@ -52,7 +55,7 @@ class RegistryRebuild:
         return {TableName(table): int(version) for table, version in found.row.items()} if found else {}
 
     def register(self, found: tuple[FoundVersion, ...]) -> None:
-        """Write the versions that were found to the ledger, and then which versions serve."""
+        """Write the given versions to the ledger, then mark which versions serve."""
         ledger, serving = self._agent.ledger, newer_serving(self._agent)
         for one in found:
             if one.row is None:
@@ -70,7 +73,7 @@ class RegistryRebuild:
                 yield key
 
     def _judged(self, table: TableName, version: int, serving: Mapping[TableName, int]) -> FoundVersion | None:
-        """Compare a version's record with its row in the ledger; None if the row is up to date."""
+        """Compare a version's record with its row in the ledger. Return None if the row is up to date."""
         name, now = query_name(table, version), self._agent.ledger.deployment(table, version)
         stays = f"it stays as it is, and version {version} of {table} is not used again"
         try:
@@ -96,7 +99,7 @@ class RegistryRebuild:
         return FoundVersion(table, version, row, line, record.ledger)
 
     def _why_not_ours(self, row: Deployment, record: RegistryRecord) -> Sentence | None:
-        """Return why a recorded version cannot be registered; None if it can."""
+        """Return why a recorded version cannot be registered, or None if it can."""
         if row.external or row.deleted:
             return None
         layout = self._agent.layout
@@ -133,7 +136,7 @@ class RegistryRebuild:
 
 
 def goes_on(batch: int | None, wanted: str) -> str:
-    """Describe a version's last batch, and whether the version should be running."""
+    """Describe the batch after which a version continues, and whether the version should be running."""
     if wanted == WantedState.STOPPED:
         return f"is {'before its first batch' if batch is None else f'at batch {batch}'}, wanted stopped"
     return f"{'begins' if batch is None else f'continues after batch {batch}'}, wanted {wanted}"
@@ -150,7 +153,7 @@ def serving_lines(serving: Mapping[TableName, int], before: tuple[Deployment, ..
 
 
 def _with_known_texts(record: RegistryRecord, now: Deployment | None) -> RegistryRecord:
-    """Add the texts that a record omits, from the ledger's row, if both have the same revision."""
+    """Fill in the SQL and YAML that a record withholds from the ledger's row, if both have the same revision."""
     if not record.withheld or now is None or now.revision != record.row.get("revision"):
         return record
     return replace(record, row={**durable(now), **record.row})

@@ -1,7 +1,7 @@
-"""Operator commands to runs: decides whether retry, skip and swap are accepted from a caller.
+"""Operator commands to runs: decides whether a caller's retry, skip or swap is accepted.
 
-Refused are a skip of a step that a run needs, and a retry after a newer version began to serve. Retries are recorded
-before the run receives them.
+A skip is refused if the run needs the step, and a retry if a newer version has begun to serve. A retry is recorded
+before the run receives it.
 """
 
 import json
@@ -26,16 +26,17 @@ from state.row_types import PlanRow
 
 
 def journal_retry(agent: AgentContext, row: RunRow, *, skipping: int = 0, by: str) -> None:
-    """Record a retry of a failed run, or the skip of its failed step.
+    """Record a retry of a failed run or, if `skipping` is set, the skip of its failed step.
 
-    Raises Refused if another run reserves a table or continues this run, or if a newer version serves a table.
+    Raises Refused if another run reserves one of the run's tables or continues this run, or if a newer version has
+    begun to serve one of the tables.
     """
     refuse_overtaken(agent, row)
     agent.ledger.retry_run(row.id, serial=agent.locks.start(), skipping=skipping, by=by, at=agent.clock())
 
 
 def why_not_skipped(agent: AgentContext, row: RunRow, n: int) -> Sentence | None:
-    """Return why a step of a run cannot be skipped; None if it can."""
+    """Return why a step of a run cannot be skipped, or None if it can."""
     plan = _readable_plan(agent.ledger.plan(row.plan_hash))
     if plan is None:
         return Sentence("the plan of the run cannot be read")
@@ -60,7 +61,7 @@ def refuse_overtaken(agent: AgentContext, row: RunRow) -> None:
 
 
 def _readable_plan(kept: PlanRow | None) -> Plan | None:
-    """Return the plan of a run; None if it is missing or unreadable, which the run itself reports."""
+    """Return a run's plan, or None if it is missing or unreadable, which the run itself reports."""
     try:
         return plan_from_json(json.loads(kept.body)) if kept is not None else None
     except (HeadgateError, ValueError):
@@ -70,10 +71,10 @@ def _readable_plan(kept: PlanRow | None) -> Plan | None:
 def refuse_word(
     agent: AgentContext, policies: PolicyEnforcement, caller: Caller, row: RunRow, control: OperatorControl
 ) -> None:
-    """Raise Refused if a command would move a pointer during a freeze, or if its caller must not give it.
+    """Raise Refused if a command would move a pointer during a freeze, or if its caller is not allowed to give it.
 
-    If the plan needed an approval, its author must not overrule a check, and only an approver may skip a comparison.
-    If the plan cannot be read, only the caller's role is checked, because such a run can only be ended.
+    If the plan needed an approval, the plan's author must not overrule a check, and only an approver may skip a
+    comparison. If the plan cannot be read, only the caller's role is checked, because such a run can only be ended.
     """
     kept = agent.ledger.plan(row.plan_hash)
     plan = _readable_plan(kept)
@@ -104,7 +105,7 @@ def refuse_word(
 
 
 def check_swap(agent: AgentContext, row: RunRow, confirm: str) -> None:
-    """Raise Refused unless a run is held, and ConfirmationNeeded unless `confirm` is the required text."""
+    """Raise Refused unless a run is held for a swap, and ConfirmationNeeded unless `confirm` is the required text."""
     held = [step for step in row.steps if step.do == StepKind.HOLD]
     if not any(step.state == StepState.GATE for step in held):
         waits = "it is not waiting for a swap command"

@@ -1,4 +1,4 @@
-"""The agent's Unix socket. Requests and answers are frames; the kernel identifies the caller."""
+"""The agent's Unix socket. Requests and answers are sent as frames, and the kernel identifies the caller."""
 
 import grp
 import logging
@@ -55,13 +55,13 @@ LAST_ANSWERS_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The process at the other end: `SO_PEERCRED` (unix(7)) and the kernel's login uid (proc(5), /proc/PID/loginuid).
+    """The calling process, as `SO_PEERCRED` (unix(7)) and its login uid (proc(5), /proc/PID/loginuid) identify it.
 
     The login uid is read only for processes of root or of the agent's own user, such as those started by `sudo`. Any
     other process whose login uid is unset (container, service, cron) may set it (Linux: `audit_set_loginuid_perm`).
-    Root and the agent's user could set it too, but they can write to the ledger anyway. The login uid is only known if
-    the kernel provides a descriptor of the process (`SO_PEERPIDFD`, Linux 6.5); otherwise the process id may have been
-    reused, so only the uid is used.
+    Root and the agent's user could set it too, but they can write to the ledger anyway. The login uid is known only if
+    the kernel provides a descriptor of the process (`SO_PEERPIDFD`, Linux 6.5). Without one, only the uid is used,
+    because the process id may have been reused.
     """
 
     pid: int
@@ -90,7 +90,7 @@ class Caller:
 
     @property
     def groups(self) -> frozenset[str]:
-        """Return the names of the caller's groups, or numbers for groups without a name; the look-up may be slow."""
+        """Return the names of the caller's groups, or numbers for unnamed groups. The lookup may be slow."""
         return frozenset(map(_group_name, self.gids))
 
 
@@ -105,7 +105,7 @@ RESERVED = 8
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """One connection. While no request of it is being answered, it is idle and may be closed in favour of another."""
+    """A connection. While none of its requests is being answered, it is idle and may be closed in favour of another."""
 
     connection: socket.socket
     uid: int
@@ -115,17 +115,17 @@ class Slot:
 
 
 class ConnectionSlots:
-    """The open connections, in the order in which they became idle."""
+    """The open connections, ordered by when they became idle."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._slots: list[Slot] = []
 
     def enter(self, connection: socket.socket, uid: int) -> Slot | None:
-        """Return a slot for a new connection, closing an idle one if necessary; None if no slot can be freed.
+        """Return a slot for a new connection, closing an idle one if necessary, or None if no slot can be freed.
 
-        A user with too many connections loses one of their own; if there are too many in total, the user with the most
-        idle ones loses one. If none is idle, the connection gets a reserved slot, which accepts only stops.
+        A user with too many connections loses one of their own. If there are too many in total, the user with the most
+        idle ones loses one. If none is idle, the connection gets a reserved slot, which accepts only stop requests.
         """
         with self._lock:
             mine = [slot for slot in self._slots if slot.uid == uid]
@@ -143,7 +143,7 @@ class ConnectionSlots:
             slot.answering = True
 
     def answered(self, slot: Slot) -> None:
-        """Mark a slot as idle, and restart the measurement of its idle time."""
+        """Mark a slot as idle, and restart its idle time."""
         with self._lock:
             slot.answering = False
             if slot in self._slots:
@@ -151,7 +151,7 @@ class ConnectionSlots:
                 self._slots.append(slot)
 
     def leave(self, slot: Slot) -> None:
-        """Free a slot, unless its connection was already closed to make room for another one."""
+        """Free a slot, unless its connection has already been closed to make room for another."""
         with self._lock, suppress(ValueError):
             self._slots.remove(slot)
 
@@ -160,12 +160,12 @@ class ConnectionSlots:
         return [slot for slot in self._slots if slot.uid == uid]
 
     def _reserve(self) -> bool:
-        """Return whether a reserved slot is free, after closing an idle connection in one if necessary."""
+        """Return whether a reserved slot is available, closing an idle connection in one if necessary."""
         reserved = [slot for slot in self._slots if slot.for_stops]
         return len(reserved) < RESERVED or self._give_way(reserved)
 
     def _give_way(self, slots: list[Slot]) -> bool:
-        """Close the connection that has been idle longest; returns whether there was an idle one."""
+        """Close the connection that has been idle longest, and return whether there was an idle one."""
         idle = next((slot for slot in slots if not slot.answering), None)
         if idle is None:
             return False
@@ -181,7 +181,7 @@ RequestHandler = Callable[[Caller, dict[str, Any]], dict[str, Any]]
 
 
 class SocketServer:
-    """Accepts connections, and serves each in its own thread, so that a long answer never delays a stop."""
+    """Accepts connections, and serves each in its own thread, so that a slow answer never delays a stop request."""
 
     def __init__(self, path: str, hello: dict[str, Any], handle: RequestHandler) -> None:
         self._path = path
@@ -195,7 +195,7 @@ class SocketServer:
         self._answered = threading.Condition()
 
     def open(self) -> None:
-        """Bind the socket for owner and group, and listen; raises Refused if its folder is a link or another user's."""
+        """Bind the socket for owner and group, and listen. Raises Refused if its folder is a link or another user's."""
         _own_folder(os.path.dirname(self._path))
         with suppress(FileNotFoundError):
             os.unlink(self._path)
@@ -257,7 +257,7 @@ class SocketServer:
                 self._slots.leave(slot)
 
     def _readable(self, connection: socket.socket, idle_s: float) -> dict[str, Any]:
-        """Read a request; a request that cannot be decoded is refused, and ends its connection."""
+        """Read a request. A request that cannot be decoded is refused, and its connection is closed."""
         try:
             return self._request(connection, idle_s)
         except framing.BadFrame as error:
@@ -267,7 +267,7 @@ class SocketServer:
             raise
 
     def _request(self, connection: socket.socket, idle_s: float) -> dict[str, Any]:
-        """Read a request; its first byte must arrive within `idle_s`, the rest within FRAME_S."""
+        """Read a request. Its first byte must arrive within `idle_s` seconds, the rest within `FRAME_S`."""
         first = _exactly(connection, 1, time.monotonic() + idle_s)
         ends_at = time.monotonic() + FRAME_S
         size = framing.frame_length(first + _exactly(connection, framing.FRAME_HEADER - 1, ends_at))
@@ -292,7 +292,7 @@ class SocketServer:
                 self._answered.notify_all()
 
     def _greet(self, connection: socket.socket) -> None:
-        """Exchange versions with the caller, which decides by the agent's version which commands it may send."""
+        """Exchange versions with the caller, which uses the agent's version to decide which commands it may send."""
         message = receive_frame(connection, HANDSHAKE_S, GREETING_LIMIT)
         if "hello" not in message:
             error = VersionMismatch("the first message was not a greeting", remedy="use the headgate program")
@@ -313,7 +313,7 @@ class SocketServer:
 
 
 def _own_folder(path: str) -> None:
-    """Create the socket's folder, writable only by this user; raises Refused if it is a link or another user's."""
+    """Create the socket's folder, writable only by this user. Raises Refused if it is a link or another user's."""
     os.makedirs(path, mode=0o750, exist_ok=True)
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -335,7 +335,7 @@ def send_frame(connection: socket.socket, message: dict[str, Any]) -> None:
 def receive_frame(
     connection: socket.socket, seconds: float = FRAME_S, limit: int = framing.FRAME_LIMIT
 ) -> dict[str, Any]:
-    """Read one frame; raises EOFError if the other end has closed, and TimeoutError after `seconds`."""
+    """Read one frame. Raises EOFError if the peer has closed the connection, and TimeoutError after `seconds`."""
     ends_at = time.monotonic() + seconds
     size = framing.frame_length(_exactly(connection, framing.FRAME_HEADER, ends_at), limit)
     return framing.decode_frame(_exactly(connection, size, ends_at))
@@ -357,7 +357,7 @@ def _exactly(connection: socket.socket, count: int, ends_at: float) -> bytes:
 
 
 def _stops(request: dict[str, Any]) -> bool:
-    """Return whether a request stops something: such requests are answered even if all slots are busy."""
+    """Return whether a request stops something. Such requests are answered even if all slots are busy."""
     args = request.get("args")
     act = args.get("act") if isinstance(args, dict) else None
     return request.get("op") == "stop" or (request.get("op") == "run" and act in ("pause", "cancel"))
@@ -369,7 +369,7 @@ def _busy(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _credentials(connection: socket.socket) -> tuple[int, int, int]:
-    """Return pid, uid and gid of the process at the other end."""
+    """Return the pid, uid and gid of the peer process."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, uid, gid = struct.unpack("3i", credentials)
     return pid, uid, gid
@@ -382,7 +382,7 @@ def _caller(connection: socket.socket) -> Caller:
 
 
 def _supplementary_groups(connection: socket.socket, pid: int) -> tuple[int, ...]:
-    """Return the caller's groups from the kernel, or from /proc if they exceed the buffer of 1024 bytes."""
+    """Return the caller's groups from the kernel, or from /proc if they do not fit into the 1024-byte buffer."""
     try:
         found = connection.getsockopt(socket.SOL_SOCKET, _PEER_GROUPS, _MOST_BYTES)
         return struct.unpack(f"{len(found) // 4}I", found)
@@ -391,7 +391,7 @@ def _supplementary_groups(connection: socket.socket, pid: int) -> tuple[int, ...
 
 
 def _while_it_lives(connection: socket.socket, pid: int, read: Callable[[int], T | None]) -> T | None:
-    """Return what `read` finds in /proc about the caller; None if the process has ended, as its id may be reused."""
+    """Return what `read` finds in /proc about the caller, or None if the process has ended and its id may be reused."""
     try:
         process = connection.getsockopt(socket.SOL_SOCKET, _PEER_PIDFD)
     except OSError:

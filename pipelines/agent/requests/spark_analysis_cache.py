@@ -1,9 +1,9 @@
-"""Spark analysis through the agent: each question is asked once per engine version.
+"""Spark analysis through the agent: each question about a statement is put to Spark once per engine version.
 
 Spark never receives a statement that it would execute, or that reads anything but Headgate's empty tables.
 
-Callers wait with a time limit. An answer that arrives later is kept, so that a repeated plan gets it even if the pool
-is busy. Starts and stops use another session, and never wait for an analysis.
+Callers wait with a time limit. An answer that arrives later is stored, so that the next attempt to plan gets it even if
+the pool is busy. Starts and stops use another session, and never wait for an analysis.
 """
 
 import json
@@ -30,7 +30,7 @@ LEAST_S = 0.5
 
 
 class SparkAnalysisCache:
-    """Answers questions from the ledger if possible, otherwise from Spark, whose answers are stored."""
+    """Answers analysis questions from the ledger if possible, or else from Spark, whose answers are stored."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
@@ -40,9 +40,9 @@ class SparkAnalysisCache:
     def ask(
         self, questions: Sequence[AnalysisQuestion], seconds: float
     ) -> tuple[tuple[AnalysisAnswer | None, ...], str]:
-        """Answer questions within `seconds`; returns an answer or None for each, in order, and why any is missing.
+        """Return an answer or None for each question, in order, and why any answer is missing; takes at most `seconds`.
 
-        If the pool is unreachable, older answers are used, whichever engine version they are from.
+        If the pool is unreachable, earlier answers are used, whichever engine version they are from.
         """
         ends_at = time.monotonic() + min(seconds, LONGEST_S)
         known = self._agent.ledger.spark_analyses()
@@ -69,7 +69,7 @@ class SparkAnalysisCache:
         return tuple(found[question.key] for question in questions), why
 
     def _put(self, question: AnalysisQuestion, seconds: float) -> AnalysisAnswer:
-        """Return Spark's answer; raises TryAgain after `seconds`, but the analysis continues for the next caller."""
+        """Return Spark's answer, or raise TryAgain after `seconds`. The analysis then continues for the next caller."""
         for side in (question.new, question.old):
             if side is not None:
                 _refuse_unsafe(side)
@@ -105,7 +105,7 @@ class SparkAnalysisCache:
         self._clear()
 
     def _clear(self) -> None:
-        """Drop the scratch tables; those that cannot be dropped now are dropped before the next analysis."""
+        """Drop the scratch tables. Any that cannot be dropped now are dropped before the next analysis."""
         try:
             pool = self._agent.pool.connection()
             pool.call(WRITE_CALL_S, pool.analysis.clear)
@@ -114,7 +114,7 @@ class SparkAnalysisCache:
 
 
 def _refuse_unsafe(side: AnalysedRevision) -> None:
-    """Raise EngineRefused for a statement that Spark must not analyse, because that could have side effects."""
+    """Raise EngineRefused if Spark must not analyse a statement, because that could have side effects."""
     risk = unsafe_for_analysis(side.select)
     why = "" if risk is None else str(risk)
     for name, text in side.tables:

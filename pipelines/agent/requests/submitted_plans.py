@@ -1,4 +1,4 @@
-"""Plans in the agent: recomputed, stored, approved by another login, and executed once."""
+"""Plans in the agent: they are recomputed, stored, approved by another login, and executed once."""
 
 import json
 import logging
@@ -48,7 +48,7 @@ NAMED = 3
 
 
 class SubmittedPlans:
-    """Answers the commands submit, approve and apply. A saved plan is submitted with its body and creation time."""
+    """Handles the commands submit, approve and apply. A saved plan is submitted with its body and creation time."""
 
     def __init__(self, agent: AgentContext, runs: OpenRuns) -> None:
         self._agent = agent
@@ -56,7 +56,7 @@ class SubmittedPlans:
         self._facts = ParseCache()
 
     def submit(self, caller: Caller, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Plan again from the caller's texts and the agent's observations, and store the plan if it is identical."""
+        """Plan again from the caller's files and the agent's observations, and store the plan if it is identical."""
         refuse_other_planner(str(args.get("planner", PLANNER_VERSION)))
         wanted = str(args.get("hash", ""))
         saved = self._saved(args, wanted)
@@ -82,7 +82,7 @@ class SubmittedPlans:
         return self._keep(caller, plan, args, made_at, saved=saved is not None)
 
     def approve(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
-        """Record the caller's approval; the plan's author is refused, and approving twice counts as one approval."""
+        """Record the caller's approval. The plan's author is refused, and approving twice gives only one approval."""
         row, plan = self._known(args)
         short = plan.hash[:12]
         refuse_closed(row, now=self._agent.clock())
@@ -104,7 +104,7 @@ class SubmittedPlans:
         return {"hash": plan.hash, "approved": self._approved(row), "approvals": plan.approvals}
 
     def apply(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
-        """Start the run of a plan; raises Refused if the plan was applied before or must not be applied now."""
+        """Start a run of the plan. Raises Refused if the plan was applied before or must not be applied now."""
         row, plan = self._known(args)
         if plan.empty:
             raise Refused("this plan changes nothing", remedy="there is nothing to apply")
@@ -145,7 +145,7 @@ class SubmittedPlans:
     # The inputs of a plan.
 
     def _policy(self) -> Policy | None:
-        """Return the effective policy; None before the first one is recorded, so that plans use the declared policy."""
+        """Return the effective policy. None before the first one is recorded: plans then use the declared policy."""
         return self._agent.ledger.recorded_policy()
 
     def _observed(self) -> dict[TableName, ObservedDeployment]:
@@ -211,9 +211,9 @@ class SubmittedPlans:
     # A saved plan.
 
     def _saved(self, args: Mapping[str, Any], wanted: str) -> Plan | None:
-        """Load and verify a saved plan; raises Refused if it was edited or belongs to another environment.
+        """Return the saved plan in the arguments after verifying it, or None if there is none.
 
-        Returns None if the arguments contain no saved plan.
+        Raises Refused if the plan was edited or belongs to another environment.
         """
         if args.get("plan") is None:
             return None
@@ -230,7 +230,7 @@ class SubmittedPlans:
         return saved
 
     def _made_at(self, args: Mapping[str, Any], wanted: str) -> float:
-        """Return the creation time of a saved plan; raises Refused if the plan was used or has expired."""
+        """Return the creation time of a saved plan. Raises Refused if the plan was used or has expired."""
         made_at, now = args.get("created_at"), self._agent.clock()
         if isinstance(made_at, bool) or not isinstance(made_at, (int, float)):
             raise UsageError(f"{made_at!r} is not a time", remedy="plan again")
@@ -287,7 +287,10 @@ class SubmittedPlans:
     # Reasons to refuse a plan.
 
     def _known(self, args: Mapping[str, Any]) -> tuple[PlanRow, Plan]:
-        """Find a plan by its full hash; raises UsageError, or Refused if another planner version made the plan."""
+        """Return the stored plan with the full hash in the arguments.
+
+        Raises UsageError if there is none, and Refused if the plan is damaged or was made by another planner version.
+        """
         wanted = str(args.get("hash", ""))
         row = self._agent.ledger.plan(wanted)
         if row is None:
@@ -315,12 +318,12 @@ class SubmittedPlans:
             raise Stale(f"the policy of {plan.environment} has changed since this plan was made", remedy="plan again")
 
     def _refuse_stale(self, plan: Plan) -> None:
-        """Raise Stale if anything in a plan's scope has changed since the plan was computed."""
+        """Raise Stale if anything in the plan's scope has changed since the plan was computed."""
         if found := moved_since(plan.preconditions, self._observed(), self._acts()):
             raise Stale(f"the plan is stale: {_first(found)}", remedy="plan again")
 
     def _refuse_continuing(self, request: PlanRequest) -> None:
-        """Raise Refused if the run to continue did not fail, is already continued, or had a different request."""
+        """Raise Refused if the run to continue has not failed, is already continued, or had a different request."""
         row = self._agent.ledger.run(request.continues)
         if row is None:
             raise UsageError(f"there is no run {request.continues!r}", remedy="headgate runs lists them")
@@ -334,7 +337,7 @@ class SubmittedPlans:
 
 
 def _first_record(run_id: str, plan: Plan, caller: Caller, now: float, serial: int) -> RunRow:
-    """Return the row of a new run, with the durations that the plan predicts."""
+    """Return the row of a new run, with the step durations that the plan predicts."""
     steps = tuple(
         StepRow(
             n=step.n,
@@ -363,7 +366,7 @@ def _first_record(run_id: str, plan: Plan, caller: Caller, now: float, serial: i
 
 
 def refuse_other_planner(planner: str) -> None:
-    """Raise Refused if the planner version differs, because the terms of the plan may have changed their meaning."""
+    """Raise Refused if the planner version differs, because the plan's terms may have changed their meaning."""
     if planner != PLANNER_VERSION:
         raise Refused(
             f"planned by planner version {planner}; this agent has version {PLANNER_VERSION}", remedy="plan again"

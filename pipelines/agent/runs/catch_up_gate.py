@@ -29,7 +29,7 @@ FALLING_S = 6 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class GateReading:
-    """Result of one check of a gate: whether it is open or has failed, with a note."""
+    """The result of one check of a gate: whether it is open, whether it has failed, and a note."""
 
     open: bool
     note: str
@@ -38,10 +38,10 @@ class GateReading:
 
 @dataclass(slots=True)
 class CatchUpGate:
-    """Counts how many consecutive measurements of a version were within the limit.
+    """Counts consecutive measurements in which a new version's lag was within the limit.
 
-    Waits are measured with the monotonic clock. Times of measurements are only tested for equality, because the wall
-    clock may jump.
+    Waiting times are measured with the monotonic clock. Measurement times are only tested for equality, because the
+    wall clock may jump.
     """
 
     opened_at: float
@@ -65,7 +65,7 @@ class CatchUpGate:
     fell_at: float = 0.0
 
     def look(self, agent: AgentContext, deployment: Deployment) -> GateReading:
-        """Check a version's newest measurement; each one counts once, except the one that existed before the wait."""
+        """Check a version's latest measurement. Each is counted once; one from before the wait began is not counted."""
         now = agent.monotonic()
         measured = {(m.table, m.version): m for m in agent.ledger.measurements()}
         mine = measured.get((deployment.table, deployment.version))
@@ -95,7 +95,7 @@ class CatchUpGate:
         return GateReading(False, f"{_behind(mine)}{limit}, {self.good} of {POLLS} checks within the limit")
 
     def _hopeless(self, deployment: Deployment, now: float) -> Sentence | None:
-        """Return why a version cannot catch up in its current state; None if it can."""
+        """Return why a version cannot catch up in its current state, or None if it can."""
         if deployment.state == State.FAILED:
             return Sentence(f"failed: {deployment.error_class} {deployment.error}".strip())
         if deployment.deleted:
@@ -108,7 +108,7 @@ class CatchUpGate:
         return Sentence(f"it has been stopped for {SILENT_S:.0f} s") if is_over else None
 
     def _unjudgeable(self, mine: Measurement | None, now: float) -> Sentence | None:
-        """Return why the gate fails, if the lag has been unknown for too long; None otherwise."""
+        """Return why the gate fails if the lag has been unknown for too long, or None if it has not."""
         if mine is not None and mine.lag_files is not None:
             self.known_at = now
         if self._is_past(self.known_at, UNKNOWN_S, now):
@@ -121,7 +121,10 @@ class CatchUpGate:
         return None
 
     def _stuck(self, mine: Measurement, now: float) -> Sentence | None:
-        """Return why the version will not catch up, if it commits nothing or its lag does not fall; None otherwise."""
+        """Return why the version will not catch up: it commits nothing, or its lag does not fall.
+
+        None if neither is true.
+        """
         if mine.batch != self.batch:
             self.batch, self.moved_at = mine.batch, now
         if self._is_past(self.moved_at, SILENT_S, now) and mine.lag_files:
@@ -139,7 +142,7 @@ class CatchUpGate:
 
     @staticmethod
     def why_closed(agent: AgentContext, deployment: Deployment) -> Sentence | None:
-        """Return why a version must not serve now, according to its newest measurement; None if it may."""
+        """Return why a version must not serve now, according to its latest measurement, or None if it may."""
         measured = {(m.table, m.version): m for m in agent.ledger.measurements()}
         mine = measured.get((deployment.table, deployment.version))
         blue = next((d for d in agent.ledger.versions(deployment.table) if d.active), None)
@@ -155,10 +158,10 @@ class CatchUpGate:
 
 
 def _lost(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> Sentence | None:
-    """Report that the replay of a new version dropped late rows; None if it did not, or if the serving one does too.
+    """Return the loss if a new version's replay dropped late rows.
 
-    Spark counts dropped rows after a partial aggregation, so the number only shows whether there were any. A version
-    that has served before does not replay.
+    None if it did not, or if the serving version does too. Spark counts dropped rows after a partial aggregation, so
+    the number only shows whether there were any. A version that has served before does not replay.
     """
     habit = bool(theirs and theirs.dropped_by_watermark) or deployment.served_at is not None
     if mine.dropped_by_watermark and not habit:
@@ -167,12 +170,12 @@ def _lost(mine: Measurement, theirs: Measurement | None, deployment: Deployment)
 
 
 def _gone(measured: Measurement) -> str:
-    """Return the names of a version's missing sources, which make its lag unknown; empty if there are none."""
+    """Return the names of a version's missing sources, which make its lag unknown. Empty if none is missing."""
     return ", ".join(str(source.get("table", "")) for source in measured.sources if source.get("missing"))
 
 
 def _holds_all(mine: Measurement) -> bool:
-    """Return whether a version has no pending input; before its first batch, whether its sources are empty."""
+    """Return whether a version has no pending input or, before its first batch, whether its sources are empty."""
     return mine.lag_files == 0 and (mine.batch is not None or all(source.get("rows") == 0 for source in mine.sources))
 
 
@@ -188,9 +191,9 @@ def _caught_up(mine: Measurement, theirs: Measurement | None, deployment: Deploy
 
 
 def _limits(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> tuple[int, float]:
-    """Return the maximum lag in rows and age in seconds with which a version counts as caught up.
+    """Return the lag in rows, and the age of pending input in seconds, up to which a version has caught up.
 
-    The maximum lag is raised to that of the serving version, with a margin, if that is higher.
+    If the serving version's lag is higher, the limit in rows is raised to that lag plus a margin.
     """
     few = min(LAG_ROWS, (mine.rows_total or 0) // 100)
     # A version that is rewritten in place has no other version to compare with: it serves itself.
@@ -200,7 +203,7 @@ def _limits(mine: Measurement, theirs: Measurement | None, deployment: Deploymen
 
 
 def _limit_words(mine: Measurement, theirs: Measurement | None, deployment: Deployment, *, whole: bool = False) -> str:
-    """Describe the age of pending input and the limits, as a suffix to a lag; empty if no input is pending.
+    """Return the age of the pending input and the limits, as a suffix to a lag; empty if no input is pending.
 
     For example: `, 12 s behind, limit 100 rows or 25 s`.
     """

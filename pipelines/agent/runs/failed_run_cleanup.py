@@ -1,6 +1,6 @@
 """Cleans up after a cancelled or failed run: unfinished new versions, pointers, and moves to or from the trash.
 
-New versions that do not serve are stopped. Effects of a step that the ledger does not record are undone, even if an
+New versions that do not serve are stopped. Effects of steps that are not recorded in the ledger are undone, even if an
 agent was killed in between.
 """
 
@@ -31,10 +31,10 @@ Versions = tuple[tuple[str, int], ...]
 
 
 def give_up(agent: AgentContext, versions: Versions, *, since: int) -> tuple[Deployment, ...]:
-    """Record that a run's versions should no longer run, unless they serve; returns these versions, readers first.
+    """Record that a run's versions should no longer run, unless they serve. Return these versions, readers first.
 
-    A version that is still read keeps running, and so does one that was started by a command later than `since`, the
-    serial of the cancel, which may be handled late or twice.
+    A version that still has readers keeps running. So does a version that was started by a command later than `since`,
+    the serial of the cancel command, which may be handled late or twice.
     """
     given_up = []
     for table, version in reversed(versions):
@@ -55,9 +55,10 @@ def give_up(agent: AgentContext, versions: Versions, *, since: int) -> tuple[Dep
 
 
 def call_off_starts(agent: AgentContext, row: RunRow) -> None:
-    """Cancel the starts that a run has recorded and not performed; raises Busy like `holding`.
+    """Cancel the starts that a run has recorded but not performed.
 
-    Waits for a start call without an answer, because its query may still appear.
+    Waits for start calls that have not returned, because their queries may still appear; raises Busy if they take too
+    long.
     """
     for key in dict.fromkeys((TableName(step.table), step.version) for step in row.steps if step.table):
         found = agent.ledger.deployment(*key)
@@ -80,7 +81,7 @@ def stop_failed(agent: AgentContext, row: RunRow) -> None:
 
 
 def abort(agent: AgentContext, run_id: str, given_up: Iterable[Deployment]) -> None:
-    """Stop the versions that a run has given up; their tables and checkpoints are kept.
+    """Stop the versions in `given_up`, which the run no longer needs. Their tables and checkpoints are kept.
 
     The reconciler stops those that cannot be stopped now, because the ledger already records that they should not run.
     """
@@ -99,9 +100,9 @@ def abort(agent: AgentContext, run_id: str, given_up: Iterable[Deployment]) -> N
 
 
 def undo_cancelled(agent: AgentContext, run: Run) -> None:
-    """Undo the unfinished steps of a cancelled run; raises TryAgain if the caller must repeat this.
+    """Undo the unfinished steps of a cancelled run. Raises TryAgain if the caller must repeat this.
 
-    Does not wait for the pool; an effect that cannot be undone is reported as an event.
+    Does not wait for the pool. An effect that cannot be undone is reported as an event.
     """
     cut_off = [p.step for p in run.steps if p.tries and p.state is StepState.CANCELLED]
     for step in reversed(cut_off):
@@ -116,9 +117,9 @@ def undo_cancelled(agent: AgentContext, run: Run) -> None:
 
 
 def lead_to_serving(agent: AgentContext, run_id: str, tables: Iterable[TableName]) -> None:
-    """Point tables to their serving versions in the ledger, and record those versions in the data folder.
+    """Point tables to the versions that serve according to the ledger, and record these in the data folder.
 
-    If the pool is unreachable, the reconciler corrects the pointers.
+    If the pool is unreachable, the reconciler corrects the pointers later.
     """
     if not (names := sorted(tables)):
         return

@@ -1,7 +1,8 @@
 """Steps that let a new version begin after rows that were already processed: fork and seed.
 
-If the table has a log, a fork makes a shallow clone of the earlier version's rows. Last, it records the batch in the
-clone's log: a start compares it with the checkpoint, and a repeated step finds that the clone is complete.
+If the table has a transaction log, a fork makes a shallow clone of the earlier version's rows. Its last action records
+the batch in the clone's log: a start compares this batch with the checkpoint, and a repeated step sees from it that the
+clone is complete.
 """
 
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ _ROWS: Mapping[str, OriginRows] = {
 
 
 def fork(run: RunContext, step: Step) -> RunEvidence:
-    """Let the step's version continue after the newest batch of the serving version, which may keep running."""
+    """Let the step's version continue after the last batch of the serving version, which may keep running."""
     made, node, agent = run.deployed(step), run.node(step), run.agent
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
@@ -75,7 +76,7 @@ def fork(run: RunContext, step: Step) -> RunEvidence:
 
 
 def seed(run: RunContext, step: Step) -> RunEvidence:
-    """Create a checkpoint with which the step's version starts after everything that its sources contain now."""
+    """Create a checkpoint from which the step's version starts after everything that its sources contain now."""
     made, agent = run.deployed(step), run.agent
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
@@ -100,7 +101,7 @@ def seed(run: RunContext, step: Step) -> RunEvidence:
 
 
 def _before(run: RunContext, origin: Deployment, made: Deployment) -> str:
-    """Return the DDL for a version's second table, which contains older rows in the format of the previous version."""
+    """Return the DDL of a version's second table, which contains older rows in the previous version's format."""
     name = run.agent.layout.before_name(made.table, made.version)
     return compile_before(origin.texts, made.table, name, place_before(made))
 
@@ -127,7 +128,7 @@ def take_rows(run: RunContext, origin: Deployment, made: Deployment, cut: Cut, r
 
 
 def record_cut(run: RunContext, made: Deployment, cut: Cut) -> None:
-    """Record in the log of the version's table after which batch its checkpoint continues."""
+    """Record in the transaction log of the version's table the batch after which its checkpoint continues."""
     if cut.batch is None or _recorded(run, made, cut) is not None:
         return
     pool, place = run.agent.pool.connection(), table_format(made.format).place_in(made.folder)
@@ -135,7 +136,7 @@ def record_cut(run: RunContext, made: Deployment, cut: Cut) -> None:
 
 
 def place_before(made: Deployment) -> str:
-    """Return the location of a version's second table, with older rows that are served along with its own."""
+    """Return the location of a version's second table, whose older rows are served along with the version's own."""
     return table_format(made.format).place_in(VersionFolders(made.folder, made.checkpoint).before)
 
 

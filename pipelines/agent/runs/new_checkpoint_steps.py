@@ -1,9 +1,9 @@
 """Steps that give a statement a new checkpoint on the same table: seam and rewrite.
 
-A seam continues over another version of the streamed table. It must be exact: at one of the statement's batches, the
-new upstream version must have a batch that had read the same input as the old upstream version, or the seam is
-refused. A rewrite writes a keyed table again in place, from the earliest row, and moves its old checkpoint to the
-trash. Nothing changes until the ledger records the new checkpoint.
+A seam continues with another version of the streamed table. The switch must be exact: at one of the statement's
+batches, the new upstream version must have a batch that had read the same input as the old upstream version. If there
+is none, the seam is refused. A rewrite writes a keyed table again in place, from the earliest row, and moves its old
+checkpoint to the trash. Nothing changes until the ledger records the new checkpoint.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ WAIT_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class SeamPlace:
-    """A position at which a statement can switch to another upstream version."""
+    """A position in its input at which a statement can switch to another upstream version."""
 
     batch: int
     """The statement's last batch over the old upstream version."""
@@ -41,8 +41,8 @@ class SeamPlace:
 def seam(run: RunContext, step: Step) -> RunEvidence:
     """Switch a version to the parent version in the plan, with a new checkpoint that skips everything read so far.
 
-    Until a batch of the parent matches, the version keeps reading the old parent; after `WAIT_S` the step fails, and
-    nothing has changed.
+    Until one of the parent's batches matches, the version keeps reading the old parent. After `WAIT_S`, the step fails
+    without having changed anything.
     """
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
@@ -70,16 +70,16 @@ def seam(run: RunContext, step: Step) -> RunEvidence:
 
 
 def has_moved(run: RunContext, step: Step) -> bool:
-    """Return whether the ledger already has the plan's bindings for the step's version."""
+    """Return whether the ledger already records the plan's bindings for the step's version."""
     return {*run.deployed(step).bindings} == {*run.node(step).bindings}
 
 
 def find_place(agent: AgentContext, deployment: Deployment, node: PlanNode) -> SeamPlace | Unaligned:
     """Find the position at which a version can switch to the upstream version in the plan.
 
-    It is a batch of the new upstream version by which that version had read the same input as the old one at this
-    version's last batch. Returns Unaligned, with the reason, if there is none. Raises TryAgain if files cannot be
-    reached.
+    It is a batch of the new upstream version by which that version had read the same input as the old one had at this
+    version's last batch. Returns Unaligned, with the reason, if there is none. Raises TryAgain if files are
+    unreachable.
     """
     key = (deployment.table, deployment.version)
     before, after = (next(b for b in found.bindings if b.streamed) for found in (deployment, node))
@@ -118,7 +118,7 @@ def _unless_half_done(
 
 
 def _move(run: RunContext, step: Step, deployment: Deployment, place: SeamPlace) -> None:
-    """Create the new checkpoint, then record it in the ledger in one write, together with texts and bindings."""
+    """Create the new checkpoint, then record it in the ledger in one write, together with the new SQL and bindings."""
     agent, layout = run.agent, run.agent.layout
     parent = agent.ledger.deployment(*place.parent)
     assert parent is not None, "its history was read"
@@ -156,7 +156,7 @@ _OLDER = "rows that earlier texts wrote"
 
 
 def rewrite(run: RunContext, step: Step) -> RunEvidence:
-    """Stop a version, and start it with the new texts on an empty checkpoint, to write its table again."""
+    """Stop a version, and start it with the new SQL on an empty checkpoint, so that it writes its table again."""
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
     deployment, checkpoint = run.deployed(step), run.agent.layout.rewrite_folder(step.table, step.version, run.id)
@@ -174,7 +174,7 @@ def rewrite(run: RunContext, step: Step) -> RunEvidence:
 
 
 def _make_checkpoint(run: RunContext, step: Step, deployment: Deployment, checkpoint: str) -> None:
-    """Create the checkpoint with a new query id, then record it in the ledger in one write, with text and writer."""
+    """Create a checkpoint with a new query id, then record it in the ledger in one write, with the new SQL and mode."""
     agent, built = run.agent, run.built(step)
     note = {**run.folder_note(deployment), "run": deployment.made_by or run.id, "checkpoint": checkpoint}
     made = agent.files.seed(VersionFolders(deployment.folder, checkpoint), (), note)

@@ -1,4 +1,4 @@
-"""Steps on pointers: hold, which waits for an operator; swap, which checks each version once more; and unpoint."""
+"""Steps on pointers: hold waits for an operator, swap rechecks each version and moves pointers, unpoint drops one."""
 
 import logging
 from collections.abc import Collection, Iterator, Mapping
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def swap(run: RunContext, step: Step) -> RunEvidence:
-    """Move all pointers of the step to the new versions, or none of them, and record the serving versions."""
+    """Move all of the step's pointers to the new versions, or none of them, and record the serving versions."""
     targets = run.versions(step)
     if (not_yet := _not_servable(run, step, targets)) is not None:
         _put_back_moved(run, step)
@@ -42,7 +42,7 @@ def swap(run: RunContext, step: Step) -> RunEvidence:
 
 
 def passed_over(run: RunContext, tables: Collection[TableName]) -> str:
-    """List the tables whose comparison an operator has skipped, with the reasons; empty if there are none."""
+    """List the tables whose comparison an operator has skipped, with the reasons; an empty string if there are none."""
     row = run.agent.ledger.run(run.id)
     skipped = [
         f"; {found.table}: {found.note}"
@@ -53,7 +53,7 @@ def passed_over(run: RunContext, tables: Collection[TableName]) -> str:
 
 
 def moves_in_words(run: RunContext, step: Step) -> str:
-    """Describe to which version each pointer moves, or that it shows new columns of the same version."""
+    """Describe to which version each pointer moves, or that it will show new columns of the same version."""
     return ", ".join(_move_in_words(run, table, version) for table, version in run.versions(step))
 
 
@@ -73,7 +73,7 @@ def has_swapped(run: RunContext, step: Step) -> bool:
 def leave(run: RunContext, step: Step) -> None:
     """Abandon an interrupted swap: point its tables back to the versions that serve according to the ledger.
 
-    If the pool is unreachable, the reconciler corrects the pointers.
+    If the pool is unreachable, the reconciler corrects the pointers later.
     """
     if _has_begun(run, step):
         lead_to_serving(run.agent, run.id, (table for table, _ in run.versions(step)))
@@ -81,7 +81,7 @@ def leave(run: RunContext, step: Step) -> None:
 
 
 def _put_back_moved(run: RunContext, step: Step) -> None:
-    """Move pointers back if this swap was interrupted, by a kill or a silent pool, and cannot continue now."""
+    """Move pointers back if this swap was interrupted, by a kill or an unresponsive pool, and cannot continue now."""
     if not _has_begun(run, step):
         return
     agent, tables = run.agent, {table for table, _ in run.versions(step)}
@@ -98,7 +98,10 @@ def _has_begun(run: RunContext, step: Step) -> bool:
 
 
 def _served(run: RunContext, targets: list[tuple[TableName, int]]) -> int:
-    """Record the serving versions in the data folder; if that fails, move the pointers back and raise TryAgain."""
+    """Record the serving versions in the data folder, and return the record's count.
+
+    If that fails, the pointers are moved back and TryAgain is raised.
+    """
     try:
         return serve(run.agent, dict(targets), run.id)
     except (Busy, LedgerUnavailable, PoolUnreachable):
@@ -109,7 +112,7 @@ def _served(run: RunContext, targets: list[tuple[TableName, int]]) -> int:
 
 
 def _record(run: RunContext, targets: list[tuple[TableName, int]]) -> None:
-    """Record in the data folder when and by which run each version was put into service, for later rollbacks.
+    """Record in the data folder when each version was put into service and by which run, for later rollbacks.
 
     Versions that cannot be recorded now are recorded by the next round of `RegistryRecords`.
     """
@@ -121,7 +124,7 @@ def _record(run: RunContext, targets: list[tuple[TableName, int]]) -> None:
 
 
 def _not_servable(run: RunContext, step: Step, targets: list[tuple[TableName, int]]) -> RunEvidence | None:
-    """Return the evidence that the swap must wait or has failed; None if its pointers may move now.
+    """Return the evidence that the swap must wait or has failed, or None if its pointers may move now.
 
     Gates may have opened long ago, so they are checked again, unless an operator skipped them. A failed or stopped
     version never serves, even without a gate. Versions that already serve are not checked, because only their columns
@@ -169,7 +172,7 @@ def unpoint(run: RunContext, step: Step) -> RunEvidence:
 
 
 def hold(run: RunContext, step: Step) -> RunEvidence:
-    """Start waiting for an operator's swap; restart versions that an operator had stopped before a retry of the run."""
+    """Start waiting for an operator's swap command. Versions that were stopped before a retry are restarted."""
     for table, version in run.versions(step):
         if (failed := run.begun_again(step, table, version)) is not None:
             return failed
@@ -177,7 +180,7 @@ def hold(run: RunContext, step: Step) -> RunEvidence:
 
 
 def look_at_held(run: RunContext, step: Step) -> RunEvidence:
-    """Check the versions on hold: keep waiting, or fail the step if one of them has failed, was stopped or is missing.
+    """Check the held versions: keep waiting, or fail the step if one has failed, was stopped or is missing.
 
     The swap would leave such a version out.
     """
@@ -207,7 +210,7 @@ DAY_S = 86400.0
 def tickets_of(run: RunContext, targets: Mapping[TableName, int]) -> tuple[MigrationTicket, ...]:
     """Return a ticket for each reader that stays on an old version: statements, and exposures that read the pointer.
 
-    The deadline is the environment's retention of deleted versions, `drop_after_d`.
+    The deadline is the environment's retention period for deleted versions, `drop_after_d`.
     """
     # Checked before the transaction of the ledger that writes the tickets.
     return tuple(_tickets(run, targets, checked_now(run.agent)))

@@ -1,4 +1,4 @@
-"""Determines which differences between two versions of a table a release explains, with the reason for each."""
+"""Determines which differences between two versions of a table a release explains, and why."""
 
 import json
 import re
@@ -31,7 +31,7 @@ _LEFT_OUT = re.compile(r"NOT coalesce\((.*), false\)\Z", re.I | re.S)
 
 @dataclass(frozen=True, slots=True)
 class VersionPair:
-    """Two versions of a table, with the position at which they are compared, which both have read."""
+    """Two versions of a table, and the position at which they are compared, up to which both have read."""
 
     old: Deployment
     new: Deployment
@@ -48,7 +48,7 @@ def expected_of(agent: AgentContext, pair: VersionPair) -> Expectation:
 
 
 def begins_alone(expected: Expectation) -> bool:
-    """Return whether only rows from before the old version's start position are expected to differ.
+    """Return whether the only expected differences are rows from before the old version's start position.
 
     False if rows depend on each other, because then other rows may differ as well.
     """
@@ -59,7 +59,7 @@ def begins_alone(expected: Expectation) -> bool:
 
 
 def _nulls_apart(effects: Iterable[RowEffect]) -> Iterator[RowEffect]:
-    """Yield the effects; before that of a filter, also one for the rows that it drops because its condition is NULL.
+    """Yield the effects, each filter's preceded by one for the rows that it drops because its condition is NULL.
 
     Such rows are often dropped by mistake, for example by `x <> 1`.
     """
@@ -70,7 +70,7 @@ def _nulls_apart(effects: Iterable[RowEffect]) -> Iterator[RowEffect]:
 
 
 def _not_distinct_yet(pair: VersionPair, expected: Expectation) -> Iterator[RowEffect]:
-    """Yield the expected difference that DISTINCT causes by withholding rows until the watermark has passed them."""
+    """Yield the difference expected because DISTINCT withholds rows until the watermark has passed them."""
     for side, column in expected.withheld:
         passed = pair.at.green_watermark_ms if side is RowSide.NEW else pair.at.blue_watermark_ms
         other = RowSide.OLD if side is RowSide.NEW else RowSide.NEW
@@ -81,7 +81,7 @@ def _not_distinct_yet(pair: VersionPair, expected: Expectation) -> Iterator[RowE
 def of_release(
     agent: AgentContext, deployed: Mapping[Version, Deployment], old: Deployment, new: Deployment
 ) -> Expectation:
-    """Return the differences explained by the edits of a table, and by those of rebuilt tables upstream."""
+    """Return the differences explained by the edits to a table and to rebuilt tables upstream of it."""
     before = {binding.parent: binding.version for binding in old.bindings}
     parents: dict[TableName, Expectation] = {}
     ddls = {}
@@ -116,7 +116,7 @@ def of_release(
 
 
 def _static_side(agent: AgentContext, old: Deployment, side: Deployment) -> Expectation:
-    """Return the differences due to changes of a static side after the old version was started."""
+    """Return the differences expected if a static side has changed since the old version was started."""
     found = agent.files.contents(side.folder, side.stored_as)
     if found is None or found.newest is None or old.started_at is None or found.newest <= old.started_at:
         return Expectation()
@@ -125,7 +125,7 @@ def _static_side(agent: AgentContext, old: Deployment, side: Deployment) -> Expe
 
 
 def _earlier_texts(agent: AgentContext, old: Deployment) -> tuple[RevisionTexts, ...]:
-    """Return the earlier texts of a version, from the plans of the runs that created, restarted or rewrote it."""
+    """Return a version's earlier SQL and YAML, from the plans of the runs that created, restarted or rewrote it."""
     found: dict[tuple[str, str], RevisionTexts] = {}
     for run in agent.ledger.runs_of(old.table):
         began = {StepKind.CREATE, StepKind.RESTART, StepKind.REWRITE}
@@ -145,7 +145,7 @@ def _statement(deployment: Deployment) -> ComparedStatement:
 
 
 def _withheld(pair: VersionPair) -> tuple[RowEffect, ...]:
-    """Return the expected differences from rows that one version has not emitted yet, as its watermark is behind."""
+    """Return the differences expected from rows that a version has not emitted yet, as its watermark is behind."""
     at = pair.at
     if at.same_watermarks:
         return ()
@@ -157,7 +157,7 @@ def _withheld(pair: VersionPair) -> tuple[RowEffect, ...]:
 
 
 def _dropped(agent: AgentContext, deployed: Mapping[Version, Deployment], pair: VersionPair) -> tuple[RowEffect, ...]:
-    """Return the expected differences from late rows that a watermark of the old version, or upstream, has dropped."""
+    """Return the differences expected from late rows that the old version, or a version upstream of it, has dropped."""
     measured = {(m.table, m.version): m for m in agent.ledger.measurements()}
     open_, seen = [(pair.old.table, pair.old.version)], set()
     while open_:

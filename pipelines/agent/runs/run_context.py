@@ -1,4 +1,4 @@
-"""The context of one run while its steps are performed: plan, versions, and stops by operators."""
+"""The context of one run while its steps are performed: its plan and versions, and stops by operators."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -25,7 +25,7 @@ from state.plans import local_time
 
 @dataclass(slots=True)
 class OpenUpkeep:
-    """An OPTIMIZE or VACUUM in progress, for one step."""
+    """An OPTIMIZE or VACUUM in progress for a step."""
 
     tag: str
     work: "Future[None]" = field(default_factory=Future)
@@ -35,7 +35,7 @@ class OpenUpkeep:
 
 @dataclass(slots=True)
 class OpenValidation:
-    """A validation in progress, for one step."""
+    """A validation in progress for a step."""
 
     opened_at: float
     """When the step began, in seconds of `AgentContext.monotonic`."""
@@ -47,7 +47,7 @@ class OpenValidation:
 
 
 def overtaken(agent: AgentContext, node: PlanNode) -> str:
-    """Return the serving version of a node's table if the plan neither replaces nor creates it; empty otherwise."""
+    """Return the name of the serving version of a node's table if the plan neither replaces nor creates it, or ""."""
     serving = next((d for d in agent.ledger.versions(node.table) if d.active and not d.deleted), None)
     if serving is None or serving.external or serving.version in (node.from_version, node.version):
         return ""
@@ -55,7 +55,7 @@ def overtaken(agent: AgentContext, node: PlanNode) -> str:
 
 
 def running_readers(agent: AgentContext, table: TableName, version: int) -> str:
-    """List, as text, those readers of a version that should be running; empty if there are none."""
+    """List the names of a version's readers that should be running, separated by commas; empty if there are none."""
     return ", ".join(
         sorted(
             query_name(d.table, d.version)
@@ -68,7 +68,7 @@ def running_readers(agent: AgentContext, table: TableName, version: int) -> str:
 
 
 class RunContext:
-    """Data of one run that its steps share."""
+    """The data of one run that its steps share."""
 
     def __init__(self, agent: AgentContext, plan: Plan, run_id: str) -> None:
         self.agent = agent
@@ -93,12 +93,15 @@ class RunContext:
         return [(table, self.nodes[table].version) for table in step.tables] or [(step.table, step.version)]
 
     def frozen(self) -> str | None:
-        """Return why no pointer may move now; None outside of a freeze. Rollbacks are exempt from freezes."""
+        """Return why no pointer may move now, or None outside freeze windows. Rollbacks are exempt from freezes."""
         until = self.agent.frozen() if self.plan.request.verb != "rollback" else None
         return None if until is None else f"waits: {self.agent.layout.environment.name} is {until}: no pointer moves"
 
     def stopped_by_operator(self, table: TableName, version: int) -> bool:
-        """Return whether an operator has stopped a version during this run, so that no step may start or serve it."""
+        """Return whether an operator has stopped a version during this run.
+
+        No step may then start it or let it serve.
+        """
         locks, ledger = self.agent.locks, self.agent.ledger
         waits = locks.has_unrecorded_stop((table, version), after=ledger.run_word(self.id).serial)
         return waits or ledger.stopped_during(self.id, table, version) is not None
@@ -113,8 +116,8 @@ class RunContext:
     def begun_again(self, step: Step, table: TableName, version: int) -> StepFailed | GatePolled | None:
         """Restart a version of this run that was stopped before a retry, or whose start was interrupted by a kill.
 
-        Returns None if the version was started or needs no start. A paused run starts nothing, but its gates are
-        checked.
+        Returns None if the version was started or needs no start, or the evidence of a failed or postponed start. While
+        the run is paused, nothing is started, but gates are still checked.
         """
         deployment = self.agent.ledger.deployment(table, version)
         if deployment is None or deployment.external:
@@ -132,10 +135,10 @@ class RunContext:
     def start_unless_stopped(
         self, step: Step, before: Callable[[Deployment], bool] = lambda found: False, *, after_stop: bool = False
     ) -> Deployment | StepFailed:
-        """Call `before`, and start the step's version, unless an operator has stopped it during this run.
+        """Call `before`, then start the step's version, unless an operator has stopped it during this run.
 
-        `before` returns whether it has stopped a running query; if the caller has already stopped it, `after_stop` is
-        set. If the start is refused, a version that was meant to stay stopped stays so.
+        `before` returns whether it has stopped a running query; `after_stop` is set if the caller has already done so.
+        If the start is refused, a version that was meant to stay stopped does so.
         """
         key, word = (step.table, step.version), self.agent.ledger.run_word(self.id)
         stops, name = self.agent.locks.stops(key), query_name(*key)
@@ -159,17 +162,17 @@ class RunContext:
         return self.deployed(step)
 
     def take_back(self, step: Step) -> None:
-        """Undo a refused or abandoned start command, so that a version that was meant to stay stopped stays so."""
+        """Undo a refused or abandoned start command, so that a version that was meant to stay stopped does so."""
         name, word = query_name(step.table, step.version), self.agent.ledger.run_word(self.id)
         if (name, word.serial) in self._rested:
             self.agent.ledger.take_back(step.table, step.version, word, self._rested[name, word.serial])
 
     def start_as_before(self, step: Step, before: Deployment) -> Deployment | StepFailed:
-        """Restart a version after the step stopped it in vain, unless the version was meant to stay stopped."""
+        """Restart a version that the step has stopped to no purpose, unless it was meant to stay stopped."""
         return before if self._is_to_rest(before) else self.start_unless_stopped(step, after_stop=True)
 
     def _is_to_rest(self, found: Deployment) -> bool:
-        """Return whether a version is meant to stay stopped, even if the ledger does not record the stop yet."""
+        """Return whether a version is meant to stay stopped, even if the ledger does not record that stop yet."""
         waits = self.agent.locks.has_unrecorded_stop((found.table, found.version))
         return waits or found.wanted == WantedState.STOPPED
 
@@ -177,7 +180,7 @@ class RunContext:
         return self.nodes[step.table]
 
     def built(self, step: Step) -> Deployment:
-        """Compile the step's version from the plan's texts."""
+        """Compile the step's version from the plan's SQL and YAML."""
         node = self.node(step)
         return compile_deployment(
             replace(node, version=step.version),
@@ -187,7 +190,7 @@ class RunContext:
         )
 
     def deployed(self, step: Step) -> Deployment:
-        """Return the registry's row of the step's version; raises TryAgain if there is none."""
+        """Return the registry row of the step's version, or raise TryAgain if there is none."""
         found = self.agent.ledger.deployment(step.table, step.version)
         if found is None:
             raise TryAgain(
@@ -197,7 +200,7 @@ class RunContext:
         return found
 
     def running_readers(self, step: Step) -> str:
-        """List, as text, those readers of the step's version that should be running; empty if there are none."""
+        """List the readers of the step's version that should be running, separated by commas; empty if none."""
         return running_readers(self.agent, step.table, step.version)
 
     def folder_note(self, built: Deployment) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Drives open runs step by step, each in its own thread; a new agent resumes them.
+"""Drives open runs step by step, each in its own thread. A new agent resumes them.
 
 `core.run.state_machine` decides on the next step, from the ledger and the result of the last step.
 """
@@ -56,7 +56,7 @@ POOL_WAIT_S = 900.0
 
 
 class OpenRuns:
-    """Drives all open runs. Operator commands reach a run through the ledger, and do not wait for a gate to open."""
+    """Drives all open runs. Operator commands reach a run through the ledger, without waiting for a gate to open."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
@@ -67,7 +67,7 @@ class OpenRuns:
         self._lock = threading.Lock()
 
     def resume_open(self) -> None:
-        """Resume runs that are open or have pending commands, except those stuck on an internal error."""
+        """Resume runs that are open or have pending commands, except those that are stuck on an internal error."""
         left = [row.id for row in self._agent.ledger.open_runs()]
         for run_id in (*left, *self._agent.ledger.runs_with_words()):
             if run_id not in self._broken:
@@ -80,12 +80,12 @@ class OpenRuns:
                 self._begin(run_id, threading.Event())
 
     def tell(self, run_id: str, word: OperatorControl) -> None:
-        """Record an operator's command and wake its run; if `tell_run` raises, the command has no effect."""
+        """Record an operator's command and wake its run. If `tell_run` raises an error, the command has no effect."""
         self._agent.ledger.tell_run(run_id, word, at=self._agent.clock(), drawn=self._agent.locks.newest_serial())
         self.wake(run_id)
 
     def wake(self, run_id: str) -> None:
-        """Have a run read its commands in the ledger; a run that is not being driven is resumed."""
+        """Make a run read its commands from the ledger. A run without a thread is resumed."""
         with self._lock:
             self._broken.discard(run_id)
             woken = self._woken.get(run_id) or threading.Event()
@@ -119,10 +119,10 @@ class OpenRuns:
                     self._begin(run_id, woken)
 
     def _stand_still(self, run_id: str, woken: threading.Event, error: Exception) -> None:
-        """Record that a run is stuck on an internal error, and keep later rounds from resuming it.
+        """Record that a run is stuck on an internal error, and prevent later rounds from resuming it.
 
-        A command that arrived in the meantime resumes the run once. If the ledger is unavailable, the next round
-        resumes it.
+        A command that has arrived since resumes the run once. If the ledger is unavailable, the next round resumes the
+        run.
         """
         if woken.is_set():
             return
@@ -138,7 +138,7 @@ class OpenRuns:
                 self._broken.add(run_id)
 
     def _drive_or_end(self, run_id: str, woken: threading.Event) -> None:
-        """Drive a run, or end it if this version cannot execute it, so that it is not resumed every second."""
+        """Drive a run, or end it if this Headgate version cannot execute it, so that it is not resumed every second."""
         row = self._agent.ledger.run(run_id)
         assert row is not None, f"run {run_id} is not in the ledger"
         try:
@@ -153,10 +153,10 @@ class OpenRuns:
 
 
 class RunDriver:
-    """The loop of one run: performs steps, derives the next ones from the results, and records both."""
+    """The main loop of a run: performs steps, derives the next ones from the results, and records both."""
 
     def __init__(self, agent: AgentContext, row: RunRow, woken: threading.Event) -> None:
-        """Load a run and its plan; raises UsageError if the plan is missing, or unreadable for this version."""
+        """Load a run and its plan. Raises UsageError if the plan is missing or this Headgate version cannot read it."""
         self._agent = agent
         self._woken = woken
         self._row = row
@@ -214,9 +214,9 @@ class RunDriver:
                 self._wait()
 
     def _goes_on(self) -> bool:
-        """Return whether the run may continue according to the ledger; a run that was retried is reloaded first.
+        """Return whether the run may continue according to the ledger. A run that was retried is reloaded first.
 
-        It may not if it was ended, for instance by an adoption because its tables had changed.
+        It may not continue if it was ended, for instance by an adoption because its tables had changed.
         """
         row = self._read()
         if row.state != self._row.state:
@@ -249,14 +249,14 @@ class RunDriver:
         return self._agent.ledger.run_words(self._row.id)
 
     def _wait(self) -> None:
-        """Wait until the gates are due for a check or an operator's command arrives."""
+        """Wait until the gates are due for another check or an operator's command arrives."""
         self._woken.wait(POLL_S)
 
     def _perform(self, step: Step) -> RunEvidence:
-        """Perform a step; while the pool cannot be reached, retry for a limited time, then fail the step.
+        """Perform a step. While the pool is unreachable, retry for a limited time, then fail the step.
 
-        A pause or cancel that arrives between attempts puts the step off. An unavailable ledger is waited for without
-        a limit, because a failure must be recorded as well, and then the step gets one more attempt.
+        A pause or cancel that arrives between attempts postpones the step. There is no time limit on waiting for the
+        ledger, because a failure must be recorded there as well; afterwards, the step gets one more attempt.
         """
         until, said, last = self._agent.monotonic() + POOL_WAIT_S, "", False
         while True:
@@ -284,11 +284,11 @@ class RunDriver:
                 return self._left(step, _unforeseen(step, error))
 
     def _left(self, step: Step, found: RunEvidence) -> RunEvidence:
-        """Abandon a step; returns `found`, or the evidence of a swap if the ledger records the swap as done."""
+        """Abandon a step, and return `found`, or the evidence of a swap if the ledger records the swap as done."""
         return self._retrying(partial(self._executor.leave, step)) or found
 
     def _poll(self, step: Step) -> RunEvidence:
-        """Check a gate; if the pool or the ledger cannot be reached, the gate stays as it is until the next check."""
+        """Check a gate. If the pool or the ledger is unreachable, the gate stays as it is until the next check."""
         try:
             return self._executor.poll(step)
         except (PoolUnreachable, LedgerUnavailable, Busy) as error:
@@ -365,7 +365,7 @@ class RunDriver:
                     raise
 
     def _how_it_ended(self, run: Run) -> str:
-        """Describe the failed steps or, after a cancel, which versions serve, were stopped or keep running."""
+        """Describe which steps failed or, after a cancel, which versions serve, were stopped or keep running."""
         if run.state is not RunState.CANCELLED:
             failed = [p for p in run.steps if p.state is StepState.FAILED]
             return "; ".join(f"{act_words(p.step.do)} {p.step.table}: {p.note}" for p in failed)
@@ -377,7 +377,7 @@ class RunDriver:
 
 
 def run_of(row: RunRow, plan: Plan) -> Run:
-    """Build a `Run` from its row and the steps of its plan."""
+    """Build a `Run` from its row and its plan's steps."""
     rows = {step.n: step for step in row.steps}
     steps = tuple(
         StepProgress(step, StepState(rows[step.n].state), rows[step.n].tries, rows[step.n].note)
@@ -389,7 +389,10 @@ def run_of(row: RunRow, plan: Plan) -> Run:
 
 
 def _unforeseen(step: Step, error: Exception) -> StepFailed:
-    """Return a failed step for an internal error; if the thread ended instead, the run would be resumed forever."""
+    """Return an internal error as a failed step.
+
+    If the error ended the thread instead, the run would be resumed forever.
+    """
     log.error("step %s %s failed unexpectedly", step.n, step.do, exc_info=error)
     return StepFailed(
         step.n, f"the agent failed unexpectedly on this step ({type(error).__name__}); see headgate logs agent"

@@ -1,7 +1,7 @@
-"""Ends runs: events and audit entries for the end, late commands, and runs that cannot continue.
+"""Ends runs: events and audit entries for the end, commands that arrived too late, and runs that cannot continue.
 
-A run cannot continue if this version cannot execute it or if its environment has changed. Events are written in the
-transaction that records what they report (`RunWrites.advance_run`).
+A run cannot continue if this Headgate version cannot execute it or if its environment has changed. Events are written
+in the transaction that records what they report (`RunWrites.advance_run`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,20 +23,20 @@ from state.runs import RunWordRow, control_of
 
 
 def end_of(run: RunRow, at: float, detail: str) -> tuple[EventRow, AuditRow]:
-    """Return the event and the audit entry for the end of a run; both contain the run's final state."""
+    """Return the event and the audit entry for the end of a run. Both contain the run's final state."""
     audited = AuditRow(0, at, run.actor, "run", run.id, plan_hash=run.plan_hash, outcome=run.state)
     event = event_row(at, EventKind.RUN, f"run {run.id} {run.state}", detail=detail)
     return replace(event, state=run.state, cause=EventCause.RUN, by=run.id), audited
 
 
 def dropped_word(run_id: str, state: str, word: RunWordRow, at: float, why: str = "") -> EventRow:
-    """Return the event for a command that was not carried out because the run is in `state`."""
+    """Return the event for an operator command that was not carried out because the run is in `state`."""
     summary = f"the command to {word.act} run {run_id} was not carried out: the run is {state}"
     return event_row(at, EventKind.RUN, summary, detail="; ".join(filter(None, (f"asked for by {word.actor}", why))))
 
 
 def refused_words(before: Run, after: Run, words: Iterable[RunWordRow], at: float) -> tuple[EventRow, ...]:
-    """Return the events with which the authors of commands learn that these arrived too late to have an effect."""
+    """Return the events that inform the authors of commands that these arrived too late to have an effect."""
     told = []
     for word in words:
         if word.act == "skip":
@@ -59,12 +59,13 @@ def _has_ended_a_hold(before: Run, after: Run) -> bool:
 
 
 def end_unreadable(agent: AgentContext, row: RunRow, why: str, words: Sequence[RunWordRow]) -> None:
-    """End a run as failed, or as cancelled if one of the commands is a cancel; either way, its tables are released.
+    """End a run as failed, or as cancelled if one of the commands is a cancel. Both release the run's tables.
 
-    A run that is done or cancelled is not changed. A failed run can be retried by a version that can read it, and
-    cancelled by any. The run's versions are locked, so that no step is in progress and none begins afterwards; raises
-    Busy if a step takes too long. Pending commands are deleted, with an event for each author, so that only a later
-    command resumes the run. A cancel that is not among `words` is kept, and is carried out next if the run has failed.
+    A run that is done or cancelled is not changed. A failed run can be retried by any Headgate version that can read
+    it, and cancelled by any version. The run's versions are locked, so that no step is in progress and none begins
+    afterwards; raises Busy if a step takes too long. Pending commands are deleted, with an event for each author, so
+    that only a later command resumes the run. A cancel that is not among `words` is kept, and is carried out next if
+    the run has failed.
     """
     keys = {(TableName(step.table), step.version) for step in row.steps if step.table}
     with agent.locks.holding(*keys, by=f"the end of run {row.id}"):
@@ -93,7 +94,7 @@ def end_unreadable(agent: AgentContext, row: RunRow, why: str, words: Sequence[R
 
 
 def _with_recorded_swap(agent: AgentContext, row: RunRow) -> tuple[StepRow, ...]:
-    """Return a run's steps, with a swap marked done if the registry shows that its versions were put into service."""
+    """Return a run's steps, with a swap marked as done if the registry shows that the run put its versions in use."""
     steps = []
     for step in row.steps:
         found = agent.ledger.deployment(TableName(step.table), step.version) if step.do == StepKind.SWAP else None
@@ -104,9 +105,10 @@ def _with_recorded_swap(agent: AgentContext, row: RunRow) -> tuple[StepRow, ...]
 
 
 def _cancelled(agent: AgentContext, row: RunRow, word: RunWordRow) -> tuple[StepRow, ...]:
-    """Stop the versions that a run has started, and undo its unfinished steps, as far as their rows show.
+    """Stop the versions that a run has started, and undo its unfinished steps, as far as their rows allow.
 
-    A step of a newer version, with an unknown kind or state, is cancelled but not undone.
+    Returns the steps' new rows. A step of a kind or state that only newer Headgate versions know is cancelled but not
+    undone.
     """
     rows = _with_recorded_swap(agent, row)
     known = [step for step in rows if step.do in set(StepKind) and step.state in set(StepState)]
@@ -130,7 +132,7 @@ def _after_cancel(step: StepRow, progress: StepProgress | None) -> StepRow:
 
 
 def _step(row: RunRow, step: StepRow) -> Step:
-    """Rebuild a step from its row; the tables of a swap are its own and those with a catch-up gate."""
+    """Rebuild a step from its row. The tables of a swap are its own and those with a catch-up gate."""
     gates = {TableName(found.table) for found in row.steps if found.do == StepKind.CATCH_UP}
     tables = tuple(sorted({TableName(step.table), *gates})) if step.do == StepKind.SWAP else ()
     return Step(
@@ -139,7 +141,7 @@ def _step(row: RunRow, step: StepRow) -> Step:
 
 
 def _failed(agent: AgentContext, row: RunRow, why: str) -> tuple[StepRow, ...]:
-    """Return a run's steps, with the first unfinished one failed with the reason `why`."""
+    """Return a run's steps, with the first unfinished one marked as failed for the reason `why`."""
     steps = _with_recorded_swap(agent, row)
     open_step = next((step for step in steps if step.state not in FINISHED), None)
     return tuple(

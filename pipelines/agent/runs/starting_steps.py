@@ -1,4 +1,4 @@
-"""Steps that create, start and change versions (register, create, start, restart, alter, record); proof of a start."""
+"""Steps that create, start and change versions (register, create, start, restart, alter, record); checks of starts."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -32,7 +32,7 @@ PENDING = "started, first batch pending"
 
 
 def register(run: RunContext, step: Step) -> RunEvidence:
-    """Register an external table in the catalog and in the registry."""
+    """Add an external table to the catalog and to the registry."""
     built = run.built(step)
     pool, logs, id = run.agent.pool.connection(), None, ""
     if table_format(built.format).transaction_log:
@@ -70,7 +70,7 @@ def create(run: RunContext, step: Step) -> RunEvidence:
 
 
 def _why_not_begun(run: RunContext, built: Deployment) -> Sentence | None:
-    """Return why a version cannot begin at its start positions in the logs of its sources; None if it can."""
+    """Return why a version cannot begin at its start positions in its sources' logs, or None if it can."""
     starts = [start for start in map(read_log_start, built.begins_where) if start is not None]
     if not starts or run.agent.ledger.deployment(built.table, built.version) is not None:
         return None
@@ -93,7 +93,7 @@ def start(run: RunContext, step: Step) -> RunEvidence:
 
 
 def restart(run: RunContext, step: Step) -> RunEvidence:
-    """Stop a version, and start it with the new texts on the same checkpoint."""
+    """Stop a version, and start it with the new SQL on the same checkpoint."""
 
     def take_over(deployment: Deployment) -> bool:
         after = replace(deployment, **_texts(run.built(step)))
@@ -116,8 +116,8 @@ def restart(run: RunContext, step: Step) -> RunEvidence:
 def begin_moved(run: RunContext, step: Step) -> Deployment | StepFailed:
     """Start a version on its recorded checkpoint, then move its former checkpoints to the trash.
 
-    The start comes first: while the version's query runs, Spark refuses a late start of the same name on a former
-    checkpoint. If checkpoints cannot be moved, an event is recorded, and the step does not fail.
+    The start comes first: while the version's query runs, Spark refuses a delayed start with the same name on a former
+    checkpoint. If checkpoints cannot be moved, an event is recorded and the step does not fail.
     """
     begun = run.start_unless_stopped(step, after_stop=True)
     try:
@@ -132,7 +132,7 @@ def begin_moved(run: RunContext, step: Step) -> Deployment | StepFailed:
 
 
 def look_for_proof(run: RunContext, step: Step) -> RunEvidence:
-    """Check whether a start has succeeded, which is shown by a committed batch or by a trigger without input."""
+    """Check whether a start has succeeded, as shown by a committed batch or by a trigger without input."""
     deployment, seam = run.deployed(step), run.seams.get(step.n, "")
     if deployment.state == State.FAILED:
         return StepFailed(step.n, f"{deployment.error_class}: {deployment.error}")
@@ -148,9 +148,9 @@ def look_for_proof(run: RunContext, step: Step) -> RunEvidence:
 
 
 def alter(run: RunContext, step: Step) -> RunEvidence:
-    """Add new columns and wider types to a table, its note and its registration, while affected queries are paused.
+    """Add new columns and wider types to a table, its folder note and its registration.
 
-    Changes that were already made are not repeated.
+    Affected queries are paused for the change. Changes that have already been made are not repeated.
     """
     node = run.node(step)
     name = run.agent.layout.catalog_name(step.table, step.version)
@@ -175,13 +175,13 @@ def alter(run: RunContext, step: Step) -> RunEvidence:
 
 
 def take_over_texts(run: RunContext, step: Step, **more: Any) -> None:
-    """Write the new texts and the fields in `more` to the registry; restarts use the new texts from then on."""
+    """Write the new SQL and YAML and the fields in `more` to the registry; all later restarts use them."""
     texts = _texts(run.built(step))
     run.agent.ledger.update_deployment(step.table, step.version, **texts, plan_hash=run.plan.hash, **more)
 
 
 def _texts(built: Deployment) -> dict[str, Any]:
-    """Return the fields of a newly compiled version that a restart takes over."""
+    """Return the fields of a newly compiled version that a restart adopts."""
     names = ("revision", "texts", "compiled", "trigger", "bindings")
     return {name: getattr(built, name) for name in names}
 
@@ -205,7 +205,7 @@ STOPS_AT_ONCE = 8
 
 @contextmanager
 def paused_readers(run: RunContext, step: Step, *, static_too: bool) -> Iterator[tuple[str, ...]]:
-    """Lock and pause the step's version and its streaming readers for a block; yields the names of those paused.
+    """Lock and pause the step's version and its streaming readers for a block; yields the names of the paused ones.
 
     With `static_too`, readers that join the version as a static side are included: they fail if a type becomes wider,
     but not if a column is added. Raises Busy if a version is locked, or the error of a refused restart or failed stop;
