@@ -1,6 +1,7 @@
 """A lock for each version, held by one thread at a time, and the order of operator commands.
 
-A command gets its serial here when it is accepted, before anything is written, so that no stop waits for a disk.
+A command receives its serial number here when it is accepted, before anything is written, so that no stop waits for a
+disk.
 """
 
 import threading
@@ -51,11 +52,11 @@ class StatementLocks:
 
     @contextmanager
     def holding(self, *versions: Version, by: str, wait_s: float = HOLD_S) -> Iterator[None]:
-        """Lock versions for a block that starts, stops or moves them; the same thread may lock them again within it.
+        """Lock versions for a block that starts, stops or moves them. The same thread may lock them again inside it.
 
-        Raises Busy, naming the holder, after `wait_s`. Versions are locked in a fixed order, so that threads that lock
-        several never deadlock. If a call in the block misses its deadline, the versions stay locked until that call
-        ends.
+        Raises Busy, with the name of the holder, after `wait_s` seconds. Versions are locked in a fixed order, so that
+        threads that lock several never deadlock. If a call in the block misses its deadline, the versions stay locked
+        until that call ends.
         """
         with ExitStack() as held:
             for version in sorted(set(versions)):
@@ -70,7 +71,7 @@ class StatementLocks:
 
     @contextmanager
     def deleting(self, version: Version) -> Iterator[None]:
-        """Announce that a version is being deleted, before its readers are looked up.
+        """Announce for a block that a version is being deleted; the block then looks up the version's readers.
 
         A start first records that the reader should be running and then checks this announcement, so that at least one
         of the two notices the other.
@@ -90,7 +91,7 @@ class StatementLocks:
 
     @contextmanager
     def starting(self, version: Version) -> Iterator[None]:
-        """Announce the start of a locked version, from before its first check for stops until after its last one."""
+        """Announce the start of a locked version for a block, which contains the first and the last check for stops."""
         with self._changed:
             self._starting.add(version)
         try:
@@ -110,19 +111,19 @@ class StatementLocks:
             return frozenset(self._holds) | self._owed.keys()
 
     def count_above(self, serial: int) -> None:
-        """Make all future serials higher than `serial`, the highest in the ledger or the journal."""
+        """Make all future serial numbers higher than `serial`, the highest in the ledger or the emergency journal."""
         with self._changed:
             self._serial = max(self._serial, serial)
 
     def newest_serial(self) -> int:
-        """Return the serial of the newest command, of any kind."""
+        """Return the serial number of the latest command of any kind."""
         with self._changed:
             return self._serial
 
     def stop(self, names: Iterable[str]) -> int:
-        """Announce an operator's stop of tables or versions before anything is written; returns the stop's serial.
+        """Announce an operator's request to stop tables or versions, before it is recorded; return its serial number.
 
-        Starts check for such stops later.
+        Starts check for such requests later.
         """
         with self._changed:
             self._serial += 1
@@ -130,46 +131,49 @@ class StatementLocks:
             return self._serial
 
     def stop_waits(self, names: Iterable[str], serial: int) -> None:
-        """Announce a stop that an earlier agent could not record."""
+        """Announce a stop request that an earlier agent could not record in the ledger."""
         with self._changed:
             self._stops.update({name: max(serial, self._stops.get(name, 0)) for name in names})
 
     def recorded(self, names: Iterable[str], serial: int) -> None:
-        """Mark an announced stop as recorded in the ledger."""
+        """Mark an announced stop request as recorded in the ledger."""
         with self._changed:
             self._recorded.update({name: max(serial, self._recorded.get(name, 0)) for name in names})
 
     def start(self) -> int:
-        """Return a new serial for a command that causes statements to run: a start, a restart, a run or a retry."""
+        """Return a new serial number for a command that makes statements run: a start, a restart, a run or a retry."""
         with self._changed:
             self._serial += 1
             self._newest_start = self._serial
             return self._serial
 
     def newest_start(self) -> int:
-        """Return the serial of the newest command that causes statements to run."""
+        """Return the serial number of the latest command that makes statements run."""
         with self._changed:
             return self._newest_start
 
     def started(self, names: Iterable[str], serial: int) -> None:
-        """Record that a start was carried out, of a whole table (which ends the table's stop) or of one version."""
+        """Record that a start of versions or whole tables was carried out.
+
+        For a table, it ends the table's stop request.
+        """
         with self._changed:
             self._started.update({name: max(serial, self._started.get(name, 0)) for name in names})
 
     def stops(self, version: Version) -> int:
-        """Return the serial of the newest stop of a version; actions compare it before and after their effect."""
+        """Return the serial number of a version's latest stop request, to compare before and after an action."""
         with self._changed:
             return stops_of(self._stops, version)
 
     def all_stops(self) -> dict[str, int]:
-        """Return the serial of the newest stop for each table and query name, as `stops_of` expects."""
+        """Return the serial number of the latest stop request by table or query name, as `stops_of` expects it."""
         with self._changed:
             return dict(self._stops)
 
     def has_unrecorded_stop(self, version: Version, *, after: int = 0) -> bool:
-        """Return whether an announced stop is neither in the ledger nor ended by a later start.
+        """Return whether a version has a stop request that is neither in the ledger nor ended by a later start.
 
-        Stops with serials up to `after` are ignored.
+        Stop requests with serial numbers up to `after` are ignored.
         """
         table, name = version[0], query_name(*version)
         with self._changed:
@@ -181,7 +185,7 @@ class StatementLocks:
             )
 
     def was_started_since(self, version: Version, serial: int) -> bool:
-        """Return whether a start of a version, ordered later than the command `serial`, has been carried out."""
+        """Return whether a version was started by a command with a serial number higher than `serial`."""
         with self._changed:
             return self._started.get(query_name(*version), 0) > serial
 
@@ -227,5 +231,5 @@ class StatementLocks:
 
 
 def stops_of(stops: Mapping[str, int], version: Version) -> int:
-    """Return the serial of the newest stop of a version or of its whole table; 0 if there is none."""
+    """Return the serial number of the latest stop request for a version or its whole table, or 0 if there is none."""
     return max(stops.get(version[0], 0), stops.get(query_name(*version), 0))

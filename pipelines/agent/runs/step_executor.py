@@ -60,7 +60,7 @@ class StepExecutor:
         """When each gate began to wait, by the monotonic clock; a new agent begins the wait again."""
 
     def perform(self, step: Step) -> RunEvidence:
-        """Perform one step and return its result.
+        """Perform a step and return its result.
 
         Raises PoolUnreachable, LedgerUnavailable or Busy if the caller should perform the step again later.
         """
@@ -85,7 +85,8 @@ class StepExecutor:
     def leave(self, step: Step) -> StepDone | None:
         """Abandon a step: undo a partial swap, or a start command that had no effect.
 
-        Returns the evidence of a swap that the ledger records, because such a swap is done in spite of later failures.
+        If the ledger records the step's swap, return its evidence, because that swap is done in spite of later
+        failures.
         """
         self._run.take_back(step)
         done = self.recorded(step)
@@ -94,7 +95,7 @@ class StepExecutor:
         return done
 
     def recorded(self, step: Step) -> StepDone | None:
-        """Return the evidence of a swap that the ledger records although its step is unfinished; None otherwise."""
+        """Return the evidence of a swap that the ledger records although its step is unfinished, or None."""
         if step.do is not StepKind.SWAP or not pointer_steps.has_swapped(self._run, step):
             return None
         skipped = pointer_steps.passed_over(self._run, {table for table, _ in self._run.versions(step)})
@@ -103,8 +104,8 @@ class StepExecutor:
     def poll(self, step: Step) -> RunEvidence:
         """Check an open step: whether its version has caught up, may be swapped in, or has committed its first batch.
 
-        A gate that stays closed, or cannot be checked, for longer than the environment allows fails its step. Time
-        during a freeze is not counted.
+        A step fails if its gate stays closed, or cannot be checked, for longer than the environment allows. Time during
+        a freeze is not counted.
         """
         if step.do in MOVES_POINTERS | {StepKind.HOLD} and self._is_frozen():
             self._waiting[step.n] = self._agent.monotonic()
@@ -176,7 +177,7 @@ class StepExecutor:
 
 
 def joined_whole(plan: Plan) -> frozenset[tuple[TableName, int]]:
-    """Return the versions that a plan's nodes join as static sides, and all versions upstream of those in the plan."""
+    """Return the versions that a plan's nodes join as static sides, and the plan's versions upstream of those."""
     bindings = {(node.table, node.version): node.bindings for node in plan.nodes}
     open_ = [(b.parent, b.version) for found in bindings.values() for b in found if not b.streamed]
     joined: set[tuple[TableName, int]] = set()

@@ -32,7 +32,7 @@ def stop(run: RunContext, step: Step) -> RunEvidence:
 
 
 def _left_there(run: RunContext, deployment: Deployment) -> str:
-    """Describe how many rows a rollback leaves in the version that it takes out of service; empty for other stops."""
+    """Describe how many new rows stay in the version that a rollback takes out of service; empty for other stops."""
     if run.plan.request.verb != "rollback" or deployment.served_at is None:
         return ""
     try:
@@ -44,7 +44,7 @@ def _left_there(run: RunContext, deployment: Deployment) -> str:
 
 
 def soak(run: RunContext, step: Step) -> RunEvidence:
-    """Schedule the stop of a replaced version for the end of the environment's soak time."""
+    """Schedule a replaced version to be stopped after the environment's soak time."""
     found = run.deployed(step)
     if found.wanted != WantedState.RUNNING:
         return StepDone(step.n, "it does not run")
@@ -63,7 +63,7 @@ def _stop_in(run: RunContext, step: Step, seconds: float) -> None:
 
 
 def tombstone(run: RunContext, step: Step) -> RunEvidence:
-    """Stop a version and move its files to the trash; fails if a statement reads it or a clone uses its files."""
+    """Stop a version and move its files to the trash. Fails if a statement reads it or a clone uses its files."""
     deployment = run.deployed(step)
     if deployment.wanted == WantedState.RUNNING and not deployment.external:
         return StepFailed(step.n, "it keeps running because something reads it; plan again from the current state")
@@ -82,7 +82,7 @@ def tombstone(run: RunContext, step: Step) -> RunEvidence:
 
 
 def restore(run: RunContext, step: Step) -> RunEvidence:
-    """Move a version back from the trash; it stays stopped."""
+    """Move a version's files back from the trash; the version stays stopped."""
     take_out(run.agent, run.deployed(step))
     return StepDone(step.n)
 
@@ -93,7 +93,7 @@ DAY_S = 86400.0
 def set_aside(agent: AgentContext, deployment: Deployment) -> None:
     """Remove a version's table from the catalog, and move its files to the trash, where they are kept for some days.
 
-    Before anything is moved, it is tested that the ledger can be written; the deletion itself is recorded last.
+    First, the ledger is checked to be writable; the deletion itself is recorded last.
     """
     layout, files = agent.layout, agent.files
     agent.ledger.heartbeat(agent.clock())
@@ -115,7 +115,7 @@ def set_aside(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def back_from_trash(agent: AgentContext, deployment: Deployment) -> None:
-    """Undo a `set_aside` that the ledger does not record; files that it had not moved yet stay in place."""
+    """Undo a `set_aside` that the ledger does not record. Files that have not been moved yet stay in place."""
     name = agent.layout.catalog_name(deployment.table, deployment.version)
     trash = agent.layout.trash_folder(deployment.table, deployment.version)
     agent.files.put_back(_table_in(trash, name), deployment.folder)
@@ -124,7 +124,7 @@ def back_from_trash(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def back_into_trash(agent: AgentContext, deployment: Deployment) -> None:
-    """Undo a `take_out` that the ledger does not record; files that it had not moved yet stay in the trash."""
+    """Undo a `take_out` that the ledger does not record. Files that have not been moved yet stay in the trash."""
     for each in reversed(_with_bases(agent, deployment)):
         name = agent.layout.catalog_name(each.table, each.version)
         forget(agent.pool.connection(), agent.layout, each)
@@ -135,8 +135,8 @@ def back_into_trash(agent: AgentContext, deployment: Deployment) -> None:
 def take_out(agent: AgentContext, deployment: Deployment) -> None:
     """Move a version's files back from the trash and register its table; the version stays stopped.
 
-    For a clone, the versions that contain its rows are restored too. Raises Refused if the retention of any of them
-    has expired. The ledger is written last, in one transaction, so an interrupted undelete can be repeated.
+    For a clone, the versions that contain its rows are restored too. Raises Refused if the retention of any of these
+    versions has expired. The ledger is written last, in one transaction, so an interrupted undelete can be repeated.
     """
     if deployment.drop_after is None:
         return
@@ -158,7 +158,7 @@ def take_out(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def _with_bases(agent: AgentContext, deployment: Deployment) -> list[Deployment]:
-    """Return a version in the trash, preceded by the versions in the trash from which it was cloned, if any."""
+    """Return a version in the trash, preceded by the versions in the trash that it was cloned from, if any."""
     found = agent.ledger.deployment(deployment.table, deployment.version)
     if found is None or found.drop_after is None:
         return []
@@ -167,9 +167,9 @@ def _with_bases(agent: AgentContext, deployment: Deployment) -> list[Deployment]
 
 
 def archive_former(agent: AgentContext, deployment: Deployment) -> None:
-    """Move to the trash the checkpoints that a version has stopped using, at a seam or a rewrite.
+    """Move to the trash the checkpoints that a version stopped using after a seam or a rewrite.
 
-    They are moved to a folder that is named after the time of their purge, within the version's trash folder.
+    They are moved to a subfolder of the version's trash folder that is named after the time at which it will be purged.
     """
     layout, files = agent.layout, agent.files
     beside = files.made_beside(layout.checkpoint_folder(deployment.table, deployment.version))

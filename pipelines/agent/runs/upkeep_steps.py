@@ -41,7 +41,7 @@ _one_at_a_time = Lock()
 
 
 def look_after(run: RunContext, step: Step) -> RunEvidence:
-    """Start the OPTIMIZE or VACUUM of a step, unless the table's log shows that it was done before."""
+    """Start the OPTIMIZE or VACUUM of a step, unless the table's log shows that it has already been done."""
     deployment = run.deployed(step)
     if (found := _done(run, step, deployment)) is not None:
         return StepDone(step.n, _words(step, _all_done(run, step, deployment, found)))
@@ -53,7 +53,7 @@ def look_after(run: RunContext, step: Step) -> RunEvidence:
 
 
 def look_for_end(run: RunContext, step: Step) -> RunEvidence:
-    """Check whether the OPTIMIZE or VACUUM has ended; while the table's log cannot be reached, keep waiting."""
+    """Check whether the OPTIMIZE or VACUUM has ended. While the table's log is unreachable, keep waiting."""
     try:
         return _look_for_end(run, step)
     except TryAgain as error:
@@ -87,7 +87,7 @@ def _failure_words(run: RunContext, step: Step, error: HeadgateError) -> str:
 
 
 def _measure(agent: AgentContext, deployment: Deployment) -> None:
-    """Update the statistics of a table after it was maintained, if it can be measured."""
+    """Update a table's statistics after maintenance, if the table can be measured."""
     key = (deployment.table, deployment.version)
     try:
         held = agent.files.contents(deployment.folder, deployment.format)
@@ -102,7 +102,7 @@ def _measure(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def end_upkeep(run: RunContext, waiting: Collection[int]) -> None:
-    """End the OPTIMIZE and VACUUM operations of a run, except for the steps whose numbers are in `waiting`."""
+    """Cancel a run's OPTIMIZE and VACUUM operations, except those of the steps whose numbers are in `waiting`."""
     for open_ in (open_ for n, open_ in run.upkeep.items() if n not in waiting and not open_.work.done()):
         open_.ended.set()
         try:
@@ -113,7 +113,7 @@ def end_upkeep(run: RunContext, waiting: Collection[int]) -> None:
 
 
 def why_needed(run: RunContext, deployment: Deployment) -> Sentence | None:
-    """Return why files that a vacuum would delete are still needed; None if they are not.
+    """Return why files that a vacuum would delete are still needed, or None if they are not.
 
     All versions that stream this one are checked, whether running, stopped, replaced or in the trash, because they may
     continue from their checkpoints.
@@ -134,7 +134,7 @@ def why_needed(run: RunContext, deployment: Deployment) -> Sentence | None:
 
 
 def _held_by(agent: AgentContext, clones: Sequence[Deployment]) -> Sentence | None:
-    """Return which clones use the files of a version, and how or when these clones are removed."""
+    """Describe which clones use a version's files, and how or when these clones are removed."""
     there = [clone for clone in clones if not clone.deleted]
     names = ", ".join(physical_name(clone.table, clone.version) for clone in there or clones)
     if there:
@@ -156,7 +156,7 @@ def _readers(agent: AgentContext, deployment: Deployment) -> list[Deployment]:
 
 
 def _unread(agent: AgentContext, parent: Deployment, reader: Deployment, moment: float) -> Iterator[str]:
-    """Describe, for each stream of a reader, the unread version of the log whose files a vacuum would delete."""
+    """Describe, for each stream of a reader, the unread log version whose files a vacuum would delete."""
     _, checkpoint = places_of(agent, reader)
     reads = streamed_reads(reader)
     # Only streams of this version matter, so the version stands for every parent.
@@ -170,7 +170,7 @@ def _unread(agent: AgentContext, parent: Deployment, reader: Deployment, moment:
 
 
 def _reads_on(reader: Deployment) -> str:
-    """Describe how to restart a stopped or failed reader; empty if it should be running, or is deleted."""
+    """Describe how to restart a stopped or failed reader; empty if it should be running or is deleted."""
     if reader.deleted or (reader.wanted == WantedState.RUNNING and reader.state != State.FAILED):
         return ""
     version = "" if reader.active else f"@v{reader.version}"
@@ -183,20 +183,20 @@ def _done(run: RunContext, step: Step, deployment: Deployment) -> Upkeep | None:
 
 
 def _all_done(run: RunContext, step: Step, deployment: Deployment, found: Upkeep | None) -> Upkeep | None:
-    """Return what a step did to a version's table and to its table of deleted keys; None if there was nothing to do."""
+    """Return what a step did to a version's table and its table of deleted keys, or None if there was nothing to do."""
     deleted = _deleted_keys(run, deployment)
     beside = run.agent.files.upkeep(deleted, step.do.upper(), _tag(run, step)) if deleted else None
     return found + beside if found and beside else found or beside
 
 
 def _deleted_keys(run: RunContext, deployment: Deployment) -> str:
-    """Return the location of a keyed version's table of deleted keys; empty if it has none."""
+    """Return the location of a keyed version's existing table of deleted keys, or an empty string if there is none."""
     place = deleted_keys_of(deployment)
     return place if place and run.agent.files.is_there(f"{place}/_delta_log") else ""
 
 
 def _tag(run: RunContext, step: Step) -> str:
-    """Return the tag that identifies the work of a step in the pool and in the table's log."""
+    """Return the tag that identifies a step's work in the pool and in the table's transaction log."""
     return f"headgate-{run.id}-{step.n}"
 
 
@@ -243,7 +243,7 @@ def _look_after_now(run: RunContext, step: Step, open_: OpenUpkeep) -> None:
 def _at_rest(run: RunContext, step: Step) -> Iterator[None]:
     """Lock a version and pause its statement for a block: a MERGE fails if its files are being rewritten (4.4.0).
 
-    According to the registry, the statement should still be running, so the reconciler restarts it even if the agent
+    The registry still records that the statement should be running, so the reconciler restarts it even if the agent
     dies.
     """
     with run.agent.locks.holding((step.table, step.version), by=f"run {run.id}"):

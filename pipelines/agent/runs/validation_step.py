@@ -1,4 +1,4 @@
-"""Validates a new version before its pointer moves, at a position that both versions have read.
+"""Validates a new version before its pointer moves, at a position that both the old and the new version have read.
 
 The comparison runs in its own thread, so that operator commands never wait for it. Its results are recorded in the
 ledger, whether or not they block the swap.
@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 
 
 def end_comparisons(run: RunContext, waiting: Collection[int]) -> None:
-    """End the comparisons of a run, except for the steps whose numbers are in `waiting`."""
+    """End a run's comparisons, except those of the steps whose numbers are in `waiting`."""
     for open_ in (open_ for n, open_ in run.validations.items() if n not in waiting):
         if open_.comparison is not None:
             open_.comparison.end()
@@ -76,7 +76,7 @@ def validate(run: RunContext, step: Step) -> RunEvidence:
 
 
 def look_for_verdict(run: RunContext, step: Step) -> RunEvidence:
-    """Check whether there is a position for the comparison, and whether the comparison has ended."""
+    """Check a validation: start the comparison once there is a common position, and evaluate it once it has ended."""
     agent, open_ = run.agent, run.validations[step.n]
     new = agent.ledger.deployment(step.table, step.version)
     if new is None:
@@ -108,7 +108,7 @@ def look_for_verdict(run: RunContext, step: Step) -> RunEvidence:
 def _no_position(
     run: RunContext, step: Step, versions: tuple[Deployment | None, Deployment], open_: OpenValidation, why: str
 ) -> RunEvidence:
-    """Keep waiting for a position; after a time limit, fail the step, so that an operator decides."""
+    """Keep waiting for a common position. After a time limit, fail the step, so that an operator decides."""
     slowest_s = max(trigger_s(each.trigger) for each in versions if each is not None)
     most_s = max(ALIGNED_S, ALIGNED_TRIGGERS * slowest_s)
     if run.agent.monotonic() - open_.opened_at > most_s:
@@ -122,7 +122,7 @@ def _no_position(
 def _position(
     agent: AgentContext, old: Deployment | None, new: Deployment, open_: OpenValidation
 ) -> AlignedPair | Unaligned:
-    """Find the newest position that both versions have read, or the reason why there is none, now or forever."""
+    """Find the latest position that both versions have read, or the reason why there is none yet or never will be."""
     if old is None or old.deleted:
         return Unaligned("there is no version to compare with", final=True)
     both: list[Version] = [(old.table, old.version), (new.table, new.version)]
@@ -141,7 +141,7 @@ def _position(
 
 
 def _why_never(agent: AgentContext, old: Deployment | None, open_: OpenValidation) -> Sentence | None:
-    """Return why the old version will never reach a position that the new version has read; None if it may."""
+    """Return why the old version will never reach a position that the new version has read, or None if it may."""
     if old is None:
         return None
     name = query_name(old.table, old.version)
@@ -161,7 +161,7 @@ def _why_never(agent: AgentContext, old: Deployment | None, open_: OpenValidatio
 
 
 def _ended_upstream(agent: AgentContext, deployment: Deployment) -> Sentence | None:
-    """Describe the failed or stopped upstream version without which a caught-up version gets no input; None if none."""
+    """Describe the failed or stopped upstream version that keeps a caught-up version without input, or return None."""
     measured = agent.ledger.measurement(deployment.table, deployment.version)
     if measured is None or measured.lag_files != 0:
         return None
@@ -202,7 +202,7 @@ def _begin(
 
 
 def _catalog_names(run: RunContext) -> dict[TableName, str]:
-    """Return the catalog name of each table that a check may read: the release's new version, or the serving one."""
+    """Return the catalog name of each table that a check may read: of the release's new version or the serving one."""
     layout = run.agent.layout
     serving = {found.table: found.version for found in run.agent.ledger.deployments() if found.active}
     versions = serving | {table: node.version for table, node in run.nodes.items() if node.action is Action.REBUILD}
@@ -252,7 +252,7 @@ def _judged(
 
 
 def _words(results: tuple[CheckResult, ...]) -> str:
-    """Summarize the results of a validation in one line; no result may be one that blocks the swap."""
+    """Summarize a validation's results in one line. The results must not include any that block the swap."""
     assert not any(result.verdict in BLOCKING for result in results)
     skipped = [result.summary for result in results if result.verdict is CheckVerdict.SKIPPED]
     expected = [result for result in results if result.verdict is CheckVerdict.EXPECTED]

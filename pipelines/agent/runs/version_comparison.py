@@ -1,6 +1,6 @@
 """Compares two versions of a table at one position, and runs the project's checks on the new version.
 
-It reads only the files of batches up to that position, because the tables keep changing.
+Only files of batches up to that position are read, because the tables keep changing.
 """
 
 import secrets
@@ -76,7 +76,7 @@ _one_at_a_time = Lock()
 
 
 class VersionComparison:
-    """A comparison of two versions, which only reads and has a time limit; it runs in its own thread."""
+    """A read-only comparison of two versions, with a time limit, that runs in its own thread."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
@@ -86,7 +86,7 @@ class VersionComparison:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait until no other comparison runs; raises TryAgain if this comparison is ended while it waits."""
+        """Wait until no other comparison runs. Raises TryAgain if this comparison is ended while it waits."""
         try:
             while not _one_at_a_time.acquire(timeout=ENDED_EVERY_S):
                 self._go_on()
@@ -100,13 +100,13 @@ class VersionComparison:
             self._over.set()
 
     def end(self) -> None:
-        """End the comparison and its query in the pool, without waiting for that."""
+        """End the comparison and its query in the pool, without waiting until they have ended."""
         if not self._ended.is_set() and not self._over.is_set():
             self._ended.set()
             Thread(target=self._interrupt, name="end of a comparison", daemon=True).start()
 
     def _interrupt(self) -> None:
-        """Interrupt the query repeatedly until the comparison is over, because the query may not have begun yet."""
+        """Interrupt the query repeatedly until the comparison is over, because the query may not have started yet."""
         while not self._over.is_set():
             with suppress(HeadgateError):
                 pool = self._agent.pool.connection()
@@ -122,7 +122,7 @@ class VersionComparison:
         return f"headgate-compare-{self._mark}"
 
     def compare(self, pair: VersionPair) -> tuple[CheckResult, ...]:
-        """Compare the rows of two versions; raises TryAgain after the time limit, and errors of the pool."""
+        """Compare the rows of two versions. Raises TryAgain after the time limit."""
         expected = self._bounded(expected_of(self._agent, pair), pair)
         old_columns, new_columns = (column_types(each.texts, each.table) for each in (pair.old, pair.new))
         schema = schema_result(old_columns, new_columns, expected)
@@ -194,7 +194,7 @@ class VersionComparison:
         return replace(expected, rows=(RowEffect(RowSide.NEW, words, most=rows),))
 
     def _totals(self, rows: ComparedRows, expected: Expectation, views: Sequence[FileView]) -> tuple[CheckResult, ...]:
-        """Compare the totals or equal rows of versions whose rows cannot be paired; empty if they can be paired."""
+        """Compare totals, or the rows kept, of versions whose rows cannot be paired. Empty if they can be paired."""
         totals = expected.totals
         if expected.rewritten and rows.equal:
             return (kept_rows_result(self._run(kept_rows_query(rows), views), expected.anything),)
@@ -207,9 +207,9 @@ class VersionComparison:
         return (totals_result(totals, found, expected, [name.lower() for name, _ in rows.columns]),)
 
     def check(self, new: Deployment, upto: int | None, names: Mapping[TableName, str]) -> tuple[CheckResult, ...]:
-        """Run the project's checks on the rows of the new version up to the batch `upto`; None means all of its rows.
+        """Run the project's checks on the new version's rows up to batch `upto`, or on all of them if it is None.
 
-        `names` are the catalog names of the other tables. A check that Spark refuses counts as failed.
+        `names` contains the catalog names of the other tables. A check that Spark refuses is reported as failed.
         """
         batch = written_batch(self._agent, new) if upto is None else upto
         columns, unread, found = column_types(new.texts, new.table), "", []
@@ -247,7 +247,10 @@ class VersionComparison:
         return tuple(found)
 
     def _files(self, deployment: Deployment, upto: int) -> tuple[str, ...]:
-        """Return the files that a version's batches up to `upto` wrote; raises Refused if they are not all its rows."""
+        """Return the files that a version's batches up to `upto` wrote.
+
+        Raises Refused if they are not exactly its rows.
+        """
         name = query_name(deployment.table, deployment.version)
         try:
             found = self._agent.files.written_files(deployment.folder, upto)
@@ -281,9 +284,9 @@ def _missing(reads: Iterable[TableName], names: Container[TableName]) -> str:
 
 
 def why_never_equal(agent: AgentContext, old: Version, new: Version) -> Sentence | None:
-    """Return why a version can never equal an older one, even at the same position; None if it can.
+    """Return why a version can never equal an older one, even at the same position, or None if it can.
 
-    A version that reads a stream of changes cannot: the changes depend on the batches of the table and on when the
+    A version that reads a change stream cannot, because the changes depend on the table's batches and on when the
     stream began.
     """
     deployed = {(found.table, found.version): found for found in agent.ledger.deployments()}
@@ -309,8 +312,8 @@ def why_never_equal(agent: AgentContext, old: Version, new: Version) -> Sentence
 def version_histories(agent: AgentContext, *versions: Version) -> dict[Version, VersionHistory]:
     """Return the batch histories of versions and of all versions upstream of them, except external tables.
 
-    Versions that are not in the registry are omitted; deleted ones have no batches. Raises TryAgain if files cannot be
-    reached.
+    Versions that are not in the registry are omitted, and deleted ones have no batches. Raises TryAgain if files are
+    unreachable.
     """
     deployed = {(found.table, found.version): found for found in agent.ledger.deployments()}
     found: dict[Version, VersionHistory] = {}

@@ -1,6 +1,6 @@
 """Stops running statements whose tables were replaced or changed, before rows are lost.
 
-Rows that other programs write to a keyed table are reported once; its statement is not affected and keeps running.
+Rows that other programs write to a keyed table are reported once; the table's statement keeps running.
 """
 
 import logging
@@ -39,7 +39,7 @@ class ChangedTables:
         """Fingerprint of the last reported foreign commit, by deployment."""
 
     def round(self) -> None:
-        """Stop running statements whose tables have changed, recording why; report foreign writes to keyed tables."""
+        """Stop running statements whose tables have changed, and record why. Report foreign writes to keyed tables."""
         for deployment in self._agent.ledger.deployments():
             if deployment.deleted:
                 continue
@@ -127,7 +127,7 @@ class ChangedTables:
 
 
 def fault_that_ended(agent: AgentContext, deployment: Deployment, error_class: str) -> TableFault | None:
-    """Return the change to a table that made Spark end a statement; None if there is none, or it is not the cause.
+    """Return the change to a table that made Spark end a statement, or None if there is no such change.
 
     Spark's error names neither the table nor a missing static side that is an external table (Delta 4.4.0).
     """
@@ -140,6 +140,6 @@ def fault_that_ended(agent: AgentContext, deployment: Deployment, error_class: s
 
 
 def _runs(deployment: Deployment) -> bool:
-    """Return whether a deployment has a statement that is running and should be."""
+    """Return whether a deployment's statement is running and should be."""
     ours = not (deployment.external or deployment.deleted)
     return ours and deployment.wanted == WantedState.RUNNING and deployment.state in ALIVE

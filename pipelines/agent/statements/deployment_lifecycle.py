@@ -1,7 +1,7 @@
 """Starts and stops one deployment, for steps, operators and the reconciler.
 
-A stream may track the schemas that it has read: Spark then ends it at each change of columns, and expects a restart
-(Delta 4.4.0).
+A stream may track the schemas that it has read: Spark then ends it at each column change, and expects a restart (Delta
+4.4.0).
 """
 
 import logging
@@ -42,14 +42,15 @@ PYTHON_CALL_S = 60.0
 
 
 def start(agent: AgentContext, deployment: Deployment, *, stops: int, after_stop: bool = False) -> ReportedQuery:
-    """Lock a deployment, read its current row, and start it on its checkpoint; returns its new or existing query.
+    """Lock a deployment, read its current row, and start it on its checkpoint. Return the new or existing query.
 
-    Raises Refused, EngineRefused, PoolUnreachable or LedgerUnavailable before the start, and NotRecorded if the query
-    runs but could not be recorded.
+    Raises Refused, EngineRefused, PoolUnreachable or LedgerUnavailable if the deployment was not started, and
+    NotRecorded if its query runs but could not be recorded.
 
-    `stops` is the serial of the start command, or `StatementLocks.stops` from when the caller decided to start; a
-    later stop by an operator wins. With `after_stop`, the caller has stopped a running query for this start, which an
-    error then reports. The owner file is read before every start, because Spark does not fence checkpoints.
+    `stops` is the serial number of the start command, or the value of `StatementLocks.stops` when the caller decided to
+    start; a later stop request takes precedence. `after_stop` means that the caller has stopped a running query for
+    this start, which an error then reports. The owner file is read before every start, because Spark does not fence
+    checkpoints.
     """
     try:
         return _start(agent, deployment, stops)
@@ -63,7 +64,7 @@ def start(agent: AgentContext, deployment: Deployment, *, stops: int, after_stop
 
 
 def refuse_start(agent: AgentContext, deployment: Deployment, *, stops: int) -> None:
-    """Raise the error with which a start would be refused now, so that callers do not stop a running query in vain.
+    """Raise the error with which a start would be refused now, so that no running query is stopped in vain.
 
     A refusal by Spark itself is not predicted. If the catalog lacks the table, it is registered here, because that may
     be refused as well.
@@ -74,7 +75,7 @@ def refuse_start(agent: AgentContext, deployment: Deployment, *, stops: int) -> 
 
 
 def refuse_unready(agent: AgentContext, deployment: Deployment, *, stops: int) -> None:
-    """Raise the error with which a start would be refused now, whatever its checkpoint."""
+    """Raise the error with which a start would be refused now, without considering the checkpoint."""
     agent.identity.refuse_doubt()
     _refuse_stopped(agent, deployment, stops)
     # Not the connection for stops: a statement stopped over that one could not be restarted.
@@ -131,7 +132,7 @@ def _record_start(agent: AgentContext, deployment: Deployment, query: ReportedQu
 
 @contextmanager
 def _recorded_later(deployment: Deployment) -> Iterator[None]:
-    """Log a LedgerUnavailable error in the block instead of raising it, so that the caller can raise Spark's error."""
+    """Log a LedgerUnavailable error in the block instead of raising it, so that the caller can raise another error."""
     try:
         yield
     except LedgerUnavailable as error:
@@ -139,7 +140,7 @@ def _recorded_later(deployment: Deployment) -> Iterator[None]:
 
 
 def _as_held(agent: AgentContext, key: Version) -> Deployment:
-    """Return the current row of a locked version, which may have changed; raises Refused if it was deleted."""
+    """Return the current row of a locked version, or raise Refused if the version was deleted in the meantime."""
     found = agent.ledger.deployment(*key)
     if found is None or found.deleted:
         raise Refused(f"{query_name(*key)} was deleted in the meantime", remedy="headgate ls shows what is deployed")
@@ -155,8 +156,8 @@ def stop(
 ) -> None:
     """Stop a deployment's query, and wait until it has ended and its last batch is written.
 
-    `calling` is called just before each call of Spark's stop. This takes no lock, because an operator's stop must not
-    wait for one; starts check for stops afterwards.
+    `calling` is called just before each call of Spark's stop. No lock is taken, because an operator's stop must not
+    wait for one; starts check for stop requests afterwards.
     """
     pool = agent.pool.connection_for_stops()
     name = query_name(deployment.table, deployment.version)
@@ -164,13 +165,16 @@ def stop(
 
 
 def pause(agent: AgentContext, deployment: Deployment) -> None:
-    """Stop a deployment briefly: it should still be running, and its next start is not counted as a restart."""
+    """Stop a deployment's query briefly.
+
+    The deployment should still run, and its next start is not counted as a restart.
+    """
     agent.paused.add(deployment.run_id)
     stop(agent, deployment)
 
 
 def _started(agent: AgentContext, deployment: Deployment, stops: int) -> ReportedQuery | None:
-    """Start a query and return it; None if it was stopped again because of an operator's stop in the meantime.
+    """Start a query and return it, or None if an operator's stop request arrived and the query was stopped again.
 
     This must not wait for the ledger, because a stop may be waiting for this start.
     """
@@ -205,9 +209,9 @@ def overtaken(deployment: Deployment) -> Overtaken:
 
 
 def mark_stopped(agent: AgentContext, deployment: Deployment) -> bool:
-    """Record that a deployment's query has ended; returns False if a later start has overtaken the stop.
+    """Record that a deployment's query has ended. Return False if a later start has overtaken the stop.
 
-    Whether the deployment should be running does not change.
+    The desired state does not change.
     """
     return agent.ledger.put_stopped(deployment.table, deployment.version, deployment.run_id, agent.clock())
 
@@ -231,7 +235,7 @@ def fail(agent: AgentContext, deployment: Deployment, error_class: str, error: s
 
 
 def say_why(agent: AgentContext, deployment: Deployment, why: str, *, error_class: str = "") -> None:
-    """Record why a statement's state is not the desired one, unless its row has changed; the caller will try again."""
+    """Record why a statement is not in its desired state, unless its row has changed since it was read."""
     about = (deployment.table, deployment.version)
     wanted = deployment.wanted == WantedState.RUNNING and not deployment.external
     lost = wanted and deployment.state in ALIVE | {State.UNKNOWN}
@@ -246,7 +250,7 @@ def say_why(agent: AgentContext, deployment: Deployment, why: str, *, error_clas
 
 
 def _refuse_other_python(agent: AgentContext, deployment: Deployment) -> None:
-    """Raise Refused if a keyed deployment needs a Python that an external pool lacks; local pools use the agent's."""
+    """Raise Refused if an external pool lacks the Python that a keyed deployment needs. Local pools use the agent's."""
     if upsert_of(deployment) is None or agent.layout.environment.pool.url is None:
         return
     pool = agent.pool.connection()
@@ -256,20 +260,20 @@ def _refuse_other_python(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def check_checkpoint(agent: AgentContext, deployment: Deployment) -> None:
-    """Raise Refused or NotAdopted if checkpoint or tables belong to another version or another environment."""
+    """Raise Refused or NotAdopted if the checkpoint or tables belong to another version or another environment."""
     refuse_other_tables(agent, deployment)
     refuse_other_checkpoint(agent, deployment)
     _refuse_other_environment(agent, deployment)
 
 
 def written_batch(agent: AgentContext, deployment: Deployment) -> int | None:
-    """Return the newest batch that a statement has written to its table; None if there is none."""
+    """Return the latest batch that a statement has written to its table, or None if there is none."""
     query = query_of(agent, deployment)
     return agent.files.sink_batch(deployment.folder, format=deployment.format, query=query)
 
 
 def refuse_other_checkpoint(agent: AgentContext, deployment: Deployment, *, owners: tuple[str, ...] = ()) -> int | None:
-    """Raise Refused unless a checkpoint is the deployment's own and matches its table; returns the committed batch.
+    """Return the committed batch, or raise Refused unless the checkpoint is the deployment's own and fits its table.
 
     With any other checkpoint, Spark would start over. The owner must be this ledger or one of `owners`. The sink is
     read before the checkpoint, because a running query writes the checkpoint last.
@@ -307,7 +311,7 @@ def refuse_other_checkpoint(agent: AgentContext, deployment: Deployment, *, owne
 
 
 def query_of(agent: AgentContext, deployment: Deployment) -> str:
-    """Return the query id in a version's checkpoint; empty before the version's first start."""
+    """Return the query id in a version's checkpoint, or an empty string before the version's first start."""
     if deployment.checkpoint_id:
         return deployment.checkpoint_id
     found = agent.files.read(deployment.checkpoint)
@@ -315,7 +319,7 @@ def query_of(agent: AgentContext, deployment: Deployment) -> str:
 
 
 def _refuse_other_environment(agent: AgentContext, deployment: Deployment) -> None:
-    """Raise NotAdopted if a checkpoint is of another epoch or, unless the policy allows this, another machine."""
+    """Raise NotAdopted if a checkpoint belongs to another epoch or, unless the policy allows it, another machine."""
     name, here = query_name(deployment.table, deployment.version), agent.files
     found = here.read(deployment.checkpoint)
     if found is None:
@@ -334,15 +338,15 @@ def _refuse_other_environment(agent: AgentContext, deployment: Deployment) -> No
 
 
 def _made_by_another(found: CheckpointState, deployment: Deployment) -> bool:
-    """Return whether the checkpoint was created by another run than the deployment; False if either run is unknown."""
+    """Return whether another run than the deployment's created the checkpoint. False if either run is unknown."""
     return bool(found.run and deployment.made_by and found.run != deployment.made_by)
 
 
 def refuse_other_age(name: str, planned: int | None, committed: int | None, sink: int | None) -> None:
     """Raise Refused if a checkpoint does not match the batches that its table records.
 
-    Spark's file sink and Delta skip batches that they already have, and report success (4.2.0, 4.4.0), so a checkpoint
-    that is behind its table would lose rows. A table that lacks committed batches would never receive them.
+    Spark's file sink and Delta skip batches that they already have, and report success (4.2.0, 4.4.0), so rows would be
+    lost with a checkpoint that is behind its table. A table that lacks committed batches would never receive them.
     """
     ways_out = f"restore both from one moment, or headgate plan {name.partition('@')[0]} --rebuild".format(
         table=name.partition("@")[0]
@@ -366,7 +370,7 @@ def refuse_other_age(name: str, planned: int | None, committed: int | None, sink
 def _runs_on(agent: AgentContext, deployment: Deployment) -> dict[str, Any]:
     """Return the fields to record at a start: engine version and pool settings.
 
-    Pool settings are omitted for versions that were first started before these were recorded.
+    Pool settings are omitted for versions that were first started before Headgate recorded these settings.
     """
     found: dict[str, Any] = {}
     with suppress(HeadgateError):
@@ -411,5 +415,5 @@ def select_of(agent: AgentContext, deployment: Deployment) -> str:
 
 
 def goes_on(deployment: Deployment, error_class: str) -> bool:
-    """Return whether a statement ended only to record changed columns, so that its next start succeeds."""
+    """Return whether a statement ended only to record changed columns, so that its next start will succeed."""
     return error_class == COLUMNS_KEPT and tracks_schemas(deployment)

@@ -56,7 +56,7 @@ RECORD_S = 1.0
 
 
 class Recorded(Enum):
-    """Where a stop was recorded; NOWHERE is false."""
+    """Where a stop request was recorded. NOWHERE is falsy."""
 
     LEDGER = "ledger"
     JOURNAL = "emergency journal"
@@ -67,7 +67,10 @@ class Recorded(Enum):
 
 
 class StatementControl:
-    """Stops, starts and restarts statements at once. The registry is cached, so that stops work without the ledger."""
+    """Carries out stop, start and restart commands at once.
+
+    The registry is cached, so that stops work without the ledger.
+    """
 
     def __init__(self, agent: AgentContext, emergency: EmergencyJournal) -> None:
         self._agent = agent
@@ -76,13 +79,13 @@ class StatementControl:
         announce_journal(agent, emergency)
 
     def remember(self, deployments: tuple[Deployment, ...]) -> None:
-        """Cache the registry, for stops while the ledger cannot be read."""
+        """Cache the registry, for stops that are requested while the ledger cannot be read."""
         self._remembered = deployments
 
     def stop(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
-        """Stop all versions of tables that may be running, or single versions such as `a@v2`; readers first.
+        """Stop individual versions such as `a@v2`, or all versions of a table that may be running; readers first.
 
-        The intent is recorded for all of them, before the first call to Spark.
+        Before the first call to Spark, the request is recorded for all of them.
         """
         found = self._stoppable(names)
         word = Word(self._agent.locks.stop(names), by, self._agent.clock())
@@ -93,17 +96,23 @@ class StatementControl:
         return tuple(replace(outcome, recorded=bool(recorded)) for outcome in outcomes)
 
     def start(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
-        """Start stopped or failed statements on their checkpoints, sources first; raises like `_each`."""
+        """Start stopped or failed statements on their checkpoints, sources first. Raises errors as `_each` does."""
         return self._each(names, tuple(reversed(self._find(names))), Came.STARTED, arrived, by)
 
     def restart(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
-        """Restart statements on their checkpoints with their deployed revision, readers first; raises like `_each`."""
+        """Restart statements on their checkpoints with their deployed revision, readers first.
+
+        Raises errors as `_each` does.
+        """
         return self._each(names, self._find(names), Came.RESTARTED, arrived, by)
 
     def _each(
         self, names: tuple[str, ...], found: tuple[Deployment, ...], done: Came, arrived: float, by: str
     ) -> tuple[ActOutcome, ...]:
-        """Start or restart versions and return the outcomes; with only one version, an error is raised instead."""
+        """Start or restart versions, and return the outcomes.
+
+        If there is only one version, its error is raised instead.
+        """
         word = Word(self._agent.locks.start(), by, self._agent.clock())
         outcomes: list[ActOutcome] = []
         for deployment in found:
@@ -119,10 +128,10 @@ class StatementControl:
         return tuple(outcomes)
 
     def _start_one(self, found: Deployment, word: Word, *, done: Came, whole: bool) -> ActOutcome:
-        """Start one version, after stopping it if `done` is RESTARTED; with `whole`, a stop of its table ends too.
+        """Start one version, after stopping it if `done` is RESTARTED. `whole` also ends a stop of the version's table.
 
-        Everything that may refuse the start is checked before the running query is stopped. Once Spark has accepted
-        the start, it is reported as done, even if it cannot be recorded. The caller measures the time.
+        Everything that may refuse the start is checked before the running query is stopped. Once Spark has accepted the
+        start, it is reported as done, even if it cannot be recorded. The caller measures the time.
         """
         agent, key, name = self._agent, (found.table, found.version), query_name(found.table, found.version)
         verb = "start" if done is Came.STARTED else "restart"
@@ -152,7 +161,7 @@ class StatementControl:
         return ActOutcome(*key, done, None, 0.0, recorded)
 
     def _take_back(self, key: Version, word: Word, before: WordRow | None, error: HeadgateError) -> None:
-        """Undo the command of a refused start; raises NotTakenBack if the ledger cannot be written."""
+        """Undo the command of a refused start in the ledger, or raise NotTakenBack if the ledger cannot be written."""
         if not self._written(partial(self._agent.ledger.take_back, *key, word, before)):
             name = query_name(*key)
             raise NotTakenBack(
@@ -161,7 +170,7 @@ class StatementControl:
             ) from error
 
     def _written(self, write: Callable[[], object]) -> bool:
-        """Write to the ledger after a start; returns False if that fails, which does not undo the start."""
+        """Write to the ledger after a start, and return whether that succeeded. A failure does not undo the start."""
         try:
             write()
         except LedgerUnavailable as error:
@@ -183,14 +192,14 @@ class StatementControl:
         start(agent, deployment, stops=word.serial, after_stop=stops_first)
 
     def _runs(self, deployment: Deployment) -> bool:
-        """Return whether a statement is running or starting, as it should be, and no stop has been announced."""
+        """Return whether a statement is running or starting, should be running, and has no unrecorded stop request."""
         there = deployment.state in (State.STARTING, State.RUNNING) and deployment.query_id
         stopping = self._agent.locks.has_unrecorded_stop((deployment.table, deployment.version))
         return bool(there) and deployment.wanted == WantedState.RUNNING and not stopping
 
     @contextmanager
     def _held(self, found: Deployment, by: str) -> Iterator[Deployment]:
-        """Lock a version and yield its current row; raises UsageError if the version was deleted in the meantime."""
+        """Lock a version and yield its current row, or raise UsageError if the version was deleted in the meantime."""
         key = (found.table, found.version)
         with self._agent.locks.holding(key, by=by):
             deployment = self._agent.ledger.deployment(*key)
@@ -201,7 +210,7 @@ class StatementControl:
             yield deployment
 
     def _find(self, names: tuple[str, ...]) -> tuple[Deployment, ...]:
-        """Return the versions for names, sinks before sources; a table name stands for its serving version.
+        """Return the versions with the given names, sinks before sources. A table name stands for its serving version.
 
         Raises UsageError if a name is unknown.
         """
@@ -209,21 +218,21 @@ class StatementControl:
         return _sinks_first(deployments, _named(names, deployments))
 
     def _stoppable(self, names: tuple[str, ...]) -> tuple[Deployment, ...]:
-        """Return the versions to stop, sinks before sources; a table name stands for all its versions that may run."""
+        """Return the versions to stop, sinks before sources. A table name stands for all its versions that may run."""
         deployments = self._registry()
         found = _named(names, deployments)
         others = [d for d in deployments if d.table in names and d not in found and not d.deleted and _may_run(d)]
         return _sinks_first(deployments, [*found, *others])
 
     def _registry(self) -> tuple[Deployment, ...]:
-        """Read the registry; if the ledger does not answer in time, return the cached rows."""
+        """Return the registry from the ledger, or the cached rows if the ledger does not answer in time."""
         try:
             return tuple(call_deadlines.call(LEDGER_S, self._agent.ledger.deployments))
         except (LedgerUnavailable, PoolUnreachable):
             return self._remembered
 
     def _intend(self, names: tuple[str, ...], word: Word) -> Recorded:
-        """Record, in the ledger or the emergency journal, that tables or versions should no longer run."""
+        """Record in the ledger, or else in the emergency journal, that tables or versions should no longer run."""
         try:
             call_deadlines.call(LEDGER_S, self._agent.ledger.stop_statements, names, word)
         except (LedgerUnavailable, PoolUnreachable) as error:
@@ -237,12 +246,12 @@ class StatementControl:
         return Recorded.LEDGER
 
     def _say_unchanged(self, deployment: Deployment, words: str) -> None:
-        """Record that a command changed nothing; repetitions by the same caller are counted in one event."""
+        """Record that a command changed nothing. Repetitions by the same caller are counted in one event."""
         about = (deployment.table, deployment.version)
         self._agent.event(EventKind.STATE, words, about=about, fingerprint=words)
 
     def _stop_one(self, word: Word, deployment: Deployment, arrived: float) -> ActOutcome:
-        """Stop one version at once; if it was locked, stop it again after its lock is released, within the deadline."""
+        """Stop one version at once. If it was locked, stop it again once its lock is released, within the deadline."""
         calls: list[float] = []
         key, ends_at = (deployment.table, deployment.version), arrived + STOP_S
 
@@ -270,11 +279,11 @@ class StatementControl:
     def _stop_after_holder(
         self, word: Word, deployment: Deployment, ends_at: float, called: Callable[[], None]
     ) -> None:
-        """Stop a version again after its lock is released, because the holder may have started it in the meantime.
+        """Stop a version again after its lock is released, because the lock's holder may have started it.
 
         If the holder is not starting it, the stop waits only briefly, because the holder may be waiting for a locked
-        ledger; otherwise it waits until the deadline, and raises Busy. A version that a later command started is not
-        stopped.
+        ledger. If it is, the stop waits until the deadline, and then raises Busy. A version that a later command
+        started is not stopped.
         """
         key = (deployment.table, deployment.version)
 
@@ -290,7 +299,7 @@ class StatementControl:
                 stop_within(max(0.0, ends_at - time.monotonic()))
 
     def _record(self, found: tuple[Deployment, ...], outcomes: tuple[ActOutcome, ...], by: str) -> None:
-        """Record completed stops in the ledger; the reconciler finds those that cannot be recorded in time."""
+        """Record completed stops in the ledger. The reconciler later records those that cannot be recorded in time."""
 
         def write() -> None:
             for deployment, outcome in zip(found, outcomes, strict=True):
@@ -307,7 +316,7 @@ class StatementControl:
             log.warning("statements are stopped; the ledger will be updated later: %s", error.summary)
 
     def _fail_without_parents(self, deployment: Deployment) -> None:
-        """Raise Refused if a parent version of a statement is gone: it would run without input and without an error."""
+        """Raise Refused if a parent version of a statement is gone: the statement would run without input or error."""
         versions = {(d.table, d.version) for d in self._agent.ledger.deployments()}
         gone = [
             physical_name(b.parent, b.version) if b.version else str(b.parent)
@@ -322,7 +331,7 @@ class StatementControl:
 
 
 def _named(names: tuple[str, ...], registry: tuple[Deployment, ...]) -> list[Deployment]:
-    """Return the version for each name, without duplicates; a table name stands for its serving version."""
+    """Return the versions with the given names, without duplicates. A table name stands for its serving version."""
     every: dict[str, Deployment] = {query_name(d.table, d.version): d for d in registry if not d.deleted}
     every |= {str(table): found for table, found in serving_versions(registry).items()}
     for name in names:
@@ -350,7 +359,7 @@ SERIALS_AHEAD = 1_000_000
 
 
 def announce_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
-    """Announce the stops in the emergency journal; called before any request, to preserve the order of commands."""
+    """Announce the stop requests in the emergency journal. Called before any request, to keep commands in order."""
     recorded = agent.locks.newest_serial()
     for each in journal.waiting().stops:
         if each.serial <= recorded + SERIALS_AHEAD:
@@ -359,10 +368,10 @@ def announce_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
 
 
 def apply_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
-    """Record the stops in the emergency journal, except those overtaken by a later command.
+    """Record the stop requests from the emergency journal in the ledger; a later command takes precedence over them.
 
-    Raises LedgerUnavailable, and keeps the stops, if the ledger cannot be written. Lines that are not stops are kept
-    in a file next to the journal, and reported once.
+    Raises LedgerUnavailable, and keeps the requests, if the ledger cannot be written. Invalid lines are kept in a file
+    next to the journal, and reported once.
     """
     if not journal.waits():
         return
@@ -385,7 +394,7 @@ def apply_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
 
 
 def _tell(agent: AgentContext, journal: EmergencyJournal, stop: JournalledStop) -> None:
-    """Record an event and an audit entry for a stop in the journal, on behalf of the agent that received the stop.
+    """Record an event and an audit entry for a journalled stop, on behalf of the agent that received it.
 
     If the ledger fails halfway, the stops are applied again later, and nothing is recorded twice.
     """

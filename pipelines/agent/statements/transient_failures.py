@@ -1,8 +1,8 @@
 """Decides which statements ended for a transient reason and are restarted automatically.
 
 The reasons are: the writing process in the pool died; another program changed the table during a batch, which was
-therefore not committed and succeeds when repeated (Delta 4.4.0); a disk was full. For a full disk, Spark only names
-the table (4.2.0), so the folder, its free space and what happens once there is space are added to the error.
+therefore not committed and succeeds when repeated (Delta 4.4.0); a disk was full. For a full disk, Spark's error names
+only the table (4.2.0), so the folder, its free space and the next step are added to the error.
 """
 
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ CLASSES = {
 
 @dataclass(slots=True)
 class TransientFailures:
-    """Counts the automatic starts of each statement, by monotonic time in seconds, and limits them."""
+    """Counts and limits the automatic restarts of each statement, by monotonic time in seconds."""
 
     _ended: dict[tuple[TableName, int], list[float]] = field(default_factory=dict)
 
@@ -41,7 +41,7 @@ class TransientFailures:
     """Spark's run id of the last query that ended for a transient reason, by version."""
 
     def again(self, key: tuple[TableName, int], over: ReportedQuery, now: float) -> str | None:
-        """Count an automatic restart, and return the class of its event; None if there must be no restart."""
+        """Count an automatic restart and return the class of its event, or None if there must be no restart."""
         if over.failure not in CLASSES or not self.is_left(key, now):
             return None
         self.count(key, now)
@@ -49,9 +49,9 @@ class TransientFailures:
         return CLASSES[over.failure]
 
     def pause(self, key: tuple[TableName, int], run_id: str, now: float) -> Sentence | None:
-        """Return why a statement is not restarted yet, with the same text during the whole pause; None after it.
+        """Return why a statement is not restarted yet, in the same words during the whole pause, or None after it.
 
-        The pause applies only to the query run that ended: a later run was stopped, or lost with its session.
+        The pause applies only to the query run that ended. A later run was stopped, or lost with its session.
         """
         ended = self._ended.get(key, ())
         if not ended or self._run.get(key) != run_id or now - ended[-1] >= (pause := PAUSES_S[len(ended) - 1]):
@@ -60,11 +60,11 @@ class TransientFailures:
         return Sentence(f"{times}: the next start follows after {pause:g} s")
 
     def is_left(self, key: tuple[TableName, int], now: float) -> bool:
-        """Return whether a statement has automatic starts left."""
+        """Return whether a statement may be restarted automatically once more."""
         return sum(now - at < WITHIN_S for at in self._ended.get(key, ())) < STARTS
 
     def count(self, key: tuple[TableName, int], now: float) -> None:
-        """Count an automatic start."""
+        """Count an automatic restart."""
         self._ended[key] = [*(at for at in self._ended.get(key, ()) if now - at < WITHIN_S), now]
 
 
@@ -80,15 +80,15 @@ _WRITE_FAILED = "TASK_WRITE_FAILED"
 
 
 def with_disk(deployment: Deployment, error_class: str, error: str) -> tuple[str, str]:
-    """Return class and text of an error; for a full disk, the text names the folder and the remedy."""
+    """Return an error's class and message. If a disk is full, the message names the folder and the remedy."""
     return disk_error(deployment, error_class, _goes_on(deployment), _restart(deployment)) or (error_class, error)
 
 
 def disk_error(deployment: Deployment, error_class: str, goes_on: str, restart: str = "") -> tuple[str, str] | None:
-    """Return class and text of an error that is due to a full disk; None for any other error.
+    """Return the class and message of an error that is due to a full disk, or None for any other error.
 
-    `goes_on` describes how the statement continues once there is space; if there is space already, `restart` is used
-    instead, if given.
+    `goes_on` describes how the statement continues once there is space. If there is space again already, `restart` is
+    used instead, if given.
     """
     if error_class not in (NO_SPACE, _WRITE_FAILED) or not (spaces := _spaces(deployment)):
         return None

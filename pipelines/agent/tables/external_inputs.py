@@ -1,4 +1,4 @@
-"""External tables with a log that statements read: they are only compared, never created, changed or deleted."""
+"""External tables with a transaction log that statements read. They are only compared, never created or changed."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -32,13 +32,13 @@ def refuse_input_unlike(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def fault_of_input(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return how an input differs from its declaration, in any declared column; None if it does not."""
+    """Return how an input differs from its declaration in any declared column or property, or None if it does not."""
     about = (agent.files, parsed_ddl(deployment), deployment.folder, _file(deployment))
     return _fault_where_missing(agent, deployment) or fault_of_declaration(*about)
 
 
 def _fault_where_missing(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return why an input is not at its declared location; None if it is there.
+    """Return why an input is not at its declared location, or None if it is there.
 
     The remedy for a registered input is different, because a plan cannot change its location.
     """
@@ -50,7 +50,7 @@ def _fault_where_missing(agent: AgentContext, deployment: Deployment) -> TableFa
 
 
 def refuse_unlike_inputs(agent: AgentContext, project: Project, plan: Plan) -> None:
-    """Raise Refused if a plan registers or starts to read an input with a log that differs from its declaration."""
+    """Raise Refused if a plan registers or starts to read an input whose log differs from its declaration."""
     acting = [node for node in plan.nodes if node.action in _BEGINS]
     names = {node.table for node in acting} | {binding.parent for node in acting for binding in node.bindings}
     for table in (project.tables[name] for name in sorted(names) if name in project.tables):
@@ -60,7 +60,7 @@ def refuse_unlike_inputs(agent: AgentContext, project: Project, plan: Plan) -> N
 
 
 def reads_inputs(agent: AgentContext, deployment: Deployment) -> bool:
-    """Return whether a statement reads an external table with a log."""
+    """Return whether a statement reads an external table with a transaction log."""
     return any(True for _ in _inputs(agent, deployment))
 
 
@@ -72,7 +72,7 @@ def _inputs(agent: AgentContext, deployment: Deployment) -> Iterator[Deployment]
 
 
 def fault_of_inputs(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return why an input with a log is gone or lacks a column that a statement reads; None if all inputs are fine."""
+    """Return why an input with a log is gone or lacks a column that the statement reads, or None if all are intact."""
     for source in _inputs(agent, deployment):
         about = (agent.files, parsed_ddl(source), source.folder, _file(source))
         is_read = partial(_is_read, agent, deployment, source)
@@ -90,7 +90,7 @@ def _is_read(agent: AgentContext, deployment: Deployment, source: Deployment, co
 
 
 def remedy_for_input(deployment: Deployment, kind: TableFaultKind) -> str:
-    """Return the remedy for a changed input, which Headgate can neither rebuild nor restore."""
+    """Return the remedy for a changed external input, which Headgate can neither rebuild nor restore."""
     if kind is TableFaultKind.GONE:
         return "have the owner of the table put it back: Headgate never creates external tables"
     rebuild = f"headgate plan {deployment.table} --rebuild reads what is there now"

@@ -1,8 +1,8 @@
-"""Identities of tables, and their catalog entries: a table is registered only if it is the one that was created.
+"""Table identities and catalog entries: a table is registered only if it is the one that was created for its version.
 
 For a keyed version, this includes its table of deleted keys: a batch would create a missing one, or write to any other
-that it finds, so that late rows bring deleted keys back. Ledger and tables are compared before each start and while
-the statement runs. A version that inherits older rows in the format of its predecessor has a second table for them.
+that it finds, so that late rows bring deleted keys back. Ledger and tables are compared before each start and while the
+statement runs. A version that inherits older rows in its predecessor's format has a second table for them.
 """
 
 import os
@@ -33,9 +33,9 @@ from pipelines.agent.tables.external_inputs import fault_of_inputs, refuse_input
 def tables_of(
     layout: EnvironmentLayout, deployment: Deployment, logs: Checkpoints | None = None
 ) -> tuple[CatalogTable, ...]:
-    """Return the catalog entries of a version's tables; `logs` is given for existing tables, to read their columns.
+    """Return the catalog entries of a version's tables. For existing tables, `logs` is given to read their columns.
 
-    External tables have their declared columns; differences are reported to their readers separately.
+    External tables get their declared columns; differences are reported to their readers separately.
     """
 
     def table(name: str, ddl: str, folder: str) -> CatalogTable:
@@ -55,20 +55,20 @@ def tables_of(
 def register(
     pool: PoolConnection, layout: EnvironmentLayout, deployment: Deployment, *, logs: Checkpoints | None = None
 ) -> None:
-    """Register a version's tables in the catalog, as returned by `tables_of`; existing entries are not changed."""
+    """Register a version's tables, as returned by `tables_of`, in the catalog. Existing entries are not changed."""
     for table in tables_of(layout, deployment, logs):
         pool.call(WRITE_CALL_S, pool.tables.create, table.name, table.ddl, exists=table.exists, columns=table.columns)
 
 
 def forget(pool: PoolConnection, layout: EnvironmentLayout, deployment: Deployment) -> None:
-    """Remove a version's tables from the catalog; files are kept."""
+    """Remove a version's tables from the catalog, but keep their files."""
     pool.call(WRITE_CALL_S, pool.tables.forget, layout.catalog_name(deployment.table, deployment.version))
     if deployment.before_ddl:
         pool.call(WRITE_CALL_S, pool.tables.forget, layout.before_name(deployment.table, deployment.version))
 
 
 def pointer_of(layout: EnvironmentLayout, deployment: Deployment) -> Pointer:
-    """Return the pointer of a version, which exists while the version serves."""
+    """Return the pointer that leads to a version. It exists in the catalog while the version serves."""
     table, version = deployment.table, deployment.version
     before = (layout.before_name(table, version),) if deployment.before_ddl else ()
     return layout.pointer_name(table), (*before, layout.catalog_name(table, version)), deployment.columns
@@ -80,11 +80,11 @@ _TAKE_CHANGES = frozenset({"skipchangecommits", "ignorechanges", "ignoredeletes"
 
 
 class NotInCatalog(Refused):
-    """Raised if the catalog lacks a table and refuses it for now, or could not be asked for it."""
+    """Raised if the catalog lacks a table and currently refuses to register it, or could not be queried."""
 
 
 def register_again(agent: AgentContext, pool: PoolConnection, deployment: Deployment) -> None:
-    """Register a version's existing table in a pool's catalog; raises Refused if its log is gone or another table's.
+    """Register a version's existing table in a pool's catalog. Raises Refused if its log is gone or not its own.
 
     Without a log, Delta would silently create an empty table in its place (4.4.0).
     """
@@ -99,7 +99,7 @@ def register_again(agent: AgentContext, pool: PoolConnection, deployment: Deploy
 
 
 def register_if_missing(agent: AgentContext, deployment: Deployment) -> None:
-    """Register a version's tables unless the catalog has them.
+    """Register a version's tables that the catalog lacks.
 
     Raises Refused if a table is not the version's own, and NotInCatalog if the catalog refuses it. Called before each
     start: if the name given to `toTable` is missing, Spark creates a table in its warehouse and writes there (4.2.0).
@@ -125,10 +125,11 @@ def refuse_other_tables(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def fault_of_tables(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return why a start would write to, or continue reading, a different table than before; None if it would not.
+    """Return why a start would write to, or continue reading, a different table than before, or None if it would not.
 
-    Spark compares the ids of tables that it reads, but not of the table that it writes, so earlier rows would be lost
-    silently. A stream's lost column is reported last, because with schema_tracking a plan can continue in spite of it.
+    Spark compares the ids of the tables that it reads, but not of the table that it writes, so earlier rows would be
+    lost silently. A column lost from a stream is reported last, because with `schema_tracking` a plan can continue in
+    spite of it.
     """
     if deployment.external:
         return None
@@ -144,7 +145,7 @@ def fault_of_tables(agent: AgentContext, deployment: Deployment) -> TableFault |
 
 
 def refuse_gone(agent: AgentContext, deployment: Deployment, because: Exception | None = None) -> None:
-    """Raise Refused if a version's table is gone; `because` is the error with which a query of it failed, if any."""
+    """Raise Refused if a version's table is gone. `because` is the error of the query that failed on it, if any."""
     if deployment.external:
         if table_format(deployment.format).transaction_log:
             refuse_input_not_there(agent, deployment)
@@ -155,9 +156,9 @@ def refuse_gone(agent: AgentContext, deployment: Deployment, because: Exception 
 
 
 def fault_of_folder(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return the fault that the folder of a version's table is gone, with its remedy; None if the folder exists.
+    """Return the fault that the folder of a version's table is gone, or None if the folder exists.
 
-    None also if the parent folder is missing, because then the disk may just not be mounted.
+    Also returns None if the parent folder is missing, because the disk may simply not be mounted.
     """
     if agent.files.is_there(deployment.folder) or not agent.files.is_there(os.path.dirname(deployment.folder)):
         return None
@@ -167,7 +168,7 @@ def fault_of_folder(agent: AgentContext, deployment: Deployment) -> TableFault |
 
 
 def fault_of_sink(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return why a version's table is not intact or not the one created for it; None if it is."""
+    """Return why a version's table is damaged or not the one created for it, or None if it is neither."""
     if not table_format(deployment.format).transaction_log:
         return None
     name = query_name(deployment.table, deployment.version)
@@ -195,7 +196,7 @@ def _lost_columns(agent: AgentContext, deployment: Deployment) -> list[str]:
 
 
 def _fault_of_static_side(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return the fault that a static side has lost a column that a statement reads; None if there is none."""
+    """Return the fault that a static side has lost a column that the statement reads, or None if none has."""
     for binding in deployment.bindings:
         side = None if binding.streamed else agent.ledger.deployment(binding.parent, binding.version)
         if side is None or side.external or not (lost := _lost_columns(agent, side)):
@@ -221,12 +222,12 @@ def _remedy(deployment: Deployment) -> str:
 
 
 def takes_changes(read: TableRead) -> bool:
-    """Return whether a stream continues after rows of its table were changed or deleted, because of its options."""
+    """Return whether a stream's options let it continue after rows of its table were changed or deleted."""
     return not _TAKE_CHANGES.isdisjoint(key.lower() for key, _ in read.options)
 
 
 def _fault_of_source(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return the fault of a statement's first stream whose table differs from what it has read; None without one."""
+    """Return the fault of the first stream whose table differs from what the statement has read, or None."""
     parents = {}
     for binding in deployment.bindings:
         if binding.streamed and (parent := agent.ledger.deployment(binding.parent, binding.version)) is not None:
@@ -252,13 +253,16 @@ def _fault_of_source(agent: AgentContext, deployment: Deployment) -> TableFault 
 
 
 def deleted_keys_of(deployment: Deployment) -> str:
-    """Return the location of a version's table of deleted keys, which its first batch creates; empty if it has none."""
+    """Return the location of a version's table of deleted keys, or an empty string if the version has none.
+
+    The table is created by the version's first batch.
+    """
     upsert = upsert_of(deployment) if "deletes:" in deployment.texts.yml else None
     return upsert.deleted if upsert is not None and upsert.deletes and upsert.sequence else ""
 
 
 def fault_of_deleted_keys(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return why a version's table of deleted keys is gone, different, or an older copy; None if it is intact.
+    """Return why a version's table of deleted keys is gone, different, or an older copy, or None if it is intact.
 
     If the ledger does not record the table's identity, any existing table is accepted.
     """
@@ -291,7 +295,7 @@ def fault_of_deleted_keys(agent: AgentContext, deployment: Deployment) -> TableF
 
 
 def keep_deleted_keys(agent: AgentContext, deployment: Deployment) -> None:
-    """Record identity and newest version of a table of deleted keys, which the caller has just compared."""
+    """Record the identity and latest version of a table of deleted keys that the caller has just compared."""
     place = deleted_keys_of(deployment)
     found = agent.files.log_mark(place) if place else None
     # Read second: a batch is planned before it writes.
