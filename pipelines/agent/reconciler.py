@@ -61,7 +61,7 @@ class BeforeRound:
     held: frozenset[tuple[TableName, int]]
     """Versions that were locked."""
     stops: Mapping[str, int]
-    """Serial of the newest stop, by table or by query name."""
+    """Serial number of the latest stop request, by table or query name."""
 
     @classmethod
     def of(cls, agent: AgentContext) -> "BeforeRound":

@@ -44,11 +44,11 @@ class StatementLocks:
         self._serial = 0
         self._newest_start = 0
         self._stops: dict[str, int] = {}
-        """Serial of the newest stop, by table, or by query name for the stop of one version."""
+        """Serial number of the latest stop request, by table or, if it is for one version, by query name."""
         self._recorded: dict[str, int] = {}
-        """Serial of the newest stop that the ledger has recorded, by table or query name."""
+        """Serial number of the latest stop request recorded in the ledger, by table or query name."""
         self._started: dict[str, int] = {}
-        """Serial of the newest start that was carried out, by table or query name."""
+        """Serial number of the latest start that was carried out, by table or query name."""
 
     @contextmanager
     def holding(self, *versions: Version, by: str, wait_s: float = HOLD_S) -> Iterator[None]:

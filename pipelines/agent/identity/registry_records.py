@@ -162,7 +162,7 @@ class RegistryRecords:
 
     agent: AgentContext
     _change: int = 0
-    """Number of the newest change in the ledger that was handled."""
+    """Number of the latest change in the ledger that was handled."""
     _kept: dict[Version, int] = field(default_factory=dict)
     """Hash of each version's durable fields as they were last recorded."""
     _pending: dict[Version, int] = field(default_factory=dict)

@@ -144,7 +144,7 @@ class PointerCheck:
         return any((step.do, step.table) == (StepKind.UNPOINT, table) for step in steps)
 
     def _standing(self, versions: Iterable[Deployment]) -> frozenset[Pointer]:
-        """Return those of the versions' pointers that exist in the catalog and lead to the right version."""
+        """Return which of the pointers to the given versions exist in the catalog and lead to those versions."""
         pointers = tuple(pointer_of(self._agent.layout, version) for version in versions)
         pool = self._agent.pool.connection()
         return pool.call(WRITE_CALL_S, pool.tables.standing, pointers) if pointers else frozenset()

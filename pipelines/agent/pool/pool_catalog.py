@@ -28,7 +28,7 @@ If the request is refused, few entries have to be created individually.
 """
 
 Together = Callable[[Sequence[Deployment]], Set[tuple[TableName, int]]]
-"""Acts on several versions in one request, and returns those for which it succeeded."""
+"""Performs an action on several versions in one request, and returns the versions for which it succeeded."""
 
 
 def fill(

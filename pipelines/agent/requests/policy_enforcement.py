@@ -55,10 +55,10 @@ NEEDED = {
 """Role that a command requires, with a description of the action; commands that are not listed require none."""
 
 STOPPING = frozenset(("pause", "cancel"))
-"""Acts on a run that require no role."""
+"""Actions on a run that require no role."""
 
 OVERRULING = frozenset(("skip", "swap"))
-"""Acts on a run that an approver may perform without the role `operate` if the run's plan needed an approval."""
+"""Actions on a run that an approver may perform without the role `operate` if the run's plan needed an approval."""
 
 OF_A_POLICY = frozenset(("policy_apply", "policy_approve"))
 """Commands that the agent's own user may always run, so that a policy that locks out all users can be replaced."""

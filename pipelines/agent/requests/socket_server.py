@@ -100,7 +100,7 @@ MOST = 64
 MOST_OF_A_USER = 32
 
 RESERVED = 8
-"""Number of additional slots for the case that all others are busy; they accept only stops."""
+"""Number of additional slots for use when all other slots are busy; they accept only stop requests."""
 
 
 @dataclass(eq=False, slots=True)

@@ -116,7 +116,7 @@ class RunContext:
     def begun_again(self, step: Step, table: TableName, version: int) -> StepFailed | GatePolled | None:
         """Restart a version of this run that was stopped before a retry, or whose start was interrupted by a kill.
 
-        Returns None if the version was started or needs no start, or the evidence of a failed or postponed start. While
+        Returns None if the version was started or needs no start; otherwise the reason why it was not started. While
         the run is paused, nothing is started, but gates are still checked.
         """
         deployment = self.agent.ledger.deployment(table, version)

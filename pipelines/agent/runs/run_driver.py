@@ -284,7 +284,7 @@ class RunDriver:
                 return self._left(step, _unforeseen(step, error))
 
     def _left(self, step: Step, found: RunEvidence) -> RunEvidence:
-        """Abandon a step, and return `found`, or the evidence of a swap if the ledger records the swap as done."""
+        """Abandon a step. Return the evidence of its swap if the ledger records that swap as done, or else `found`."""
         return self._retrying(partial(self._executor.leave, step)) or found
 
     def _poll(self, step: Step) -> RunEvidence:

@@ -95,7 +95,7 @@ class StepExecutor:
         return done
 
     def recorded(self, step: Step) -> StepDone | None:
-        """Return the evidence of a swap that the ledger records although its step is unfinished, or None."""
+        """Return the evidence of a swap that the ledger records although its step is unfinished, otherwise None."""
         if step.do is not StepKind.SWAP or not pointer_steps.has_swapped(self._run, step):
             return None
         skipped = pointer_steps.passed_over(self._run, {table for table, _ in self._run.versions(step)})

@@ -161,7 +161,7 @@ def _why_never(agent: AgentContext, old: Deployment | None, open_: OpenValidatio
 
 
 def _ended_upstream(agent: AgentContext, deployment: Deployment) -> Sentence | None:
-    """Describe the failed or stopped upstream version that keeps a caught-up version without input, or return None."""
+    """Return which failed or stopped upstream version leaves a caught-up version without input, or None."""
     measured = agent.ledger.measurement(deployment.table, deployment.version)
     if measured is None or measured.lag_files != 0:
         return None

@@ -201,7 +201,7 @@ def _refuse_stopped(agent: AgentContext, deployment: Deployment, stops: int) -> 
 
 
 def overtaken(deployment: Deployment) -> Overtaken:
-    """Return the error for a start during which an operator has stopped the version."""
+    """Return the error to raise if an operator has stopped a version while it was starting."""
     name = query_name(deployment.table, deployment.version)
     return Overtaken(
         f"{name} was stopped by an operator while it was starting", remedy=f"headgate start {deployment.table}"

@@ -18,7 +18,7 @@ from pipelines.agent.deployment_compiler import parsed_ddl, parsed_statement
 from pipelines.spark_connect.declared_tables import fault_of_declaration, fault_where_missing
 
 _BEGINS = frozenset({Action.START, Action.RESTART, Action.REBUILD})
-"""Actions that register a table or start a statement with a new text."""
+"""Actions that register a table or start a statement with new SQL."""
 
 
 def refuse_input_not_there(agent: AgentContext, deployment: Deployment) -> None:

@@ -227,7 +227,7 @@ def takes_changes(read: TableRead) -> bool:
 
 
 def _fault_of_source(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return the fault of the first stream whose table differs from what the statement has read, or None."""
+    """Return the fault of the first stream whose table is not the one that was read so far, or None if all are."""
     parents = {}
     for binding in deployment.bindings:
         if binding.streamed and (parent := agent.ledger.deployment(binding.parent, binding.version)) is not None:
