@@ -1,1 +1,1 @@
-"""The ledger: the only package that opens SQLite."""
+"""The ledger, an SQLite database of an environment's state; no other package opens SQLite."""

@@ -1,1 +1,1 @@
-"""Unit tests of statements: cases from YAML and CSV, values by declared types, comparison of rows, upgrade verdicts."""
+"""Unit tests of statements: cases in YAML and CSV, values of the declared types, comparison of rows, upgrades."""

@@ -1,1 +1,1 @@
-"""The demo's own process: it copies the sample, generates events and closes windows, without Spark or the agent."""
+"""The process that copies the sample project and generates its events; it needs neither Spark nor the agent."""

@@ -1,1 +1,1 @@
-"""Unit tests of statements on a Spark server of their own: fixtures as files, one start per part, and written rows."""
+"""Runs unit tests of statements on a separate Spark server, and compares the rows written with those expected."""

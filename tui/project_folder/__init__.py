@@ -1,1 +1,1 @@
-"""The project on disk and in git: selection of project and environment, declaring files, SQL texts."""
+"""The project on disk and in git: selection of project and environment, files that declare tables, SQL."""

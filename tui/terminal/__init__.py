@@ -1,1 +1,1 @@
-"""The terminal below Textual: bytes to keys, cells to bytes, the driver, the first picture."""
+"""The terminal below Textual: bytes to keys, cells to bytes, the driver, the first frame."""

@@ -1,1 +1,1 @@
-"""Identity of the environment: whether ledger and data folder belong together, and the registry's records there."""
+"""Identity of the environment: the check that ledger and data folder belong together, and copies of the registry."""

@@ -1,1 +1,1 @@
-"""The pool: keeping it alive and attached, filling its catalog, moving and comparing its pointers."""
+"""The pool: keeps it running and connected, fills its catalog, and moves and checks the pointers in it."""
