@@ -1,4 +1,4 @@
-"""The console as an application: a poller reads in a thread, a timer redraws, and only changed cells are sent.
+"""The Textual application: a thread polls the ledger, a timer redraws, and only changed cells are sent.
 
 Nothing on the event loop waits for a file or a socket.
 """
@@ -77,7 +77,7 @@ def ask_to_leave(screen: ConsoleScreen, leave: Callable[[int], None]) -> None:
 
 
 class WorkFinished(Message):
-    """Posted when work in a thread has finished; its progress message is then removed."""
+    """Posted when a worker thread has finished; its progress message is then removed."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         self.action_suspend_process()
 
     def edit_file(self, path: str) -> bool:
-        """Hand the terminal over to an editor until it exits; return whether the editor could be started."""
+        """Hand the terminal to an editor for this file until it exits; return whether the editor could be started."""
         with self.suspend():
             problem = _run_editor(self.environ, path)
         if problem:
@@ -220,7 +220,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
     # Reading.
 
     def read_now(self, *, progress: str = "") -> None:
-        """Reread everything now, and show the message `progress` until that is done."""
+        """Reread all data now, and show the message `progress` until it has been read."""
         if progress:
             self._reloading = self.state.notify(progress, Tone.DIM)
         self._poller.read_now()
@@ -252,7 +252,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             message.screen.receive(message.what)
 
     def _show_newest(self) -> None:
-        """Show the newest data on the screen in front, in one frame; does nothing if the display is frozen."""
+        """Show the latest data on the screen in front, in one frame, unless the display is frozen."""
         screen = self.screen if self.screen_stack else None
         if not isinstance(screen, ConsoleScreen):
             return
@@ -285,7 +285,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
     # Work.
 
     def run_in_thread(self, work: Callable[[], T], then: Callable[[T], object], *, progress: str = "") -> None:
-        """Run work in a daemon thread, which cannot keep the console from exiting, and pass its result to `then`."""
+        """Run `work` in a daemon thread, which cannot delay the console's exit, and pass its result to `then`."""
         message = self.state.notify(progress, Tone.CHANGING) if progress else None
 
         def run() -> None:
@@ -313,7 +313,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
     # Frames.
 
     def _display(self, screen: Screen[object], renderable: object) -> None:
-        """Send only the changed cells; Textual would send whole dirty regions with full styles."""
+        """Send only the changed cells to the terminal; Textual would send whole dirty regions with full styles."""
         driver = self._driver
         if not isinstance(renderable, ChopsUpdate | LayoutUpdate) or self.is_headless:
             super()._display(screen, renderable)  # type: ignore[arg-type]  # Rich renderables have no one type
@@ -336,7 +336,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
 
 
 def _run_editor(environ: Mapping[str, str], path: str) -> str:
-    """Open a file in $VISUAL, else $EDITOR, else vi, and wait; return "", or why the editor could not be started."""
+    """Run $VISUAL, else $EDITOR, else vi, until it exits; return "", or why the editor could not be started."""
     named = environ.get("VISUAL") or environ.get("EDITOR") or "vi"
     # Ctrl-C belongs to the editor. Unlike SIG_IGN, a handler is reset to the default in the child.
     before = signal.signal(signal.SIGINT, lambda *_: None)

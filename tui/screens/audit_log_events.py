@@ -1,4 +1,4 @@
-"""Screens of the audit, the command log and the events: read-only records, newest first."""
+"""Screens of the audit log, the command log and the event log: read-only records, newest first."""
 
 from collections.abc import Sequence
 
@@ -48,7 +48,7 @@ class RecordsScreen(TableScreen):
         return [row for row, one in self.records.items() if needle in self.words(one).lower()]
 
     def words(self, one: Record) -> str:
-        """Return the text of a record in which a filter searches."""
+        """Return the text that a filter searches in a record."""
         if isinstance(one, EventRow):
             return f"{one.table} {one.kind} {one.summary}"
         if isinstance(one, CommandRow):
@@ -93,7 +93,7 @@ class RecordsScreen(TableScreen):
 
 
 class AuditScreen(RecordsScreen):
-    """The list of audit entries."""
+    """The screen that lists audit entries."""
 
     screen_name = "audit"
 
@@ -108,7 +108,7 @@ class AuditScreen(RecordsScreen):
 
 
 class LogScreen(RecordsScreen):
-    """The list of logged commands."""
+    """The screen that lists logged commands."""
 
     screen_name = "log"
 
@@ -124,7 +124,7 @@ class LogScreen(RecordsScreen):
 
 
 class EventsScreen(RecordsScreen):
-    """The list of events of statements, of the pool and of runs."""
+    """The screen that lists events of statements, the pool and runs."""
 
     screen_name = "events"
 

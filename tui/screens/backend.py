@@ -1,6 +1,6 @@
-"""The console's requests to `tui.services`: slow reads, and actions. They raise HeadgateErrors.
+"""The console's requests to `tui.services`: slow reads, and operator actions. They raise HeadgateErrors.
 
-They are called in threads, never on the event loop. A read is repeated only if the data has changed.
+They are made in threads, never on the event loop. A read is repeated only if the data has changed.
 """
 
 import time
@@ -83,7 +83,7 @@ class ProjectView:
 
 
 class ConsoleBackend:
-    """Reads and actions for one environment, called in the poller's thread and in worker threads."""
+    """Reads data and requests actions for one environment, in the poller's thread and in worker threads."""
 
     def __init__(self, service: "EnvironmentService", *, clock: Callable[[], float] = time.time) -> None:
         self._service = service
@@ -98,7 +98,7 @@ class ConsoleBackend:
 
     @property
     def reader(self) -> "LedgerReader":
-        """The reader of the ledger; a new one if the previous one has been closed."""
+        """The ledger reader; a new one is opened if the previous one has been closed."""
         return self._service.reader
 
     # The ledger.
@@ -116,7 +116,7 @@ class ConsoleBackend:
         return self._timeline[1]
 
     def declared(self, table: str, column: str | None = None) -> DeclaredDetails:
-        """Read the files of one statement and, if `column` is given, the lineage of that column."""
+        """Read a table's SQL files and, if `column` is given, that column's lineage."""
         try:
             found = self._service.project().tables.get(TableName(table))
         except HeadgateError as error:
@@ -149,7 +149,7 @@ class ConsoleBackend:
         return PlanView(self._plans[row.hash], row, reader.approvals(row.hash), frozen)
 
     def apply(self, plan_hash: str, *, confirm: str) -> str:
-        """Execute a plan; raises Stale, even for an edit of the plan's files, which the agent cannot detect."""
+        """Request a plan's execution; raise Stale if it is outdated, even by file edits that the agent cannot see."""
         refuse_closed(with_edits(find_plan_row(self.reader, plan_hash), self._service.place), now=self._clock())
         return self.agent.apply(plan_hash, confirm=confirm)
 
@@ -177,11 +177,11 @@ class ConsoleBackend:
         return self._service.statements_selected(words)
 
     def sql_file(self, table: str) -> str:
-        """Return the path of the SQL file of a table's statement, or of its DDL if it has none; raises UsageError."""
+        """Return the path of a table's DML or else DDL file; raise UsageError if no file declares the table."""
         return find_sql_file(self._service.place.folder, table)
 
     def log_lines(self, table: str) -> tuple[str, ...]:
-        """Return the log lines of agent and pool about a table's statement, oldest first, including stack traces."""
+        """Return the agent's and the pool's log lines about a table's statement, oldest first, with stack traces."""
         where, serving = self._service.place.where, self.detail(table).serving
         words = (query_name(serving.table, serving.version), serving.query_id, serving.run_id) if serving else (table,)
         found: list[str] = []
@@ -190,7 +190,7 @@ class ConsoleBackend:
         return tuple(found)
 
     def last_run(self) -> str:
-        """Return the id of the newest run; empty if there is none."""
+        """Return the id of the latest run; empty if there is no run."""
         return next((run.id for run in self.reader.runs(1)), "")
 
     # Files.
@@ -261,7 +261,10 @@ class ConsoleBackend:
     # Plans.
 
     def submit(self, actor: str) -> str:
-        """Submit a plan for what the user has staged in this folder; return its hash. Raises Refused."""
+        """Submit a plan for the tables that a user has staged in this folder; return its hash.
+
+        Raise Refused if nothing is staged, if both deploys and deletes are, or if nothing needs to be done.
+        """
         folder = self._service.place.folder
         marks = [mark for mark in self.reader.staged() if mark.actor == actor and mark.folder == folder]
         verbs = {mark.verb for mark in marks}
@@ -278,9 +281,9 @@ class ConsoleBackend:
         return submitted.plan.hash
 
     def undo(self, word: str) -> str:
-        """Submit the plan that undoes a plan or run, given by the start of its hash or id; return the new hash.
+        """Submit the plan that undoes a plan or run, given by a prefix of its hash or id; return the new plan's hash.
 
-        If `word` is empty, the newest run is undone. Raises Refused if there is nothing to undo, and UsageError.
+        If `word` is empty, undo the latest run. Raise Refused if there is nothing to undo.
         """
         word = word or self.last_run()
         if not word:
@@ -289,17 +292,17 @@ class ConsoleBackend:
         return self._service.submit(found.request, declared=found.declared).plan.hash
 
     def close_ticket(self, run: str, reader: str) -> str:
-        """Close the migration ticket of a replaced version's reader; return a message. Raises Refused, UsageError."""
+        """Close a reader's ticket for migrating from a version that a run replaced; return a confirmation message."""
         found = find_run(self.reader, run)
         self.agent.close_ticket(found.id, reader)
         return f"run {found.id[:10]}: the ticket of {reader} is closed"
 
     def back(self, verb: str, words: tuple[str, ...], *, retain: str = "") -> str:
-        """Submit the plan of a verb such as rollback for named tables; return its hash. Raises Refused, UsageError."""
+        """Submit a plan that applies a verb such as rollback to the named tables or run; return the plan's hash."""
         return self._service.submit(self._service.request_by_name(verb, words, retain=retain)).plan.hash
 
     def continuation(self, run_id: str) -> str:
-        """Submit the plan that continues a failed run; return its hash, or "" if no file was edited. Raises Refused."""
+        """Submit a plan that continues a failed run with edited files; return its hash, or "" if no file was edited."""
         found = self._service.continuation(run_id)
         if found is None:
             return ""

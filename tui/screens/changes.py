@@ -1,6 +1,6 @@
-"""The screen of changes: files that differ from what is deployed, staged tables, and a preview.
+"""The changes screen: tables whose files differ from what is deployed, staged tables, and a preview of the plan.
 
-Enter plans what is staged and opens the review.
+Enter creates a plan for the staged tables and opens its review.
 """
 
 from collections.abc import Hashable, Sequence
@@ -16,7 +16,7 @@ from tui.screens.table_screen import SplitScreen, StatementTableScreen
 
 
 class ChangesScreen(SplitScreen, StatementTableScreen):
-    """The list of changed and staged tables."""
+    """The screen that lists changed and staged tables."""
 
     screen_name = "changes"
     vanished_because = "it is no longer staged or changed"

@@ -1,4 +1,4 @@
-"""The commands typed after `:`. A command with the name of an action performs that action."""
+"""The commands typed after `:`. A command named after an action performs that action."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ RETAIN = "--retain"
 
 
 def run_command(screen: StatementActionsScreen, text: str) -> None:
-    """Run a typed command; if it is unknown, show which commands exist."""
+    """Run a typed command; if it is unknown, list the commands that exist."""
     word, _, rest = text.partition(" ")
     word, rest = {"q": "quit", "q!": "quit", "b": "back"}.get(word, word), rest.strip()
     host = screen.state.host
@@ -96,7 +96,7 @@ def _env(screen: StatementActionsScreen, rest: str) -> None:
 
 
 def _run(screen: StatementActionsScreen, rest: str, then: str = "") -> None:
-    """Open the named run, else an open one, else the newest, and perform the action `then` on its screen."""
+    """Open the given run, else one in progress, else the latest, and perform the action `then` on its screen."""
     state = screen.state
 
     def open_run(run_id: str) -> None:
@@ -117,7 +117,7 @@ def _undo(screen: StatementActionsScreen, word: str) -> None:
 
 
 def _vacuum(screen: StatementActionsScreen, rest: str) -> None:
-    """Plan a vacuum of the named tables; `--retain` overrides the retention of every table."""
+    """Plan a vacuum of the named or else the selected tables; `--retain` overrides the retention of each."""
     named, option, hours = rest.partition(RETAIN)
     before, after = named.split(), hours.split()
     if option and not after:
@@ -137,13 +137,13 @@ def plan_back(screen: StatementActionsScreen, verb: str, words: tuple[str, ...],
 
 
 def _newest_release(screen: StatementActionsScreen) -> str:
-    """Return the run id of the held release, else of the newest open one; empty if no release is open."""
+    """Return the run id of the held release, else of the latest open release; empty if no release is open."""
     found = screen.state.view.snapshot.releases
     return next((one.run for one in found if one.state == "held"), found[0].run if found else "")
 
 
 def _close(screen: StatementActionsScreen, rest: str) -> None:
-    """Close the ticket of a reader that has migrated; on the screen of a run, only the reader is typed."""
+    """Close the migration ticket of a reader; on a run's screen, the command omits the run id."""
     state, backend = screen.state, screen.state.backend
     run, _, reader = (screen.undone_by_default(), "", rest) if screen.screen_name == "run" else rest.partition(" ")
     if not reader:

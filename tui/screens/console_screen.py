@@ -1,6 +1,6 @@
-"""The base of all screens: banner, breadcrumb, body, status line, footer, open question, and the keys they share.
+"""The base of all screens: banner, breadcrumb, body, status line, footer, confirmation dialog, and shared keys.
 
-It receives every key and looks up its action in the keymap. Nothing here blocks.
+A screen receives every key and looks up its action in the keymap. Nothing here blocks.
 """
 
 from collections.abc import Callable, Sequence
@@ -74,7 +74,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         """Show the current data in the body; called a few times a second and after keys."""
 
     def path_and_counts(self) -> tuple[Sequence[str], str]:
-        """Return the breadcrumb: the path to this screen, and the counts to show."""
+        """Return the parts of the breadcrumb: the path to this screen, and the counts to show."""
         return (self.screen_name,), ""
 
     def action_context(self) -> ActionContext:
@@ -88,7 +88,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         return ""
 
     def fetch(self) -> object:
-        """Read the data of this screen; called in a thread, so it must not touch any widget."""
+        """Read this screen's data; called in the poller's thread, so it must not touch any widget."""
         return None
 
     def receive(self, fetched: object) -> None:
@@ -122,12 +122,12 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
 
     @property
     def is_in_front(self) -> bool:
-        """Return whether this screen is on top; Textual would also consider one below a transparent screen current."""
+        """Return whether this screen is on top; unlike Textual's `is_current`, False below a transparent screen."""
         return bool(self.app.screen_stack) and self.app.screen is self
 
     @property
     def is_free(self) -> bool:
-        """Return whether another screen may open over this one: it is on top, with no open question or typed line."""
+        """Return whether another screen may open over this one: it is on top, with no dialog or typed line."""
         return self.is_in_front and self.question.dialog is None and self.typed.entry is None
 
     @property
@@ -181,7 +181,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
     # Keys.
 
     def on_key(self, event: events.Key) -> None:
-        """Handle one key: as an answer to an open question, else as typed text, else as an action."""
+        """Handle one key: as an answer to the open dialog, else as typed text, else as an action."""
         event.stop()
         event.prevent_default()
         key = event.key
@@ -230,7 +230,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         self._wheel(event, "k")
 
     def _wheel(self, event: events.MouseEvent, key: str) -> None:
-        """Move by a few rows, as the cursor key `key` would; the wheel never performs another action."""
+        """Move by a few rows, as if the cursor key `key` were pressed; the wheel never does anything else."""
         event.stop()
         event.prevent_default()
         if self.is_free:
@@ -261,7 +261,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
     # Actions of every screen.
 
     def open_when_free(self, name: str, otherwise: str, **arguments: object) -> None:
-        """Open a screen that was requested earlier, or show the message `otherwise` if the user is busy by now."""
+        """Open a screen that was requested earlier or, if the user is busy by now, show the message `otherwise`."""
         if self.is_free:
             self.state.host.open_screen(name, **arguments)
         else:
@@ -327,7 +327,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
 
 
 def acknowledge(state: ConsoleState, run_id: str, then: Callable[[str], object] | None = None) -> None:
-    """Acknowledge a failed run; `then` receives the resulting message.
+    """Acknowledge a failed run, and pass the resulting message to `then`.
 
     Without `then`, the acknowledgement is automatic: errors are ignored, and a read-only console does nothing.
     """

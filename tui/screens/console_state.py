@@ -1,4 +1,4 @@
-"""The state shared by all screens, the line being typed after `/` or `:`, and the open question."""
+"""The state shared by all screens, the line being typed after `/` or `:`, and the confirmation dialog."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -83,12 +83,12 @@ class ConsoleState:
         self.view = view
 
     def notify(self, text: str, tone: Tone = Tone.PLAIN, *, seconds: float = MESSAGE_S) -> StatusMessage:
-        """Show a message in the status line for this many seconds."""
+        """Show a message in the status line for `seconds` seconds."""
         self.message = StatusMessage(text, self.clock(), tone, seconds)
         return self.message
 
     def end_message(self, message: StatusMessage | None) -> None:
-        """Remove this message if it is still being shown."""
+        """Remove a message from the status line if it is still being shown."""
         if message is not None and self.message is message:
             self.message = None
 
@@ -98,7 +98,7 @@ HISTORY = 50
 
 
 class TypedLine:
-    """The line being typed on one screen; a filter takes effect on every key, a command on Enter."""
+    """The line being typed on one screen; a filter takes effect at every key, a command on Enter."""
 
     def __init__(self, state: ConsoleState, screen_name: str, action_context: Callable[[], ActionContext]) -> None:
         self.state = state
@@ -155,7 +155,7 @@ DIALOG_WIDTH = 100
 
 
 class QuestionBox(FixedLines):
-    """Shows at most one question; once it is answered, returns what to run for that answer."""
+    """Shows at most one confirmation dialog, and returns the function to call once it is answered."""
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state.painter, id="dialog", band=True)
@@ -167,12 +167,12 @@ class QuestionBox(FixedLines):
     def ask(
         self, question: ConfirmationDialog, on_yes: Callable[[str], None], on_safe: Callable[[], None] | None = None
     ) -> None:
-        """Show a question; call `on_yes` with the text that confirmed it, or `on_safe` after Enter alone."""
+        """Show a dialog; `on_yes` is called with the text that confirmed it, `on_safe` after Enter alone."""
         self.dialog = OpenDialog(question, opened_at=self.state.monotonic())
         self._on_yes, self._on_safe = on_yes, on_safe
 
     def press(self, key: str, character: str | None) -> Callable[[], object] | None:
-        """Handle one key; return what to run once the question is answered, else None."""
+        """Handle one key; return the function to call if the key answered the dialog, else None."""
         assert self.dialog is not None
         answered = confirmation_dialogs.answer_key(self.dialog, key, character, self.state.monotonic())
         self.dialog = None if answered.outcome else answered
@@ -190,7 +190,7 @@ class QuestionBox(FixedLines):
         self.dialog = confirmation_dialogs.answer_paste(self.dialog)
 
     def redraw(self, width: int) -> None:
-        """Draw the open question over a screen of `width` cells; without one, hide the box."""
+        """Draw the open dialog over a screen of `width` cells; if no dialog is open, hide the box."""
         self.display = self.dialog is not None
         if self.dialog is None:
             return

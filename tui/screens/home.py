@@ -1,4 +1,4 @@
-"""The home screen: the tree of tables by product and layer, or by lineage; with list and inspector if wide."""
+"""The home screen: the tree of tables by product and layer, or by lineage, with more panes on a wide terminal."""
 
 from collections.abc import Hashable, Sequence
 
@@ -93,7 +93,7 @@ class HomeScreen(StatementListScreen):
 
     @property
     def page(self) -> int:
-        """Number of tree rows that fit if the status message takes one line, even if the current one is longer."""
+        """Number of tree rows that fit above a one-line status message, even if the current message is longer."""
         return tree_page(self.size.width, self.size.height)
 
     def columns(self) -> tuple[TableColumn, ...]:
@@ -123,7 +123,7 @@ class HomeScreen(StatementListScreen):
         return row.partition("@v")[0]
 
     def entry_of(self, row: str | None) -> TreeRow | None:
-        """Return the tree entry of a row; if the row has vanished but still keeps its position, its last entry."""
+        """Return the tree entry of a row, or its last entry if the row has vanished but still keeps its position."""
         return self.entries.get(row or "") or self._held.get(row or "")
 
     def tables_of(self, row: str) -> tuple[str, ...]:
@@ -221,7 +221,7 @@ class HomeScreen(StatementListScreen):
         self.lineage = not self.lineage
 
     def do_fold(self, key: str) -> None:
-        """Change the folding mode; if that hides the cursor's row, move the cursor to its branch."""
+        """Change the folding mode; if that hides the cursor's row, move the cursor to the branch that contains it."""
         if self.lineage:
             self.state.notify("the lineage does not fold: t shows the products", Tone.DIM)
             return

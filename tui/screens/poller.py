@@ -1,6 +1,6 @@
-"""The poller: a thread that reads the ledger and the data of the screen in front, and posts changes as messages.
+"""A thread that reads the ledger and the data of the screen in front, and posts what has changed as messages.
 
-It touches no widget.
+The thread touches no widget.
 """
 
 import threading

@@ -74,7 +74,7 @@ class RunScreen(SplitScreen):
             self.missing = True
 
     def _acknowledge(self, run: RunRow) -> None:
-        """Acknowledge a failed run once, because it is now on screen; a read-only console does not acknowledge it."""
+        """Acknowledge a failed run the first time it is shown; a read-only console does not acknowledge it."""
         if run.id in {one.id for one in self.state.view.snapshot.failed_runs} - self.acknowledged:
             self.acknowledged.add(run.id)
             acknowledge(self.state, run.id)
@@ -200,7 +200,7 @@ class RunScreen(SplitScreen):
         self.question.ask(question, lambda typed: state.host.run_in_thread(lambda: control(typed), self.show_answer))
 
     def do_swap(self, key: str) -> None:
-        """Ask for confirmation before the swap of a held run."""
+        """Ask for confirmation before swapping the versions of a held run."""
         assert self.run_view is not None and self.run_view.release is not None
         release, state, identity = self.run_view.release, self.state, self.state.identity
         moves = ", ".join(f"{pair.table} v{pair.old.version} to v{pair.new.version}" for pair in release.pairs)
@@ -231,7 +231,7 @@ class RunScreen(SplitScreen):
         self._ask_about_run("cancel")
 
     def do_retry(self, key: str) -> None:
-        """Open the review of a plan that continues the run with edited files; without edits, ask to retry its steps."""
+        """Review a plan that continues the run with edited files; if there are none, ask to retry its steps."""
         assert self.run_view is not None
         run_id, state = self.run_view.run.id, self.state
 
@@ -250,7 +250,7 @@ class RunScreen(SplitScreen):
 
 
 class RunsScreen(TableScreen):
-    """The list of runs, newest first."""
+    """The screen that lists runs, newest first."""
 
     screen_name = "runs"
 

@@ -26,7 +26,7 @@ def run_console(
 ) -> int | str:
     """Run the console for one environment until the user leaves it; return an exit code or the next environment.
 
-    The first picture shows the snapshot that `read_ledger` returns; `open_backend` is called once it is on screen.
+    The first frame shows the snapshot that `read_ledger` returns; `open_backend` is called once it is on screen.
     `read_only` explains why this user may not act; it is empty if they may. If the user chooses to stop everything,
     `offer_down` is called once the terminal is restored; if it is None, that choice is not offered.
     """

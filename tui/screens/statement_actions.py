@@ -1,4 +1,4 @@
-"""Actions on statements, for tree, list and detail; their targets are fixed as soon as a question is asked."""
+"""Actions on statements for the tree, list and detail screens; a confirmation dialog fixes the action's targets."""
 
 from collections.abc import Sequence
 from functools import partial, partialmethod
@@ -28,7 +28,7 @@ class StatementActionsScreen(ConsoleScreen):
     """Tables named by a `:` command; they take precedence over cursor and marks."""
 
     def targets(self) -> tuple[str, ...]:
-        """Return the tables to which an action would now apply."""
+        """Return the tables to which an action would apply now: the marked tables or those under the cursor."""
         return ()
 
     def under_cursor(self) -> tuple[str, ...]:
@@ -36,11 +36,11 @@ class StatementActionsScreen(ConsoleScreen):
         return self.targets()
 
     def undone_by_default(self) -> str:
-        """Return the plan or run that `:undo` undoes if none is named; empty for the newest run."""
+        """Return the plan or run that `:undo` undoes by default; empty for the latest run."""
         return ""
 
     def rolled_back_by_default(self) -> tuple[str, ...]:
-        """Return the tables or the run that `:rollback` rolls back if none are named."""
+        """Return the tables or the run that `:rollback` rolls back by default."""
         return self.acted_on()
 
     def view_targets(self) -> tuple[str, ...]:
@@ -163,7 +163,7 @@ class StatementActionsScreen(ConsoleScreen):
         self.state.host.run_in_thread(lambda: unstage_answer(agent.unstage(targets)), self.show_answer)
 
     def plan_staged(self) -> None:
-        """Plan what this user has staged, and open the review of the plan."""
+        """Plan the changes that this user has staged, and open the review of the plan."""
         state = self.state
 
         def review(plan_hash: str) -> None:
@@ -215,7 +215,7 @@ class StatementActionsScreen(ConsoleScreen):
 
 
 def held_targets(state: ConsoleState, targets: Sequence[str], unchanged: Sequence[str]) -> Sequence[str]:
-    """Return the targets that can be released as held new versions; raise Refused with the reason if none can."""
+    """Return the targets whose new versions can be released and held; raise Refused with the reason if none can."""
     known = {name: state.view.statement(name) for name in targets}
     external = [name for name, found in known.items() if found is not None and found.external]
     wanted = [name for name in targets if name not in external and name not in unchanged]

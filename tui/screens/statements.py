@@ -24,7 +24,7 @@ class StatementListScreen(StatementTableScreen):
 
     @property
     def filter(self) -> Filter:
-        """The filter typed after `/`; it is parsed again only if its text has changed."""
+        """The filter typed after `/`; it is parsed again only after a change."""
         if self._filter.text != self.typed.filter_text:
             self._filter = parse_filter(self.typed.filter_text)
         return self._filter
@@ -37,14 +37,14 @@ class StatementListScreen(StatementTableScreen):
         return self.filter.problem
 
     def row_context(self) -> RowContext:
-        """Return the glyphs, the time and the staleness with which rows are drawn."""
+        """Return the context for rendering rows: glyphs, current time, and whether the data is stale."""
         return RowContext(self.state.glyphs, self.state.clock(), stale=self.state.freshness.stale)
 
     def empty_lines(self, width: int) -> tuple[Line, ...]:
         return nothing_lines(self.state.view, self.state.identity, self.typed.filter_text, width)
 
     def marks_and_faults(self) -> str:
-        """Return the number of marks, and whether only faults are shown, for the breadcrumb."""
+        """Return the breadcrumb's text about marked tables and faults-only mode; empty if neither applies."""
         return self.marked_words() + ("faults only   " if self.faults else "")
 
     def do_faults(self, key: str) -> None:

@@ -41,7 +41,7 @@ class TableScreen(StatementActionsScreen):
         return ()
 
     def shape(self) -> Hashable:
-        """Return the user's choices (filter, sort, open branches); if they change, rows may move immediately."""
+        """Return the user's choices (filter, sort, expanded branches); if they change, rows may move immediately."""
         return self.typed.filter_text
 
     def picture(self, row: str, width: int) -> Line:
@@ -57,7 +57,7 @@ class TableScreen(StatementActionsScreen):
         return (line((" nothing here yet", Tone.DIM)),)
 
     def is_gone(self, row: str) -> bool:
-        """Return whether the subject of a row no longer exists, rather than just being filtered out."""
+        """Return whether the object that a row shows no longer exists, rather than just being filtered out."""
         return False
 
     def successor(self, row: str) -> str:
@@ -115,11 +115,11 @@ class TableScreen(StatementActionsScreen):
         return picture
 
     def on_screen_resume(self) -> None:
-        """Leave no ghosts of rows that vanished behind another screen: no key can have been meant for them."""
+        """Drop rows that vanished while another screen was in front; no key press can have been meant for them."""
         self.table.ids, self._shape = (), None
 
     def with_below(self, counts: str = "") -> str:
-        """Return the breadcrumb's counts, followed by the number of rows below the visible ones."""
+        """Return the breadcrumb's counts, followed by the number of rows below the visible part, if any."""
         return ", ".join(filter(None, (counts, f"{self.table.below} more below" if self.table.below else "")))
 
     def move_cursor(self, place: int) -> None:
@@ -153,7 +153,7 @@ class TableScreen(StatementActionsScreen):
 
 
 class SplitScreen(TableScreen):
-    """A screen with a table, and a text about the selected row that the page keys scroll."""
+    """A screen with a table, and a pane about the selected row that the page keys scroll."""
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state)
@@ -163,7 +163,7 @@ class SplitScreen(TableScreen):
         return (Container(self.table, self.pane, id="split"),)
 
     def share(self, rows: int, most: int) -> None:
-        """Make the table as high as its rows, at most `most`, or as high as the screen if the text is next to it."""
+        """Make the table as high as its rows, up to `most` lines, or as the screen if the pane is next to it."""
         self.table.styles.height = "1fr" if self.has_class("-wide") else min(rows + 1, most)
 
     def with_below(self, counts: str = "") -> str:
@@ -189,7 +189,7 @@ class StatementTableScreen(TableScreen):
         """Tables marked on this screen; actions apply to them instead of the row under the cursor."""
 
     def tables_of(self, row: str) -> tuple[str, ...]:
-        """Return the tables to which an action on a row applies."""
+        """Return the tables that an action on a row applies to."""
         return (row,)
 
     def is_marked(self, row: str) -> bool:
@@ -213,7 +213,7 @@ class StatementTableScreen(TableScreen):
         return replace(super().action_context(), vanished=sentence_of(self.vanished_because if on_ghost else ""))
 
     def marked_words(self) -> str:
-        """Return the number of marked tables, and of hidden ones among them, for the breadcrumb."""
+        """Return the breadcrumb's text about marked tables: their number, and how many of them are hidden."""
         if not self.marks:
             return ""
         hidden = len(self.hidden(tuple(self.marks)))

@@ -1,4 +1,4 @@
-"""Screens with one scrolling text: the rows of a table, and help."""
+"""Screens that show scrolling text: rows of a table, and help."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from tui.widgets.line_widgets import ScrollingLines
 
 
 class TextScreen(StatementActionsScreen):
-    """A screen with a scrolling text."""
+    """A screen that shows scrolling text."""
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state)
@@ -26,7 +26,7 @@ class TextScreen(StatementActionsScreen):
         return (self.pane,)
 
     def content(self, width: int) -> Sequence[Line]:
-        """Return all lines of the scrolling text."""
+        """Return all lines of this screen's scrolling text."""
         return ()
 
     def refresh_body(self) -> None:
@@ -60,7 +60,7 @@ ROWS = 100
 
 
 class RowsScreen(TextScreen):
-    """The screen with some rows of a table, in no particular order."""
+    """The screen that shows some rows of a table, in no particular order."""
 
     screen_name = "rows"
 
@@ -104,7 +104,7 @@ class RowsScreen(TextScreen):
 
 
 class HelpScreen(TextScreen):
-    """The screen with a help page, or with the keys and actions of another screen."""
+    """The screen that shows a help page, or the keys and actions of another screen."""
 
     screen_name = "help"
 

@@ -1,4 +1,4 @@
-"""Geometry of a graph of boxes in layers from left to right; nothing is drawn here.
+"""Computes the layout of a graph whose boxes are arranged in layers from left to right; it draws nothing.
 
 A connection that spans several layers gets a slot in each layer that it crosses, so that it never runs behind a box.
 """
@@ -15,7 +15,7 @@ GAP, SLOT_GAP, SLOT_HEIGHT = 30.0, 10.0, 8.0
 
 @dataclass(slots=True)
 class BoxLayout:
-    """A layout of boxes in layers, in pixels: tops of boxes and slots, and the left edge and width of each layer."""
+    """The layout of a graph, in pixels: the top of each box and slot, and the left edge and width of each layer."""
 
     layer_of: dict[str, int]
     top: dict[Key, float]
@@ -24,7 +24,7 @@ class BoxLayout:
     height: float
 
     def slots(self, source: str, target: str) -> list[tuple[float, float, float]]:
-        """Return the slots of a connection from left to right, as (left edge, right edge, y of the middle)."""
+        """Return the slots that a connection crosses, left to right, as (left edge, right edge, centre y)."""
         found = []
         for layer in range(self.layer_of[source] + 1, self.layer_of[target]):
             y = self.top[(source, target, str(layer))] + SLOT_HEIGHT / 2
@@ -42,7 +42,7 @@ class _LayoutDraft:
 def lay_out_boxes(
     sizes: Mapping[str, tuple[float, float]], ways: Iterable[tuple[str, str]], between: float
 ) -> BoxLayout:
-    """Lay out boxes of given (width, height); `ways` are acyclic (source, target) pairs, `between` separates layers."""
+    """Lay out boxes of given (width, height); `ways` are acyclic (source, target) pairs, `between` the layer gap."""
     pairs = list(dict.fromkeys(ways))
     layer_of = _layers(list(sizes), pairs)
     count = max(layer_of.values(), default=0) + 1
@@ -89,7 +89,7 @@ def _layers(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str,
 
 
 def _placed(draft: _LayoutDraft) -> dict[Key, float]:
-    """Order each layer by the positions of the boxes' neighbours, then move each box towards its neighbours."""
+    """Return the top of each box and slot, ordering every layer so that connected boxes are close to each other."""
     top: dict[Key, float] = {}
     for layer in draft.layers:
         _stack(layer, draft, top)
@@ -120,7 +120,7 @@ def _stack(layer: Sequence[Key], draft: _LayoutDraft, top: dict[Key, float]) -> 
 
 
 def _settle(layer: Sequence[Key], wanted: Mapping[Key, float], draft: _LayoutDraft, top: dict[Key, float]) -> None:
-    """Place the boxes of a layer in order, with gaps, near their wanted tops; overlapping boxes are moved apart."""
+    """Place a layer's boxes in order, each as near to its `wanted` top as possible without overlapping."""
     runs: list[tuple[list[Key], float, float]] = []
     for key in layer:
         run: list[Key] = [key]

@@ -1,6 +1,6 @@
-"""The hierarchy of a table as an SVG picture, with tables from left to right in the direction of data flow.
+"""Draws a table's upstream and downstream tables as an SVG picture, in which data flows from left to right.
 
-A solid line is a stream, a dashed one a static side.
+A solid line is a stream, a dashed line a static input.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Lineage as an SVG picture for light and dark pages: tables as boxes, in the direction of data flow."""
+"""Draws column lineage as an SVG picture for light and dark pages: tables are boxes, and data flows left to right."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',mon
 
 @dataclass(slots=True)
 class _DrawnTable:
-    """A table, reduced to the columns that are part of the lineage."""
+    """A table to be drawn, with only those of its columns that are part of the lineage."""
 
     table: str
     landed_as: str = ""
@@ -55,7 +55,7 @@ class _DrawnTable:
         return max(wide) + 2 * PAD, self.head_height() + sum(_row_height(node) for node in self.nodes) + 4
 
     def middle_of(self, column: str) -> float:
-        """Return how far below the box's top the lines of a column attach; an empty name stands for the rows."""
+        """Return how far below the box's top a column's connections attach; an empty name means the table's rows."""
         y = self.head_height()
         for node in self.nodes:
             if node.at.column == column:
@@ -82,7 +82,7 @@ def lineage_svg(found: "ColumnLineage") -> str:
 
 
 def svg_document(title: str, width: float, height: float, drawing: Iterable[str], legend: Iterable[str]) -> str:
-    """Return an SVG document with a title, a drawing and a legend from top to bottom; sizes are in pixels."""
+    """Return an SVG document: a title above the drawing and its legend. Width and height are in pixels."""
     width, height = width + 2 * MARGIN, height + 2 * MARGIN
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
@@ -160,7 +160,7 @@ def _box(box: _DrawnTable, layers: BoxLayout, root: ColumnOrigin) -> Iterable[st
 
 
 def _lines(edges: "Sequence[LineageEdge]", boxes: dict[str, _DrawnTable], layers: BoxLayout) -> Iterable[str]:
-    """Draw one line for each kind, source and target of the edges; conditions come first, so that values are on top."""
+    """Draw one line per source, target and kind of edge, with value lines on top of condition lines."""
     groups: dict[tuple[InputKind, ColumnOrigin, ColumnOrigin], list[str]] = {}
     for edge in sorted(edges, key=lambda edge: edge.kind is InputKind.VALUE):
         text = edge.expression if edge.clause == "SELECT" else f"{edge.clause} {edge.expression}"
@@ -174,7 +174,7 @@ def _lines(edges: "Sequence[LineageEdge]", boxes: dict[str, _DrawnTable], layers
 
 
 def box_frame(table: str, layers: BoxLayout, height: float, bar: str) -> Iterable[str]:
-    """Draw the frame and name of a table. The `<g>`, whose origin is the box's top left corner, is left open."""
+    """Draw a table's frame and name in a `<g>` that starts at its top left corner; the caller must close the `<g>`."""
     layer = layers.layer_of[table]
     width = layers.widths[layer]
     yield f'<g transform="translate({layers.left[layer]:.1f} {layers.top[(table,)]:.1f})">'
@@ -184,7 +184,7 @@ def box_frame(table: str, layers: BoxLayout, height: float, bar: str) -> Iterabl
 
 
 def way_between(source: str, y: float, target: str, to_y: float, layers: BoxLayout) -> str:
-    """Return the SVG path between two tables, from `y` below the source's top to `to_y` below the target's top."""
+    """Return an SVG path from `y` pixels below the source table's top to `to_y` pixels below the target table's top."""
     layer = layers.layer_of[source]
     x, y = layers.left[layer] + layers.widths[layer], layers.top[(source,)] + y
     text = f"M{x:.1f} {y:.1f}"
@@ -195,7 +195,7 @@ def way_between(source: str, y: float, target: str, to_y: float, layers: BoxLayo
 
 
 def drawn_way(path: str, kind: str, hint: str) -> str:
-    """Draw a connection with an arrowhead, and a tooltip with the text of `hint`."""
+    """Draw a connection with an arrowhead; `hint` is its tooltip."""
     return (
         f'<g class="edge"><title>{safe(hint)}</title><path class="near" d="{path}"/>'
         f'<path class="line {kind}" d="{path}" marker-end="url(#{kind})"/></g>'
@@ -225,7 +225,7 @@ def _legend(y: float, notes: Sequence[str]) -> Iterable[str]:
 
 
 def legend_of(y: float, *kinds: tuple[int, str, str]) -> Iterable[str]:
-    """Draw a legend: for each (x, kind, words), a sample of that kind of line with its explanation."""
+    """Draw the legend: for each (x, kind, words), a sample line of that kind at `x`, explained by `words`."""
     for x, kind, words in kinds:
         yield f'<path class="{kind}" d="M{x} {y - 4:.1f}h28"/>'
         yield f'<text class="small" x="{x + 36}" y="{y:.1f}">{words}</text>'
@@ -236,7 +236,7 @@ def _row_height(node: "LineageNode") -> float:
 
 
 def _made(node: "LineageNode") -> str:
-    """Return the expression to show below a column; empty if it only copies a column of the same name."""
+    """Return the expression to show below a column; empty if the column is only copied from one of the same name."""
     return "" if node.expression == node.at.column.lower() else _cut(node.expression)
 
 
@@ -250,5 +250,5 @@ def _hint(text: str) -> str:
 
 
 def safe(text: str) -> str:
-    """Escape a text for XML, and replace its control characters, most of which XML forbids."""
+    """Escape a string for XML, and replace its control characters, most of which XML forbids."""
     return escape(replace_control_characters(text))

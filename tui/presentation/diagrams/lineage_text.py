@@ -1,8 +1,9 @@
-"""Lineage in diagram languages: Mermaid, which code hosts render in Markdown, and DOT, for Graphviz.
+"""Column lineage in diagram languages: Mermaid, which code hosts render in Markdown, and DOT, for Graphviz.
 
-A table is a box around its columns, and around its rows if conditions decide them. Arrows follow the data flow, dashed
-for conditions; the requested table or column has a thicker border. Everything is sorted by name, so that equal lineages
-have equal texts. Names appear only in labels: ids are `t0` and `c0`, so that no name is read as a keyword.
+A table is a box that contains its columns and, if conditions filter its rows, a node for the rows. Arrows follow the
+data flow and are dashed for conditions; the requested table or column has a thicker border. Everything is sorted by
+name, so that equal lineages yield equal output. Names appear only in labels: ids are `t0` and `c0`, so that no name
+can be mistaken for a keyword.
 """
 
 import html
@@ -30,7 +31,7 @@ class _TableBox:
     id: str
     label: str
     columns: tuple[ColumnOrigin, ...]
-    """The table's rows, given as an origin without a column, come first."""
+    """The columns to draw; an origin without a column stands for the table's rows and comes first."""
     asked: bool
     """Whether the lineage of the whole table was requested."""
 
@@ -90,7 +91,7 @@ def _arrows(found: "ColumnLineage") -> list[tuple[ColumnOrigin, ColumnOrigin, In
 
 
 def _plain(text: str) -> str:
-    """Return a text on one line, with unprintable characters replaced by \ufffd."""
+    """Return a string on one line, with unprintable characters replaced by \ufffd."""
     shown = (char if char.isprintable() else " " if char.isspace() else "\ufffd" for char in text)
     return replace_control_characters("".join(shown))
 

@@ -1,4 +1,4 @@
-"""Decides whether an action is possible now; if not, states the reason for the status line and the help."""
+"""Decides whether an action is possible now and, if not, why; status line and help show the reason."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class ActionContext:
 
     targets: tuple[str, ...] = ()
     viewed: tuple[str, ...] = ()
-    """Statements under the cursor, regardless of marks."""
+    """Statements under the cursor, even if others are marked."""
     external: tuple[str, ...] = ()
     """The targets if all of them are external; else empty."""
     vanished: Sentence | None = None
@@ -60,7 +60,7 @@ class ActionContext:
 def action_context_of(
     view: LedgerView, targets: Sequence[str], *, viewed: Sequence[str], user: str, stale: str, read_only: str = ""
 ) -> ActionContext:
-    """Return those facts about an action's targets that follow from the view; the screen adds the rest."""
+    """Derive the facts about an action's targets from the ledger view; the screen adds facts about its plan or run."""
     known = [found for name in targets if (found := view.statement(name)) is not None]
     external = tuple(str(found.table) for found in known if found.external)
     ours = [found for found in known if not found.external]
@@ -129,12 +129,12 @@ def why_not_possible(action: ConsoleAction, now: ActionContext) -> Sentence | No
 
 
 def action_label(action: ConsoleAction, now: ActionContext) -> str:
-    """Return the label of an action; the action `pause` is labelled `go on` while the run is paused."""
+    """Return an action's label for footer and help; `pause` is labelled `go on` while the run is paused."""
     return "go on" if action.id == "pause" and now.run_state == "paused" else action.label
 
 
 def why_not_deletable(view: LedgerView, targets: Sequence[str], user: str) -> Sentence | None:
-    """Explain why the targets cannot be deleted; None if they can. The rule is the planner's.
+    """Explain why the targets cannot be deleted; None if they can. The planner applies the same rule.
 
     A target must have no readers, except readers that are targets themselves, are staged for deletion by this user, or
     are not running.

@@ -24,7 +24,7 @@ BURST_S = 0.03
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationDialog:
-    """A question that is confirmed only by typing the text `expected`."""
+    """A dialog that confirms an action only after the user has typed `expected`."""
 
     title: str
     body: tuple[Line, ...]
@@ -40,7 +40,7 @@ class ConfirmationDialog:
 
 @dataclass(frozen=True, slots=True)
 class OpenDialog:
-    """A question on screen, with the text typed so far; all its times come from the same monotonic clock."""
+    """A confirmation dialog on screen, with the text typed so far; its times are read from one monotonic clock."""
 
     question: ConfirmationDialog
     opened_at: float
@@ -52,7 +52,7 @@ class OpenDialog:
 
 
 def answer_key(state: OpenDialog, key: str, character: str | None, now: float) -> OpenDialog:
-    """Handle one key; only typing the complete expected text and then Enter confirms the action."""
+    """Return the dialog after one key; only the complete expected text followed by Enter confirms the action."""
     if now - state.opened_at < ARMS_AFTER_S:
         return state
     if key in ("escape", "ctrl+c"):
@@ -80,12 +80,12 @@ def _answer_enter(state: OpenDialog, now: float) -> OpenDialog:
 
 
 def answer_paste(state: OpenDialog) -> OpenDialog:
-    """Reject pasted text, which never confirms an action."""
+    """Return the dialog with a note that pasted text is ignored: it never confirms an action."""
     return replace(state, note="pasted text is not accepted: type it")
 
 
 def dialog_lines(state: OpenDialog, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
-    """Render the question as a box that is `width` cells wide."""
+    """Render the dialog as a box that is `width` cells wide."""
     top_left, top_right, bottom_left, bottom_right, flat, side = tuple(glyphs.box)
     inner = width - 4
     question = state.question
@@ -130,7 +130,7 @@ def _field(state: OpenDialog, inner: int, glyphs: Glyphs) -> tuple[Line, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ActionSummary:
-    """The facts shown in a question about an action on statements."""
+    """The facts that a confirmation dialog shows about an action on statements."""
 
     verb: str
     targets: tuple[str, ...]
@@ -156,7 +156,7 @@ _EFFECTS = {
 
 
 def dialog_for_statements(facts: ActionSummary) -> ConfirmationDialog:
-    """Return the question to ask before statements are stopped, started or restarted."""
+    """Return the dialog that confirms stopping, starting or restarting statements."""
     effect, safe = _EFFECTS[facts.verb]
     one = len(facts.targets) == 1
     what = facts.targets[0] if one else counted(len(facts.targets), "statement")
@@ -188,7 +188,7 @@ def _names(targets: Sequence[str], hidden: frozenset[str]) -> Line:
 
 
 def dialog_for_stage(verb: str, tables: Sequence[str], environment: str) -> ConfirmationDialog:
-    """Return the question to ask before many tables are staged at once; it lists all of them."""
+    """Return the dialog that confirms staging many tables at once; it lists all of them."""
     body = (line(", ".join(tables)), line(("nothing is executed: the stage is your own list", Tone.DIM)))
     title = f"STAGE {verb} of {counted(len(tables), 'table')} in {environment}"
     return ConfirmationDialog(title, body, "yes", "stage", "stage nothing")
@@ -197,14 +197,14 @@ def dialog_for_stage(verb: str, tables: Sequence[str], environment: str) -> Conf
 def dialog_for_plan(
     *, hash4: str, summary: str, losses: Sequence[str], environment: str, command: str, expected: str
 ) -> ConfirmationDialog:
-    """Return the question to ask before a plan is executed; it shows the plan's summary and its losses."""
+    """Return the dialog that confirms the execution of a plan; it shows the plan's summary and what would be lost."""
     lost = [line(("LOST", Tone.BAD)), *_losses(losses, "  ")] if losses else [line(("nothing is lost", Tone.GOOD))]
     body = (line(summary), *lost, line((f"same as: {command}", Tone.DIM)))
     return ConfirmationDialog(f"EXECUTE plan {hash4} in {environment}", body, expected, "execute", "change nothing")
 
 
 def _losses(losses: Sequence[str], lead: str) -> list[Line]:
-    """List the first losses, followed by the number of further ones."""
+    """List a plan's first losses (such as deleted rows or state), followed by the number of further ones."""
     more = len(losses) - LOSSES
     counts = [line((f"  and {more} more: press esc and read the plan", Tone.BAD))] if more > 0 else []
     return [*(line((f"{lead}{loss}", Tone.BAD)) for loss in losses[:LOSSES]), *counts]
@@ -213,7 +213,7 @@ def _losses(losses: Sequence[str], lead: str) -> list[Line]:
 def dialog_for_approval(
     *, hash4: str, author: str, summary: str, losses: Sequence[str], environment: str, command: str, expected: str
 ) -> ConfirmationDialog:
-    """Return the question to ask before another user's plan is approved."""
+    """Return the dialog that confirms the approval of another user's plan."""
     by = line(f"by {author}, who can then execute it")
     body = (line(summary), by, *_losses(losses, "LOSES "), line((f"same as: {command}", Tone.DIM)))
     return ConfirmationDialog(f"APPROVE plan {hash4} in {environment}", body, expected, "approve", "change nothing")
@@ -229,6 +229,6 @@ def dialog_for_run(
     expected: str,
     safe: str = "let it continue",
 ) -> ConfirmationDialog:
-    """Return the question to ask before a run is paused, resumed, cancelled, retried or swapped, or a step skipped."""
+    """Return the dialog that confirms an action on a run: pause, resume, cancel, retry, swap, or skip a step."""
     body = (line(effect), line((f"same as: {command}", Tone.DIM)))
     return ConfirmationDialog(f"{verb.upper()} run {run[:10]} in {environment}", body, expected, verb, safe)

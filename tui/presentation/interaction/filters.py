@@ -1,4 +1,4 @@
-"""Filters typed after `/`: text, /regex/, !not, lag>1k, state=failed, -f fuzzy. A statement must match every word."""
+"""Filters typed after `/`: text, /regex/, !not, lag>1k, state=failed, -f fuzzy. Statements must match every word."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -128,7 +128,7 @@ def _fuzzy(needle: str, name: str) -> bool:
 
 
 def completions(text: str) -> tuple[str, ...]:
-    """Return the filter texts that complete the last word of `text`; each includes the preceding words."""
+    """Return the filters that complete the last word of `text`; each includes the preceding words."""
     head, _, last = text.rpartition(" ")
     prefix = f"{head} " if head else ""
     field, equals, value = last.partition("=")

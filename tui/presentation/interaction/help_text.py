@@ -1,4 +1,4 @@
-"""Help pages: the keys of a screen, with the reason if a key does not work now, and the kinds of change."""
+"""Help pages: a screen's keys, with the reason if a key is unavailable now, and the kinds of change to a statement."""
 
 import textwrap
 from collections.abc import Iterator
@@ -98,7 +98,7 @@ What is not executable yet ("not yet" below) can be planned with `--offline`; an
 
 
 def changes_topic() -> str:
-    """Return the page on kinds of change: an introduction, then one block per kind, least severe first."""
+    """Return the help page on kinds of change: an introduction, then one block per kind, least severe first."""
     blocks = (_block(facts) for facts in sorted(CHANGE_KINDS, key=lambda facts: facts.severity))
     strategies = textwrap.indent("\n".join(strategy_lines(WIDTH - _INDENT)), " " * _INDENT)
     introduction = _INTRODUCTION.format(worst=ChangeKind.STATE_CHANGED.definition.label, strategies=strategies)
@@ -125,7 +125,7 @@ def _parts(facts: ChangeKindDefinition) -> Iterator[tuple[str, str]]:
 
 
 def _instead(facts: ChangeKindDefinition) -> str:
-    """List the alternative strategies as typed on the command line; those that cannot be executed yet come last."""
+    """List a change's alternative strategies as command-line arguments; those not executable yet come last."""
     able, planned = (
         ", ".join(typed_strategy(each) for each in facts.instead if (each in EXECUTABLE) is now)
         for now in (True, False)

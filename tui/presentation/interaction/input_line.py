@@ -24,7 +24,7 @@ class InputLine:
     history: tuple[str, ...] = ()
     """Lines entered before, oldest first."""
     back: int = 0
-    """How many lines back in the history the shown text is; 0 for the typed text."""
+    """How many entries back in the history the displayed line is; 0 for the line being typed."""
 
 
 def type_key(entry: InputLine, key: str, character: str | None) -> InputLine:
@@ -63,7 +63,7 @@ def type_key(entry: InputLine, key: str, character: str | None) -> InputLine:
 
 
 def insert(entry: InputLine, text: str) -> InputLine:
-    """Insert the printable characters of a text's first line at the cursor."""
+    """Insert at the cursor the printable characters from the first line of a string."""
     first = next(iter(text.splitlines()), "")
     printable = "".join(character for character in first if character.isprintable())
     joined = entry.text[: entry.place] + printable + entry.text[entry.place :]
@@ -99,7 +99,7 @@ def input_line_cells(entry: InputLine, glyphs: Glyphs, width: int) -> Line:
 
 @dataclass(frozen=True, slots=True)
 class ColonCommand:
-    """A `:` command that has no key on at least some screens."""
+    """A command that can be typed after `:` but has no key on some or all screens."""
 
     name: str
     usage: str
@@ -153,7 +153,7 @@ _UPSTREAM = re.compile(r"[0-9]*\+")
 
 
 def names(screen: str, now: ActionContext | None = None) -> tuple[tuple[str, str], ...]:
-    """Return a screen's commands as (name, summary), sorted by name; `now` excludes those that are impossible now."""
+    """Return a screen's `:` commands as (name, summary), sorted by name; `now` excludes currently impossible ones."""
     twins = {action.typed for action in actions_on_screen(screen)}
     known = {command.name: command.summary for command in COMMANDS if command.name not in twins}
     for action in actions_on_screen(screen):

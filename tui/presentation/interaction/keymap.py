@@ -1,4 +1,4 @@
-"""All actions and keys of the console in one table, from which key bindings, footer and help are generated.
+"""A table of all the console's actions and keys, from which key bindings, footer and help are generated.
 
 A lower-case key never changes anything.
 """
@@ -17,7 +17,7 @@ VIEW_SCREENS = STATEMENT_SCREENS | ROW_SCREENS
 
 
 class ConfirmationLevel(StrEnum):
-    """The confirmation that an action requires; LOOK changes nothing and requires none."""
+    """The confirmation that an action requires; LOOK is for actions that change nothing and require none."""
 
     LOOK = "look"
     C0 = "C0"
@@ -31,7 +31,7 @@ class ActionRequirement(StrEnum):
     TARGET = "target"
     """At least one statement is marked or under the cursor."""
     ONE = "one"
-    """Exactly one statement is under the cursor, regardless of marks; view actions need this."""
+    """Exactly one statement is under the cursor, even if others are marked; needed to show a statement."""
     IDLE = "idle"
     """At least one target is not running."""
     UNREAD = "unread"
@@ -230,7 +230,7 @@ KEY_NAMES = {
 
 
 def actions_on_screen(screen: str) -> tuple[ConsoleAction, ...]:
-    """Return the actions of a screen, in the order of the table of actions."""
+    """Return the actions of a screen, in the order of `ACTIONS`."""
     return tuple(action for action in ACTIONS if screen in action.screens)
 
 

@@ -1,4 +1,4 @@
-"""Results of test cases, and of the checks that compare the two versions of a release, as text and as data."""
+"""Results of test cases, and of the checks that compare two versions of a table, as lines and as JSON."""
 
 import json
 import textwrap
@@ -17,7 +17,7 @@ WIDTH = 100
 
 
 def blocks(result: CheckResultRow) -> bool:
-    """Return whether this result blocks a release."""
+    """Return whether the outcome of a comparison blocks its release."""
     return result.verdict in BLOCKING
 
 
@@ -88,7 +88,7 @@ _MARKS = {CaseOutcome.PASSED: "ok", CaseOutcome.FAILED: "FAIL", CaseOutcome.ERRO
 
 
 def case_lines(result: CaseResult, words: Sequence[str] = ()) -> list[str]:
-    """Format the result of a test case: outcome, `words` on what it means for an upgrade, and the rows that differ."""
+    """Format a test case's result: outcome, `words` that explain it for an upgrade, and the rows that differ."""
     told = f": {result.summary}" if result.summary else ""
     lines = [f"{_MARKS[result.outcome]:<6}{result.table}/{result.name}{told}  ({result.took_s:.1f} s)"]
     if result.outcome in (CaseOutcome.FAILED, CaseOutcome.ERROR):
@@ -101,7 +101,7 @@ def case_lines(result: CaseResult, words: Sequence[str] = ()) -> list[str]:
 
 
 def case_as_json(result: CaseResult, words: Sequence[str], change: str) -> dict[str, Any]:
-    """Return the result of a test case as a JSON object; only an upgrade has `verdict`, `change` and `words`."""
+    """Return a test case's result as JSON; `verdict`, `change` and `words` are included only if `change` is given."""
     body: dict[str, Any] = {
         "table": result.table,
         "case": result.name,
@@ -117,7 +117,7 @@ def case_as_json(result: CaseResult, words: Sequence[str], change: str) -> dict[
 
 
 def cases_summary(results: Sequence[CaseResult], took_s: float) -> str:
-    """Return the number of cases, in total and by outcome, and the total duration."""
+    """Return the number of test cases, in total and by outcome, and their total duration."""
     counts = {outcome: count for outcome in CaseOutcome if (count := sum(each.outcome is outcome for each in results))}
     told = ", ".join(f"{count} {_COUNTED[outcome]}" for outcome, count in counts.items())
     return f"{counted(len(results), 'case')}: {told or 'nothing to run'} in {took_s:.1f} s"

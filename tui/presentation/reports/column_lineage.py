@@ -1,4 +1,4 @@
-"""Column lineage as the rows of a tree, for command line and console: from a column to its sources or to its uses.
+"""Column lineage as the rows of a tree, for command line and console: a column, then its sources or its uses.
 
 The tree shows how values flow. Conditions on the rows of a table are listed separately, by table.
 """
@@ -42,13 +42,13 @@ class LineageTreeRow:
 
     @property
     def mark(self) -> str:
-        """Prefix of the name: `if ` for a condition, `via ` for a step, otherwise empty."""
+        """Prefix of the row's name: `if ` for a condition, `via ` for a step, otherwise empty."""
         return f"{self.kind} " if self.kind in (BranchKind.CONDITION, BranchKind.STEP) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class RowCondition:
-    """A condition that decides which rows a table contains."""
+    """A SQL condition, such as a WHERE clause, that determines which rows a table contains."""
 
     table: str
     clause: str
@@ -58,7 +58,7 @@ class RowCondition:
 
 
 def tree(found: "ColumnLineage") -> tuple[LineageTreeRow, ...]:
-    """Return the rows of the lineage tree: below each node its sources (up) or uses (down), expanded only once."""
+    """Return the rows of the lineage tree: each node is expanded once, into its sources (up) or its uses (down)."""
     up = found.direction == "up"
     nodes = {node.at: node for node in found.nodes}
     edges: dict[ColumnOrigin, list[LineageEdge]] = {}
@@ -91,7 +91,7 @@ def _roots(found: "ColumnLineage") -> list[ColumnOrigin]:
 
 
 def row_conditions(found: "ColumnLineage") -> tuple[RowCondition, ...]:
-    """Return the conditions on the rows of a lineage's tables, in the order in which the tables are reached."""
+    """Return the conditions that determine the rows of a lineage's tables, grouped by table in lineage order."""
     groups: dict[tuple[str, str, str, str], dict[str, None]] = {}
     for edge in found.edges:
         if not edge.target.column and edge.kind is InputKind.CONDITION:
@@ -105,7 +105,7 @@ def row_conditions(found: "ColumnLineage") -> tuple[RowCondition, ...]:
 
 
 def gap_line(gap: "LineageGap") -> str:
-    """Describe a reference whose lineage could not be traced."""
+    """Describe a reference in a SQL file whose lineage could not be traced, and why."""
     at = name_of(gap.at)
     return f"{at}: {gap.name} cannot be traced: {gap.reason}  ({file_of(gap.path, gap.line)})"
 
@@ -128,7 +128,7 @@ def file_of(path: str, line: int) -> str:
 def _row(
     depth: int, node: "LineageNode", edge: "LineageEdge | None", following: "Sequence[LineageEdge]", *, up: bool
 ) -> LineageTreeRow:
-    """Return a node's row: upstream with the expression that defines it, downstream with the one that leads to it."""
+    """Return a node's row; its expression defines the node (upstream), or uses the parent row (downstream)."""
     decides = edge is not None and edge.kind is InputKind.CONDITION and (up or node.at.column)
     kind = BranchKind.CONDITION if decides else BranchKind.VALUE
     if not up and edge is not None:

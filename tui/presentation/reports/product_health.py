@@ -1,4 +1,4 @@
-"""The health of products: their statements, aggregated by product and layer in one pass."""
+"""The health of data products, aggregated from their statements by product and layer in one pass."""
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
@@ -48,8 +48,8 @@ def health_by_product(
 ) -> tuple[ProductHealth, ...]:
     """Aggregate the health of all products, or of the named ones, by product and layer, sorted by name.
 
-    `lines` has one line per table. An external input that differs from its declaration counts as failing if a statement
-    in `lines` reads it.
+    `lines` has one line per table. An external input that differs from its declaration is treated as failing if a
+    statement in `lines` reads it.
     """
     lines, wanted = tuple(lines), frozenset(products)
     wrong = {line.table for line in lines if line.external and line.error}
@@ -68,7 +68,7 @@ def health_by_product(
 
 
 def rows(found: Iterable[ProductHealth]) -> list[tuple[str, ...]]:
-    """Return one row of cells per product, each followed by the rows of its layers."""
+    """Return one row of cells per product, followed by one for each of its layers."""
     cells = []
     for product in found:
         cells.append(_row(product, product.name))

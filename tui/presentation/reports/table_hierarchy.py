@@ -19,30 +19,30 @@ def kind_of(entry: InventoryEntry) -> str:
 
 
 def kept_words(*, stateful: bool, keyed: bool) -> str:
-    """Return `stateless`, `stateful`, `keyed` or both; a keyed table, which is updated by key, is itself state."""
+    """Return `stateless`, `stateful`, `keyed`, or `keyed, stateful`; a table updated by key is never `stateless`."""
     if keyed:
         return "keyed, stateful" if stateful else "keyed"
     return "stateful" if stateful else "stateless"
 
 
 def version_of(entry: InventoryEntry) -> str:
-    """Return the serving version, such as `v2`; empty if the table is external or has none."""
+    """Return a table's serving version, such as `v2`; empty if the table is external or has no serving version."""
     return f"v{entry.serving.version}" if entry.serving and entry.serving.version else ""
 
 
 def state_of(entry: InventoryEntry) -> str:
-    """Return the state of the serving version; empty if the table is external or not deployed."""
+    """Return the state of a table's serving version; empty if the table is external or not deployed."""
     return "" if entry.external or entry.serving is None else str(entry.serving.state)
 
 
 def lag_of(entry: InventoryEntry) -> str:
-    """Return the lag in rows, with `~` if it is an estimate; empty if the table is external or was never measured."""
+    """Return a table's lag in rows, with `~` if estimated; empty if the table is external or was never measured."""
     serving = entry.serving
     return "" if entry.external or serving is None or serving.lag_rows is None else lag_words(serving)
 
 
 def rows(trees: Sequence[tuple[str, Sequence[HierarchyRow]]], width: int) -> list[tuple[str, ...]]:
-    """Return the root and its trees as rows of cells, header first; columns that do not fit `width` are omitted."""
+    """Return the table and its trees as rows of cells, header first; columns that do not fit `width` are omitted."""
     found = [HEAD, _cells(trees[0][1][0], "")]
     for direction, branches in trees:
         below = [_cells(branch, "  " * branch.depth) for branch in branches[1:]]
@@ -56,7 +56,7 @@ def rows(trees: Sequence[tuple[str, Sequence[HierarchyRow]]], width: int) -> lis
 
 
 def nested(branches: Sequence[HierarchyRow], direction: str) -> dict[str, Any]:
-    """Return a tree as nested objects; the root and every node below it have `parents` (up) or `children` (down)."""
+    """Return a tree as nested objects; every node lists the nodes below it as `parents` (up) or `children` (down)."""
     key = "parents" if direction == UPSTREAM else "children"
     way: list[dict[str, Any]] = []
     for branch in branches:

@@ -46,7 +46,7 @@ class HistoryEntry:
 
 
 def table_history(records: TableRecords, plans: Mapping[str, Plan], limit: int = 0) -> tuple[HistoryEntry, ...]:
-    """Return a table's history, oldest first: the newest `limit` entries, or all if 0. `plans` maps hashes to plans."""
+    """Return the last `limit` entries of a table's history, or all if 0, oldest first; `plans` is by hash."""
     acts = _acts(records)
     found = [*acts, *(_audited(audit, records) for audit in _without_command(records))]
     for run in records.runs:
@@ -70,7 +70,7 @@ def _acts(records: TableRecords) -> list[HistoryEntry]:
 
 
 def _without_command(records: TableRecords) -> Iterator[AuditRow]:
-    """Yield the audit records of actions whose entry in the command log has been pruned."""
+    """Yield the audit records of operator actions that no longer have an entry in the command log."""
     times: dict[tuple[str, str, str], list[float]] = {}
     for one in records.commands:
         times.setdefault((one.actor, one.op, one.subject), []).append(one.at)
@@ -109,7 +109,7 @@ def _run_of(subject: str, records: TableRecords) -> str:
 
 
 def _deploys(run: RunRow, plan: Plan | None, table: TableName) -> Iterator[HistoryEntry]:
-    """Yield what a run did to the table: the deploy, changed columns, and the version that began to serve."""
+    """Yield the entries for a run's effects on the table: deploy, changed columns, version that began to serve."""
     pointers = {step.n: step.tables for step in plan.steps} if plan else {}
     own = [step for step in run.steps if step.table == table or table in pointers.get(step.n, ())]
     if not own:
@@ -134,7 +134,7 @@ def _deploys(run: RunRow, plan: Plan | None, table: TableName) -> Iterator[Histo
 
 
 def _passed_over(own: Sequence[StepRow]) -> str:
-    """Return the notes of skipped comparisons with the old version; empty if none was skipped."""
+    """Return the notes of skipped steps that compare the old with the new version; empty if none was skipped."""
     skipped = (step for step in own if (step.do, step.state) == (StepKind.VALIDATE, StepState.SKIPPED))
     return "; ".join(step.note for step in skipped)
 
@@ -150,7 +150,7 @@ def _end(run: RunRow, own: Sequence[StepRow], began: float) -> str:
 
 
 def _happened(event: EventRow) -> Iterator[HistoryEntry]:
-    """Yield the entries for an event: two for a repeated exception, none if it is minor or due to an action or run."""
+    """Yield an event's entries: two if an exception recurred, none for minor events or those due to actions or runs."""
     if event.kind == EventKind.RUN:
         return
     if event.kind == EventKind.EXCEPTION:
@@ -174,7 +174,7 @@ def _happened(event: EventRow) -> Iterator[HistoryEntry]:
 
 
 def _upstream(event: EventRow) -> HistoryEntry | None:
-    """Return the entry for an operator action, a run or a failure on an input of the table; None for other events."""
+    """Return the entry for an input's event if it is a failure or due to an action or run; None for other events."""
     bad = event.state in FAULTY and event.before != event.state
     if event.kind != EventKind.STATE or not (bad or event.cause in DONE_BY):
         return None
@@ -182,9 +182,9 @@ def _upstream(event: EventRow) -> HistoryEntry | None:
 
 
 def _matters(event: EventRow) -> bool:
-    """Return whether a state change gets an entry: faults do, and other changes if they have an explanation.
+    """Return whether a state change belongs in the history: it is a fault, or it has an explanation.
 
-    Changes by which the agent only restored the desired state get none.
+    Changes that the agent made only to restore the desired state are left out.
     """
     return event.state in FAULTY or (bool(event.detail) and event.cause != EventCause.WANTED)
 
@@ -199,7 +199,7 @@ def history_lines(entries: Iterable[HistoryEntry], now: float) -> tuple[str, ...
 
 
 def entry_words(entry: HistoryEntry) -> str:
-    """Describe a history entry: what happened, under which plan, and who caused it."""
+    """Describe a history entry: what happened, under which plan, and caused by whom."""
     plan = f"plan {entry.plan[:4]}" if entry.plan else ""
     by = f"by {entry.actor}" if entry.actor else ""
     version = f"v{entry.version} " if entry.version and entry.kind not in ("deploy", "serves", "schema") else ""

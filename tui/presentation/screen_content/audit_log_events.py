@@ -1,6 +1,6 @@
-"""Records of the audit, the command log and the events, as cells and in full.
+"""Formats records of the audit log, the command log and the event log, as table cells or in full.
 
-Console and command line show the same columns.
+The console and the command line show the same columns.
 """
 
 from dataclasses import replace
@@ -34,7 +34,7 @@ WIDE_EVENTS = (_AT, replace(EVENTS[1], width=39), *EVENTS[2:])
 
 
 def event_columns(width: int) -> tuple[TableColumn, ...]:
-    """Return the columns of the list of events that fit into a width."""
+    """Return the columns of the event list that fit into `width` cells."""
     return WIDE_EVENTS if width >= 120 else EVENTS
 
 
@@ -45,7 +45,7 @@ def record_row(one: Record, width: int, now: float) -> Line:
 
 
 def record_cells(one: Record, when: str) -> dict[str, Span]:
-    """Return the cells of a record by column id; `when` is its formatted time."""
+    """Return a record's cells by column id; `when` is the record's formatted time."""
     at = {"at": Span(when, Tone.DIM)}
     match one:
         case AuditRow():

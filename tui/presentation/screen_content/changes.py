@@ -33,7 +33,7 @@ class ChangeRow:
 
 
 def summary(changes: Sequence[ChangeRow], user: str, *, compared: bool = True) -> str:
-    """Return the counts of differing, deleted and staged tables; unless `compared`, only those of staged ones."""
+    """Return the numbers of changed, deleted and staged tables; if not `compared`, only that of staged tables."""
     differ = sum(1 for one in changes if one.change and one.change != DELETED)
     deleted = sum(1 for one in changes if one.change == DELETED)
     mine = sum(1 for one in changes for mark in one.staged if mark.actor == user)
@@ -44,7 +44,7 @@ def summary(changes: Sequence[ChangeRow], user: str, *, compared: bool = True) -
 
 
 def columns(width: int) -> tuple[TableColumn, ...]:
-    """Return the columns of the changes screen for a width."""
+    """Return the columns of the changes screen that fit its width."""
     name, other = (21, 13) if width < 120 else (39, 23)
     return (
         TableColumn("table", "TABLE", name),
@@ -79,7 +79,7 @@ def would_tone(would: str) -> Tone:
 
 
 def detail(one: ChangeRow, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line, ...]:
-    """Format the differences in a row's files, followed by the reason for the planned action."""
+    """Format the differences in a table's files, followed by the reason for the planned action."""
     lines: list[Line] = [rule(one.table, width, glyphs)]
     context = 50 if full else 1
     for path, old, new in (
@@ -108,7 +108,7 @@ LISTED = 20
 
 
 def problem_lines(problems: Sequence[Problem], missing: str) -> tuple[Line, ...]:
-    """List the problems in the files, one per line of any length; the pane folds it, keeping file and line together."""
+    """List the problems in the project's files, each with its remedy; lines are unfolded, of any length."""
     lines = [line((f" {missing}", Tone.BAD))] if missing else []
     for problem in problems[:LISTED]:
         place = f"{problem.where}: " if problem.where else ""
@@ -122,7 +122,7 @@ def problem_lines(problems: Sequence[Problem], missing: str) -> tuple[Line, ...]
 def merge(
     drift: Mapping[str, ChangeRow], staged: Sequence[StagedRow], *, compared: bool = True
 ) -> tuple[ChangeRow, ...]:
-    """Join file differences and staged marks by table, sorted; `compared` is False if the files could not be read."""
+    """Join file differences and staged marks by table, sorted; pass `compared=False` if the files could not be read."""
     marks: dict[str, tuple[StagedRow, ...]] = {}
     for mark in staged:
         marks[mark.table] = (*marks.get(mark.table, ()), mark)

@@ -31,10 +31,10 @@ def inspector_lines(
     width: int,
     height: int = 0,
 ) -> tuple[Line, ...]:
-    """Render the sheet of the row under the cursor, then its SQL; `details` of another statement are ignored.
+    """Render the fact sheet and the SQL of the row under the cursor; `details` of another statement are ignored.
 
-    In a pane of at least `TALL` lines, the facts below verdict and error always begin on the same line, so that moving
-    to another statement redraws only the lines that differ.
+    In a pane of at least `TALL` lines, the facts below the verdict and the error always begin on the same line, so that
+    moving to another statement redraws only the lines that differ.
     """
     if entry is None:
         return ()
@@ -53,7 +53,7 @@ def inspector_lines(
 
 
 def branch_lines(entry: TreeRow, view: LedgerView, look: RowContext, width: int) -> tuple[Line, ...]:
-    """Render a branch's name and size, followed by the verdict on each of its faulty statements."""
+    """Render a tree branch's name and size, followed by the verdict on each of its faulty statements."""
     own = len(tables_of(entry, view))
     lines: list[Line] = [
         line((f" {entry.name}", Tone.TITLE), (f"  {counted(own, 'statement') if own else 'external'}", Tone.DIM)),
@@ -74,7 +74,7 @@ def branch_lines(entry: TreeRow, view: LedgerView, look: RowContext, width: int)
 
 
 def event_lines(view: LedgerView, look: RowContext, width: int) -> tuple[Line, ...]:
-    """List the newest events and commands; a failed command includes the agent's answer."""
+    """List the latest events and commands; a failed command includes the agent's answer."""
     found: list[tuple[float, str, Tone]] = []
     for command in view.snapshot.commands:
         bad = command.outcome in NOT_DONE

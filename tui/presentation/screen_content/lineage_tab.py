@@ -91,7 +91,7 @@ def _rows(branch: LineageTreeRow, room: int, width: int) -> tuple[Line, ...]:
 
 
 def _folded(start: str, text: str, tone: Tone, width: int) -> tuple[Line, ...]:
-    """Put `text` after `start` on one line, or wrap it onto the lines below if it does not fit."""
+    """Render `start` and `text` on one line or, if they do not fit, `text` on the lines below."""
     if width_of(start) + 1 + width_of(text) <= width:
         return (line((start, tone), (f" {text}", Tone.DIM)),)
     return (fit(line((start, tone)), width), *wrap(text, width - 1, Tone.DIM, "        "))

@@ -1,4 +1,4 @@
-"""The review of a plan: its rows, reasons, losses, leftovers and guards."""
+"""The review of a plan: its rows with their reasons, losses, leftover tables and guards."""
 
 from collections.abc import Sequence
 from itertools import repeat
@@ -98,7 +98,7 @@ def heading(
 
 
 def approved_by(row: PlanRow, approvals: Sequence[ApprovalRow]) -> tuple[str, ...]:
-    """Return the logins whose approvals of a plan are valid: not the author's, and only one per user id."""
+    """Return the logins of a plan's valid approvals: the author's is invalid, and each user id is counted once."""
     return tuple(one.login for one in approvals_of_others(row, approvals))
 
 
@@ -147,12 +147,12 @@ def not_approvable(
 
 
 def columns(widths: ColumnWidths) -> Line:
-    """Render the column headings of the rows, as in the printed plan."""
+    """Render the column headings above the plan's rows, as in the printed plan."""
     return line((f" {table_row(TITLES, widths)}", Tone.DIM))
 
 
 def node_row(node: PlanNode, widths: ColumnWidths) -> Line:
-    """Format one row as in the printed plan, in the tone of its action, or BAD if something is lost."""
+    """Format one row as in the printed plan, in the tone of its action, or in BAD if anything is lost."""
     text = f" {table_row(node_cells(node), widths, GLYPH_BY_ACTION[node.action])}".rstrip()
     name, action = NAME_AT, NAME_AT + widths.table + widths.change + 2
     kept = node.action is Action.KEEP
@@ -207,7 +207,7 @@ def why(
 
 
 def _more_offers(node: PlanNode, executable: int) -> str:
-    """Return the number of options besides the first; options that cannot be executed yet are counted separately."""
+    """Return the number of options after the first; options that cannot be executed yet are counted separately."""
     more, later = executable - 1, len(node.offers) - executable
     words = [counted(more, "more option")] if more > 0 else []
     words += [f"{counted(later, 'option')} not executable yet"] if later else []
@@ -215,7 +215,7 @@ def _more_offers(node: PlanNode, executable: int) -> str:
 
 
 def rest(plan: Plan, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
-    """Render the sections below the rows: refusals, losses, warnings, guards, leftovers and undo, then the steps."""
+    """Render the sections below a plan's rows: refusals, losses, warnings, guards, leftovers, undo, and steps."""
     lines: list[Line] = [EMPTY]
     sections = plan_sections(plan)
     for title in sorted(sections, key=[*SECTION_TONES].index):
@@ -248,7 +248,7 @@ def _verdict_tone(guard: Guard) -> Tone:
 
 
 def losses(plan: Plan) -> tuple[str, ...]:
-    """Return what each statement loses, followed by how to undo the plan; empty if nothing is lost."""
+    """Return sentences on what each statement loses and on how to undo the plan; empty if nothing is lost."""
     lost = loss_sentences(plan)
     return (*lost, *(f"undo: {sentence}" for sentence in undo_sentences(plan))) if lost else ()
 

@@ -1,4 +1,4 @@
-"""Releases as lines and as JSON: version pairs with their figures and gates, the next action, and the rollback."""
+"""Releases as lines and as JSON: version pairs with their metrics and gates, the next action, and the rollback."""
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,9 +50,9 @@ _TONES = {
 def pairs_lines(
     release: Release, width: int, rows: int, look: RowContext, lags: Mapping[TableName, Sequence[int | None]] = NO_LAGS
 ) -> tuple[Line, ...]:
-    """Render a release: state and verdict, at most `rows` version pairs (largest lag first), rollback and tickets.
+    """Render a release: state and verdict, up to `rows` version pairs (largest lag first), rollback, and tickets.
 
-    `lags` are recent lags of the new versions, oldest first.
+    `lags` holds the recent lags of each table's new version, oldest first.
     """
     tone = _TONES.get(release.state, Tone.CHANGING if release.is_open else Tone.DIM)
     said = verdict(release, look.now)
@@ -94,7 +94,7 @@ SIDES = (TableColumn("table", "TABLE", 5), _VERSION, _STATE, _LAG, *_RATES, _TRE
 
 
 def _pair_columns(width: int) -> tuple[TableColumn, ...]:
-    """Return the columns of a pair of versions: the old version, the new version, and the new version's gate."""
+    """Return the columns that show a version pair: the old version, the new version, and the new version's gate."""
     wide = width >= WIDE
     table = TableColumn("table", "OLD (* serves)" if wide else "* serves", 27 if wide else 12)
     old = (replace(column, id=f"old {column.id}") for column in (_VERSION, _STATE, _LAG))
@@ -141,7 +141,7 @@ CAUGHT_UP = "caught up: "
 
 
 def state_words(release: Release, now: float) -> str:
-    """Return a release's state with its time, such as `held since 14:02:11` or `observing until 14:32:11`."""
+    """Return a release's state with a time, such as `held since 14:02:11` or `observing until 14:32:11`."""
     if release.state is ReleaseState.OBSERVING and release.old_until is not None:
         return f"{release.state} until {moment(release.old_until, now)}"
     if release.state is ReleaseState.DONE:
@@ -151,7 +151,7 @@ def state_words(release: Release, now: float) -> str:
 
 
 def verdict(release: Release, now: float) -> str:
-    """Explain what a release is waiting for or how it ended, and what to do next; empty if there is nothing to add."""
+    """Explain what a release waits for or how it ended, and what to do next; empty if its state says everything."""
     match release.state:
         case ReleaseState.HELD:
             swap = f"headgate release swap {release.run}"
@@ -234,7 +234,7 @@ def way_words(release: Release, now: float) -> str:
 
 
 def old_words(side: ReleaseSide, now: float) -> str:
-    """Return the state of a version, and when a running version will be stopped."""
+    """Return an old version's state and, if it is still running, when it will be stopped."""
     if side.runs and side.stops_at is not None:
         return f"{side.state}, stops {moment(side.stops_at, now)}"
     return {"absent": "deleted"}.get(side.state, side.state)
@@ -260,7 +260,7 @@ def release_lines(releases: Iterable[Release], now: float) -> tuple[str, ...]:
 
 
 def _behind(side: ReleaseSide) -> str:
-    """Return a version's lag as a suffix for its state; empty if it is stopped, because the lag is then outdated."""
+    """Return a version's lag as a suffix for its state; empty if the version is stopped, as its lag is outdated."""
     return f", lag {_lag_with_unit(side.figures)}" if side.runs else ""
 
 
@@ -292,7 +292,7 @@ def release_details(release: Release, now: float) -> tuple[str, ...]:
 
 
 def gate_words(note: str, opened_at: float | None, now: float) -> str:
-    """Return a gate's note, with the time if the gate has opened: `caught up at 02:11:04: lag 0 rows`."""
+    """Return a gate's note, including the time if the gate has opened: `caught up at 02:11:04: lag 0 rows`."""
     said = note.removeprefix(CAUGHT_UP)
     return note if opened_at is None or said == note else f"caught up at {moment(opened_at, now)}: {said}"
 

@@ -28,7 +28,7 @@ RUN_TONES = {"running": Tone.CHANGING, "paused": Tone.CHANGING, "failed": Tone.B
 def heading(
     run: RunRow, environment: str, now: float, width: int, glyphs: Glyphs, *, planned: Sequence[Step] = ()
 ) -> tuple[Line, ...]:
-    """Render the heading above the steps: the run's summary, its progress bar, and how it ended or how to leave."""
+    """Render the heading above a run's steps: summary, progress bar, and how it ended or how to leave the screen."""
     words = "continues without this screen (q leaves)" if run.state in ("running", "paused") else ending(run)
     room = max(width - len(words) - 4, 10)
     done = _finished(run) / (len(run.steps) or 1)
@@ -91,7 +91,7 @@ STEPS = (
 
 
 def step_columns(width: int, cells: int = 0) -> tuple[TableColumn, ...]:
-    """Return the columns for a run's steps on a screen; `cells` is the width of the step column, 0 for its maximum."""
+    """Return the columns of a run's steps; `cells` is the width of the step column, or 0 for the widest that fits."""
     number, what, state, took, _, note = STEPS
     return number, replace(what, width=(cells or _step_width(width)) - 1), state, took, replace(note, title=" NOTE")
 
@@ -101,7 +101,7 @@ def _step_width(width: int) -> int:
 
 
 def step_width(steps: Iterable[StepRow], pointers: Mapping[int, Sequence[str]], width: int) -> int:
-    """Return the width of the step column, limited so that the notes have room."""
+    """Return the width of the step column, limited so that there is room for the notes."""
     longest = max((len(_what(step, pointers.get(step.n, ()))) for step in steps), default=0)
     return max(min(longest + 2, _step_width(width)), len("STEP") + 2)
 
@@ -140,7 +140,7 @@ def _lasted(step: StepRow, now: float) -> str:
 
 
 def _predicted(row: RunRow | StepRow) -> str:
-    """Return the predicted duration of a run or step; empty if there is none, as for a hold."""
+    """Return the predicted duration of a run or step; empty if there is no prediction, as for a hold step."""
     if row.predicted_low_s is None or row.predicted_high_s is None:
         return ""
     if isinstance(row, StepRow) and row.do == StepKind.HOLD:
@@ -201,7 +201,7 @@ PRINTED_RUNS = (
 
 
 def run_cells(run: RunRow, now: float) -> dict[str, Span]:
-    """Return the cells of a run by column."""
+    """Return the cells of a run by column id."""
     hold = " and its hold" if any(step.do == StepKind.HOLD for step in run.steps) else ""
     predicted = _predicted(run)
     others = f", continues {run.continues[:10]}" if run.continues else ""
@@ -225,7 +225,7 @@ def run_row(run: RunRow, width: int, now: float) -> Line:
 
 
 def first_open(run: RunRow) -> StepRow | None:
-    """Return the step that the screen should select: the running one, else the failed one, else the next."""
+    """Return the step to select when the screen opens: the running, else the failed, else the next step."""
     for states in (("gate", "running"), ("failed",), ("waits",)):
         for step in run.steps:
             if step.state in states:
@@ -234,13 +234,13 @@ def first_open(run: RunRow) -> StepRow | None:
 
 
 def why_frozen(plan: Plan, run: RunRow, frozen: str | None) -> Sentence | None:
-    """Explain why a freeze keeps a run from continuing; None if it may. `frozen` describes the freeze, if any."""
+    """Explain why a freeze keeps a run from continuing; None if none does. `frozen` describes it, if any."""
     moves = frozen is not None and moves_pointers(plan, {step.n: StepState(step.state) for step in run.steps})
     return Sentence(f"{plan.environment} is {frozen}: the run would move a pointer") if moves else None
 
 
 def why_not_overruled(plan: Plan, row: PlanRow, act: str, do: str, *, user: str) -> Sentence | None:
-    """Explain why this user may not swap a run, or skip its step of kind `do`; None if they may."""
+    """Explain why this user may not swap a run, or skip one of its `do` steps; None if they may."""
     if row.author != user or not overrules(plan, act, StepKind(do) if do else None):
         return None
     return Sentence("its plan needed an approval, so its author cannot do this; another login must")

@@ -57,9 +57,9 @@ class ConsoleIdentity:
 
 
 def banner_line(identity: ConsoleIdentity, view: LedgerView, fresh: Freshness, width: int) -> Line:
-    """Render line 1: project, environment, age of the data, pool, faults, runs, staged tables, user.
+    """Render line 1 of the screen: project, environment, age of the data, pool, faults, runs, staged tables, user.
 
-    Parts that do not fit are left out, least important first; environment and age of the data always stay.
+    Parts that do not fit are omitted, least important first; environment and age of the data are always shown.
     """
     environment = f" {identity.words} "
     user = line((f"  {shorten(identity.user, 16)} ", Tone.DIM))
@@ -79,7 +79,7 @@ def banner_line(identity: ConsoleIdentity, view: LedgerView, fresh: Freshness, w
 
 
 def _parts(view: LedgerView, fresh: Freshness) -> list[tuple[int, int, str, Tone]]:
-    """Return the parts of line 1 as (importance, position, text, tone); smaller numbers come first."""
+    """Return the parts of line 1 as (importance, position, text, tone); 0 is the most important, or the leftmost."""
     snapshot = view.snapshot
     parts = [(0, 1, fresh.words, Tone.BAD if fresh.stale else Tone.GOOD)]
     if snapshot.facts is not None:
@@ -105,7 +105,7 @@ def _parts(view: LedgerView, fresh: Freshness) -> list[tuple[int, int, str, Tone
 
 
 def _releases_part(snapshot: LedgerSnapshot) -> tuple[int, int, str, Tone]:
-    """Return the banner's part about open releases: the held one, else the newest, and the end of its observation."""
+    """Return the banner's part on open releases: the held or else the latest one, and when its observation ends."""
     held = [one for one in snapshot.releases if one.state == "held"]
     first = (*held, *snapshot.releases)[0]
     until = f" until {clock(first.old_until)}" if first.state == "observing" and first.old_until else ""
@@ -119,7 +119,7 @@ def environment_tone(identity: ConsoleIdentity) -> Tone:
 
 
 def breadcrumb_line(parts: Sequence[str], filter_text: str, counts: str, width: int) -> Line:
-    """Render line 2: the path to this screen, the filter, and the counts."""
+    """Render line 2: the path to this screen, the filter, and the screen's counts."""
     start = line((" " + " > ".join(parts), Tone.PLAIN))
     end: list[Span] = []
     if filter_text:
@@ -152,7 +152,7 @@ def nothing_lines(view: LedgerView, identity: ConsoleIdentity, filter_text: str,
 
 @dataclass(frozen=True, slots=True)
 class KeyHint:
-    """A key in the footer; if its action is impossible now, it is greyed and in brackets."""
+    """A key in the footer; it is greyed and in brackets while its action is impossible."""
 
     key: str
     label: str
@@ -160,7 +160,7 @@ class KeyHint:
 
 
 def footer(screen: str, now: ActionContext) -> tuple[KeyHint, ...]:
-    """Return the footer's keys for a screen, ordered by rank."""
+    """Return the keys in a screen's footer, ordered by rank."""
     ranked = sorted((one for one in actions_on_screen(screen) if one.rank < 99), key=lambda action: action.rank)
     return tuple(
         KeyHint(KEY_NAMES.get(one.keys[0], one.keys[0]), action_label(one, now), not why_not_possible(one, now))
@@ -169,7 +169,7 @@ def footer(screen: str, now: ActionContext) -> tuple[KeyHint, ...]:
 
 
 def dialog_keys(question: ConfirmationDialog) -> tuple[KeyHint, ...]:
-    """Return the footer's keys while a question is open."""
+    """Return the keys in the footer while a confirmation dialog is open."""
     safe: tuple[KeyHint, ...] = (KeyHint("enter", question.safe), KeyHint("esc", question.escape))
     if not question.escape:
         safe = (KeyHint("enter, esc", question.safe),)
@@ -187,9 +187,9 @@ def choices(words: Sequence[str], width: int, ellipsis: str) -> Line:
 
 
 def hints(items: Sequence[KeyHint], width: int, *, help_key: bool = True) -> Line:
-    """Render the footer: as many keys as fit, and always `? keys` if `help_key`.
+    """Render the footer: as many keys as fit, and `? keys` unless `help_key` is False.
 
-    On a narrow terminal, keys that work now come first. On a wide one every key keeps its position, so that moving the
+    On a narrow terminal, available keys come first. On a wide one, every key keeps its position, so that moving the
     cursor redraws little.
     """
     last = line((" ? ", Tone.KEY), ("keys ", Tone.DIM)) if help_key else ()
@@ -227,7 +227,7 @@ _BEGINNING = {
 def message_lines(
     text: str, at: float | None, tone: Tone, width: int, *, most: int = MESSAGE_LINES
 ) -> tuple[Line, ...]:
-    """Render a message, with its time if given, on at most `most` lines; a longer text is cut off with an ellipsis."""
+    """Render a message, with its time if given, on at most `most` lines; a longer message ends with an ellipsis."""
     stamp = f" {clock(at)} " if at is not None else " "
     rows = [plain(row) for row in wrap(text, width - len(stamp) - 1)]
     if len(rows) > most:
@@ -237,7 +237,7 @@ def message_lines(
 
 
 def standing_message(view: LedgerView, fresh: Freshness, now: float) -> tuple[str, float | None, Tone]:
-    """Return the (text, time, tone) shown when there is no message: the current problem, else the last command."""
+    """Return the idle status line as (text, time, tone): the current problem, or else a recent command's outcome."""
     snapshot = view.snapshot
     if snapshot.problem:
         return f"{snapshot.problem}. {snapshot.remedy}".strip(), None, Tone.BAD
@@ -273,7 +273,7 @@ def failure_words(run: RunRow) -> str:
 
 
 def _pending(command: CommandRow, view: LedgerView) -> str:
-    """Return what an accepted command still waits for, or its detail; empty once its tables have started or stopped."""
+    """Return what an accepted command waits for, or its detail; empty once its tables have started or stopped."""
     if command.op not in _BEGINNING:
         return f", {command.detail}" if command.detail else ""
     words, state = _BEGINNING[command.op]

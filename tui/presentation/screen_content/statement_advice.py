@@ -1,4 +1,4 @@
-"""The verdict on a statement: its condition and the next action, in one or two sentences."""
+"""The verdict on a statement: its condition and the recommended action, in one or two sentences."""
 
 from urllib.parse import urlsplit
 
@@ -21,7 +21,7 @@ def advise(
     *,
     by_key: bool = True,
 ) -> tuple[str, Tone]:
-    """Return a verdict and its tone: a statement's condition, and the next action as a key or a command."""
+    """Return the verdict on a statement, with its tone; the recommended action is given as a key or a command."""
     bad = [
         f"{one.parent} is {parent.state}"
         for one in statement.parents
@@ -62,7 +62,7 @@ def _begins(statement: StatementView) -> bool:
 
 
 def _beginning(statement: StatementView, measurement: Measurement | None, now: float) -> tuple[str, Tone]:
-    """Describe a starting statement: when it was started, and its pending input."""
+    """Describe a starting statement: when it was started, and how much input is pending."""
     row = statement.line
     rows, files = (
         (row.lag_rows, row.lag_files) if measurement is None else (measurement.lag_rows, measurement.lag_files)
@@ -135,7 +135,7 @@ def _steady(statement: StatementView, measurement: Measurement | None) -> tuple[
 
 
 def _slow_batch(statement: StatementView, measurement: Measurement | None) -> str:
-    """Return how long the newest batch took if that far exceeds the trigger interval, else an empty text."""
+    """Return how long the latest batch took if that far exceeds the trigger interval, else an empty string."""
     trigger_ms = trigger_s(statement.line.trigger) * 1000
     if measurement and measurement.batch_ms and trigger_ms and measurement.batch_ms > 1.5 * trigger_ms:
         return f"{measurement.batch_ms / 1000:.0f} s on a trigger of {statement.line.trigger}"
@@ -155,6 +155,6 @@ def error_text(row: StatementLine) -> str:
 
 
 def spark_ui_words(pool: Pool) -> str:
-    """Describe where to find a pool's Spark UI; only the host of the pool's address is shown."""
+    """Describe where to find a pool's Spark UI; of the pool's address, only the host is shown."""
     host = urlsplit(pool.url).hostname if pool.url else None
     return f"Spark UI of its server on {host}, port 4040 by default" if host else "no Spark UI: the local pool has none"

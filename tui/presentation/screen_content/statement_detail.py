@@ -1,4 +1,4 @@
-"""The tabs of one statement as lines; the first tab is its sheet."""
+"""The tabs of one statement as lines; the first tab is its fact sheet."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -49,7 +49,7 @@ class DeclaredDetails:
     """A statement as declared in the project's files."""
 
     dml: str | None = None
-    """The statement's text; None if unknown, or if it has no file."""
+    """SQL of the statement; None if unknown, empty if the statement has no DML file."""
     ddl: str | None = None
     missing: str = ""
     """Why the files could not be read."""
@@ -142,7 +142,7 @@ def _source_cells(source: Mapping[str, object]) -> dict[str, Span]:
 
 
 def _versions(source: Mapping[str, object]) -> str:
-    """Return the number of a source's pending versions as a suffix; empty if there are none or it is unknown."""
+    """Return the number of a source's unread table versions as a suffix; empty if it is 0 or unknown."""
     found = source.get("versions")
     return f"  {counted(found, 'version')}" if isinstance(found, int) and found else ""
 
@@ -154,7 +154,7 @@ def _number(value: object) -> float | None:
 def sql_lines(
     statement: StatementView, facts: StatementDetails, declared: DeclaredDetails, look: RowContext
 ) -> tuple[Line, ...]:
-    """Render how the files differ from the deployed SQL, followed by the deployed SQL."""
+    """Render the diff between the deployed SQL and the project's files, followed by the deployed SQL."""
     if facts.serving is None:
         return (line((" reading", Tone.DIM)),)
     deployed = facts.serving.texts
@@ -187,7 +187,7 @@ def sql_lines(
 
 
 def error_lines(statement: StatementView, facts: StatementDetails, look: RowContext, width: int) -> tuple[Line, ...]:
-    """Render the current error, followed by past exceptions, grouped, newest first."""
+    """Render the current error, followed by past exceptions, grouped, latest first."""
     lines: list[Line] = []
     row = statement.line
     if row.error:
@@ -219,7 +219,7 @@ def event_lines(facts: StatementDetails, look: RowContext) -> tuple[Line, ...]:
 
 
 def version_lines(facts: StatementDetails, look: RowContext) -> tuple[Line, ...]:
-    """Render all versions of a table, newest first, with how long old ones are kept."""
+    """Render all versions of a table, newest first, and how long the old ones are kept."""
     lines: list[Line] = []
     for row in facts.versions:
         state = parse_state(row.state)
@@ -290,7 +290,7 @@ _BEGINS = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
 
 
 def lines_about(lines: Iterable[str], words: Iterable[str]) -> Iterator[str]:
-    """Yield the log records that contain any of `words`, shortened if too long, with secrets masked."""
+    """Yield the lines of log records that contain any of `words`; long records are shortened, secrets masked."""
     named = re.compile("|".join(rf"(?<!\w){re.escape(word)}(?!\w)" for word in words if word) or r"(?!)")
     record: list[str] = []
     for text in (*lines, None):
@@ -323,7 +323,7 @@ def _fits(record: Sequence[str]) -> bool:
 
 
 def log_lines(log: Sequence[str]) -> tuple[Line, ...]:
-    """Render the lines about a statement from the logs of agent and pool, including stack traces."""
+    """Render the log lines of the agent and the pool about a statement, including stack traces."""
     if not log:
         return (line((" the logs of agent and pool do not name it", Tone.DIM)),)
     bad = (" ERROR ", " WARN ", " WARNING ")

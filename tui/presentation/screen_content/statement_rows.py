@@ -45,7 +45,7 @@ NAME_MINIMUM = 24
 
 
 def columns_for(width: int, *, wide: bool) -> tuple[TableColumn, ...]:
-    """Choose the columns for statements that fit into a width; `wide` prefers metrics to version and age."""
+    """Choose the statement columns that fit into a width; if `wide`, metrics take precedence over version and age."""
     columns = [*(WIDE_COLUMNS if wide else LIST_COLUMNS)]
     room = width - 1 - sum(column.width + 1 for column in columns) - NAME_MINIMUM
     for column in (*MORE_COLUMNS, *(LIST_COLUMNS if wide else ())):
@@ -57,7 +57,7 @@ def columns_for(width: int, *, wide: bool) -> tuple[TableColumn, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RowContext:
-    """The glyphs and the time for drawing a row, and whether the data is stale."""
+    """The context for rendering rows: the glyphs, the current time, and whether the data is stale."""
 
     glyphs: Glyphs
     now: float
@@ -78,7 +78,7 @@ def tree_row(entry: TreeRow, columns: Sequence[TableColumn], width: int, look: R
 
 
 def _tree_name(entry: TreeRow, glyphs: Glyphs) -> str:
-    """Return a row's name, indented by its depth, with a mark if its branch is open or closed."""
+    """Return a row's name, indented by its depth, with a glyph that shows whether the branch is expanded."""
     mark = " " if entry.open is None else glyphs.opened if entry.open else glyphs.closed
     return f"{'  ' * entry.depth}{mark} {entry.name}"
 
@@ -120,7 +120,7 @@ def _version_row(
 
 
 def _beside_words(entry: TreeRow, view: LedgerView) -> str:
-    """Describe why a version runs beside the serving one."""
+    """Describe why a version runs in parallel with the serving one: `coming`, `coming back` or `kept`."""
     assert entry.statement is not None
     table, version, is_newer = entry.tables[0], entry.version, entry.version > entry.statement.version
     pairs = [pair for release in view.snapshot.releases for pair in release.pairs if pair.table == table]
@@ -176,7 +176,7 @@ def _name_cell(statement: StatementView, name: str, room: int, glyphs: Glyphs) -
 
 
 def badge_of(statement: StatementView) -> str:
-    """Return the badge of a statement's staged mark: [D] deploy, [B] hold, [X] delete, [2] if two users staged it."""
+    """Return the badge of a staged statement: [D] deploy, [B] hold, [X] delete, [2] if two users staged it."""
     if not statement.staged:
         return ""
     if len(statement.staged) > 1:
@@ -283,7 +283,7 @@ _TREND_WORST = {
 
 
 def _state_rank(statement: StatementView) -> int:
-    """Rank a statement by its state, worst first: a faulty one that runs as degraded, external tables last."""
+    """Rank a statement by state, worst first: a faulty running one as degraded, a healthy external table last."""
     if statement.external:
         return _STATE_ORDER[State.FAILED] if statement.faulty else len(_STATE_ORDER)
     is_late = statement.faulty and statement.state is State.RUNNING

@@ -1,6 +1,6 @@
-"""The sheet of one statement: everything known about it, as labelled facts.
+"""The fact sheet of a statement: everything known about it, as labelled facts.
 
-Inspector, detail and `headgate show` render the same facts at different widths.
+The inspector, the detail screen and `headgate show` render the same facts at different widths.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,7 +39,7 @@ ROOMY = 60
 
 @dataclass(frozen=True, slots=True)
 class SheetFact:
-    """One labelled line of a sheet."""
+    """A labelled line of a fact sheet."""
 
     name: str
     parts: tuple[Span, ...]
@@ -173,7 +173,7 @@ def _writes(statement: StatementView, deployed: Deployment | None, look: RowCont
 
 
 def _holds(details: StatementDetails, known: Measurement | None, now: float) -> Iterator[SheetFact]:
-    """Yield facts about a table's files and log; for an external table, also its location, format, version and id."""
+    """Yield facts about a table's files and transaction log; if external, also its location, format, version and id."""
     deployed, figures = details.shown, details.statistics
     assert deployed is not None, "what holds something is deployed"
     if deployed.external:
@@ -192,7 +192,7 @@ def _holds(details: StatementDetails, known: Measurement | None, now: float) -> 
 
 
 def held_parts(figures: TableStatistics, rows_total: int | None, now: float) -> tuple[str, ...]:
-    """Describe the size and age of a table's content, and how many of the files read so far no longer exist."""
+    """Describe the size and age of a table's content, and how many files that it has read no longer exist."""
     if figures.files is None and rows_total is None:
         gone = "" if figures.at is None else long_duration(now - figures.at)
         return (f"not known: no table was there {gone} ago" if gone else "not measured",)
@@ -210,7 +210,7 @@ def held_parts(figures: TableStatistics, rows_total: int | None, now: float) -> 
 
 
 def _newest_version(figures: TableStatistics, now: float) -> tuple[str, ...]:
-    """Return the newest version in a table's log, its age, and the oldest version; empty without a log."""
+    """Return the latest version in a table's transaction log, its age, and the oldest version; empty without a log."""
     found = history_of(figures.log)
     if found is None:
         return ()
@@ -227,7 +227,7 @@ def _looked_at(figures: TableStatistics, now: float) -> str:
 def _measured(
     statement: StatementView, known: Measurement, details: StatementDetails, look: RowContext
 ) -> Iterator[SheetFact]:
-    """Yield lag, rates, batch and state as facts, with curves if samples were read."""
+    """Yield facts about lag, rates, batches and state, with curves if samples were read."""
     samples, dim = details.samples, Tone.DIM
     lags = tuple(None if one.lag_rows is None else float(one.lag_rows) for one in samples)
     most = max((value for value in lags if value is not None), default=None)
@@ -262,7 +262,7 @@ def _measured(
 
 
 def _batch(statement: StatementView, known: Measurement) -> tuple[Span, ...]:
-    """Return the newest committed batch, its duration (unknown until the first batch after a start) and the trigger."""
+    """Return the last batch's duration (unknown until the first commit after a start), its number, and the trigger."""
     trigger = Span(f"trigger {statement.line.trigger}", Tone.DIM)
     if known.batch is None:
         return (Span(batch_took(known.batch_ms) if known.batch_ms else "none committed yet"), trigger)

@@ -13,7 +13,7 @@ from core.text.secrets import mask_literals
 
 
 class Tone(StrEnum):
-    """The meaning of a piece of text, from which the palette derives its look."""
+    """The meaning of a piece of text, from which the palette derives its colours."""
 
     PLAIN = "plain"
     DIM = "dim"
@@ -34,7 +34,7 @@ class Tone(StrEnum):
 
 
 class Span(NamedTuple):
-    """A piece of a line in one tone."""
+    """A piece of a line that has a single tone."""
 
     text: str
     tone: Tone = Tone.PLAIN
@@ -46,21 +46,21 @@ EMPTY: Line = ()
 
 
 def line(*parts: str | Span | tuple[str, Tone]) -> Line:
-    """Build a line from texts, spans and (text, tone) pairs; empty texts are left out."""
+    """Build a line from strings, spans and (text, tone) pairs; empty parts are left out."""
     spans = (Span(part) if isinstance(part, str) else Span(*part) for part in parts)
     return tuple(span for span in spans if span.text)
 
 
 @lru_cache(maxsize=65536)
 def width_of(text: str) -> int:
-    """Return how many terminal cells a text takes once it has been cleaned (see `clean`)."""
+    """Return the width of a string in terminal cells, after cleaning (see `clean`)."""
     drawn = clean(text)
     return len(drawn) if drawn.isascii() else sum(map(_char_width, drawn))
 
 
 @lru_cache(maxsize=4096)
 def _char_width(char: str) -> int:
-    """Return the cells that Textual counts for a character; imports Rich's table, which takes 30 ms, only if needed."""
+    """Return a character's width in Textual; imports Rich's width table, which takes 30 ms, only if needed."""
     if _ONE_CELL.match(char):
         return 1
     from rich.cells import get_character_cell_size
@@ -77,7 +77,7 @@ _ONE_CELL_EACH = re.compile(f"{_ONE_CELL.pattern}*")
 
 
 def clean(text: str) -> str:
-    """Return a text as it will be drawn: without terminal control, and equally wide on every terminal.
+    """Return a string as it will be drawn: without control characters, and equally wide on every terminal.
 
     Control characters, including escape sequences in a file, become spaces. Variation selectors, joiners and skin tones
     are dropped, flags become letters, and characters whose width depends on the terminal become \ufffd.
@@ -120,7 +120,7 @@ def _unicode_width(char: str) -> int:
 
 @lru_cache(maxsize=8192)
 def cells_of(text: str) -> tuple[str, ...]:
-    """Split a text into as many cells as Textual counts for it; each cell contains the characters to draw there.
+    """Split a string into terminal cells, counted as in Textual; each contains the characters to draw there.
 
     The second cell of a wide character is empty; blanks fill cells that are counted but not drawn.
     """
@@ -143,7 +143,7 @@ def cells_of(text: str) -> tuple[str, ...]:
 
 
 def crop(text: str, width: int) -> str:
-    """Clean a text, and cut it to at most `width` cells."""
+    """Clean a string, and cut it to at most `width` cells."""
     text = clean(text)
     if width_of(text) <= width:
         return text
@@ -156,7 +156,7 @@ def crop(text: str, width: int) -> str:
 
 
 def shorten(text: str, width: int, ellipsis: str = "…") -> str:
-    """Clean a text; if it is wider than `width` cells, cut it and end it with an ellipsis."""
+    """Clean a string; if it is wider than `width` cells, cut it and end it with an ellipsis."""
     if width_of(text) <= width:
         return clean(text)
     if width <= len(ellipsis):
@@ -165,19 +165,19 @@ def shorten(text: str, width: int, ellipsis: str = "…") -> str:
 
 
 def left(text: str, width: int) -> str:
-    """Clean a text, and cut or pad it to exactly `width` cells, aligned left."""
+    """Clean a string, and cut or pad it to exactly `width` cells, left-aligned."""
     short = shorten(text, width)
     return short + " " * (width - width_of(short))
 
 
 def right(text: str, width: int) -> str:
-    """Clean a text, and cut or pad it to exactly `width` cells, aligned right."""
+    """Clean a string, and cut or pad it to exactly `width` cells, right-aligned."""
     short = shorten(text, width)
     return " " * (width - width_of(short)) + short
 
 
 def line_width(content: Line) -> int:
-    """Return the number of cells in a line."""
+    """Return the width of a line in terminal cells."""
     return sum(width_of(span.text) for span in content)
 
 
@@ -197,7 +197,7 @@ def fit(content: Line, width: int) -> Line:
 
 
 def ends(start: Line, end: Line, width: int) -> Line:
-    """Combine a left-aligned and a right-aligned line; if there is too little room, the left one is cut."""
+    """Combine a left-aligned and a right-aligned line into one; if there is too little room, the left one is cut."""
     room = width - line_width(end)
     if room <= 0:
         return fit(end, width)
@@ -205,12 +205,12 @@ def ends(start: Line, end: Line, width: int) -> Line:
 
 
 def plain(content: Line) -> str:
-    """Return a line's text without its tones."""
+    """Return the text of a styled line, without its tones."""
     return "".join(span.text for span in content)
 
 
 def wrap(text: str, width: int, tone: Tone = Tone.PLAIN, indent: str = "") -> tuple[Line, ...]:
-    """Break a text at spaces into lines of at most `width` cells; an unbreakable word is cut."""
+    """Break a string at spaces into lines of at most `width` cells; a word that is too long is cut."""
     lines: list[Line] = []
     for paragraph in text.splitlines() or [""]:
         current = ""
@@ -253,7 +253,7 @@ def fold(content: Line, width: int) -> tuple[Line, ...]:
 
 
 def fold_all(lines: Iterable[Line], width: int) -> tuple[Line, ...]:
-    """Fold every line of a text to at most `width` cells."""
+    """Fold every line to at most `width` cells."""
     return tuple(row for content in lines for row in fold(content, width))
 
 
@@ -266,7 +266,7 @@ _WORDS = re.compile(
 
 
 def difference(old: str, new: str, context: int = 3) -> tuple[Line, ...]:
-    """Return the diff of two texts as lines; empty if they differ only in line endings and surrounding whitespace."""
+    """Return the diff of two strings as lines; empty if only line endings or leading and trailing whitespace differ."""
     import difflib
 
     before, after = lines_of(old.strip()), lines_of(new.strip())
@@ -286,7 +286,7 @@ def difference(old: str, new: str, context: int = 3) -> tuple[Line, ...]:
 
 
 def colour_sql(text: str, indent: str = "   ") -> tuple[Line, ...]:
-    """Highlight the keywords of a SQL text and mask its secrets, without parsing it."""
+    """Highlight keywords and mask secrets in SQL, without parsing it."""
     return tuple(_coloured(row, indent) for row in lines_of(text.strip("\n")))
 
 

@@ -1,4 +1,4 @@
-"""Tables as lines: with fixed column widths for a screen, or with columns as wide as their contents for the CLI."""
+"""Lays out tables as lines: with fixed column widths on a screen, and with columns as wide as needed in the CLI."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,13 +29,13 @@ def header(columns: Sequence[TableColumn], width: int, sort: str = "") -> Line:
 
 
 def widths(columns: Sequence[TableColumn], width: int) -> tuple[int, ...]:
-    """Return the width of each column. Two cells precede the first column, for mark and cursor; one follows each."""
+    """Return each column's width, without the two cells before the first column and the one after each column."""
     fixed = sum(column.width for column in columns) + len(columns) + 2
     return tuple(column.width or max(width - fixed, 8) for column in columns)
 
 
 def table_row(cells: Mapping[str, Span], columns: Sequence[TableColumn], width: int) -> Line:
-    """Lay out the cells, given by column id, as a row; missing cells are blank."""
+    """Lay out one row from its cells by column id; missing cells are blank."""
     spans: list[Span] = [Span("  ")]
     for column, room in zip(columns, widths(columns, width), strict=True):
         text, tone = cells.get(column.id, _BLANK)
@@ -44,7 +44,7 @@ def table_row(cells: Mapping[str, Span], columns: Sequence[TableColumn], width: 
 
 
 def format_records(columns: Sequence[TableColumn], rows: Iterable[Mapping[str, Span]]) -> list[str]:
-    """Format records as an untruncated table with the columns of the console, header first."""
+    """Format records as a table with the console's columns, header first, without truncating any cell."""
     head = [f"{column.title:{'>' if column.numeric else '<'}{column.width}}" for column in columns]
     aligned = {padded for padded, column in zip(head, columns, strict=True) if column.numeric}
     return format_table(head, [[row[column.id].text for column in columns] for row in rows], right=aligned)

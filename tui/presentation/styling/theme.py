@@ -1,6 +1,6 @@
-"""Glyphs for UTF-8 and ASCII terminals, tones of states, and palettes with 256, 16 and no colours.
+"""Glyphs for UTF-8 and ASCII terminals, the tone of each state, and palettes with 256, 16 and no colours.
 
-Every glyph appears beside a word and no state is shown by colour alone, so every combination is readable.
+Every glyph appears next to a word and no state is shown by colour alone, so every combination is readable.
 """
 
 from collections.abc import Mapping, Sequence
@@ -135,12 +135,12 @@ def choose_glyphs(environ: Mapping[str, str]) -> Glyphs:
 
 
 def parse_state(word: str) -> State:
-    """Parse a state recorded in the ledger; an unrecognized text becomes UNKNOWN."""
+    """Parse a state recorded in the ledger; an unrecognized value becomes UNKNOWN."""
     return State(word) if word in State._value2member_map_ else State.UNKNOWN
 
 
 def parse_trend(word: str) -> Trend:
-    """Parse a trend recorded in the ledger; an unrecognized text becomes UNKNOWN."""
+    """Parse a trend recorded in the ledger; an unrecognized value becomes UNKNOWN."""
     return Trend(word) if word in Trend._value2member_map_ else Trend.UNKNOWN
 
 
@@ -176,7 +176,7 @@ class Paint:
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """The paint of each tone; `chosen` is for the row under the cursor, `band` for the first line and dialogs."""
+    """The paint of each tone; `chosen` is used for the row under the cursor, `band` for the first line and dialogs."""
 
     name: str
     base: Paint

@@ -59,7 +59,7 @@ def clock(at: float | None) -> str:
 
 
 def moment(at: float | None, now: float) -> str:
-    """Format a moment as a time of day if within 20 hours of `now`, else as month, day and time; `-` if None."""
+    """Format a timestamp as a time of day if within 20 hours of `now`, else with month and day; `-` if None."""
     if at is None:
         return "-"
     if abs(now - at) < 20 * 3600:
@@ -80,7 +80,7 @@ def lag_words(known: "Measurement | StatementLine") -> str:
 
 
 def trend_words(trend: Trend, rate_rows_s: float | None, eta_s: float | None, data_age_s: float | None = None) -> str:
-    """Format a trend for a list: `4m left`, `+900/m`, `starved 3m` (age of the data), or just the trend's name."""
+    """Format a lag trend for a list: `4m left`, `+900/m`, `starved 3m` (age of the data), or just the trend's name."""
     if trend is Trend.DRAINING and eta_s is not None:
         return f"{short_duration(eta_s)} left"
     if trend is Trend.GROWING and rate_rows_s is not None:

@@ -1,4 +1,4 @@
-"""A snapshot of the ledger as the screens need it: statements joined with parents, readers and staged marks."""
+"""A view of a ledger snapshot for the screens: statements joined with parents, readers and staged marks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,12 +41,12 @@ class StatementView:
 
     @property
     def table(self) -> TableName:
-        """Name of the table."""
+        """The table's name."""
         return self.line.table
 
     @property
     def version(self) -> int:
-        """The serving version; 0 for an external table."""
+        """The table's serving version; 0 for an external table."""
         return self.line.version
 
     @property
@@ -55,7 +55,7 @@ class StatementView:
         return self.line.external
 
     def trend_words(self, measurement: Measurement | StatementLine) -> str:
-        """Format the trend of the statement's lag, with the figures of a measurement."""
+        """Format the trend of the statement's lag, using the rate and ETA of a measurement."""
         if self.starting:
             return "starting"
         return trend_words(self.trend, measurement.rate_rows_s, measurement.eta_s, measurement.data_age_s)
@@ -105,7 +105,7 @@ class LedgerView:
 
 
 def downstream_of(view: LedgerView, targets: Sequence[str]) -> tuple[str, ...]:
-    """Return all direct and indirect readers of the targets, nearest first; the targets themselves are left out."""
+    """Return all direct and indirect readers of the targets, nearest first, without the targets themselves."""
     below = distances(
         map(TableName, targets), lambda name: view.statements[name].readers if view.statement(name) else ()
     )
@@ -113,7 +113,7 @@ def downstream_of(view: LedgerView, targets: Sequence[str]) -> tuple[str, ...]:
 
 
 def make_ledger_view(snapshot: LedgerSnapshot, previous: LedgerView | None = None) -> LedgerView:
-    """Join the ledger's lines with readers and staged marks, reusing what has not changed since `previous`."""
+    """Join a snapshot's statements with readers and staged marks, reusing the unchanged ones of `previous`."""
     if previous is not None:
         if previous.snapshot is snapshot:
             return previous
@@ -149,7 +149,7 @@ _STRUCTURE = attrgetter("table", "version", "product", "layer", "state", "active
 def _changed_figures(
     snapshot: LedgerSnapshot, previous: LedgerSnapshot
 ) -> tuple[tuple[StatementLine, StatementLine], ...] | None:
-    """Return the changed lines as (old, new); None if the change is structural, so that the view must be rebuilt."""
+    """Return changed statement lines as (old, new); None if the structure changed, so the view must be rebuilt."""
     if len(previous.statements) != len(snapshot.statements) or previous.staged != snapshot.staged:
         return None
     pairs = zip(previous.statements, snapshot.statements, strict=True)
@@ -170,7 +170,7 @@ def _families(statements: Iterable[StatementView]) -> Mapping[str, Mapping[str, 
 def _with_figures(
     snapshot: LedgerSnapshot, changed: Iterable[tuple[StatementLine, StatementLine]], previous: LedgerView
 ) -> LedgerView:
-    """Replace changed lines in a view whose structure has not changed."""
+    """Return the previous view with its changed statement lines replaced; its structure must be unchanged."""
     statements, others = dict(previous.statements), dict(previous.others)
     faults = previous.faults
     for line, newer in changed:
@@ -192,7 +192,7 @@ def statement_view(
     reader_products: int = 0,
     staged: tuple[StagedRow, ...] = (),
 ) -> StatementView:
-    """Join a line of the ledger with its parents, readers and staged marks."""
+    """Join a statement's line from the ledger with its parents, readers and staged marks."""
     starting = is_starting(line)
     trend = Trend.IDLE if line.external else Trend.UNKNOWN if starting else parse_trend(line.trend or "unknown")
     return StatementView(line, parse_state(line.state), trend, starting, parents, readers, reader_products, staged)
@@ -201,7 +201,7 @@ def statement_view(
 def is_starting(line: StatementLine) -> bool:
     """Return whether a statement has neither committed a batch since its start nor been measured after it.
 
-    A measurement within one trigger interval of the start is ignored, as it still reflects the time before.
+    A measurement within one trigger interval of the start is ignored, as it still reflects the time before the start.
     """
     if line.started_at is None or not uncommitted(line):
         return False
@@ -227,7 +227,7 @@ class Freshness:
 
 
 def freshness(snapshot: LedgerSnapshot, now: float) -> Freshness:
-    """Return the freshness of a snapshot, in words that rarely change, so that an idle screen is rarely redrawn."""
+    """Return a snapshot's freshness; its text rarely changes, so that an idle screen is rarely redrawn."""
     facts = snapshot.facts
     if facts is None:
         reason = snapshot.problem or "the ledger has not been read yet"

@@ -1,4 +1,4 @@
-"""The rows of the home screen's tree, by product or by lineage; the health of branches, and which are closed."""
+"""The rows of the home screen's tree, by product or by lineage; the health of branches, and which are collapsed."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ LAYER_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class BranchHealth:
-    """The health of all statements below a branch of the tree."""
+    """The aggregated health of all statements below a branch of the tree."""
 
     statements: int
     """Number of statements, without external tables."""
@@ -41,7 +41,7 @@ class TreeRow:
     depth: int
     name: str
     open: bool | None
-    """Whether the row's branch is open; None if there is nothing below the row."""
+    """Whether the row's branch is expanded; None if there is nothing below the row."""
     statement: StatementView | None = None
     version: int = 0
     """Version of a row of kind version; 0 for other rows."""
@@ -83,7 +83,7 @@ def roll_up(statements: Iterable[StatementView]) -> BranchHealth:
 def by_product(
     view: LedgerView, closed: frozenset[str], shows: Callable[[StatementView], bool] | None, *, force_open: bool
 ) -> tuple[TreeRow, ...]:
-    """Return the tree by product; `closed` contains ids of closed branches, `shows` selects statements (None: all)."""
+    """Return the tree by product; `closed` lists collapsed branches by id, `shows` selects statements (None: all)."""
     entries: list[TreeRow] = []
     known = view.statements
     for product, layers in view.families.items():
@@ -162,7 +162,7 @@ def branches(view: LedgerView) -> tuple[str, ...]:
 
 
 def tables_of(entry: TreeRow, view: LedgerView) -> tuple[TableName, ...]:
-    """Return the tables to which an action on a row applies: its own table, or the non-external ones below a branch."""
+    """Return the tables that an action on a row applies to: the row's own, or the non-external ones below a branch."""
     if entry.tables:
         return entry.tables
     return tuple(name for name in entry.below if (found := view.statement(name)) is not None and not found.external)
@@ -174,7 +174,7 @@ def health_of(entry: TreeRow, view: LedgerView) -> BranchHealth:
 
 
 class FoldingMode(StrEnum):
-    """The rule by which branches are closed by default; its value is shown to the user."""
+    """The rule for collapsing branches by default; its value is shown to the user."""
 
     FIT = "as many branches open as fit"
     QUIET = "quiet branches folded"
@@ -182,17 +182,17 @@ class FoldingMode(StrEnum):
 
 
 class TreeFolding:
-    """Keeps track of closed branches; a branch that is no longer quiet is opened unless the user closed it."""
+    """Tracks collapsed branches; one that is no longer quiet is expanded, unless the user collapsed it."""
 
     def __init__(self) -> None:
         self.mode = FoldingMode.FIT
         self.chosen: dict[str, bool] = {}
-        """The user's choice by branch id, True for closed; kept until the mode changes."""
+        """The user's choice by branch id, True for collapsed; kept until the mode changes."""
         self._folded: frozenset[str] = frozenset()
         self._made_for: tuple[object, ...] = ()
 
     def closed(self, view: LedgerView, rows: int, kept: Collection[str] = ()) -> frozenset[str]:
-        """Return the closed branches if `rows` rows fit; branches in `kept` are not newly closed."""
+        """Return the branches to collapse if `rows` rows fit on screen; the mode collapses none of `kept`."""
         made_for = (self.mode, rows, rows_of(view, ()))
         if made_for != self._made_for:
             self._made_for = made_for
@@ -203,7 +203,7 @@ class TreeFolding:
         return frozenset((self._folded | by_person) - (self.chosen.keys() - by_person))
 
     def change_mode(self, view: LedgerView, rows: int) -> None:
-        """Switch to the next mode that changes what is shown, and forget which branches the user opened or closed."""
+        """Switch to the next mode that changes the tree, and forget which branches the user expanded or collapsed."""
         now, modes = self.closed(view, rows), tuple(FoldingMode)
         self.chosen = {}
         at = modes.index(self.mode) + 1
@@ -214,9 +214,9 @@ class TreeFolding:
 
 
 def folded_to_fit(view: LedgerView, rows: int) -> frozenset[str]:
-    """Return the branches to close so that the tree has at most `rows` rows, if possible.
+    """Return the branches to collapse so that the tree has at most `rows` rows, if possible.
 
-    Only quiet branches are closed. Product branches are opened before layers, and small ones before large ones.
+    Only quiet branches are collapsed. Products are expanded before layers, and small branches before large ones.
     """
     closed = quiet_branches(view)
     room = rows - rows_of(view, closed)
@@ -247,7 +247,7 @@ def _product_of(branch: str) -> str:
 
 
 def quiet_branches(view: LedgerView) -> frozenset[str]:
-    """Return the branches without faults, staged marks or additional versions."""
+    """Return the ids of branches without faults, staged marks or additional versions."""
     found = set(branches(view))
     for statement in view.statements.values():
         if statement.faulty or statement.staged or statement.table in view.others:
@@ -257,7 +257,7 @@ def quiet_branches(view: LedgerView) -> frozenset[str]:
 
 
 def rows_of(view: LedgerView, closed: Collection[str]) -> int:
-    """Return the number of rows in the tree by product if the branches in `closed` are closed."""
+    """Return the number of rows in the tree by product when the branches in `closed` are collapsed."""
     rows = len(view.families)
     for product, layers in view.families.items():
         for layer, names in layers.items() if f"product:{product}" not in closed else ():
